@@ -1,0 +1,86 @@
+# Every command sets up what it needs: a virtual environment in .venv, with pinned packages.
+# Needed beforehand: make, Python 3.11 or newer, pip.
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS)
+# Compiled code is cached per version of the source; tools/numba_cache.py says why.
+WITH_CACHE = NUMBA_CACHE_DIR="$$($(BIN)/python tools/numba_cache.py)"
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# A stamp says which extras are installed, and is out of date when the requirements change.
+REQUIREMENTS := pyproject.toml constraints.txt
+RUNTIME := $(VENV)/.installed-runtime
+TEST := $(VENV)/.installed-test
+BENCH := $(VENV)/.installed-bench
+DOCS := $(VENV)/.installed-docs
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench bench-linear docs docs-sync constraints clean distclean
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; \
+	do printf '  make %-14s %s\n' "$$name" "$$text"; done
+
+demo: $(RUNTIME)  ## fit, judge, save and reload models on small bundled data
+	@$(WITH_CACHE) $(BIN)/python examples/demo.py
+
+test: lint  ## lint, types, import direction, all tests but the slow ones
+	$(WITH_CACHE) $(PYTEST)
+
+test-all: lint  ## the same with the slow tests
+	$(WITH_CACHE) $(PYTEST) -m "slow or not slow"
+
+lint: $(TEST)  ## lint, formatting, types and import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(TEST)  ## format the code and mend what the linter can mend
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: bench-linear  ## all benchmarks; tables and pictures go to docs/benchmarks
+
+bench-linear: $(BENCH)  ## linear models against scikit-learn, LIBLINEAR and Vowpal Wabbit
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.linear
+
+docs: $(DOCS)  ## API reference as HTML, in build/docs
+	$(BIN)/python -m pdoc --docformat numpy --math --output-directory build/docs likelier
+
+docs-sync: $(RUNTIME)  ## copy the quoted code in docs/*.md from the source again
+	$(BIN)/python tools/docs_sync.py
+
+constraints:  ## pin constraints.txt anew, to the newest versions that install together
+	@sh tools/pin.sh
+
+clean:  ## remove caches and build output
+	rm -rf .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests tools examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean  ## the same, and .venv
+	rm -rf $(VENV)
+
+$(RUNTIME): $(REQUIREMENTS)
+	@sh tools/make_venv.sh $(VENV)
+	@echo "Installing likelier ..."
+	@$(INSTALL) -e .
+	@touch $@
+
+$(TEST): $(REQUIREMENTS)
+	@sh tools/make_venv.sh $(VENV)
+	@echo "Installing likelier and what its tests need ..."
+	@$(INSTALL) -e ".[test]"
+	@touch $(RUNTIME) $@
+
+$(BENCH): $(REQUIREMENTS)
+	@sh tools/make_venv.sh $(VENV)
+	@echo "Installing likelier and the peers it is measured against ..."
+	@$(INSTALL) -e ".[bench]"
+	@touch $(RUNTIME) $@
+
+$(DOCS): $(REQUIREMENTS)
+	@sh tools/make_venv.sh $(VENV)
+	@$(INSTALL) -e ".[docs]"
+	@touch $(RUNTIME) $@

@@ -1,0 +1,173 @@
+"""What every benchmark shares: where results live, honest timing, tables, machine facts."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / "benchmarks" / ".cache"
+DOCS = ROOT / "docs" / "benchmarks"
+
+
+# -- where results live ---------------------------------------------------------------------
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; an absent file is an empty object."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write through a temporary file, so that an interrupted run leaves the old content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(path.suffix + ".part")
+    draft.write_text(json.dumps(content, indent=1, sort_keys=True, default=_plain) + "\n")
+    os.replace(draft, path)
+
+
+def _plain(value: Any) -> Any:
+    """JSON form of NumPy scalars and arrays."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
+
+
+def remember(path: Path, key: str, compute: Callable[[], Any]) -> Any:
+    """Return the value stored under ``key`` in a JSON file, computing it the first time."""
+    stored = read_json(path)
+    if key not in stored:
+        value = compute()
+        stored = read_json(path)
+        stored[key] = value
+        write_json(path, stored)
+    return stored[key]
+
+
+# -- timing ---------------------------------------------------------------------------------
+@dataclass
+class Timing:
+    """Wall and processor seconds of repeated runs of one thing."""
+
+    wall: list[float]
+    cpu: list[float]
+
+    @property
+    def median(self) -> float:
+        """Median wall time: one slow run on a busy machine does not move it."""
+        return float(np.median(self.wall))
+
+    def to_json(self) -> dict[str, Any]:
+        """Medians, the quartiles as the spread, and every single run."""
+        low, high = np.percentile(self.wall, [25, 75])
+        return {
+            "seconds": self.median,
+            "quartiles": [float(low), float(high)],
+            "cpu_seconds": float(np.median(self.cpu)),
+            "runs": [round(value, 6) for value in self.wall],
+        }
+
+
+def timed(run: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Result, wall seconds and processor seconds of one call, garbage collected before."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = run()
+    return result, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def interleave(
+    runs: Mapping[str, Callable[[int], Any]],
+    repeats: int,
+    budget: float = float("inf"),
+    threads: int | None = 1,
+) -> tuple[dict[str, Timing], dict[str, list[Any]]]:
+    """Time several things in turn, so that a change of the machine's load hits all alike.
+
+    Each run gets the number of the repeat (its seed). The order rotates from one repeat to the
+    next. After ``budget`` seconds no further repeat begins; every run happens at least once.
+    ``threads`` caps the pools of BLAS and OpenMP; None leaves them alone.
+    """
+    timings = {name: Timing([], []) for name in runs}
+    results: dict[str, list[Any]] = {name: [] for name in runs}
+    names = list(runs)
+    start = time.perf_counter()
+    with threadpool_limits(threads):
+        for repeat in range(repeats):
+            if repeat and time.perf_counter() - start > budget:
+                break
+            turn = repeat % max(len(names), 1)
+            for name in names[turn:] + names[:turn]:
+                result, wall, cpu = timed(lambda name=name: runs[name](repeat))
+                timings[name].wall.append(wall)
+                timings[name].cpu.append(cpu)
+                results[name].append(result)
+    return timings, results
+
+
+def median_or_none(values: Iterable[float | None]) -> float | None:
+    """Median of the values that exist."""
+    known = [value for value in values if value is not None and np.isfinite(value)]
+    return float(np.median(known)) if known else None
+
+
+# -- tables and facts -----------------------------------------------------------------------
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Render a GitHub table: the first column left, the others right aligned."""
+    lines = ["| " + " | ".join(header) + " |"]
+    lines.append("|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|")
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def seconds_text(value: float | None) -> str:
+    """Seconds with three significant digits, in milliseconds below one second."""
+    if value is None:
+        return "-"
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def machine_facts(packages: Sequence[str]) -> dict[str, Any]:
+    """Processor, cores, memory and versions; no host name and no path."""
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(_memory_bytes() / 2**30, 1),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0

@@ -1,0 +1,43 @@
+"""likelier: classification and regression that says how sure it is.
+
+Public names are imported when first used, so that ``import likelier`` itself is cheap and
+loads no optional package.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from likelier import losses
+    from likelier.estimators.linear import LinearClassifier, LinearRegressor
+    from likelier.persistence import load, save
+
+__version__ = "0.1.0"
+
+__all__ = ["LinearClassifier", "LinearRegressor", "__version__", "load", "losses", "save"]
+
+# Where each public name lives; a public module is listed under its own name.
+_HOME = {
+    "LinearClassifier": "likelier.estimators.linear",
+    "LinearRegressor": "likelier.estimators.linear",
+    "load": "likelier.persistence",
+    "losses": "likelier.losses",
+    "save": "likelier.persistence",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'likelier' has no attribute {name!r}")
+    module = import_module(_HOME[name])
+    value = module if _HOME[name] == f"likelier.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted(__all__)

@@ -1,0 +1,255 @@
+"""The five concepts every part of likelier is made of.
+
+Every estimator is a *model* over *features* that offers an energy (usually a *loss* on its
+scores) or additive statistics, fitted by an *inference*; every pass over all rows goes
+through an *engine*. This module holds those five as small abstract types, and the plain
+records that travel between them. It imports nothing of likelier.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+Array = npt.NDArray[Any]
+Matrix = npt.NDArray[Any] | sparse.csr_array | sparse.csr_matrix
+Statistics = TypeVar("Statistics")
+Output = TypeVar("Output")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of the data, in a definite order.
+
+    ``rows`` lists which rows of ``X`` (and ``y``, ``weight``) belong to the batch; ``None``
+    means all of them, in order. A shuffled pass over data in memory is therefore a sequence
+    of batches that share one ``X`` and differ in ``rows``: nothing is copied.
+
+    ``y`` is None for unlabelled data and ``weight`` None for weight one. ``index`` is the
+    number of the block in the data's own order, and keys its random stream. ``start`` is the
+    position of row 0 of ``X`` in the whole data, so ``start + rows`` numbers rows globally.
+    """
+
+    X: Matrix
+    y: Array | None = None
+    weight: Array | None = None
+    rows: Array | None = None
+    index: int = 0
+    start: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the batch holds."""
+        return int(self.X.shape[0]) if self.rows is None else len(self.rows)
+
+    def compact(self) -> Batch:
+        """Return the same rows with ``rows=None``: gathered into arrays of their own."""
+        if self.rows is None:
+            return self
+        return replace(
+            self,
+            X=self.X[self.rows],
+            y=None if self.y is None else self.y[self.rows],
+            weight=None if self.weight is None else self.weight[self.rows],
+            rows=None,
+        )
+
+
+@dataclass(frozen=True)
+class Info:
+    """What one step of an inference has to say about itself; never needed to go on.
+
+    ``objective`` is the training objective where the step knows it, ``gap`` an estimate of
+    how far above its optimum it still is, ``passes`` how many passes over all rows the step
+    cost (a fraction for a step on a subset), ``converged`` whether the tolerance is met.
+    """
+
+    objective: float = float("nan")
+    gap: float = float("nan")
+    passes: float = 0.0
+    converged: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A per-row function of target and score; a frozen value.
+
+    Convention at a kink: ``slope`` returns the derivative of the side where the loss is zero
+    (or flat). Subclasses are frozen dataclasses whose fields are the loss's own parameters
+    (``epsilon``, ``delta``, ``tau``), all floats. What a loss can do is declared here on the
+    type, never discovered by trying:
+
+    ``task``           what it is for: "binary", "multiclass", "regression" or "count".
+    ``coupled``        the score is a vector with one entry per class (softmax).
+    ``smooth``         has a second derivative almost everywhere that is not just zero.
+    ``probabilistic``  ``link`` maps scores to probabilities or means of a normalised
+                       likelihood; otherwise scores need calibration first.
+    ``max_curvature``  the largest second derivative, where there is a finite one.
+    ``has_prox``, ``has_log_expectation``, ``has_augmentation``  optional abilities.
+    """
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+    task: ClassVar[str]
+    coupled: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
+    probabilistic: ClassVar[bool] = False
+    max_curvature: ClassVar[float] = float("inf")
+    has_prox: ClassVar[bool] = True
+    has_log_expectation: ClassVar[bool] = False
+    has_augmentation: ClassVar[bool] = False
+
+    @abstractmethod
+    def value(self, y: Array, f: Array) -> Array:
+        """Loss of each row; for a coupled loss ``f`` has one column per class."""
+
+    @abstractmethod
+    def slope(self, y: Array, f: Array) -> Array:
+        """Derivative with respect to the score, of the shape of ``f``."""
+
+    @abstractmethod
+    def prox(self, y: Array, m: Array, c: Array) -> Array:
+        """Implicit step: ``g = -loss'(m + c g)``, of the shape of ``m``."""
+
+    @abstractmethod
+    def link(self, f: Array) -> Array:
+        """From scores to what is predicted: a probability, a mean or a quantile."""
+
+    # -- a loss is a value: parameters, equality and a JSON form ------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the loss by name, as scikit-learn expects them."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Return this loss with some parameters changed; the loss itself never changes."""
+        known = self.get_params()
+        for key in params:
+            if key not in known:
+                raise ValueError(
+                    f"loss {self.name!r} has no parameter {key!r}; it has {sorted(known) or 'none'}"
+                )
+        return replace(self, **params)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form: the name and the parameters."""
+        return {"name": self.name, **self.get_params()}
+
+
+class FeatureMap(ABC):
+    """Rows to features. Parameters are arrays apart from the map itself."""
+
+    @abstractmethod
+    def init(self, key: np.random.Generator, sample: Matrix) -> Mapping[str, Array]:
+        """Draw or learn the parameters from a sample of rows."""
+
+    @abstractmethod
+    def apply(self, params: Mapping[str, Array], X: Matrix) -> Matrix:
+        """Features of the rows of ``X``."""
+
+
+class Posterior(ABC):
+    """What is known about the parameters after inference."""
+
+    @abstractmethod
+    def predictive(self, X: Matrix) -> Any:
+        """Distribution of the target of each row, a `likelier.predictive.Predictive`."""
+
+
+class Model(ABC):
+    """Parameters and what they mean.
+
+    A model declares what it can offer: ``has_energy`` (a negative log joint on a batch that
+    can be differentiated) or ``has_stats`` (additive statistics and a global update).
+    """
+
+    has_energy: ClassVar[bool] = False
+    has_stats: ClassVar[bool] = False
+
+
+class Inference(ABC):
+    """How parameters are found: pure ``init`` and ``step``, State apart from Info."""
+
+    @abstractmethod
+    def init(self, model: Any, engine: Engine) -> Any:
+        """Return the first State."""
+
+    @abstractmethod
+    def step(self, state: Any, engine: Engine) -> tuple[Any, Info]:
+        """Return the next State, and what the step says about itself."""
+
+    @abstractmethod
+    def posterior(self, state: Any) -> Posterior:
+        """Return what the State says about the parameters."""
+
+
+class Engine(ABC):
+    """Where rows live, and the only way to pass over all of them.
+
+    Rows come in numbered blocks. Results are merged in block order whatever order they
+    arrive in, and random numbers are keyed on (seed, iteration, block): one run equals
+    another bit for bit, also when a block had to be computed twice.
+    """
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """Number of rows, or None while a stream has not been read to its end."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of columns of the data."""
+
+    @property
+    @abstractmethod
+    def repeatable(self) -> bool:
+        """Whether the data can be passed over more than once."""
+
+    @property
+    @abstractmethod
+    def in_memory(self) -> bool:
+        """Whether all rows are held in memory at once and can be addressed by number."""
+
+    @abstractmethod
+    def blocks(self, iteration: int | None = None) -> Iterable[Batch]:
+        """Yield the blocks one after another, for work that is sequential by nature.
+
+        With an ``iteration`` number the rows are shuffled by the stream of that iteration
+        (over all rows in memory, within blocks on a stream); without one they come in order.
+        """
+
+    @abstractmethod
+    def reduce(
+        self,
+        map: Callable[[Batch], Statistics],
+        merge: Callable[[Statistics, Statistics], Statistics],
+    ) -> Statistics:
+        """Map every block to statistics and merge them in block order; ``merge`` associative."""
+
+    @abstractmethod
+    def map_blocks(self, map: Callable[[Batch], Output]) -> Iterator[Output]:
+        """Map every block; results come in block order."""
+
+    @abstractmethod
+    def sample(self, n: int, iteration: int = 0) -> Batch:
+        """Return ``n`` rows (all, if there are fewer) drawn without replacement."""
+
+    @abstractmethod
+    def stream(self, iteration: int, block: int) -> np.random.Generator:
+        """Random numbers keyed on (seed, iteration, block)."""
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Uncertainty of each prediction, in three arrays: ``total = aleatoric + epistemic``."""
+
+    total: Array
+    aleatoric: Array
+    epistemic: Array = field(repr=False)

@@ -1,0 +1,109 @@
+"""Progress on the terminal: a bar with the time left, and nothing at all anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+_SAMPLE_BYTES = 1 << 18
+_COMPRESSED = (".gz", ".bz2", ".xz")
+
+
+class Bar:
+    """One line of progress; calls are cheap and do nothing without a terminal."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, rows: int) -> None:
+        """Report that so many more rows are done."""
+        self._progress.advance(self._task, rows)
+
+    def show(self, words: str, done: float, total: float | None) -> None:
+        """Report how much is done in all, and in words what is going on."""
+        self._progress.update(self._task, description=words, completed=done, total=total)
+
+
+class PassWatcher:
+    """A scikit-learn callback that shows the passes of a fit on a bar.
+
+    Rows in memory are passed over fast, so the bar counts passes. A streamed pass is long:
+    the bar counts its rows, and starts anew with every pass.
+    """
+
+    def __init__(self, bar: Bar, rows: float | None) -> None:
+        self._bar = bar
+        self._rows = rows
+        self._in_this_pass = 0
+
+    def rows_read(self, rows: int, first: bool) -> None:
+        """Take note of rows read from the file; ``first`` for those that begin a pass."""
+        if first:
+            self._in_this_pass = 0
+        self._in_this_pass += rows
+        total = None if self._rows is None else max(self._rows, self._in_this_pass)
+        self._bar.show("Reading rows", self._in_this_pass, total)
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Start: nothing to do."""
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Finish: nothing to do."""
+
+    def on_fit_task_begin(self, estimator: Any, context: Any, **_: Any) -> None:
+        """Begin a pass: nothing to do."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any, **_: Any) -> bool:
+        """Count a pass; never asks to stop."""
+        if context.parent is not None:
+            done = context.task_id + 1
+            self._bar.show(f"Pass {done}", done, context.parent.max_subtasks)
+        return False
+
+
+@contextmanager
+def progress_bar(words: str, total: float | None, quiet: bool) -> Iterator[Bar]:
+    """Show a bar on stderr while the block runs; it vanishes when the block ends."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        yield Bar(progress, progress.add_task(words, total=total))
+
+
+def estimate_rows(path: str) -> float | None:
+    """Return about how many rows a file has, for a bar; None if that would take a pass."""
+    try:
+        with open(path, "rb") as file:
+            sample = file.read(_SAMPLE_BYTES)
+        if sample.startswith(b"PAR1"):
+            import pyarrow.parquet
+
+            return float(pyarrow.parquet.read_metadata(path).num_rows)
+        lines = sample.count(b"\n")
+        if lines == 0 or Path(path).suffix.lower() in _COMPRESSED:
+            return None
+        return lines * Path(path).stat().st_size / len(sample)
+    except Exception:  # a bar is never worth an error; the reader says what is wrong
+        return None

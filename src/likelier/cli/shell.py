@@ -1,0 +1,130 @@
+"""How the command ends: one line on stderr and an exit code that scripts can trust.
+
+0 success; 2 bad input or usage; 130 interrupted by Ctrl-C, 143 terminated; 1 a fault of
+likelier itself. ``--debug`` shows the traceback instead of the one line.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+BAD_INPUT = 2
+FAULT = 1
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class OneLineErrors(click.Group):
+    """A click group that reports every failure in one line, and lists commands as they come."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they are used."""
+        return list(self.commands)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command; never shows a traceback unless asked to."""
+        args = list(sys.argv[1:] if args is None else args)
+        prog_name = prog_name or "likelier"
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, **extra)
+        debug = "--debug" in args
+        try:
+            with _terminate_like_an_exception(), _warnings_in_one_line():
+                super().main(args, prog_name, complete_var, False, **extra)
+        except BaseException as error:
+            _end(error, debug)
+        sys.exit(0)
+
+
+def _end(error: BaseException, debug: bool) -> NoReturn:
+    """Report the error and leave with its exit code."""
+    message, code = _explain(error)
+    if debug and not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    if isinstance(error, BrokenPipeError):
+        # The reader of a pipe has seen enough. Python flushes stdout once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    elif message:
+        click.echo(f"likelier: {message}", err=True)
+    sys.exit(code)
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, SystemExit):
+        return "", error.code if isinstance(error.code, int) else FAULT
+    if isinstance(error, click.exceptions.Exit):
+        return "", error.exit_code
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted; no file was changed.", INTERRUPTED
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "likelier"
+        return f"{_one_line(error.format_message())} (see: {command} --help)", BAD_INPUT
+    if isinstance(error, click.ClickException):
+        return _one_line(error.format_message()), error.exit_code
+    if isinstance(error, BrokenPipeError):
+        return "", 0
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {os.fspath(error.filename)!s}", BAD_INPUT
+    if isinstance(error, ValueError | TypeError | OSError):
+        return _one_line(str(error)), BAD_INPUT
+    if isinstance(error, MemoryError):
+        return "out of memory; close other programs or use a smaller model.", FAULT
+    name = type(error).__name__
+    return f"internal error ({name}: {_one_line(str(error))}); --debug shows more.", FAULT
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@contextmanager
+def _terminate_like_an_exception() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that temporary files are removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show warnings as one line on stderr, each message once."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = _one_line(str(message))
+        if text not in seen:
+            seen.add(text)
+            click.echo(f"likelier: warning: {text}", err=True)
+
+    with warnings.catch_warnings():
+        if not sys.warnoptions:  # python -W and PYTHONWARNINGS keep their say
+            warnings.simplefilter("default")
+            warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.showwarning = show
+        yield

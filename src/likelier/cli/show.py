@@ -1,0 +1,113 @@
+"""Results as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from likelier.estimators.tabular import TabularModel
+from likelier.persistence import read_manifest
+
+MAX_COEFFICIENTS = 20
+_NAMES = {
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "brier_score": "Brier score",
+    "calibration_error": "calibration error (ECE)",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+    "r2": "R2",
+    "interval_coverage": "coverage of intervals",
+    "interval_width": "width of intervals",
+}
+
+
+def show_scores(report: Mapping[str, Any]) -> None:
+    """Print the scores of `evaluate_file` as a table."""
+    console = Console(highlight=False)
+    table = Table(title=f"{report['task']} of {report['target']}, {report['rows']} rows")
+    table.add_column("score")
+    table.add_column("value", justify="right")
+    table.add_column("standard error", justify="right")
+    for name, score in report["scores"].items():
+        table.add_row(_NAMES.get(name, name), _number(score["value"]), _number(score["stderr"]))
+    console.print(table)
+    unknown = report.get("rows_of_unknown_class")
+    if unknown:
+        console.print(f"{unknown} rows have a class the model was never trained on.")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def describe(path: str, model: TabularModel) -> dict[str, Any]:
+    """Return what there is to say about a saved model, as plain values."""
+    manifest = read_manifest(path)
+    estimator = model.estimator_
+    names = [str(name) for name in model.feature_names()]
+    facts: dict[str, Any] = {
+        "file": path,
+        "bytes": Path(path).stat().st_size,
+        "likelier": manifest["likelier"],
+        "format": manifest["format"],
+        "model": type(estimator).__name__,
+        "task": model.task_,
+        "target": model.target_,
+        "features": len(names),
+    }
+    if model.task_ == "classification":
+        facts["classes"] = [str(label) for label in model.classes_]
+    parameters = estimator.get_params(deep=False)
+    facts["parameters"] = {name: _parameter(value) for name, value in parameters.items()}
+    coefficients = getattr(estimator, "coef_", None)
+    if coefficients is not None:
+        facts["coefficients"] = _coefficients(np.atleast_2d(coefficients), names)
+    return facts
+
+
+def _parameter(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def _coefficients(coefficients: Any, names: list[str]) -> dict[str, list[float]]:
+    """Return the largest coefficients by feature; one number per output."""
+    if hasattr(coefficients, "toarray"):
+        coefficients = coefficients.toarray()
+    order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:MAX_COEFFICIENTS]
+    return {names[i]: [float(value) for value in coefficients[:, i]] for i in order}
+
+
+def show_description(facts: Mapping[str, Any]) -> None:
+    """Print the facts of `describe`."""
+    console = Console(highlight=False)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name in ("file", "bytes", "likelier", "format", "model", "task", "target", "features"):
+        table.add_row(name, Text(str(facts[name])))
+    if "classes" in facts:
+        table.add_row("classes", Text(", ".join(facts["classes"])))
+    parameters = ", ".join(f"{name}={value}" for name, value in facts["parameters"].items())
+    table.add_row("parameters", Text(parameters))
+    console.print(table)
+    if "coefficients" in facts:
+        console.print(_coefficient_table(facts))
+
+
+def _coefficient_table(facts: Mapping[str, Any]) -> Table:
+    shown = facts["coefficients"]
+    title = f"the {len(shown)} largest coefficients of {facts['features']}"
+    table = Table(title=title if len(shown) < facts["features"] else "coefficients")
+    table.add_column("feature")
+    width = len(next(iter(shown.values()), []))
+    heads = facts.get("classes", []) if width > 1 else ["coefficient"]
+    for head in heads[:8]:
+        table.add_column(Text(head), justify="right")
+    for name, values in shown.items():
+        table.add_row(Text(name), *(_number(value) for value in values[:8]))
+    return table

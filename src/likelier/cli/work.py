@@ -1,0 +1,176 @@
+"""What the commands do, without any parsing of options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import likelier
+from likelier.base import Array, Loss
+from likelier.cli.options import ModelChoice
+from likelier.cli.output import STDOUT, check_output_name, prediction_file
+from likelier.cli.progress import PassWatcher, estimate_rows, progress_bar
+from likelier.cli.scores import ClassificationScores, RegressionScores, Score
+from likelier.estimators.tabular import Predictions, TabularModel
+from likelier.losses import make_loss
+from likelier.persistence import check_writable, load
+
+Say = Callable[[str], None]
+
+
+# -- fit ----------------------------------------------------------------------------------
+def fit_model(
+    path: str,
+    choice: ModelChoice,
+    parameters: Mapping[str, Any],
+    options: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    say: Say,
+    quiet: bool,
+) -> TabularModel:
+    """Fit a model on a file, telling what happens."""
+    options = dict(options)
+    parameters = _with_loss(parameters)
+    loss = parameters.get("loss")
+    if options["task"] == "auto" and loss is not None:
+        options["task"] = _task_of(loss)
+        say(f"Task: {options['task']}, because the loss {loss.name} is for that.")
+    rows = estimate_rows(path)
+    with progress_bar(f"Looking through {path}", None, quiet) as bar:
+        watcher = PassWatcher(bar, rows)
+        model = TabularModel(
+            _estimator(choice.classifier, parameters, watcher),
+            _estimator(choice.regressor, parameters, watcher),
+            **options,
+        )
+        source = model.prepare(path, **reading)
+        if options["task"] == "auto":
+            say(f"Task: {model.task_}, because {model.task_reason_} (--task overrides).")
+        model.learn(source, watcher.rows_read)
+    return model
+
+
+def _task_of(loss: Loss) -> str:
+    return "classification" if loss.task in ("binary", "multiclass") else "regression"
+
+
+def _with_loss(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the loss as an object, its own parameters (loss__*) set."""
+    inner = {k.removeprefix("loss__"): v for k, v in parameters.items() if k.startswith("loss__")}
+    outer = {k: v for k, v in parameters.items() if not k.startswith("loss__")}
+    if inner and "loss" not in outer:
+        raise ValueError(f"--param loss__{next(iter(inner))} needs --loss to name the loss")
+    if "loss" in outer:
+        outer["loss"] = make_loss(outer["loss"]).set_params(**inner)
+    return outer
+
+
+def _estimator(name: str | None, parameters: Mapping[str, Any], watcher: PassWatcher) -> Any:
+    """Return an unfitted estimator with these parameters, or None if the model has none."""
+    if name is None:
+        return None
+    estimator = getattr(likelier, name)()
+    known = estimator.get_params(deep=False)
+    for parameter in parameters:
+        if parameter not in known:
+            raise ValueError(f"{name} has no parameter {parameter!r}; it has {', '.join(known)}")
+    estimator.set_params(**parameters)
+    return estimator.set_callbacks(watcher)
+
+
+# -- predict ------------------------------------------------------------------------------
+def load_model(path: str) -> TabularModel:
+    """Load a model that the command line can use."""
+    model = load(path)
+    if not isinstance(model, TabularModel):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__} without the columns of a table; "
+            "use it from Python, or make one with likelier fit."
+        )
+    return model
+
+
+def predict_file(
+    model: TabularModel,
+    path: str,
+    output: str,
+    coverage: float,
+    reading: Mapping[str, Any],
+    quiet: bool,
+) -> int:
+    """Write the predictions for a file; return their number."""
+    check_output_name(output)
+    if output != STDOUT:
+        check_writable(output)
+    predictions = _predictions(model, path, coverage, reading, quiet)
+    with prediction_file(output) as writer, predictions as blocks:
+        for block in blocks:
+            writer.write(_columns(model, block))
+        return writer.rows
+
+
+@contextmanager
+def _predictions(
+    model: TabularModel, path: str, coverage: float, reading: Mapping[str, Any], quiet: bool
+) -> Iterator[Iterator[Predictions]]:
+    """Predict block by block under a bar."""
+    with progress_bar(f"Predicting {path}", estimate_rows(path), quiet) as bar:
+
+        def counted() -> Iterator[Predictions]:
+            for block in model.predict_blocks(path, coverage, **reading):
+                yield block
+                bar.advance(len(block.label))
+
+        yield counted()
+
+
+def _columns(model: TabularModel, block: Predictions) -> dict[str, Array]:
+    columns = {"prediction": block.label}
+    if block.probability is not None:
+        for i, name in enumerate(model.classes_):
+            columns[f"probability_{name}"] = block.probability[:, i]
+    if block.interval is not None:
+        columns["lower"], columns["upper"] = block.interval.T
+    return columns
+
+
+# -- evaluate -----------------------------------------------------------------------------
+def evaluate_file(
+    model: TabularModel, path: str, coverage: float, reading: Mapping[str, Any], quiet: bool
+) -> dict[str, Any]:
+    """Return the scores of a model on a file, as plain values."""
+    classify = model.task_ == "classification"
+    scores: Any = ClassificationScores(len(model.classes_)) if classify else RegressionScores()
+    with _predictions(model, path, coverage, reading, quiet) as blocks:
+        for block in blocks:
+            if block.y is None:
+                raise ValueError(
+                    f"{path!r} has no target column {model.target_!r}; evaluate needs it, "
+                    "predict does not."
+                )
+            if classify:
+                numbers = [_class_numbers(model.classes_, y) for y in (block.y, block.label)]
+                scores.add(*numbers, block.probability)
+            else:
+                scores.add(block.y.astype(float), block.label, block.interval)
+    report = {"task": model.task_, "target": model.target_, "rows": scores.count}
+    if classify:
+        report["rows_of_unknown_class"] = scores.unseen_labels
+    return {**report, "scores": {s.name: _plain(s) for s in scores.scores()}}
+
+
+def _class_numbers(classes: Array, y: Array) -> Array:
+    """Return the position of each label among the sorted classes, -1 where it is unknown."""
+    place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return np.where(classes[place] == y, place, -1)
+
+
+def _plain(score: Score) -> dict[str, float | None]:
+    """Return value and standard error; None where there is none, since JSON knows no NaN."""
+    return {
+        "value": score.value if np.isfinite(score.value) else None,
+        "stderr": score.stderr if np.isfinite(score.stderr) else None,
+    }

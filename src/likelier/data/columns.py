@@ -1,0 +1,337 @@
+"""Columns: from Arrow arrays to numbers, texts and additive summaries of what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from likelier.base import Array
+
+MAX_CATEGORIES = 1000
+TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+# ISO dates and times, times alone, and dates written with slashes or points.
+DATE_PATTERN = (
+    r"^(\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?"
+    r"|\d{1,2}:\d{2}(:\d{2}.*)?"
+    r"|\d{1,2}[/.]\d{1,2}[/.]\d{2,4})$"
+)
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    EMPTY = "empty"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOAT = "float"
+    DATE = "date"
+    TEXT = "text"
+    OTHER = "other"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values can be used as numbers."""
+        return self in (Kind.EMPTY, Kind.BOOLEAN, Kind.INTEGER, Kind.FLOAT)
+
+    def widen(self, other: Kind) -> Kind:
+        """Return the narrowest kind that holds the values of both."""
+        if self == other or other == Kind.EMPTY:
+            return self
+        if self == Kind.EMPTY:
+            return other
+        if {self, other} == {Kind.INTEGER, Kind.FLOAT}:
+            return Kind.FLOAT
+        return Kind.TEXT
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known about some rows of a column; `merge` adds other rows.
+
+    ``values`` holds the different values as text, or None once there are more than
+    `MAX_CATEGORIES`; ``total`` is the sum of the finite numbers; ``first_missing`` is the
+    number of the first row without a value, -1 if there is none; ``example`` is one text
+    that is not a number.
+    """
+
+    kind: Kind = Kind.EMPTY
+    n_rows: int = 0
+    n_missing: int = 0
+    n_infinite: int = 0
+    total: float = 0.0
+    first_missing: int = -1
+    values: frozenset[str] | None = frozenset()
+    example: str | None = None
+
+    def merge(self, other: Summary) -> Summary:
+        """Return the summary of both; ``other`` describes later rows."""
+        values = None
+        if self.values is not None and other.values is not None:
+            values = self.values | other.values
+        return Summary(
+            kind=self.kind.widen(other.kind),
+            n_rows=self.n_rows + other.n_rows,
+            n_missing=self.n_missing + other.n_missing,
+            n_infinite=self.n_infinite + other.n_infinite,
+            total=self.total + other.total,
+            first_missing=other.first_missing if self.first_missing < 0 else self.first_missing,
+            values=None if values is None or len(values) > MAX_CATEGORIES else values,
+            example=self.example if self.example is not None else other.example,
+        )
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values that are there."""
+        return self.total / max(1, self.n_rows - self.n_missing)
+
+
+def summarise(
+    array: pa.Array, so_far: Summary, *, untyped: bool, missing: Collection[str]
+) -> Summary:
+    """Summarise the next block of a column.
+
+    Parameters
+    ----------
+    array : Arrow array
+        The values.
+    so_far : Summary
+        What is known from the rows before: it tells the number of the first row, and saves
+        asking what has been answered (whether a column of text holds numbers).
+    untyped : bool
+        Whether text may turn out to hold numbers, truth values or dates.
+    missing : collection of str
+        Texts that stand for a missing value.
+    """
+    if is_text(array.type):
+        texts = Texts(array, missing)
+        kind, numbers = texts.recognise(so_far.kind if untyped else Kind.TEXT)
+        absent = texts.absent if numbers is None else np.isnan(numbers)
+        values = None if so_far.values is None else texts.few_values()
+        example = texts.example() if kind == Kind.TEXT else None
+    else:
+        kind, values, example = kind_of(array.type), frozenset(), None
+        numbers = _floats(array) if kind.numeric else None
+        absent = _is_null(array) if numbers is None else np.isnan(numbers)
+    finite = np.empty(0) if numbers is None else numbers[np.isfinite(numbers)]
+    n_missing = int(absent.sum())
+    return Summary(
+        kind=Kind.EMPTY if n_missing == len(array) and kind.numeric else kind,
+        n_rows=len(array),
+        n_missing=n_missing,
+        n_infinite=0 if numbers is None else int(np.isinf(numbers).sum()),
+        total=float(finite.sum()),
+        first_missing=so_far.n_rows + int(np.argmax(absent)) if n_missing else -1,
+        values=values,
+        example=example,
+    )
+
+
+class Texts:
+    """A text column as its different values, trimmed, and which row has which.
+
+    Whatever has to be found out about the values is found out once for each different one;
+    only a column of numbers without gaps or padding is taken as it stands.
+    """
+
+    def __init__(self, array: pa.Array, missing: Collection[str]) -> None:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()  # its dictionary may list values nobody has
+        self._array, self._missing = array, missing
+
+    @cached_property
+    def _encoded(self) -> tuple[pa.Array, Array]:
+        """Different values as Arrow text, and their number (one past the last: null) by row."""
+        encoded = self._array.dictionary_encode()
+        values = _trimmed(encoded.dictionary, self._missing)
+        return values, np.asarray(encoded.indices.fill_null(len(values)))
+
+    @cached_property
+    def absent(self) -> Array:
+        """Whether each row has no value."""
+        values, codes = self._encoded
+        return np.append(_is_null(values), True)[codes]
+
+    def look_up(self, answers: Mapping[str, float], unknown: float, absent: float) -> Array:
+        """Return the answer for the value of each row."""
+        values, codes = self._encoded
+        found = [absent if v is None else answers.get(v, unknown) for v in values.to_pylist()]
+        return np.array([*found, absent])[codes]
+
+    def few_values(self) -> frozenset[str] | None:
+        """Return the different values, or None if there are more than `MAX_CATEGORIES`."""
+        values = pc.unique(self._encoded[0]).drop_null()
+        return frozenset(values.to_pylist()) if len(values) <= MAX_CATEGORIES else None
+
+    def numbers(self, *types: pa.DataType) -> Array | None:
+        """Return the values as numbers of the first type that holds them all, else None.
+
+        If some values are missing the numbers are floats, and those NaN.
+        """
+        if self._array.null_count == 0:
+            for type in types:
+                parsed = _cast(self._array, type)
+                if parsed is not None:
+                    return np.asarray(parsed)
+        values, codes = self._encoded
+        for type in types:
+            parsed = _cast(values, type)
+            if parsed is not None and self.absent.any():
+                return np.append(_floats(parsed), np.nan)[codes]
+            if parsed is not None:
+                return np.asarray(parsed)[codes]
+        return None
+
+    def truth_values(self) -> Array | None:
+        """Return 1 for true, 0 for false, NaN for missing; None if there is anything else."""
+        values = self._encoded[0].drop_null()
+        if not pc.all(pc.is_in(values, pa.array(TRUE + FALSE))).as_py():
+            return None
+        truth = dict.fromkeys(TRUE, 1.0) | dict.fromkeys(FALSE, 0.0)
+        return self.look_up(truth, np.nan, np.nan)
+
+    def recognise(self, at_least: Kind) -> tuple[Kind, Array | None]:
+        """Tell what the values are, and return them as well if they are numbers.
+
+        ``at_least`` is the kind of other values of the column.
+        """
+        if at_least == Kind.TEXT:
+            return Kind.TEXT, None
+        types = [pa.float64()] if at_least == Kind.FLOAT else [pa.int64(), pa.float64()]
+        numbers = self.numbers(*types)
+        if numbers is not None:
+            whole = numbers.dtype == np.int64  # with a missing value they are floats: no matter
+            return (Kind.INTEGER if whole else Kind.FLOAT), numbers
+        truth = self.truth_values()
+        if truth is not None:
+            return Kind.BOOLEAN, truth
+        values = self._encoded[0].drop_null()
+        if pc.all(pc.match_substring_regex(values, DATE_PATTERN)).as_py():
+            return Kind.DATE, None
+        return Kind.TEXT, None
+
+    def example(self) -> str | None:
+        """Return a text that is not a number, if there is one."""
+        for text in self._encoded[0].to_pylist():
+            if text is not None and not _is_number(text):
+                return str(text)
+        return None
+
+    def strings(self) -> Array:
+        """Return the texts as a NumPy array of strings; no value may be missing."""
+        values, codes = self._encoded
+        return np.array(values.to_pylist(), dtype=str)[codes]
+
+
+def is_text(type: pa.DataType) -> bool:
+    """Whether an Arrow type is text, plain or encoded by a dictionary."""
+    if pa.types.is_dictionary(type):
+        return True
+    return bool(
+        pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type)
+    )
+
+
+def kind_of(type: pa.DataType) -> Kind:
+    """Return the kind of the values of an Arrow type."""
+    tests = (
+        (pa.types.is_boolean, Kind.BOOLEAN),
+        (pa.types.is_integer, Kind.INTEGER),
+        (pa.types.is_floating, Kind.FLOAT),
+        (pa.types.is_decimal, Kind.FLOAT),
+        (pa.types.is_temporal, Kind.DATE),
+        (pa.types.is_null, Kind.EMPTY),
+        (is_text, Kind.TEXT),
+    )
+    return next((kind for test, kind in tests if test(type)), Kind.OTHER)
+
+
+def to_floats(array: pa.Array, missing: Collection[str]) -> Array:
+    """Return numbers or truth values as float64, NaN where there is none.
+
+    Raises
+    ------
+    ValueError
+        If a value is not a number; the message begins after the column's name.
+    """
+    if is_text(array.type):
+        texts = Texts(array, missing)
+        numbers = texts.numbers(pa.float64())
+        if numbers is None:
+            numbers = texts.truth_values()
+        if numbers is None:
+            raise ValueError(f"holds {texts.example()!r}, which is not a number")
+        return numbers
+    if not kind_of(array.type).numeric:
+        raise ValueError(f"holds {array.type}, not numbers")
+    return _floats(array)
+
+
+def to_texts(array: pa.Array, missing: Collection[str]) -> Texts:
+    """Return values as texts; numbers are written out."""
+    if not is_text(array.type):
+        if not kind_of(array.type).numeric:
+            raise ValueError(f"holds {array.type}, not text")
+        array = array.cast(pa.string())
+    return Texts(array, missing)
+
+
+def to_integers(array: pa.Array, missing: Collection[str]) -> Array | None:
+    """Return values, none of them missing, as int64; None if one is not a whole number."""
+    if is_text(array.type):
+        whole = Texts(array, missing).numbers(pa.int64())
+        if whole is not None:
+            return whole
+        array = pa.array(to_floats(array, missing))
+    converted = _cast(array, pa.int64())
+    return None if converted is None else np.asarray(converted)
+
+
+def _cast(array: pa.Array, type: pa.DataType) -> pa.Array | None:
+    """Return the values as another type, or None if one of them does not fit.
+
+    Arrow goes through all values, slowly, when they do not fit: the first few are asked first.
+    """
+    try:
+        array.slice(0, 32).cast(type)
+        return array.cast(type)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _trimmed(array: pa.Array, missing: Collection[str]) -> pa.Array:
+    """Return text without surrounding space, null where it stands for a missing value."""
+    if not pa.types.is_string(array.type):
+        array = array.cast(pa.string())  # from large, view, or a dictionary of numbers
+    trimmed = pc.utf8_trim_whitespace(array)
+    if not missing:
+        return trimmed
+    markers = pa.array(sorted(missing), pa.string())
+    return pc.if_else(pc.is_in(trimmed, markers), pa.scalar(None, pa.string()), trimmed)
+
+
+def _floats(array: pa.Array) -> Array:
+    """Return a numeric column as float64, NaN for null."""
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    elif not pa.types.is_float64(array.type):
+        # Whole numbers beyond 2**53 are rounded, which is what a float matrix means.
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _is_null(array: pa.Array) -> Array:
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""Files as streams of bytes: compression, and which format a file is in."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+Format = Literal["csv", "parquet", "libsvm"]
+
+SAMPLE_BYTES = 1 << 18
+LONGEST_SAMPLE = 1 << 26
+_COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_FORMATS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".libsvm": "libsvm",
+    ".svm": "libsvm",
+    ".svmlight": "libsvm",
+}
+_NOT_READ = {
+    ".arff": "ARFF",
+    ".xls": "Excel",
+    ".xlsx": "Excel",
+    ".json": "JSON",
+    ".jsonl": "JSON",
+    ".feather": "Feather",
+    ".npz": "NumPy",
+    ".npy": "NumPy",
+    ".zip": "ZIP",
+    ".zst": "Zstandard",
+}
+# A label (or several), then entries. A bare label is a row of zeros, and is also like CSV.
+_LIBSVM_LINE = re.compile(rb"\s*([-+.,\deE]+\s*)?(qid:\d+\s*)?(\s*\d+:[-+.\deE]+(?=\s|$))*\s*(#|$)")
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of an existing, non-empty file, or say what is wrong with it."""
+    file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"{str(file)!r} is a folder; name one file")
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file {str(file)!r}")
+    if file.stat().st_size == 0:
+        raise ValueError(f"{str(file)!r} is empty")
+    return file
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, decompressing ``.gz``, ``.bz2`` and ``.xz`` on the way."""
+    opener: Any = _COMPRESSED.get(path.suffix.lower(), open)
+    try:
+        with opener(path, "rb") as stream:
+            yield cast(IO[bytes], stream)
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's own: not found, no permission, broken disk
+        raise ValueError(f"{str(path)!r} is damaged or cut off: {error}") from error
+
+
+def read_sample(path: Path) -> bytes:
+    """Return whole lines from the beginning of a file: `SAMPLE_BYTES`, or three lines if longer."""
+    with open_bytes(path) as stream:
+        sample = stream.read(SAMPLE_BYTES)
+        while sample.count(b"\n") < 3 and len(sample) < LONGEST_SAMPLE:
+            more = stream.read(SAMPLE_BYTES)
+            if not more:
+                return sample
+            sample += more
+        if stream.read(1):
+            sample = sample[: sample.rfind(b"\n") + 1] or sample
+    return sample
+
+
+def detect_format(path: Path) -> Format:
+    """Tell the format by the file's extension, or else by its first lines.
+
+    libsvm files often have no extension of their own (``a9a``, ``a9a.t``).
+    """
+    inner = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
+    suffix = inner.suffix.lower()
+    if suffix in _NOT_READ:
+        raise ValueError(
+            f"{path.name!r}: {_NOT_READ[suffix]} files are not read; "
+            "convert it to CSV, Parquet or libsvm, or name its format"
+        )
+    if suffix in _FORMATS:
+        return _FORMATS[suffix]
+    sample = read_sample(path)
+    if sample.startswith(b"PAR1"):
+        return "parquet"
+    lines = [line for line in sample.splitlines() if line.strip()][:20]
+    entries = any(b":" in line.partition(b"#")[0] for line in lines)
+    return "libsvm" if entries and all(map(_LIBSVM_LINE.match, lines)) else "csv"

@@ -1,0 +1,288 @@
+"""The libsvm (svmlight) text format: sparse rows ``label column:value ...``, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array
+from likelier.data.files import as_path, open_bytes, read_sample
+from likelier.loops import parse
+
+FORM = "libsvm-1"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+CHUNK_BYTES = 1 << 22
+MAX_BLOCK_ENTRIES = 1 << 20
+_FAULTS = {
+    parse.NO_LABEL: "there is no label before the first column, unlike in the first line",
+    parse.BAD_LABEL: "the label is not a number; write labels as numbers",
+    parse.MANY_LABELS: "there are several labels; one label per row is read",
+    parse.BAD_INDEX: "expected column:value with a whole number for the column",
+    parse.BAD_VALUE: "the value is not a finite number",
+    parse.SMALL_INDEX: "column 0, but the model was fitted on columns counted from 1",
+    parse.LARGE_INDEX: "the column number is larger than 2147483646",
+    parse.UNEXPECTED_LABEL: "there is a label, but the first line has none",
+}
+
+
+@dataclass(frozen=True)
+class LibsvmLayout:
+    """What a libsvm file does not say about itself, found out in one pass over it.
+
+    A frozen value with a plain JSON form: a model remembers it, and later files are read by it.
+    """
+
+    n_features: int
+    zero_based: bool
+    integer_labels: bool
+
+    def get_feature_names_out(self) -> Array:
+        """Names of the columns: their numbers as written in the file."""
+        first = 0 if self.zero_based else 1
+        return np.array([str(first + i) for i in range(self.n_features)], dtype=object)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form."""
+        return {"form": FORM, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Make the layout again from its plain form."""
+        if plain.get("form") != FORM:
+            raise ValueError(f"not a libsvm layout of form {FORM!r}: {plain.get('form')!r}")
+        try:
+            return cls(
+                int(plain["n_features"]), bool(plain["zero_based"]), bool(plain["integer_labels"])
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"damaged libsvm layout: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some rows as they stand in the file: column numbers as written, labels as floats."""
+
+    indptr: Array
+    columns: Array
+    values: Array
+    labels: Array | None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    def part(self, start: int, stop: int) -> _Rows:
+        """Return some of the rows, sharing memory."""
+        first, last = self.indptr[start], self.indptr[stop]
+        return _Rows(
+            self.indptr[start : stop + 1] - first,
+            self.columns[first:last],
+            self.values[first:last],
+            None if self.labels is None else self.labels[start:stop],
+        )
+
+
+class LibsvmFile:
+    """A libsvm file, plain or compressed, read as CSR blocks as often as needed.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    layout : LibsvmLayout, optional
+        Layout of the training file. Without it, the first use makes one pass over the file
+        to find out the number of columns, whether they are counted from 0 or 1, and whether
+        labels are whole numbers.
+
+    Notes
+    -----
+    Columns beyond the layout's, which no model was fitted on, are dropped with a warning.
+    Duplicate entries of a row are added up. ``qid:`` is skipped. If the first line has no
+    label no line may have one, and the file is unlabelled.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], layout: LibsvmLayout | None = None) -> None:
+        self._path = as_path(path)
+        self._layout = layout
+        self.name = str(self._path)
+        self.labelled = _starts_with_label(self._path)
+
+    @property
+    def layout(self) -> LibsvmLayout:
+        """The file's layout, given or found out."""
+        if self._layout is None:
+            self._layout = self._find_layout()
+        return self._layout
+
+    def blocks(self, block_rows: int) -> Iterator[tuple[sparse.csr_array, Array | None]]:
+        """Yield blocks of rows and their labels (None in an unlabelled file), from the start.
+
+        A block has ``block_rows`` rows, or fewer where rows have very many entries; the last
+        may be shorter.
+        """
+        if block_rows < 1:
+            raise ValueError(f"block_rows must be at least 1, got {block_rows}")
+        layout = self.layout
+        dropped = 0
+        for rows in _regroup(self._chunks(), block_rows):
+            X, beyond = _matrix(rows, layout)
+            dropped += beyond
+            yield X, self._labels(rows, layout)
+        if dropped:
+            text = (
+                f"{self.name!r}: ignored {dropped} entries in columns beyond the "
+                f"{layout.n_features} that the model was fitted on"
+            )
+            warnings.warn(text, UserWarning, stacklevel=2)
+
+    def _labels(self, rows: _Rows, layout: LibsvmLayout) -> Array | None:
+        if rows.labels is None or not layout.integer_labels:
+            return rows.labels
+        # A later file may hold other labels than whole numbers: they are what they are.
+        return rows.labels.astype(np.int64) if _all_whole(rows.labels) else rows.labels
+
+    def _find_layout(self) -> LibsvmLayout:
+        smallest, largest, whole, n_rows = 1, -1, True, 0
+        for rows in self._chunks():
+            n_rows += rows.n_rows
+            if len(rows.columns):
+                smallest = min(smallest, int(rows.columns.min()))
+                largest = max(largest, int(rows.columns.max()))
+            whole = whole and (rows.labels is None or _all_whole(rows.labels))
+        if n_rows == 0:
+            raise ValueError(f"{self.name!r} holds no rows")
+        if largest < 0:
+            raise ValueError(f"{self.name!r} has no entries: every row is zero")
+        zero_based = smallest == 0
+        return LibsvmLayout(largest + 1 if zero_based else largest, zero_based, whole)
+
+    def _chunks(self) -> Iterator[_Rows]:
+        """Parse the file piece by piece; a piece ends where a line ends."""
+        line = 1
+        pieces: list[bytes] = []
+        with open_bytes(self._path) as stream:
+            while piece := stream.read(CHUNK_BYTES):
+                end = piece.rfind(b"\n") + 1
+                pieces.append(piece[:end] if end else piece)
+                if end:
+                    text = b"".join(pieces)
+                    pieces = [piece[end:]]
+                    yield self._parse(text, line)
+                    line += text.count(b"\n")
+        if rest := b"".join(pieces):
+            yield self._parse(rest, line)
+
+    def _parse(self, text: bytes, line: int) -> _Rows:
+        """Parse whole lines, of which the first has the number ``line``."""
+        if line == 1:
+            text = text.removeprefix(BYTE_ORDER_MARK)
+        n_lines, n_entries = text.count(b"\n") + 1, text.count(b":")
+        lowest = 1 if self._layout is not None and not self._layout.zero_based else 0
+        labels = np.empty(n_lines if self.labelled else 0)
+        indptr = np.empty(n_lines + 1, dtype=np.int64)
+        columns, values = np.empty(n_entries, dtype=np.int32), np.empty(n_entries)
+        hard = np.empty((n_entries + len(labels), 3), dtype=np.int64)
+        text_bytes = np.frombuffer(text, dtype=np.uint8)
+        n_rows, n_hard, ordered, status, at = parse.parse_rows(
+            text_bytes, lowest, labels, indptr, columns, values, hard
+        )
+        if status != parse.OK:
+            raise ValueError(self._complaint(_FAULTS[status], text, at, line))
+        for slot, start, stop in hard[:n_hard]:
+            number = float(text[start:stop])
+            if np.isinf(number):
+                raise ValueError(self._complaint(_FAULTS[parse.BAD_VALUE], text, start, line))
+            if slot < 0:
+                labels[-1 - slot] = number
+            else:
+                values[slot] = number
+        n_entries = indptr[n_rows]
+        rows = _Rows(
+            indptr[: n_rows + 1],
+            columns[:n_entries],
+            values[:n_entries],
+            labels[:n_rows] if self.labelled else None,
+        )
+        return rows if ordered else _sum_duplicates(rows)
+
+    def _complaint(self, fault: str, text: bytes, at: int, line: int) -> str:
+        number = line + text.count(b"\n", 0, at)
+        token = text[at : at + 40].split(maxsplit=1)[0].decode(errors="replace")
+        return f"{self.name!r}, line {number}: {fault}; found {token!r}"
+
+
+def _starts_with_label(path: Path) -> bool:
+    """Whether the first row begins with a label, not with ``column:value``."""
+    for line in read_sample(path).removeprefix(BYTE_ORDER_MARK).splitlines():
+        tokens = line.partition(b"#")[0].split(maxsplit=1)
+        if tokens:
+            return b":" not in tokens[0]
+    return True
+
+
+def _all_whole(labels: Array) -> bool:
+    return bool((labels == np.rint(labels)).all() and (np.abs(labels) < 2.0**53).all())
+
+
+def _sum_duplicates(rows: _Rows) -> _Rows:
+    """Return rows with increasing columns, entries of the same column added up."""
+    width = int(rows.columns.max()) + 1
+    X = sparse.csr_array((rows.values, rows.columns, rows.indptr), shape=(rows.n_rows, width))
+    X.sum_duplicates()
+    return replace(rows, indptr=X.indptr.astype(np.int64), columns=X.indices, values=X.data)
+
+
+def _regroup(chunks: Iterator[_Rows], block_rows: int) -> Iterator[_Rows]:
+    """Yield the same rows in groups of ``block_rows``, fewer where they have many entries."""
+    parts: list[_Rows] = []
+    n_rows = n_entries = 0
+    for rows in chunks:
+        start = 0
+        while start < rows.n_rows:
+            room = rows.indptr[start] + MAX_BLOCK_ENTRIES - n_entries
+            stop = int(np.searchsorted(rows.indptr, room, side="right")) - 1
+            stop = max(stop, start + (n_rows == 0))  # a row larger than a block is a block
+            stop = min(stop, start + block_rows - n_rows, rows.n_rows)
+            parts.append(rows.part(start, stop))
+            n_rows += stop - start
+            n_entries += int(rows.indptr[stop] - rows.indptr[start])
+            start = stop
+            if n_rows == block_rows or start < rows.n_rows:
+                yield _join(parts)
+                parts, n_rows, n_entries = [], 0, 0
+    if parts:
+        yield _join(parts)
+
+
+def _join(parts: list[_Rows]) -> _Rows:
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.concatenate([np.diff(part.indptr) for part in parts])
+    labels = [part.labels for part in parts if part.labels is not None]
+    return _Rows(
+        np.append(0, np.cumsum(counts)),
+        np.concatenate([part.columns for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate(labels) if labels else None,
+    )
+
+
+def _matrix(rows: _Rows, layout: LibsvmLayout) -> tuple[sparse.csr_array, int]:
+    """Return the rows as a matrix of the layout's width, and how many entries were beyond it."""
+    columns = rows.columns if layout.zero_based else rows.columns - np.int32(1)
+    values, indptr = rows.values, rows.indptr
+    beyond = 0
+    if len(columns) and columns.max() >= layout.n_features:
+        known = columns < layout.n_features
+        beyond = len(known) - int(known.sum())
+        indptr = np.append(0, np.cumsum(known))[indptr]
+        columns, values = columns[known], values[known]
+    shape = (rows.n_rows, layout.n_features)
+    return sparse.csr_array((values, columns, indptr.astype(np.int32)), shape=shape), beyond

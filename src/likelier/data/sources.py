@@ -1,0 +1,288 @@
+"""Sources of blocks: what a streaming fit reads, from a file, a frame or an iterator."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Batch, Matrix
+from likelier.data.encoder import TableEncoder
+from likelier.data.files import as_path, detect_format
+from likelier.data.libsvm import LibsvmFile, LibsvmLayout
+from likelier.data.tables import Table, default_block_rows, open_table
+
+Encoder = TableEncoder | LibsvmLayout
+SPARSE_BLOCK_ROWS = 4096
+
+
+class Source(ABC):
+    """A sequence of blocks that an engine passes over.
+
+    Attributes
+    ----------
+    repeatable : bool
+        Whether it can be read from the start again.
+    background : bool
+        Whether blocks may be made in another thread.
+    encoder : TableEncoder, LibsvmLayout or None
+        What has to be remembered to read other data the same way; None for iterators, whose
+        blocks are matrices already.
+    """
+
+    repeatable: bool = True
+    background: bool = True
+    encoder: Encoder | None = None
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of columns of every block."""
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns, or None if they have none."""
+        return None if self.encoder is None else list(self.encoder.get_feature_names_out())
+
+    @abstractmethod
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield the blocks from the first."""
+
+
+class TableSource(Source):
+    """Blocks of a table, encoded; ``y`` is None where the table has no target column."""
+
+    def __init__(self, table: Table, encoder: TableEncoder, block_rows: int | None = None) -> None:
+        self.encoder: TableEncoder = encoder
+        self._table = table
+        self._columns = encoder.align(table)
+        self._block_rows = block_rows or default_block_rows(encoder.n_features)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns after encoding."""
+        return self.encoder.n_features
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield the blocks from the first."""
+        encoder, start = self.encoder, 0
+        labelled = encoder.target is not None and encoder.target in self._columns
+        read = list(self._columns.values())
+        for index, raw in enumerate(self._table.blocks(self._block_rows, read)):
+            named = raw.rename_columns(list(self._columns))
+            try:
+                X = encoder.transform(named)
+                y = encoder.labels(named, start) if labelled else None
+            except ValueError as error:
+                last = start + raw.num_rows
+                raise ValueError(
+                    f"{self._table.name!r}, rows {start + 1} to {last}: {error}"
+                ) from error
+            yield Batch(X, y, index=index, start=start)
+            start += raw.num_rows
+
+
+class LibsvmSource(Source):
+    """Blocks of a libsvm file."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], layout: LibsvmLayout | None, block_rows: int | None
+    ) -> None:
+        self._file = LibsvmFile(path, layout)
+        self._block_rows = block_rows or SPARSE_BLOCK_ROWS
+        self.encoder: LibsvmLayout = self._file.layout
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.encoder.n_features
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield the blocks from the first."""
+        start = 0
+        for index, (X, y) in enumerate(self._file.blocks(self._block_rows)):
+            yield Batch(X, y, index=index, start=start)
+            start += X.shape[0]
+
+
+class IterableSource(Source):
+    """Blocks from the caller's own iterator, list, or function that makes iterators.
+
+    They are asked for in the caller's thread: what the caller made (a database cursor, say)
+    may not work in another.
+    """
+
+    background = False
+
+    def __init__(self, blocks: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+        self._make: Callable[[], Iterable[Any]]
+        if callable(blocks):
+            self._make = blocks
+        elif isinstance(blocks, Iterable):
+            self._make = lambda: blocks
+            self.repeatable = iter(blocks) is not blocks  # an iterator is its own, used up
+        else:
+            raise TypeError(
+                "data must be a path, a data frame, an iterable of (X, y) or a function that "
+                f"returns one, got {type(blocks).__name__}"
+            )
+        self._first: Batch | None = None
+        self._others: Iterator[Any] = iter(())
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns, from a look at the first block."""
+        return int(self._peek().X.shape[1])
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield the blocks from the first."""
+        batch = self._peek()
+        others, n_features = self._others, batch.X.shape[1]
+        self._first, self._others = None, iter(())
+        yield batch
+        start = batch.n_rows
+        for index, item in enumerate(others, start=1):
+            batch = as_batch(item, index, start)
+            if batch.X.shape[1] != n_features:
+                raise ValueError(
+                    f"block {index} of the data has {batch.X.shape[1]} columns, "
+                    f"block 0 has {n_features}"
+                )
+            yield batch
+            start += batch.n_rows
+
+    def _peek(self) -> Batch:
+        """Return the first block, which the next pass begins with."""
+        if self._first is None:
+            self._others = iter(self._make())
+            for item in self._others:
+                self._first = as_batch(item, 0, 0)
+                return self._first
+            raise ValueError("there is no block: the iterator is empty, or was read before")
+        return self._first
+
+
+def block_source(
+    data: Any,
+    *,
+    target: str | int | None = None,
+    encoder: Encoder | None = None,
+    missing: str = "error",
+    exclude: Sequence[str | int] = (),
+    block_rows: int | None = None,
+    **reading: Any,
+) -> Source:
+    """Return a source of blocks for a path, a data frame, or an iterator of blocks.
+
+    Parameters
+    ----------
+    data : path, data frame, iterable or callable
+        A CSV, Parquet or libsvm file; a pandas, Polars or Arrow frame; an iterable of
+        ``(X, y)`` or ``(X, y, sample_weight)``; or a function that returns such an iterable,
+        so that it can be passed over more than once.
+    target : str or int, optional
+        Target column of a table, by name or position; libsvm files hold theirs.
+    encoder : TableEncoder or LibsvmLayout, optional
+        How the training data were read, to read other data the same way; the target may then
+        be absent. Without it the encoding is learned from one pass over the data.
+    missing : {"error", "impute"}
+        What to do about missing values of a table; see `TableEncoder.fit`.
+    exclude : sequence of str or int
+        Columns of a table to leave out.
+    block_rows : int, optional
+        Rows in a block; by default such that a block takes a few megabytes.
+    **reading
+        ``format``, and how to read a CSV file; see `open_table`.
+    """
+    if isinstance(data, str | os.PathLike):
+        path = as_path(data)
+        if (reading.get("format") or detect_format(path)) == "libsvm":
+            _refuse_columns(target, exclude, f"{str(path)!r} is a libsvm file")
+            if isinstance(encoder, TableEncoder):
+                raise ValueError(f"{str(path)!r} is a libsvm file; the model was fitted on a table")
+            return LibsvmSource(path, encoder, block_rows)
+    elif not nw.dependencies.is_into_dataframe(data):
+        _refuse_columns(target, exclude, "the data are blocks")
+        if encoder is not None:
+            raise ValueError("the model was fitted on a file or frame; give it one, not blocks")
+        return IterableSource(data)
+    if isinstance(encoder, LibsvmLayout):
+        raise ValueError("the model was fitted on a libsvm file and cannot read a table")
+    if encoder is None:
+        table = open_table(data, **reading)
+        encoder = TableEncoder.fit(table, target, missing=missing, exclude=exclude)
+    else:
+        if target not in (None, encoder.target):
+            raise ValueError(f"target {target!r} is not the model's, {encoder.target!r}")
+        table = open_table(data, **{**_reading_of(encoder), **reading})
+    return TableSource(table, encoder, block_rows)
+
+
+def encoder_from_json(plain: Mapping[str, Any]) -> Encoder:
+    """Make a `TableEncoder` or `LibsvmLayout` from its plain form."""
+    kind: type[TableEncoder] | type[LibsvmLayout] = TableEncoder
+    if str(plain.get("form")).startswith("libsvm"):
+        kind = LibsvmLayout
+    return kind.from_json(plain)
+
+
+def as_batch(item: Any, index: int, start: int) -> Batch:
+    """Return a block given as ``(X, y)``, ``(X, y, sample_weight)`` or a `Batch`, checked."""
+    if isinstance(item, Batch):
+        item = item.compact()
+        item = (item.X, item.y, item.weight)
+    if not isinstance(item, tuple | list) or not 2 <= len(item) <= 3:
+        raise TypeError(
+            f"block {index} of the data must be (X, y) or (X, y, sample_weight), "
+            f"got {type(item).__name__}"
+        )
+    try:
+        X = _as_matrix(item[0])
+        y = None if item[1] is None else np.asarray(item[1])
+        weight = None if len(item) == 2 or item[2] is None else np.asarray(item[2], dtype=float)
+        for name, array in (("y", y), ("sample_weight", weight)):
+            if array is not None and (array.ndim == 0 or len(array) != X.shape[0]):
+                raise ValueError(f"X has {X.shape[0]} rows, {name} has shape {array.shape}")
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"block {index} of the data: {error}") from error
+    return Batch(X, y, weight, index=index, start=start)
+
+
+def _as_matrix(X: Any) -> Matrix:
+    """Return finite floats, dense C-ordered or CSR without duplicates; copies only if it must."""
+    matrix: Any
+    values: Any
+    if sparse.issparse(X):
+        matrix = sparse.csr_array(cast(Any, X))
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float64)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        values = matrix.data
+    else:
+        matrix = np.asarray(X)
+        if matrix.ndim != 2:
+            raise ValueError(f"X must have two dimensions, got {matrix.ndim}")
+        keep = matrix.dtype in (np.float32, np.float64)
+        matrix = values = np.ascontiguousarray(matrix, None if keep else np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("X contains NaN or infinity; replace or remove missing values first")
+    checked: Matrix = matrix
+    return checked
+
+
+def _refuse_columns(target: str | int | None, exclude: Sequence[str | int], why: str) -> None:
+    if target is not None or exclude:
+        raise ValueError(f"{why} with labels of its own, not a table: leave out target and exclude")
+
+
+def _reading_of(encoder: TableEncoder) -> dict[str, Any]:
+    """How a CSV file should be read to suit an encoder, where its first lines could mislead."""
+    known: dict[str, Any] = {"header": encoder.header}
+    return known | ({"missing_values": encoder.missing_values} if encoder.missing_values else {})

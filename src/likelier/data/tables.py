@@ -1,0 +1,247 @@
+"""Tables: named columns read from the first row to the last, block by block, as often as needed."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from likelier.data.dialect import MISSING, sniff_dialect
+from likelier.data.files import as_path, detect_format, open_bytes
+
+CSV_CHUNK_BYTES = 1 << 20
+PARQUET_BUFFER_BYTES = 1 << 20
+
+
+class Table(ABC):
+    """Named columns of equal length that can be read again and again.
+
+    Attributes
+    ----------
+    name : str
+        What to call the table in messages.
+    column_names : list of str
+        The columns in their own order.
+    header : bool
+        Whether the names are the data's own; otherwise ``x0``, ``x1``, ... by position.
+    untyped : bool
+        Whether every column is text whose type is still to be found out (CSV).
+    missing_values : tuple of str
+        Text that stands for a missing value; empty for typed tables, which have nulls.
+    """
+
+    name: str
+    column_names: list[str]
+    header: bool = True
+    untyped: bool = False
+    missing_values: tuple[str, ...] = ()
+
+    @abstractmethod
+    def blocks(
+        self, block_rows: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of ``block_rows`` rows (the last may be shorter), from the start.
+
+        Only ``columns`` are read where they are named.
+        """
+
+
+class CsvTable(Table):
+    """A CSV file, compressed or not, read as text in bounded memory."""
+
+    untyped = True
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        delimiter: str | None = None,
+        header: bool | None = None,
+        missing_values: Sequence[str] = MISSING,
+        encoding: str = "utf8",
+    ) -> None:
+        self._path, self._encoding = path, encoding
+        self._dialect = sniff_dialect(path, delimiter, header, encoding)
+        self.name = str(path)
+        self.column_names = list(self._dialect.column_names)
+        self.header = self._dialect.header
+        self.missing_values = tuple(missing_values)
+
+    def blocks(
+        self, block_rows: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of strings; a missing value is null."""
+        columns = self.column_names if columns is None else list(columns)
+        if not columns:
+            raise ValueError("columns must name at least one column")
+        try:
+            with ExitStack() as files:
+                reader = files.enter_context(self._open(columns, files))
+                yield from rechunk(reader, block_rows)
+        except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+            if "Empty CSV file" in str(error):
+                return
+            raise ValueError(f"{self.name!r} cannot be read as CSV: {_explain(error)}") from error
+
+    def _open(self, columns: Sequence[str], files: ExitStack) -> Any:
+        dialect = self._dialect
+        stream: Any = str(self._path)  # Arrow itself decompresses the usual formats
+        if self._path.suffix.lower() == ".xz":
+            stream = files.enter_context(open_bytes(self._path))
+        # The reader compares whole cells; other padding is taken care of when types are known.
+        padded = [
+            a + text + b for a in ("", " ") for text in self.missing_values for b in ("", " ")
+        ]
+        return pyarrow.csv.open_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=self.column_names,
+                skip_rows=dialect.skip_lines,
+                block_size=max(CSV_CHUNK_BYTES, 16 * dialect.longest_line),
+                encoding=self._encoding,
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={name: pa.string() for name in columns},
+                include_columns=columns,
+                null_values=padded,
+                strings_can_be_null=True,
+            ),
+        )
+
+
+class ParquetTable(Table):
+    """A Parquet file, read in bounded memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+        try:
+            schema = pyarrow.parquet.read_schema(path)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{self.name!r} is not a Parquet file: {error}") from error
+        self.column_names = _distinct(schema.names, self.name)
+
+    def blocks(
+        self, block_rows: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches with the types of the file."""
+        columns = self.column_names if columns is None else list(columns)
+        try:
+            # Without pre-buffering a column is read piece by piece, not a row group at a time.
+            with pyarrow.parquet.ParquetFile(
+                self._path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False
+            ) as file:
+                batches = file.iter_batches(block_rows, columns=columns, use_threads=False)
+                yield from rechunk((batch.select(columns) for batch in batches), block_rows)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(f"{self.name!r} is damaged: {error}") from error
+
+
+class FrameTable(Table):
+    """A data frame in memory: pandas, Polars, Arrow, or what else narwhals knows."""
+
+    def __init__(self, frame: Any) -> None:
+        self.name = f"the {type(frame).__module__.partition('.')[0]} frame"
+        try:
+            table = nw.from_native(frame, eager_only=True).to_arrow()
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ValueError(
+                f"{self.name} has a column of values of different types: {error}"
+            ) from error
+        self.column_names = _distinct(table.column_names, self.name)
+        self._table = table.rename_columns(self.column_names)
+
+    def blocks(
+        self, block_rows: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches that share the frame's memory where they can."""
+        table = self._table if columns is None else self._table.select(list(columns))
+        yield from rechunk(table.to_batches(max_chunksize=block_rows), block_rows)
+
+
+def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **csv: Any) -> Table:
+    """Open a CSV or Parquet file, or a data frame, as a `Table`.
+
+    Parameters
+    ----------
+    data : path or data frame
+        A file (CSV, also compressed; Parquet), or a pandas, Polars or Arrow frame.
+    format : {"csv", "parquet"}, optional
+        The file's format; by default told by its name or content.
+    **csv
+        How to read a CSV file, instead of finding it out from its first lines: ``delimiter``,
+        ``header`` (whether the first line names the columns), ``missing_values`` (the texts
+        that stand for a missing value) and ``encoding``.
+    """
+    if not isinstance(data, str | os.PathLike):
+        return FrameTable(data)
+    path = as_path(data)
+    found = format or detect_format(path)
+    if found == "csv":
+        return CsvTable(path, **csv)
+    if found == "parquet":
+        return ParquetTable(path)
+    if found == "libsvm":
+        raise ValueError(f"{str(path)!r} is a libsvm file, which has no columns; use open_libsvm")
+    raise ValueError(f"format must be 'csv', 'parquet' or 'libsvm', got {format!r}")
+
+
+def default_block_rows(n_columns: int) -> int:
+    """Rows that make a block of about four megabytes of numbers."""
+    return min(16384, max(256, (4 << 20) // (8 * max(1, n_columns))))
+
+
+def rechunk(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of exactly ``block_rows``, except for the last."""
+    if block_rows < 1:
+        raise ValueError(f"block_rows must be at least 1, got {block_rows}")
+    parts: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, block_rows - count)
+            batch = batch.slice(part.num_rows)
+            parts.append(part)
+            count += part.num_rows
+            if count == block_rows:
+                yield _join(parts)
+                parts, count = [], 0
+    if parts:
+        yield _join(parts)
+
+
+def _distinct(names: Iterable[Any], table: str) -> list[str]:
+    """Return column names as strings, or say which of them occur twice."""
+    counts = Counter(str(name) for name in names)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise ValueError(f"{table!r} has several columns named {', '.join(map(repr, twice))}")
+    return list(counts)
+
+
+def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _explain(error: Exception) -> str:
+    """Add advice to the reader's own message."""
+    message = str(error)
+    if "UTF8" in message:
+        return f"{message}; convert it to UTF-8, or name its encoding ('latin-1'?)"
+    if "straddling" in message:
+        return "a row is more than 16 times as long as the first rows, or a quote is never closed"
+    if "Expected" in message and "columns" in message:
+        return f"{message}; quote text that contains the delimiter, or name another delimiter"
+    return message

@@ -1,0 +1,66 @@
+"""Rows of a dense or CSR matrix: slices that share memory, gathers that keep the layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+
+
+def slice_rows(X: Matrix, start: int, stop: int) -> Matrix:
+    """Return rows ``start:stop`` as a view: no value of ``X`` is copied.
+
+    SciPy's own row slicing copies ``data`` and ``indices``, and its constructor may convert
+    64-bit indices; setting the three arrays of an empty matrix does neither.
+    """
+    if isinstance(X, np.ndarray):
+        return X[start:stop]
+    first, last = X.indptr[start], X.indptr[stop]
+    block = type(X)((stop - start, X.shape[1]), dtype=X.dtype)
+    block.data = X.data[first:last]
+    block.indices = X.indices[first:last]
+    block.indptr = X.indptr[start : stop + 1] - first
+    return block
+
+
+def take_rows(X: Matrix, rows: Array) -> Matrix:
+    """Return the listed rows in arrays of their own; C order stays C, F order stays F."""
+    if isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous:
+        return X.T.take(rows, axis=1).T
+    return X[rows]
+
+
+def stack_rows(parts: list[Any]) -> Matrix:
+    """Put the rows of several matrices of one kind on top of each other."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    stacked: Matrix = sparse.vstack(parts, format="csr")
+    return stacked
+
+
+def present_rows(weight: Array | None, n_rows: int) -> Array | None:
+    """Return the numbers of the rows of positive weight, or None if that is all of them.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, or their number is not ``n_rows``.
+    """
+    if weight is None:
+        return None
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"weight must have one entry per row: expected shape ({n_rows},), got {weight.shape}"
+        )
+    if not np.isfinite(weight).all():
+        raise ValueError("weight contains NaN or infinity; give every row a finite weight")
+    if n_rows and weight.min() < 0:
+        bad = int(np.argmin(weight))
+        raise ValueError(
+            f"weight must not be negative, got {weight[bad]} in row {bad}; use 0 to leave a row out"
+        )
+    kept = np.flatnonzero(weight)
+    return None if len(kept) == n_rows else kept

@@ -1,0 +1,130 @@
+"""Threads of an engine: results in order, memory bounded, BLAS kept to one thread each."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """Return the number of threads: None means 1, -1 every core this process may use."""
+    if n_jobs is None:
+        return 1
+    try:
+        count = operator.index(n_jobs)
+    except TypeError:
+        raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}") from None
+    if count == 0:
+        raise ValueError("n_jobs must not be 0; use 1 for one thread, -1 for all cores")
+    if count > 0:
+        return count
+    affinity = getattr(os, "sched_getaffinity", None)  # not offered on every platform
+    cores = len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
+    return max(1, cores + 1 + count)
+
+
+class _SingleThreadedBlas:
+    """Keeps BLAS at one thread while at least one holder is inside.
+
+    The number of BLAS threads belongs to the whole process, so holders that overlap (two
+    engines, two half-read results) must not each restore what they found: the first one in
+    sets the limit, the last one out restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._limiter: Any = None
+
+    def enter(self, controller: ThreadpoolController) -> None:
+        """Set the limit unless somebody already holds it."""
+        with self._lock:
+            if self._holders == 0:
+                self._limiter = controller.limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def leave(self) -> None:
+        """Restore the number of threads if nobody else holds the limit."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limiter.restore_original_limits()
+                self._limiter = None
+
+
+_single_threaded_blas = _SingleThreadedBlas()
+
+
+class ThreadTeam:
+    """A pool of threads that starts when first used and can be closed and used again."""
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._controller: ThreadpoolController | None = None
+
+    def ordered_map(
+        self, function: Callable[[int], Result], count: int
+    ) -> Generator[Result, None, None]:
+        """Yield ``function(0), ..., function(count - 1)`` in this order.
+
+        At most two results per thread exist at a time. When a call fails, or the caller
+        stops reading, calls that have not begun are dropped and those that have are awaited,
+        and the threads end: nothing goes on behind the caller's back.
+        """
+        if self.n_threads == 1:
+            yield from map(function, range(count))
+            return
+        if self._controller is None:  # finding the libraries takes milliseconds: once
+            self._controller = ThreadpoolController()
+        pending: deque[Future[Result]] = deque()
+        _single_threaded_blas.enter(self._controller)
+        try:
+            for number in range(count):
+                if len(pending) == 2 * self.n_threads:
+                    yield pending.popleft().result()
+                pending.append(self._threads().submit(function, number))
+            while pending:
+                yield pending.popleft().result()
+        except BaseException:
+            for future in pending:
+                future.cancel()
+            wait(pending)
+            self.close()
+            raise
+        finally:
+            _single_threaded_blas.leave()
+
+    def close(self) -> None:
+        """End the threads; the next use starts new ones."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="likelier")
+        return self._pool
+
+
+def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """Yield the same items, the next one being made in another thread meanwhile."""
+    done = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="likelier-read") as thread:
+        try:
+            coming: Future[Any] = thread.submit(next, items, done)
+            while (item := coming.result()) is not done:
+                coming = thread.submit(next, items, done)
+                yield item
+        finally:
+            wait([coming])  # an iterator must not be closed while it runs

@@ -1,0 +1,278 @@
+"""A model of a table: an estimator together with how its training file was read.
+
+It goes from a file to predictions and back to the names and labels of that file, which is
+what a command line or a service needs. Rows are held in memory while they are few, and
+streamed when they are not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array, Batch, Matrix
+from likelier.data import Source, TableEncoder, block_source
+
+MEMORY_LIMIT = 512 << 20
+TASKS = ("auto", "classification", "regression")
+# How a target of whole numbers is told to be classes: few different ones, in these many rows.
+MAX_INTEGER_CLASSES = 20
+MIN_ROWS_PER_CLASS = 5
+LOOK_ROWS = 100_000
+OnRows = Callable[[int, bool], None]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions for one block of rows.
+
+    ``label`` is the predicted class or number, ``probability`` has one column per class (None
+    for regression), ``interval`` the columns lower and upper where the model offers them,
+    ``y`` the true target where the file holds it.
+    """
+
+    label: Array
+    probability: Array | None
+    interval: Array | None
+    y: Array | None
+
+
+class TabularModel(BaseEstimator):
+    """An estimator for a file of named columns, or of sparse rows.
+
+    Parameters
+    ----------
+    classifier, regressor : estimator, optional
+        What to fit for each task; only the one for the task at hand is needed.
+    target : str or int, optional
+        Target column, by name or position; None for libsvm files, which hold their labels.
+    task : {"auto", "classification", "regression"}
+        With "auto" text, truth values and few different whole numbers are classes, and
+        anything else is a number to predict; ``task_reason_`` says which it was.
+    missing : {"error", "impute"}
+        Whether a missing value is an error, or is replaced by the mean and marked.
+    exclude : sequence of str or int
+        Columns to leave out.
+    memory_limit : int
+        Rows that take at most this many bytes are held in memory; beyond, every pass reads
+        the file again.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted one.
+    encoder_ : TableEncoder or LibsvmLayout
+        How columns become features.
+    task_, task_reason_ : str
+        The task and why it was chosen.
+    target_ : str
+        Name of the target.
+    in_memory_ : bool
+        Whether the rows were held in memory.
+    """
+
+    def __init__(
+        self,
+        classifier: Any = None,
+        regressor: Any = None,
+        *,
+        target: str | int | None = None,
+        task: str = "auto",
+        missing: str = "error",
+        exclude: Sequence[str | int] = (),
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> None:
+        self.classifier = classifier
+        self.regressor = regressor
+        self.target = target
+        self.task = task
+        self.missing = missing
+        self.exclude = exclude
+        self.memory_limit = memory_limit
+
+    def fit(self, data: str | os.PathLike[str] | Any, **reading: Any) -> Self:
+        """Fit on a file or a data frame; see `prepare` for the arguments."""
+        return self.learn(self.prepare(data, **reading))
+
+    def prepare(self, data: str | os.PathLike[str] | Any, **reading: Any) -> Source:
+        """Read the data once, to learn its columns and choose the task.
+
+        Parameters
+        ----------
+        data : path or data frame
+            CSV, Parquet or libsvm file, or a frame.
+        **reading
+            How to read a file: ``format``, ``delimiter``, ``header``, ``encoding``.
+
+        Returns
+        -------
+        Source
+            The blocks of rows, for `learn`.
+        """
+        if self.task not in TASKS:
+            raise ValueError(f"task must be one of {TASKS}, got {self.task!r}")
+        source = block_source(
+            data, target=self.target, missing=self.missing, exclude=self.exclude, **reading
+        )
+        encoder: Any = source.encoder
+        self.encoder_ = encoder
+        self.target_ = encoder.target if isinstance(encoder, TableEncoder) else "label"
+        if self.target_ is None:
+            raise ValueError(
+                f"target must name one of the columns: {', '.join(encoder.table_columns)}"
+            )
+        self.task_, self.task_reason_ = _choose_task(_first_targets(source), self.task)
+        return source
+
+    def learn(self, source: Source, on_rows: OnRows | None = None) -> Self:
+        """Fit the estimator for the chosen task on what `prepare` returned.
+
+        ``on_rows`` is told of every block that is read: its number of rows, and whether it is
+        the first of a pass.
+        """
+        chosen = self.classifier if self.task_ == "classification" else self.regressor
+        if chosen is None:
+            raise ValueError(f"no estimator was given for {self.task_}")
+        estimator = clone(chosen)
+        if on_rows is not None:
+            source = _Watched(source, on_rows)
+        batch = _gather(source, self.memory_limit)
+        self.in_memory_ = batch is not None
+        if batch is None:
+            estimator.fit(source)
+        else:
+            estimator.fit(batch.X, batch.y)
+        self.estimator_ = estimator
+        return self
+
+    @property
+    def classes_(self) -> Array:
+        """Class labels, for a classification."""
+        return np.asarray(self.estimator_.classes_)
+
+    def feature_names(self) -> Array:
+        """Names of the features, after categories became columns of their own."""
+        check_is_fitted(self)
+        return np.asarray(self.encoder_.get_feature_names_out())
+
+    def predict_blocks(
+        self, data: str | os.PathLike[str] | Any, coverage: float = 0.9, **reading: Any
+    ) -> Iterator[Predictions]:
+        """Yield the predictions for a file block by block, in the order of its rows.
+
+        Parameters
+        ----------
+        data : path or data frame
+            Rows with the columns of the training data; the target may be absent.
+        coverage : float
+            Probability with which an interval should hold the target.
+        **reading
+            How to read a file; see `prepare`.
+        """
+        check_is_fitted(self)
+        source = block_source(data, encoder=self.encoder_, **reading)
+        with closing(source()) as batches:
+            for batch in batches:
+                yield self._predict(batch, coverage)
+
+    def _predict(self, batch: Batch, coverage: float) -> Predictions:
+        estimator, X = self.estimator_, batch.X
+        probability = interval = None
+        if self.task_ == "classification":
+            probability = estimator.predict_proba(X)
+        elif hasattr(estimator, "predict_interval"):  # optional, as scikit-learn's methods are
+            interval = np.asarray(estimator.predict_interval(X, coverage=coverage))
+        return Predictions(np.asarray(estimator.predict(X)), probability, interval, batch.y)
+
+
+class _Watched(Source):
+    """The same blocks, told of one by one."""
+
+    def __init__(self, source: Source, on_rows: OnRows) -> None:
+        self._source = source
+        self._on_rows = on_rows
+        self.repeatable = source.repeatable
+        self.background = source.background
+        self.encoder = source.encoder
+
+    @property
+    def n_features(self) -> int:
+        return self._source.n_features
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        with closing(self._source()) as batches:
+            for batch in batches:
+                self._on_rows(batch.n_rows, batch.index == 0)
+                yield batch
+
+
+def _first_targets(source: Source) -> Array:
+    """Return the targets of the first rows."""
+    found: list[Array] = []
+    with closing(source()) as batches:
+        for batch in batches:
+            if batch.y is None:
+                raise ValueError("the rows have no labels to learn from")
+            found.append(batch.y)
+            if sum(map(len, found)) >= LOOK_ROWS:
+                break
+    if not found:
+        raise ValueError("the data hold no rows")
+    return np.concatenate(found)
+
+
+def _choose_task(y: Array, task: str) -> tuple[str, str]:
+    """Return the task for these targets, and the reason in words."""
+    textual = y.dtype.kind in "USO"
+    if task == "regression" and textual:
+        raise ValueError(f"the target is text ({str(y[0])!r}); regression needs numbers")
+    if task != "auto":
+        return task, "as asked for"
+    if textual:
+        return "classification", "the target is text"
+    if y.dtype.kind == "b":
+        return "classification", "the target is true or false"
+    different = np.unique(y)
+    if not np.array_equal(different, np.round(different)):
+        return "regression", "the target has numbers that are not whole"
+    words = f"whole numbers, {len(different)} different ones in {len(y)} rows"
+    few = len(different) <= MAX_INTEGER_CLASSES and len(different) * MIN_ROWS_PER_CLASS <= len(y)
+    if few or len(different) <= 2:
+        return "classification", f"the target is few {words}"
+    return "regression", f"the target is many {words}"
+
+
+def _gather(source: Source, limit: int) -> Batch | None:
+    """Return all rows as one batch, or None if they take more bytes than the limit."""
+    kept: list[Batch] = []
+    size = 0
+    with closing(source()) as batches:
+        for batch in batches:
+            size += _bytes(batch.X)
+            if size > limit:
+                return None
+            kept.append(batch)
+    y = np.concatenate([np.asarray(batch.y) for batch in kept])
+    return Batch(_stack([batch.X for batch in kept]), y)
+
+
+def _bytes(X: Matrix) -> int:
+    if sparse.issparse(X):
+        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+    return int(X.nbytes)
+
+
+def _stack(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)

@@ -1,0 +1,289 @@
+"""Stochastic gradient descent, explicit or implicit: one step is one pass over the rows.
+
+`ScheduledSGD` follows a rate the caller chose. `AdaptiveSGD` needs none: every coordinate has
+its own rate from the squares it has met, and several global rates run side by side and are
+compared by progressive validation (each row is scored before it is learned).
+
+States own their arrays and a step updates them in place: the State returned is the one given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Batch, Engine, Inference, Info
+from likelier.inference.posterior import LinearPosterior
+from likelier.loops.rows import all_rows, as_rows, row_norms
+from likelier.loops.sgd import (
+    adaptive_pass,
+    scheduled_pass,
+    second_moments,
+    settle,
+    take_average,
+)
+from likelier.models.linear import NO_WEIGHT, LinearModel
+
+NEVER = 1 << 60
+RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
+MIN_AVERAGE_ROWS = 16
+AVERAGES_PER_BATCH = 64
+
+
+@dataclass
+class SGDState:
+    """Weights (features x lanes, as a vector), intercepts, and their running averages."""
+
+    model: LinearModel
+    weights: Array
+    intercept: Array
+    average: Array
+    average_intercept: Array
+    clock: Array  # steps taken, averages taken
+    n_passes: int = 0
+    progressive: float = math.inf
+
+    def theta(self) -> Array:
+        """Parameters to predict with: the average once there is one."""
+        averaged = self.clock[1] > 0
+        weights = self.average if averaged else self.weights
+        intercept = self.average_intercept if averaged else self.intercept
+        W = weights.reshape(self.model.n_features, -1)
+        return np.vstack([W, intercept]) if self.model.fit_intercept else W.copy()
+
+
+def _improvement(state: Any, loss: float, tol: float) -> bool:
+    """Whether a pass no longer improves the progressive loss; remembers the best."""
+    converged = loss > state.progressive - tol * abs(state.progressive)
+    state.progressive = min(state.progressive, loss)
+    return bool(converged and math.isfinite(loss))
+
+
+@dataclass(frozen=True)
+class ScheduledSGD(Inference):
+    """One rate for all coordinates: ``eta0 / t^power``; power 0 keeps it constant.
+
+    Cost per pass: nonzeros x outputs, twice.
+    """
+
+    eta0: float = 0.01
+    power: float = 0.0
+    implicit: bool = True
+    average_from: int = NEVER  # rows after which averaging starts
+    tol: float = 0.0
+
+    def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> SGDState:
+        """Start from ``theta`` or from zero."""
+        return _fresh_state(model, theta)
+
+    def step(self, state: SGDState, engine: Engine) -> tuple[SGDState, Info]:
+        """Visit every row once in the shuffled order of this pass."""
+        total = n_rows = 0.0
+        for batch in engine.blocks(state.n_passes):
+            total += self.learn(state, batch)
+            n_rows += batch.n_rows
+        state.n_passes += 1
+        penalty = float(state.model.penalty.value(state.theta()).sum())
+        loss = total / n_rows + penalty
+        converged = _improvement(state, loss, self.tol)
+        return state, Info(objective=loss, passes=1.0, converged=converged)
+
+    def learn(self, state: SGDState, batch: Batch) -> float:
+        """Learn the rows of a batch in order; return an estimate of their summed loss."""
+        model, X = state.model, batch.X
+        rows = all_rows(X, batch.rows)
+        watch = 8 if len(rows) >= 4096 else 1
+        nonzeros = max(1, X.size // max(1, X.shape[0]))
+        return watch * float(
+            scheduled_pass(
+                *as_rows(X), rows, batch.y, _weight(batch), _norms(batch),
+                model.loss.code, model.loss.parameters, model.loss.coupled,
+                self.implicit, model.classes,
+                state.weights, state.intercept, state.average, state.average_intercept,
+                state.clock, float(model.penalty.l2[0]), self.eta0, self.power,
+                float(model.fit_intercept), self.average_from,
+                max(8, model.n_features // nonzeros), watch,
+            )
+        )  # fmt: skip
+
+    def posterior(self, state: SGDState) -> LinearPosterior:
+        """Point estimate."""
+        return LinearPosterior(state.model, state.theta())
+
+
+def _fresh_state(model: LinearModel, theta: Array | None) -> SGDState:
+    theta = model.zeros() if theta is None else theta
+    weights = theta[: model.n_features].ravel().astype(np.float64)
+    intercept = (
+        theta[model.n_features].astype(np.float64)
+        if model.fit_intercept
+        else np.zeros(model.n_outputs)
+    )
+    clock = np.zeros(2, dtype=np.int64)
+    return SGDState(
+        model, weights, intercept, np.zeros_like(weights), np.zeros_like(intercept), clock
+    )
+
+
+def _weight(batch: Batch) -> Array:
+    return NO_WEIGHT if batch.weight is None else batch.weight
+
+
+def _norms(batch: Batch) -> Array:
+    """Squared row norms; those of a matrix in memory are remembered between its batches."""
+    key = id(batch.X)
+    if _norms_cache.get("key") != key or _norms_cache.get("X") is not batch.X:
+        _norms_cache.update(key=key, X=batch.X, norms=row_norms(batch.X))
+    return _norms_cache["norms"]
+
+
+_norms_cache: dict[str, Any] = {}
+
+
+@dataclass
+class AdaptiveState:
+    """Like `SGDState` with one group of lanes per global rate, and what the rates need."""
+
+    model: LinearModel
+    weights: Array
+    intercept: Array
+    average: Array
+    average_intercept: Array
+    etas: Array  # one per lane
+    squares: Array  # sum of x_j^2
+    counts: Array  # nonzeros of x_j
+    seen: Array
+    elapsed: Array
+    clock: Array
+    group_loss: Array = field(default_factory=lambda: np.zeros(1))
+    n_passes: int = 0
+    progressive: float = math.inf
+
+    @property
+    def n_groups(self) -> int:
+        """How many global rates are still running."""
+        return len(self.intercept) // self.model.n_outputs
+
+    def best_group(self) -> int:
+        """Group of smallest progressive loss; one that broke down never wins."""
+        return int(np.argmin(np.where(np.isfinite(self.group_loss), self.group_loss, np.inf)))
+
+    def theta(self) -> Array:
+        """Averaged parameters of the best group."""
+        K, best = self.model.n_outputs, self.best_group()
+        lanes = slice(best * K, (best + 1) * K)
+        W = self.average.reshape(self.model.n_features, -1)[:, lanes]
+        return np.vstack([W, self.average_intercept[lanes]]) if self.model.fit_intercept else W
+
+
+@dataclass(frozen=True)
+class AdaptiveSGD(Inference):
+    """A rate per coordinate, several global rates side by side, tail averaging.
+
+    Coordinate j moves with ``eta sqrt(n_j) / S_j``, ``S_j`` the sum and ``n_j`` the count of
+    the nonzero ``x_j^2`` so far: scores do not change when a feature is rescaled.
+
+    Cost per pass: nonzeros x lanes, twice; the search over rates multiplies the lanes by the
+    number of rates, until `keep_best` drops the losers.
+    """
+
+    implicit: bool = True
+    tol: float = 0.0
+    factors: Array = field(default_factory=lambda: RATE_FACTORS)
+
+    def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> AdaptiveState:
+        """Start every rate from ``theta`` or from zero."""
+        return self.start(model, theta)
+
+    def start(self, model: LinearModel, theta: Array | None = None) -> AdaptiveState:
+        """Return the first State; the data are not looked at yet."""
+        d, G = model.n_features, len(self.factors)
+        theta = model.zeros() if theta is None else theta
+        weights = np.tile(theta[:d], (1, G)).ravel().astype(np.float64)
+        intercept = np.tile(
+            theta[d] if model.fit_intercept else np.zeros(model.n_outputs), G
+        ).astype(np.float64)
+        return AdaptiveState(
+            model, weights, intercept, weights.copy(), intercept.copy(),
+            np.repeat(np.asarray(self.factors, dtype=np.float64), model.n_outputs),
+            np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(1), np.zeros(2, dtype=np.int64),
+            np.zeros(G),
+        )  # fmt: skip
+
+    def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
+        """Visit every row once in the shuffled order of this pass."""
+        state.group_loss[:] = 0.0
+        n_rows = 0
+        for batch in engine.blocks(state.n_passes):
+            self.learn(state, batch)
+            n_rows += batch.n_rows
+        state.n_passes += 1
+        penalty = float(state.model.penalty.value(state.theta()).sum())
+        loss = float(state.group_loss[state.best_group()]) / n_rows + penalty
+        converged = _improvement(state, loss, self.tol)
+        return state, Info(objective=loss, passes=1.0, converged=converged)
+
+    def learn(self, state: AdaptiveState, batch: Batch) -> None:
+        """Learn the rows of a batch in order, with averages along the way."""
+        model, X = state.model, batch.X
+        rows = all_rows(X, batch.rows)
+        nonzeros = max(1, X.size // max(1, X.shape[0]))
+        stride = max(
+            MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, len(rows) // AVERAGES_PER_BATCH
+        )
+        view = as_rows(X)
+        for first in range(0, len(rows), stride):
+            self._learn_rows(state, batch, view, rows[first : first + stride])
+
+    def _learn_rows(self, state: AdaptiveState, batch: Batch, view: Any, rows: Array) -> None:
+        model, penalty, d = state.model, state.model.penalty, state.model.n_features
+        second_moments(*view, rows, state.squares, state.counts)
+        # 1 / nonzeros per row: a first step of rate one moves a score by about its slope
+        unit = len(rows) * 1.0 + state.clock[0]
+        unit /= max(1.0, state.counts.sum())
+        rates = unit * np.divide(
+            np.sqrt(state.counts), state.squares, out=np.zeros(d), where=state.squares > 0
+        )
+        intercept_rate = unit / math.sqrt(state.clock[0] + len(rows)) * model.fit_intercept
+        n_lanes = len(state.intercept)
+        adaptive_pass(
+            *view, rows, batch.y, _weight(batch),
+            model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
+            model.classes, model.n_outputs,
+            state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
+            penalty.l2[:d], penalty.l1[:d], 0.0, intercept_rate, state.clock, state.group_loss,
+        )  # fmt: skip
+        if penalty.l2.any() or penalty.l1.any():
+            settle(
+                state.weights, n_lanes, state.etas, rates, state.seen, state.elapsed,
+                penalty.l2, penalty.l1,
+            )  # fmt: skip
+        state.clock[1] += 1
+        take_average(
+            state.weights, state.intercept, 1.0, state.average, state.average_intercept,
+            state.clock[1],
+        )  # fmt: skip
+
+    @staticmethod
+    def keep_best(state: AdaptiveState) -> AdaptiveState:
+        """Return the State with only the best global rate in it."""
+        K, d, best = state.model.n_outputs, state.model.n_features, state.best_group()
+        lanes = slice(best * K, (best + 1) * K)
+
+        def columns(values: Array) -> Array:
+            return np.ascontiguousarray(values.reshape(d, -1)[:, lanes]).ravel()
+
+        return AdaptiveState(
+            state.model, columns(state.weights), state.intercept[lanes].copy(),
+            columns(state.average), state.average_intercept[lanes].copy(),
+            state.etas[lanes].copy(), state.squares, state.counts, state.seen, state.elapsed,
+            state.clock, state.group_loss[best : best + 1].copy(), state.n_passes,
+            state.progressive,
+        )  # fmt: skip
+
+    def posterior(self, state: AdaptiveState) -> LinearPosterior:
+        """Point estimate."""
+        return LinearPosterior(state.model, state.theta())

@@ -1,0 +1,1 @@
+"""Compiled inner loops: arrays in, arrays out, no objects."""

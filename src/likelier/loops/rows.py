@@ -1,0 +1,166 @@
+"""One way to walk along a row, dense or sparse, and along the weights it meets.
+
+A matrix enters a compiled loop as `Rows`: ``(data, indices, indptr, n_columns)``. For a dense
+matrix ``data`` is the C-ordered array seen as a vector and ``indices`` and ``indptr`` are
+None, which Numba resolves while compiling: no loop exists twice in the source.
+
+Weights are ``(n_columns, n_lanes)`` in C order, passed as a vector. A lane is one score: a
+class, a learning rate being tried, or a pair of both. Lanes lie side by side, so a row is
+read once for all of them and the inner loop runs over contiguous memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+
+# Sums along a row may be reordered (which is what lets them use the vector unit), but
+# infinities and NaN keep their meaning.
+_REORDER = {"reassoc", "contract", "nsz", "arcp"}
+
+
+class Rows(NamedTuple):
+    """A matrix as compiled loops take it."""
+
+    data: Array
+    indices: Array | None
+    indptr: Array | None
+    n_columns: int
+
+
+def as_rows(X: Matrix) -> Rows:
+    """View a matrix as `Rows`. Nothing is copied, except a dense matrix not in C order."""
+    if sparse.issparse(X):
+        # unsigned, here and below, because Numba tests every signed index for being negative,
+        # and a loop with that test in it does not vectorise
+        kind = np.uint32 if X.indices.dtype.itemsize == 4 else np.uint64
+        return Rows(X.data, X.indices.view(kind), X.indptr, X.shape[1])
+    X = np.ascontiguousarray(X)
+    return Rows(X.reshape(-1), None, None, X.shape[1])
+
+
+def all_rows(X: Matrix, rows: Array | None) -> Array:
+    """Numbers of the rows to visit, spelled out."""
+    return np.arange(X.shape[0]) if rows is None else rows
+
+
+@njit(cache=True, nogil=True, inline="always")
+def row_start(indptr, n_columns, i):
+    """Where row ``i`` begins in the data (unsigned, see `as_rows`)."""
+    if indptr is None:
+        return np.uintp(i) * np.uintp(n_columns)
+    return np.uintp(indptr[i])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def column(indices, start, p):
+    """Column of the entry at position ``p`` of a row that begins at ``start``."""
+    if indices is None:
+        return p - start
+    return np.uintp(indices[p])
+
+
+@intrinsic
+def prefetch(typingctx, array, position):
+    """Ask the processor to load ``array[position]`` into its cache; never faults."""
+
+    def codegen(context, builder, signature, args):
+        array_type = signature.args[0]
+        vector = context.make_array(array_type)(context, builder, args[0])
+        address = builder.gep(vector.data, [args[1]])
+        address = builder.bitcast(address, cgutils.voidptr_t)
+        number = ir.IntType(32)
+        signature = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+        builder.call(function, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uintp), codegen
+
+
+@njit(cache=True, nogil=True, inline="always")
+def prefetch_row(data, indices, start, stop):
+    """Load a row that will be needed soon: shuffled rows are otherwise waited for."""
+    for p in range(start, stop, np.uintp(8)):
+        prefetch(data, p)
+    if indices is not None:
+        for p in range(start, stop, np.uintp(16)):
+            prefetch(indices, p)
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_scores(data, indices, start, stop, weights, out):
+    """``out[lane] = sum_j x_j w[j, lane]``."""
+    n_lanes = np.uintp(len(out))
+    if len(out) == 1:
+        total = 0.0
+        for p in range(start, stop):
+            total += data[p] * weights[column(indices, start, p)]
+        out[0] = total
+        return
+    for lane in range(n_lanes):
+        out[lane] = 0.0
+    for p in range(start, stop):
+        x = data[p]
+        if x != 0.0:
+            first = column(indices, start, p) * n_lanes
+            for lane in range(n_lanes):
+                out[lane] += x * weights[first + lane]
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_add(data, indices, start, stop, weights, step):
+    """``w[j, lane] += x_j step[lane]``."""
+    n_lanes = np.uintp(len(step))
+    if len(step) == 1:
+        s = step[0]
+        for p in range(start, stop):
+            weights[column(indices, start, p)] += data[p] * s
+        return
+    for p in range(start, stop):
+        x = data[p]
+        if x != 0.0:
+            first = column(indices, start, p) * n_lanes
+            for lane in range(n_lanes):
+                weights[first + lane] += x * step[lane]
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def squared_norms(data, indices, indptr, n_columns, n_rows):
+    """Squared Euclidean norm of every row."""
+    out = np.empty(n_rows)
+    for i in range(n_rows):
+        total = 0.0
+        for p in range(row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)):
+            total += np.float64(data[p]) * data[p]
+        out[i] = total
+    return out
+
+
+def row_norms(X: Matrix) -> Array:
+    """Squared Euclidean norm of every row of a matrix."""
+    rows: Any = as_rows(X)
+    return np.asarray(squared_norms(*rows, X.shape[0]))
+
+
+def column_squares(X: Matrix) -> Array:
+    """Sum of squares of every column, in double precision."""
+    if sparse.issparse(X):
+        square = X.data.astype(np.float64) ** 2
+        return np.bincount(X.indices, weights=square, minlength=X.shape[1])
+    return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+
+
+def column_counts(X: Matrix) -> Array:
+    """Number of nonzero entries of every column."""
+    if sparse.issparse(X):
+        return np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
+    return np.count_nonzero(X, axis=0)

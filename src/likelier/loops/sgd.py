@@ -1,0 +1,232 @@
+"""Stochastic gradient passes, one row at a time, explicit or implicit.
+
+`scheduled_pass` has one rate for all coordinates and a lazily scaled weight vector: the
+fastest form. `adaptive_pass` has a rate per coordinate and several global rates side by
+side. Both follow the proximal step: with ``s = 1 / (1 + a lambda)``,
+``m = s x^T w + b``, ``c = a omega (s |x|^2 + k)``, ``g = -loss'(m + c g)``,
+``w <- s (w + a omega g x)`` and ``b <- b + k a omega g``.
+
+Targets are class numbers for classifiers (lane k of a scalar loss sees +1 for class k, -1
+otherwise) and plain numbers for regression, which has one output.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from likelier.losses import coupled_prox, coupled_slope, coupled_value
+from likelier.losses import loss_prox, loss_slope, loss_value
+from likelier.loops.rows import column, prefetch_row, row_add, row_scores, row_start
+
+LOOK_AHEAD = 3  # rows
+SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
+
+
+@njit(cache=True, nogil=True, inline="always")
+def lane_target(classes, y, k):
+    """Target of output ``k``: +-1 for classes, the number itself otherwise."""
+    if classes:
+        return 1.0 if y == k else -1.0
+    return y
+
+
+@njit(cache=True, nogil=True)
+def steps(code, p, coupled, implicit, classes, y, m, c, out):
+    """``g`` for each lane; lanes of a coupled loss come in groups of ``len(out)``."""
+    if coupled:
+        if implicit:
+            coupled_prox(code, np.int64(y), m, c[0], out)
+        else:
+            coupled_slope(code, np.int64(y), m, out)
+            for k in range(len(out)):
+                out[k] = -out[k]
+        return
+    for k in range(len(out)):
+        t = lane_target(classes, y, k)
+        if implicit:
+            out[k] = loss_prox(code, p, t, m[k], c[k])
+        else:
+            out[k] = -loss_slope(code, p, t, m[k])
+
+
+@njit(cache=True, nogil=True)
+def scheduled_pass(
+    data, indices, indptr, n_columns, rows, y, weight, norms,
+    code, p, coupled, implicit, classes,
+    weights, intercept, average, average_intercept, clock,
+    alpha, eta0, power, intercept_rate, average_from, average_every, watch_every,
+):
+    """One pass with the rate ``eta0 / t^power``; weights are left with their scale folded in.
+
+    ``clock`` holds (steps taken, averages taken) and goes on counting from call to call.
+    Returns the sum of the weighted losses met at every ``watch_every``-th row, each before the
+    row was learned.
+    """
+    n_lanes = len(intercept)
+    m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
+    scale, progressive = 1.0, 0.0
+    t = clock[0]
+    for r in range(len(rows)):
+        i = rows[r]
+        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
+        prefetch_row(
+            data, indices, row_start(indptr, n_columns, ahead), row_start(indptr, n_columns, ahead + 1)
+        )
+        t += 1
+        omega = weight[i] if len(weight) else 1.0
+        a = eta0 / t**power if power != 0.0 else eta0
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        row_scores(data, indices, start, stop, weights, m)
+        s = 1.0 / (1.0 + a * alpha) if implicit else 1.0 - a * alpha
+        shrink = s * scale if implicit else scale
+        for k in range(n_lanes):
+            m[k] = shrink * m[k] + intercept[k]
+            c[k] = a * omega * (s * norms[i] + intercept_rate)
+        if t % watch_every == 0:
+            if coupled:
+                progressive += omega * coupled_value(code, np.int64(y[i]), m)
+            else:
+                for k in range(n_lanes):
+                    t_k = lane_target(classes, y[i], k)
+                    progressive += omega * loss_value(code, p, t_k, m[k])
+        steps(code, p, coupled, implicit, classes, y[i], m, c, g)
+        # implicit: s (w + a omega g x); explicit: s w + a omega g x
+        if s == 0.0:  # an explicit step that lands on zero exactly
+            weights[:] = 0.0
+            scale = 1.0
+        else:
+            scale *= s
+        for k in range(n_lanes):
+            step[k] = a * omega * g[k] * (s if implicit else 1.0) / scale
+            intercept[k] += intercept_rate * a * omega * g[k]
+        row_add(data, indices, start, stop, weights, step)
+        if not (SMALLEST_SCALE < abs(scale) < 1.0 / SMALLEST_SCALE):
+            weights *= scale
+            scale = 1.0
+        if t > average_from and (t - average_from) % average_every == 0:
+            clock[1] += 1
+            take_average(weights, intercept, scale, average, average_intercept, clock[1])
+    weights *= scale
+    clock[0] = t
+    return progressive
+
+
+@njit(cache=True, nogil=True)
+def take_average(weights, intercept, scale, average, average_intercept, k):
+    """Running average whose k-th term counts like k^3: an average of the tail, at any time."""
+    rate = 4.0 / (k + 3.0)
+    for j in range(len(weights)):
+        average[j] += rate * (scale * weights[j] - average[j])
+    for j in range(len(intercept)):
+        average_intercept[j] += rate * (intercept[j] - average_intercept[j])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def soft(w, threshold):
+    """Proximal step of the absolute value."""
+    return math.copysign(max(abs(w) - threshold, 0.0), w)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def catch_up(weights, first, n_lanes, etas, elapsed, l2, l1):
+    """Penalty of one coordinate for the steps since its last visit, as one proximal step."""
+    for lane in range(n_lanes):
+        tau = etas[lane] * elapsed
+        w = weights[first + lane]
+        if l1 > 0.0:
+            w = soft(w, tau * l1)
+        weights[first + lane] = w / (1.0 + tau * l2)
+
+
+@njit(cache=True, nogil=True)
+def adaptive_pass(
+    data, indices, indptr, n_columns, rows, y, weight,
+    code, p, coupled, implicit, classes, n_outputs,
+    weights, intercept, etas, rates, seen, elapsed,
+    l2, l1, power, intercept_rate, clock, progressive,
+):
+    """One pass with a rate per coordinate, for several global rates ``etas`` (one per lane).
+
+    Coordinate j of lane l moves with rate ``etas[l] rates[j] / t^power``. The penalty of
+    coordinates a sparse row does not touch is owed until their next visit (``seen[j]`` is
+    the ``elapsed[0]`` of the last one) and then paid at once by one implicit step.
+    Lanes come in groups of ``n_outputs``, one group per global rate; ``progressive[group]``
+    gathers the losses met before learning.
+    """
+    n_lanes = np.uintp(len(intercept))
+    n_groups = len(intercept) // n_outputs
+    m, q, g = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
+    penalised = l2.any() or l1.any()
+    total = elapsed[0]
+    for i in rows:
+        clock[0] += 1
+        omega = weight[i] if len(weight) else 1.0
+        schedule = 1.0 / clock[0] ** power if power != 0.0 else 1.0
+        total += schedule
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        for lane in range(n_lanes):
+            m[lane] = intercept[lane]
+            q[lane] = etas[lane] * schedule * intercept_rate
+        for pos in range(start, stop):
+            x = np.float64(data[pos])
+            if x == 0.0:
+                continue
+            j = column(indices, start, pos)
+            first = j * n_lanes
+            if penalised:
+                owed = rates[j] * (total - seen[j])
+                seen[j] = total
+                catch_up(weights, first, n_lanes, etas, owed, l2[j], l1[j])
+            square = schedule * rates[j] * x * x
+            for lane in range(n_lanes):
+                m[lane] += x * weights[first + lane]
+                q[lane] += etas[lane] * square
+        for group in range(n_groups):
+            here = slice(group * n_outputs, (group + 1) * n_outputs)
+            if coupled:
+                progressive[group] += omega * coupled_value(code, np.int64(y[i]), m[here])
+            else:
+                for k in range(n_outputs):
+                    t = lane_target(classes, y[i], k)
+                    progressive[group] += omega * loss_value(code, p, t, m[here][k])
+            q[here] *= omega
+            steps(code, p, coupled, implicit, classes, y[i], m[here], q[here], g[here])
+        for lane in range(n_lanes):
+            g[lane] *= omega * etas[lane] * schedule
+            intercept[lane] += intercept_rate * g[lane]
+        for pos in range(start, stop):
+            x = data[pos]
+            if x == 0.0:
+                continue
+            j = column(indices, start, pos)
+            move = x * rates[j]
+            first = j * n_lanes
+            for lane in range(n_lanes):
+                weights[first + lane] += move * g[lane]
+    elapsed[0] = total
+
+
+@njit(cache=True, nogil=True)
+def settle(weights, n_lanes, etas, rates, seen, elapsed, l2, l1):
+    """Pay every penalty still owed, so that the weights can be read."""
+    for j in range(len(rates)):
+        owed = rates[j] * (elapsed[0] - seen[j])
+        seen[j] = elapsed[0]
+        if owed > 0.0:
+            catch_up(weights, np.uintp(j * n_lanes), np.uintp(n_lanes), etas, owed, l2[j], l1[j])
+
+
+@njit(cache=True, nogil=True)
+def second_moments(data, indices, indptr, n_columns, rows, sums, counts):
+    """Add to the sums of squares and the counts of nonzeros of every column."""
+    for i in rows:
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        for pos in range(start, stop):
+            x = np.float64(data[pos])
+            if x != 0.0:
+                j = column(indices, start, pos)
+                sums[j] += x * x
+                counts[j] += 1.0

@@ -1,0 +1,1 @@
+"""Models: parameters and what they mean."""

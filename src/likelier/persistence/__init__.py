@@ -1,0 +1,139 @@
+"""Save and load models without pickle: one file, and every byte of it is checked.
+
+A saved model is a plain zip, stored uncompressed, with two members:
+
+``manifest.json``        format version, likelier version, class, constructor parameters and
+                         fitted attributes, the SHA-256 of the arrays and of the manifest itself
+``arrays.safetensors``   every array, by the path of the attribute that holds it
+
+The archive comment ends in the SHA-256 of all bytes before it, so a changed byte anywhere,
+the zip's own headers included, is an error and never a silently altered model. Nothing in a
+file can run code: values are plain data, and a class is looked up by name in an allow-list
+(the estimators likelier exports, its helpers, and what `register_savable` added).
+
+The rule for an estimator is general: ``vars(estimator)`` is its constructor parameters
+(``get_params(deep=False)``) plus what fitting added. What may be stored: None, bool, int,
+float, str, NumPy scalars and arrays (numbers, bool, text, objects that are themselves
+storable), lists, tuples, dicts with text keys, losses, CSR matrices and other savable
+estimators. A random generator given as a *parameter* is stored as None with a warning,
+because predictions do not depend on it: pass an int to keep a refit reproducible.
+Callbacks watch one run of ``fit`` and are left out.
+
+Every later format keeps the archive comment and the keys ``format`` and ``sha256`` of the
+manifest, so an old likelier can tell a newer file from a damaged one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from likelier import __version__
+from likelier.persistence.archive import (
+    FORMAT,
+    canonical,
+    check_writable,
+    read_archive,
+    replacing,
+    write_archive,
+)
+from likelier.persistence.values import Decoder, Encoder, register_savable
+
+__all__ = ["check_writable", "load", "read_manifest", "register_savable", "replacing", "save"]
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a model to one file, atomically.
+
+    The file is written under a temporary name in the same folder, flushed to disk and then
+    renamed: an interrupted save leaves the old file, whole.
+
+    Parameters
+    ----------
+    model : estimator
+        An estimator of likelier, fitted or not, or an instance of a class given to
+        `register_savable`.
+    path : str or path-like
+        Where to write; an existing file is replaced.
+
+    Raises
+    ------
+    TypeError
+        The model, or something it holds, cannot be stored without pickle. The message names
+        the attribute.
+
+    Warns
+    -----
+    UserWarning
+        A random generator given as a constructor parameter is stored as None.
+
+    See Also
+    --------
+    load : the way back.
+    """
+    encoder = Encoder()
+    body = encoder.estimator(model, type(model).__name__)
+    for where in encoder.dropped_generators:
+        warnings.warn(
+            f"{where} is a random generator, which is not stored: it loads as None. "
+            "Pass an int to keep a later fit reproducible.",
+            UserWarning,
+            stacklevel=2,
+        )
+    arrays = save_tensors(encoder.arrays)
+    manifest = {
+        "format": FORMAT,
+        "likelier": __version__,
+        **body,
+        "arrays_sha256": hashlib.sha256(arrays).hexdigest(),
+    }
+    manifest["sha256"] = hashlib.sha256(canonical(manifest)).hexdigest()
+    with replacing(path) as temporary:
+        write_archive(temporary, canonical(manifest), arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model written by `save`; its predictions are bit-identical.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file written by `save`.
+
+    Returns
+    -------
+    estimator
+        A new instance of the class that was saved.
+
+    Raises
+    ------
+    ValueError
+        The file is damaged, cut short, of another kind, of a newer format, or names a class
+        that is not on the allow-list. No part of such a file is ever used.
+
+    See Also
+    --------
+    save : the way there.
+    """
+    manifest, arrays = read_archive(Path(path))
+    try:
+        decoder = Decoder(load_tensors(arrays))
+        return decoder.estimator(manifest)
+    except (SafetensorError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: the manifest is malformed ({error!r}).") from error
+    except (RecursionError, OverflowError, MemoryError) as error:
+        raise ValueError(f"{path}: the manifest asks for absurd sizes ({error!r}).") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the manifest of a saved model after checking the whole file, as `load` does."""
+    return read_archive(Path(path))[0]

@@ -1,0 +1,320 @@
+"""Tables: dialects of CSV, Parquet, frames; exact blocks whatever the source."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from likelier.data import open_table
+from likelier.data import tables as module
+from likelier.data.files import detect_format
+
+
+def write(tmp_path, text, name="data.csv"):
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def rows_of(table, block_rows=1000, columns=None):
+    batches = list(table.blocks(block_rows, columns))
+    return [list(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+# -- CSV dialects -----------------------------------------------------------------------
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_delimiter_and_header_are_found(tmp_path, delimiter, header, ending):
+    lines = [["1", "a b", "2.5"], ["2", "c", "-1e3"], ["3", "a b", "7"]]
+    named = [["id", "what", "how much"], *lines] if header else lines
+    text = ending.join(delimiter.join(line) for line in named) + ending
+    table = open_table(write(tmp_path, text))
+    assert table.header is header
+    assert table.column_names == (named[0] if header else ["x0", "x1", "x2"])
+    assert rows_of(table) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("a,b\n1,2\n", True),
+        ("1,2\n3,4\n", False),
+        ("x,y\nred,1\nblue,2\n", True),
+        ("red,1\nblue,2\n", False),
+        ("colour,size\nred,big\nblue,small\nred,small\n", True),
+        ("red,big\nblue,small\nred,small\n", False),
+        (",a,b\n0,1,2\n1,3,4\n", True),  # an unnamed index, as pandas writes it
+        ("a,?\nb,1\na,2\n", False),
+        ("a,NA\nb,1\na,2\n", False),
+        ('"a, b","c"\n1,2\n', True),
+        ("a, b, c\n1, 2, ?\n", True),
+        ("\n\na,b\n1,2\n", True),
+        ("\ufeffa,b\n1,2\n", True),
+        ("pm2.5,TEMP\nNA,-11\n1,2\n", True),
+        ("single\n1\n2\n", True),
+        ("1\n2\n", False),
+        ("a,b", True),
+    ],
+)
+def test_header(tmp_path, text, header):
+    table = open_table(write(tmp_path, text))
+    assert table.header is header
+    n_lines = len([line for line in text.split("\n") if line.strip()])
+    assert len(rows_of(table)) == n_lines - header
+    assert open_table(write(tmp_path, text), header=not header).header is not header
+
+
+def test_names_of_columns(tmp_path):
+    table = open_table(write(tmp_path, ' a ,"b ""x"" c", ,d\n1,2,3,4\n'), header=True)
+    assert table.column_names == ["a", 'b "x" c', "x2", "d"]
+    with pytest.raises(ValueError, match=r"several columns named 'a'"):
+        open_table(write(tmp_path, "a,b,a\n1,2,3\n"))
+
+
+def test_commas_inside_semicolons(tmp_path):
+    table = open_table(write(tmp_path, "a;b\n1,5;2,5\n3,5;4,5\n"))
+    assert table.column_names == ["a", "b"]
+    assert rows_of(table) == [["1,5", "2,5"], ["3,5", "4,5"]]
+
+
+def test_missing_values(tmp_path):
+    text = "a,b,c,d,e\n1, ?,NA,,x\n2,?, NA ,nan,NULL\n"
+    assert rows_of(open_table(write(tmp_path, text))) == [
+        ["1", None, None, None, "x"],
+        ["2", None, None, None, None],
+    ]
+    table = open_table(write(tmp_path, text), missing_values=["x"])
+    assert rows_of(table) == [["1", " ?", "NA", "", None], ["2", "?", " NA ", "nan", "NULL"]]
+
+
+def test_quotes_and_line_ends_inside_cells(tmp_path):
+    text = 'a,b\n"x, y",1\n"two\nlines",2\n"say ""hi""",3\n'
+    assert rows_of(open_table(write(tmp_path, text))) == [
+        ["x, y", "1"],
+        ["two\nlines", "2"],
+        ['say "hi"', "3"],
+    ]
+
+
+def test_encoding(tmp_path):
+    data = "stadt,n\nKöln,1\nMünchen,2\n".encode("latin-1")
+    with pytest.raises(ValueError, match="convert it to UTF-8, or name its encoding"):
+        rows_of(open_table(write(tmp_path, data)))
+    table = open_table(write(tmp_path, data), encoding="latin-1")
+    assert rows_of(table) == [["Köln", "1"], ["München", "2"]]
+    with pytest.raises(ValueError, match="encoding 'klingon'"):
+        open_table(write(tmp_path, data), encoding="klingon")
+
+
+@pytest.mark.parametrize(
+    ("compress", "suffix"),
+    [(gzip.compress, ".gz"), (bz2.compress, ".bz2"), (lzma.compress, ".xz")],
+)
+def test_compressed(tmp_path, compress, suffix):
+    text = "a,b\n" + "".join(f"{i},x{i}\n" for i in range(5000))
+    table = open_table(write(tmp_path, compress(text.encode()), f"data.csv{suffix}"))
+    assert rows_of(table) == [[str(i), f"x{i}"] for i in range(5000)]
+    assert len(rows_of(table)) == 5000  # and again
+
+
+def test_truncated(tmp_path):
+    data = gzip.compress(("a,b\n" + "1,2\n" * 400_000).encode())
+    with pytest.raises(ValueError, match=r"data\.csv\.gz"):
+        rows_of(open_table(write(tmp_path, data[: len(data) // 2], "data.csv.gz")))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n1,2,3\n", "Expected 2 columns, got 3.*quote text"),
+        ("", "is empty"),
+        ("\n\n\n", "only empty lines"),
+    ],
+)
+def test_not_a_table(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        rows_of(open_table(write(tmp_path, text)))
+
+
+def test_bad_arguments(tmp_path):
+    path = write(tmp_path, "a,b\n1,2\n")
+    with pytest.raises(ValueError, match="delimiter must be one character"):
+        open_table(path, delimiter=", ")
+    with pytest.raises(ValueError, match="block_rows"):
+        rows_of(open_table(path), block_rows=0)
+    with pytest.raises(ValueError, match="format must be"):
+        open_table(path, format="excel")
+    with pytest.raises(ValueError, match="at least one column"):
+        rows_of(open_table(path), columns=[])
+    with pytest.raises(FileNotFoundError, match="no file"):
+        open_table(tmp_path / "absent.csv")
+    with pytest.raises(TypeError):
+        open_table(42)
+
+
+def test_header_only(tmp_path):
+    assert rows_of(open_table(write(tmp_path, "a,b\n"), header=True)) == []
+
+
+def test_a_row_longer_than_the_sample(tmp_path):
+    n = 60_000
+    names = ",".join(f"column{i}" for i in range(n))
+    table = open_table(write(tmp_path, f"{names}\n{','.join(['1'] * n)}\n"))
+    assert table.header
+    assert rows_of(table) == [["1"] * n]
+
+
+def test_a_row_longer_than_a_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CSV_CHUNK_BYTES", 100)
+    n = 1000
+    text = "\n".join(",".join([str(i)] * n) for i in range(20))
+    assert rows_of(open_table(write(tmp_path, text))) == [[str(i)] * n for i in range(20)]
+
+
+def test_columns_can_be_chosen(tmp_path):
+    table = open_table(write(tmp_path, "a,b,c\n1,2,3\n"))
+    assert rows_of(table, columns=["c", "a"]) == [["3", "1"]]
+
+
+cell = st.text(
+    alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8
+).map(lambda text: f"v{text}v")
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=25),
+    delimiter=st.sampled_from([",", ";", "\t"]),
+    block_rows=st.integers(1, 10),
+)
+def test_csv_round_trip(tmp_path, rows, delimiter, block_rows):
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
+    path = write(tmp_path, text.getvalue())
+    table = open_table(path, delimiter=delimiter, header=False, missing_values=[])
+    assert rows_of(table, block_rows) == [list(row) for row in rows]
+    sizes = [batch.num_rows for batch in table.blocks(block_rows)]
+    assert all(size == block_rows for size in sizes[:-1])
+
+
+# -- Parquet and frames -----------------------------------------------------------------
+FRAME = {"n": list(range(95)), "x": [i / 7 for i in range(95)], "s": [f"t{i % 5}" for i in range(95)]}
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pa.table(FRAME), path, row_group_size=13)
+    table = open_table(path)
+    assert table.column_names == ["n", "x", "s"]
+    assert [b.num_rows for b in table.blocks(30)] == [30, 30, 30, 5]
+    assert rows_of(table, 30) == [list(row) for row in zip(*FRAME.values(), strict=True)]
+    assert rows_of(table, 50, ["s", "n"])[3] == ["t3", 3]
+    assert not table.untyped
+
+
+def test_damaged_parquet(tmp_path):
+    path = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pa.table(FRAME), path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="not a Parquet file"):
+        open_table(path)
+    with pytest.raises(ValueError, match="not a Parquet file"):
+        open_table(write(tmp_path, "a,b\n1,2\n", "x.parquet"))
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_frames(make):
+    table = open_table(make(FRAME))
+    assert table.column_names == ["n", "x", "s"]
+    assert [b.num_rows for b in table.blocks(30)] == [30, 30, 30, 5]
+    assert rows_of(table, 30) == [list(row) for row in zip(*FRAME.values(), strict=True)]
+
+
+def test_frames_of_many_chunks():
+    chunks = pa.concat_tables([pa.table({"a": [i, i]}) for i in range(50)])
+    table = open_table(chunks)
+    assert [b.num_rows for b in table.blocks(7)] == [7] * 14 + [2]
+    assert rows_of(table, 7) == [[i // 2] for i in range(100)]
+
+
+def test_dictionaries_that_differ_between_chunks():
+    parts = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
+    table = open_table(pa.table({"s": pa.chunked_array(parts)}))
+    assert rows_of(table, 3) == [["a"], ["b"], ["c"], ["a"]]
+
+
+def test_frame_with_unusual_columns():
+    assert open_table(pd.DataFrame([[1, 2]])).column_names == ["0", "1"]
+    with pytest.raises(ValueError, match="several columns named '1'"):
+        open_table(pd.DataFrame([[1, 2]], columns=["1", "1"]))
+    with pytest.raises(ValueError, match="values of different types"):
+        open_table(pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object))
+
+
+def test_csv_reads_small_pieces(tmp_path, monkeypatch):
+    """Blocks are the same whatever the size of the pieces the file is read in."""
+    text = "a,b\n" + "".join(f"{i},{'x' * (i % 50)}v\n" for i in range(3000))
+    path = write(tmp_path, text)
+    expected = [batch.to_pydict() for batch in open_table(path).blocks(100)]
+    monkeypatch.setattr(module, "CSV_CHUNK_BYTES", 1000)
+    assert [batch.to_pydict() for batch in open_table(path).blocks(100)] == expected
+
+
+def test_a_quote_that_is_never_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CSV_CHUNK_BYTES", 1000)
+    path = write(tmp_path, 'a,b\n1,2\n"oops,3\n' + "4,5\n" * 3000)
+    with pytest.raises(ValueError, match="quote is never closed"):
+        rows_of(open_table(path, header=True, delimiter=","))
+
+
+# -- formats ----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.csv", "1 2:3", "csv"),
+        ("a.tsv", "1", "csv"),
+        ("a.CSV.GZ", None, "csv"),
+        ("a.parquet", "1", "parquet"),
+        ("a.svm", "1", "libsvm"),
+        ("a.libsvm.bz2", None, "libsvm"),
+        ("a9a", "-1 3:1 11:1\n+1 5:0.5\n", "libsvm"),
+        ("a9a.t", "1\n-1 3:1 11:1 # x\n\n", "libsvm"),
+        ("rank.txt", "1 qid:3 1:0.5\n", "libsvm"),
+        ("multi", "1,3 2:0.5\n", "libsvm"),
+        ("none", "3:1 11:1\n", "libsvm"),
+        ("times.txt", "12:30,5\n12:40,7\n", "csv"),
+        ("times.txt", "12:30 noon\n12:40 later\n", "csv"),
+        ("numbers.txt", "1\n2\n", "csv"),
+        ("adult.data", "39, State-gov, 77516\n", "csv"),
+        ("noext", "PAR1xxxx", "parquet"),
+    ],
+)
+def test_formats_are_told(tmp_path, name, text, expected):
+    path = tmp_path / name
+    path.write_text("1" if text is None else text)
+    assert detect_format(path) == expected
+
+
+@pytest.mark.parametrize("name", ["a.arff", "a.xlsx", "a.json", "a.npz", "a.zip"])
+def test_formats_that_are_not_read(tmp_path, name):
+    with pytest.raises(ValueError, match="are not read; convert it to CSV, Parquet or libsvm"):
+        open_table(write(tmp_path, "x", name))
+
+
+def test_libsvm_is_not_a_table(tmp_path):
+    with pytest.raises(ValueError, match="is a libsvm file"):
+        open_table(write(tmp_path, "1 2:3\n", "a.svm"))
