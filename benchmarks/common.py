@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / "benchmarks" / ".cache"
+CACHE = ROOT / ".cache" / "benchmarks"
 DOCS = ROOT / "docs" / "benchmarks"
 
 

@@ -119,12 +119,18 @@ def _ijcnn1(name: str) -> Dataset:
     return Dataset(name, X, _codes(content["y"]), "as published (45% zeros, kept as CSR)")
 
 
-def _covtype(name: str) -> Dataset:
-    content = _archive(name)
-    X = _rows(content)
-    X[:, :10] = (X[:, :10] - X[:, :10].mean(axis=0)) / X[:, :10].std(axis=0)
+def _covtype_raw(name: str) -> Dataset:
+    content = _archive("covtype")
     y = (content["y"] == 2).astype(np.int64)
-    return Dataset(name, X, y, "class 2 against the rest; the 10 numeric columns standardised")
+    return Dataset(name, _rows(content), y, "class 2 against the rest, in published units")
+
+
+def _covtype(name: str) -> Dataset:
+    data = _covtype_raw(name)
+    X = data.X
+    X[:, :10] = (X[:, :10] - X[:, :10].mean(axis=0)) / X[:, :10].std(axis=0)
+    text = "class 2 against the rest; the 10 numeric columns standardised"
+    return Dataset(name, X, data.y, text)
 
 
 def _kddcup(name: str) -> Dataset:
@@ -198,6 +204,7 @@ LOADERS: dict[str, Callable[[str], Dataset]] = {
     "w8a": _as_stored,
     "ijcnn1": _ijcnn1,
     "covtype": _covtype,
+    "covtype-raw": _covtype_raw,
     "kddcup99_10pct": _kddcup,
     "sector": _sector,
     "20newsgroups": _newsgroups,

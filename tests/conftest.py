@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import numba_cache  # noqa: E402
 
-# Before numba is imported by anyone: it reads this variable once. `make` has set it already.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(numba_cache.cache_dir(ROOT)))
+# Before numba is imported by anyone: it reads this variable once.
+os.environ["NUMBA_CACHE_DIR"] = str(numba_cache.cache_dir(ROOT))
 
 
 @dataclass(frozen=True)

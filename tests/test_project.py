@@ -12,6 +12,8 @@ import docs_sync
 import numba_cache
 import pytest
 
+from tests.estimators.expected_failures import EXPECTED_FAILURES
+
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,6 +52,13 @@ def test_no_package_index_is_named_anywhere() -> None:
     assert [path.name for path in files if named.search(path.read_text(encoding="utf-8"))] == []
 
 
+def test_the_readme_states_how_many_checks_are_expected_to_fail() -> None:
+    declared = sum(len(checks) for checks in EXPECTED_FAILURES.values())
+    stated = re.search(r"(\d+) declared exceptions?\b", README)
+    assert stated, "the README states the number of declared exceptions"
+    assert int(stated[1]) == declared
+
+
 # -- code quoted in the documentation ------------------------------------------------------
 
 
@@ -76,6 +85,12 @@ def test_a_changed_definition_changes_the_page(tmp_path: Path) -> None:
     assert fresh == page.replace("```python\n", f"```python\n{quoted}")
     source.write_text(source.read_text().replace("2 * x", "x + x"))
     assert docs_sync.synced(fresh, tmp_path) == fresh.replace("2 * x", "x + x")
+
+
+def test_a_docstring_can_be_quoted(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text('"""One.\n\nTwo.\n"""\nx = 1\n')
+    page = "<!-- from part.py:__doc__ -->\n```text\nold\n```\n"
+    assert docs_sync.synced(page, tmp_path) == page.replace("old", "One.\n\nTwo.")
 
 
 def test_the_list_of_modules_has_files_before_folders(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Two kinds of line announce a quoted block; the block below it is never edited by hand:
 
 ``<!-- from src/likelier/losses.py:Hinge -->``  the definition of ``Hinge`` in that file
-                                                (``Class.method`` names a method)
+                                                (``Class.method`` names a method, ``__doc__``
+                                                the file's docstring)
 ``<!-- modules of src/likelier -->``            the files below that folder, each with the
                                                 first line of its docstring
 
@@ -29,7 +30,10 @@ MARKER = re.compile(r"<!-- (?:from|modules of) ")
 
 def definition(source: str, name: str) -> str:
     """Return the text of a class, function or variable, with decorators and comments above it."""
-    scope: list[ast.stmt] = ast.parse(source).body
+    module = ast.parse(source)
+    if name == "__doc__":
+        return (ast.get_docstring(module) or "") + "\n"
+    scope: list[ast.stmt] = module.body
     for part in name.split("."):
         found = [node for node in scope if part in _names(node)]
         if not found:

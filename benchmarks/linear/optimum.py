@@ -19,7 +19,7 @@ from numba import njit
 from scipy import linalg, sparse
 from scipy.special import expit
 
-from benchmarks.common import CACHE, remember
+from benchmarks.common import remember
 from benchmarks.datasets import Array, Matrix
 from benchmarks.linear.problem import Problem, row_losses
 
@@ -35,7 +35,7 @@ Smooth = Callable[[Array], tuple[Array, Array, Array]]
 def solve(problem: Problem) -> dict[str, Any]:
     """Return the optimal objective of a problem, computed once and then remembered."""
     key = f"{problem.key}/{problem.data.n_rows}x{problem.data.n_features}"
-    entry = remember(CACHE / "optima.json", key, lambda: _solve(problem))
+    entry = remember(problem.reference / "optima.json", key, lambda: _solve(problem))
     problem.optimum = entry["objective"]
     return entry
 

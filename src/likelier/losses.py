@@ -36,15 +36,15 @@ SQUARED_ERROR, SQUARED, HUBER, EPSILON, SQUARED_EPSILON, QUANTILE, POISSON = 4, 
 SOFTMAX, MULTICLASS_HINGE = 100, 101
 
 _compiled = njit(cache=True, nogil=True)
-_inlined = njit(cache=True, nogil=True, inline="always")
 
 
-@_inlined
+
+@_compiled
 def _clip(x, low, high):
     return min(max(x, low), high)
 
 
-@_inlined
+@_compiled
 def _ratio(x, c):
     """``x / c`` with the limit of a clipped step at ``c = 0``; 0/0 is no step."""
     if c > 0.0:

@@ -13,8 +13,8 @@ shape ``(M,)``, the same for all rows, or ``(n, M)``; they need not sum to one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from scipy.special import gammaln, kl_div, logsumexp, ndtr, ndtri, stdtr, stdtri
 from likelier.base import Array, Uncertainty
 
 _MAX_STEPS = 200  # bisection alone needs about 60 from a bracket of ordinary size
-_TOLERANCE = 1e-13  # of a quantile, relative to its size and to the width of its bracket
+_TOLERANCE = 1e-13  # of a quantile, relative to its size and the smallest scale
 
 
 def _component_array(value: npt.ArrayLike, name: str, ndim: int) -> Array:
@@ -38,8 +38,12 @@ def _component_array(value: npt.ArrayLike, name: str, ndim: int) -> Array:
     return array
 
 
-def _equal_weights() -> Array:
-    return np.ones(1)
+def _like(value: Array, name: str, loc: Array) -> Array:
+    """Broadcast to the shape of ``loc``."""
+    try:
+        return np.broadcast_to(value, loc.shape)
+    except ValueError:
+        raise ValueError(f"{name} has shape {value.shape}, but loc has {loc.shape}") from None
 
 
 def _mixture_weights(weights: npt.ArrayLike, n: int, n_components: int) -> Array:
@@ -81,12 +85,25 @@ def _log(p: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Predictive(ABC):
-    """Distribution of the target of each row, a weighted mixture."""
+    """Distribution of the target of each row, a weighted mixture.
+
+    Parameters
+    ----------
+    weights : array of shape (M,) or (n, M)
+        Weights of the components, equal by default.
+    """
+
+    weights: Array = field(default_factory=lambda: np.ones(1), kw_only=True)
 
     @property
-    @abstractmethod
     def n_rows(self) -> int:
         """How many rows are predicted."""
+        return len(self.weights)
+
+    def _set(self, **arrays: Array) -> None:
+        """Keep checked arrays; for ``__post_init__`` only, since a predictive is frozen."""
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
 
     @abstractmethod
     def log_density(self, y: npt.ArrayLike) -> Array:
@@ -94,11 +111,9 @@ class Predictive(ABC):
 
     @abstractmethod
     def uncertainty(self) -> Uncertainty:
-        """Total uncertainty of each row, and its split into aleatoric and epistemic.
+        """Uncertainty of each row: entropies in nats for classes, variances for numbers.
 
-        Aleatoric is what every component agrees cannot be known; epistemic is the
-        disagreement of the components, zero for a mixture of one. Entropies in nats for
-        classes, variances for numbers.
+        Aleatoric is the average within the components, epistemic their disagreement.
         """
 
 
@@ -107,17 +122,12 @@ class ClassPredictive(Predictive):
     """Distribution over classes ``0..K-1``."""
 
     @abstractmethod
-    def _mixture(self) -> tuple[Array, Array]:
-        """Weights ``(n, M)`` and class probabilities ``(n, M, K)`` of the components."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows are predicted."""
-        return len(self._mixture()[0])
+    def _components(self) -> Array:
+        """Class probabilities of every component, ``(n, M, K)``."""
 
     def probabilities(self) -> Array:
         """Probability of each class, ``(n, K)``: the average of probabilities, never of scores."""
-        p = np.einsum("nm,nmk->nk", *self._mixture())
+        p = np.einsum("nm,nmk->nk", self.weights, self._components())
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def mode(self) -> Array:
@@ -129,25 +139,19 @@ class ClassPredictive(Predictive):
         p = self.probabilities()
         codes = np.asarray(y)
         if codes.shape != p.shape[:1]:
-            raise ValueError(
-                f"y must hold one class per row, shape {p.shape[:1]}; got {codes.shape}"
-            )
+            raise ValueError(f"y must hold one class for each of {len(p)} rows")
         if not ((codes >= 0) & (codes < p.shape[1]) & (codes == np.floor(codes))).all():
             raise ValueError(f"y must hold class numbers 0..{p.shape[1] - 1}")
         return _log(p[np.arange(len(p)), codes.astype(np.intp)])
 
     def uncertainty(self) -> Uncertainty:
-        """Entropy in nats of the mixture, mean entropy of the components, their difference.
-
-        The difference is the mean divergence of the components from the mixture; computed as
-        such it is never negative.
-        """
-        weights, parts = self._mixture()
-        p = self.probabilities()
-        aleatoric = -np.einsum("nm,nmk->n", weights, xlogy(parts, parts))
-        apart = np.maximum(kl_div(parts, p[:, np.newaxis]).sum(axis=2), 0.0)
-        epistemic = _average(weights, apart)
+        """Entropy in nats of the mixture, mean entropy of the components, their difference."""
+        # the difference is the mean divergence from the mixture; as such never negative
+        parts, p = self._components(), self.probabilities()
+        aleatoric = -_average(self.weights, xlogy(parts, parts).sum(axis=2))
         aleatoric = np.maximum(aleatoric, 0.0) + 0.0  # no minus zero for a certain row
+        apart = np.maximum(kl_div(parts, p[:, np.newaxis]).sum(axis=2), 0.0)
+        epistemic = _average(self.weights, apart)
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
 
 
@@ -159,8 +163,6 @@ class Categorical(ClassPredictive):
     ----------
     probs : array of shape (n, K) or (n, M, K)
         Class probabilities of each component; rows sum to one.
-    weights : array of shape (M,) or (n, M), optional
-        Weights of the components, equal by default.
 
     Examples
     --------
@@ -172,19 +174,17 @@ class Categorical(ClassPredictive):
     """
 
     probs: Array
-    weights: Array = field(default_factory=_equal_weights)
 
     def __post_init__(self) -> None:
         probs = _component_array(self.probs, "probs", 3)
         if probs.shape[2] < 1 or not ((probs >= 0.0) & (probs <= 1.0 + 1e-8)).all():
             raise ValueError("probs must hold probabilities between 0 and 1, one per class")
-        if not (abs(probs.sum(axis=2) - 1.0) <= 1e-6).all():
+        if not (abs(probs.sum(axis=2) - 1.0) <= 1e-5).all():
             raise ValueError("probs must sum to one over the classes (the last axis)")
-        object.__setattr__(self, "probs", probs)
-        object.__setattr__(self, "weights", _mixture_weights(self.weights, *probs.shape[:2]))
+        self._set(probs=probs, weights=_mixture_weights(self.weights, *probs.shape[:2]))
 
-    def _mixture(self) -> tuple[Array, Array]:
-        return self.weights, self.probs
+    def _components(self) -> Array:
+        return self.probs
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,22 +195,18 @@ class Bernoulli(ClassPredictive):
     ----------
     prob : array of shape (n,) or (n, M)
         Probability of class 1 of each component.
-    weights : array of shape (M,) or (n, M), optional
-        Weights of the components, equal by default.
     """
 
     prob: Array
-    weights: Array = field(default_factory=_equal_weights)
 
     def __post_init__(self) -> None:
         prob = _component_array(self.prob, "prob", 2)
         if not ((prob >= 0.0) & (prob <= 1.0)).all():
             raise ValueError("prob must lie between 0 and 1")
-        object.__setattr__(self, "prob", prob)
-        object.__setattr__(self, "weights", _mixture_weights(self.weights, *prob.shape))
+        self._set(prob=prob, weights=_mixture_weights(self.weights, *prob.shape))
 
-    def _mixture(self) -> tuple[Array, Array]:
-        return self.weights, np.stack([1.0 - self.prob, self.prob], axis=2)
+    def _components(self) -> Array:
+        return np.stack([1.0 - self.prob, self.prob], axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,20 +218,13 @@ class NumberPredictive(Predictive):
 
     loc: Array
     scale: Array
-    weights: Array = field(default_factory=_equal_weights)
 
     def __post_init__(self) -> None:
         loc = _component_array(self.loc, "loc", 2)
-        scale = _component_array(self.scale, "scale", 2)
-        try:
-            scale = np.broadcast_to(scale, loc.shape)
-        except ValueError:
-            raise ValueError(f"scale has shape {scale.shape}, loc has {loc.shape}") from None
+        scale = _like(_component_array(self.scale, "scale", 2), "scale", loc)
         if not (scale >= 0.0).all():
             raise ValueError("scale must be >= 0")
-        object.__setattr__(self, "loc", loc)
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "weights", _mixture_weights(self.weights, *loc.shape))
+        self._set(loc=loc, scale=scale, weights=_mixture_weights(self.weights, *loc.shape))
 
     @abstractmethod
     def _standard_quantile(self, alpha: float) -> Any:
@@ -252,11 +241,6 @@ class NumberPredictive(Predictive):
     @abstractmethod
     def _component_moments(self) -> tuple[Array, Array]:
         """Mean and variance of every component, ``(n, M)``."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows are predicted."""
-        return len(self.loc)
 
     def mean(self) -> Array:
         """Mean of each row."""
@@ -277,16 +261,16 @@ class NumberPredictive(Predictive):
 
     def log_density(self, y: npt.ArrayLike) -> Array:
         """Log density at one number per row."""
-        z = self._standardised(self._targets(y))
-        with np.errstate(over="ignore"):  # z^2 of a far target: the density is zero
+        z = self._standardised(y)
+        with np.errstate(over="ignore", invalid="ignore"):
             log_parts = self._standard_log_density(z) - _log(self.scale)
-        # at a point mass both terms are infinite: away from it the density is zero
+        # z is infinite away from a point mass, where the density is zero
         log_parts = np.where(np.isinf(z), -np.inf, log_parts)
         return np.asarray(logsumexp(_log(self.weights) + log_parts, axis=1))
 
     def cdf(self, y: npt.ArrayLike) -> Array:
         """Probability that the target is at most ``y``, one number per row."""
-        return _average(self.weights, self._standard_cdf(self._standardised(self._targets(y))))
+        return _average(self.weights, self._standard_cdf(self._standardised(y)))
 
     def quantiles(self, alpha: npt.ArrayLike) -> Array:
         """Quantiles of each row, ``(n, len(alpha))``; ``(n,)`` for a single number.
@@ -294,49 +278,50 @@ class NumberPredictive(Predictive):
         Exact for a mixture of one; otherwise Newton steps on the mixture's distribution
         function, kept inside a bracket that bisection shrinks whenever they fail to.
         """
-        columns = [self._quantile(float(level)) for level in _levels(alpha, "alpha")]
+        columns = [self._quantile(level) for level in _levels(alpha, "alpha").tolist()]
         return columns[0] if np.ndim(alpha) == 0 else np.stack(columns, axis=1)
 
     def interval(self, coverage: float = 0.9) -> Array:
         """Central interval that holds the target with probability ``coverage``, ``(n, 2)``."""
-        level = float(_levels(float(coverage), "coverage")[0])
-        return self.quantiles([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        half = 0.5 * float(_levels(float(coverage), "coverage")[0])
+        return self.quantiles([0.5 - half, 0.5 + half])
 
     def _quantile(self, alpha: float) -> Array:
         each = self.loc + self.scale * self._standard_quantile(alpha)
-        if each.shape[1] == 1:
-            return np.asarray(each[:, 0])
         # every component has its quantile in the bracket, hence so has the mixture
-        low, high = each.min(axis=1), each.max(axis=1)
-        x, moved = _average(self.weights, each), high - low
+        low, high, result = each.min(axis=1), each.max(axis=1), _average(self.weights, each)
+        rows = np.flatnonzero(low < high)  # whose quantile is still to be found
+        moved = high - low
         for _ in range(_MAX_STEPS):
-            gap = self.cdf(x) - alpha
-            low, high = np.where(gap < 0.0, x, low), np.where(gap < 0.0, high, x)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                newton = x - gap / np.exp(self.log_density(x))
-            # a Newton step must stay inside and be at most half the last one; else bisect
-            good = (newton > low) & (newton < high) & (abs(newton - x) <= 0.5 * moved)
-            new = np.where(good, newton, low + 0.5 * (high - low))
-            moved, x = abs(new - x), new
-            if (moved <= _TOLERANCE * (abs(x) + self.scale.min(axis=1))).all():
+            if not len(rows):
                 break
-        return x
+            part, x = self._take(rows), result[rows]
+            gap = part.cdf(x) - alpha
+            below = gap < 0.0
+            low[rows], high[rows] = np.where(below, x, low[rows]), np.where(below, high[rows], x)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                newton = x - gap / np.exp(part.log_density(x))
+            # a Newton step must stay inside and be at most half the last one; else bisect
+            good = (newton >= low[rows]) & (newton <= high[rows])
+            good &= abs(newton - x) <= 0.5 * moved[rows]
+            result[rows] = np.where(good, newton, 0.5 * low[rows] + 0.5 * high[rows])
+            moved[rows] = abs(result[rows] - x)
+            rows = rows[moved[rows] > _TOLERANCE * (abs(x) + part.scale.min(axis=1))]
+        return result
 
-    def _targets(self, y: npt.ArrayLike) -> Array:
+    def _take(self, rows: Array) -> Self:
+        return replace(self, **{item.name: getattr(self, item.name)[rows] for item in fields(self)})
+
+    def _standardised(self, y: npt.ArrayLike) -> Array:
+        """Distance of one target per row from every location, in units of its scale."""
         targets = np.asarray(y, dtype=np.float64)
         if targets.shape != (self.n_rows,):
-            raise ValueError(
-                f"y must hold one number per row, shape ({self.n_rows},); got {targets.shape}"
-            )
+            raise ValueError(f"y must hold one number for each of {self.n_rows} rows")
         if np.isnan(targets).any():
             raise ValueError("y must not hold NaN")
-        return targets
-
-    def _standardised(self, y: Array) -> Array:
-        away = y[:, np.newaxis] - self.loc
+        away = targets[:, np.newaxis] - self.loc
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            z = away / self.scale
-        return np.where(away == 0.0, 0.0, z)
+            return np.where(away == 0.0, 0.0, away / self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,8 +332,6 @@ class Gaussian(NumberPredictive):
     ----------
     loc, scale : arrays of shape (n,) or (n, M)
         Mean and standard deviation of each component; a scale may be one number for all.
-    weights : array of shape (M,) or (n, M), optional
-        Weights of the components, equal by default.
 
     Examples
     --------
@@ -379,10 +362,8 @@ class StudentT(NumberPredictive):
     ----------
     loc, scale : arrays of shape (n,) or (n, M)
         Location and scale of each component; a scale may be one number for all.
-    weights : array of shape (M,) or (n, M), optional
-        Weights of the components, equal by default.
     df : float or array of shape (M,), (n, 1) or (n, M)
-        Degrees of freedom. The mean is NaN for ``df <= 1``, the variance infinite for
+        Degrees of freedom, 4 by default. The mean is NaN for ``df <= 1``, the variance infinite for
         ``df <= 2``.
     """
 
@@ -390,15 +371,10 @@ class StudentT(NumberPredictive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape = self.loc.shape
         df = np.asarray(self.df, dtype=np.float64)
         if not (np.isfinite(df) & (df > 0.0)).all():
             raise ValueError("df must be finite and > 0")
-        try:
-            df = np.broadcast_to(df, shape)
-        except ValueError:
-            raise ValueError(f"df has shape {df.shape}, which does not fit {shape}") from None
-        object.__setattr__(self, "df", df)
+        self._set(df=_like(df, "df", self.loc))
 
     def _standard_quantile(self, alpha: float) -> Any:
         return stdtrit(self.df, alpha)

@@ -13,7 +13,7 @@ _MAX_ROOT_STEPS = 80  # Halley needs 1 to 4; bisection alone would need about 60
 _TAYLOR = 2e-5  # below this a second-order expansion of the sigmoid is exact to rounding
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def sigmoid(x):
     """Logistic function, without overflow."""
     if x >= 0.0:
@@ -22,7 +22,7 @@ def sigmoid(x):
     return e / (1.0 + e)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def log1p_exp(x):
     """``log(1 + exp(x))``, without overflow or cancellation."""
     if x > 0.0:

@@ -91,9 +91,8 @@ def assert_same(a, b):
         for x, y in zip(a, b, strict=True):
             assert_same(x, y)
     elif isinstance(a, dict):
-        assert list(a) == list(b)  # the order too
-        for key in a:
-            assert_same(a[key], b[key])
+        for x, y in zip(a.items(), b.items(), strict=True):  # the order too
+            assert_same(x, y)
     else:
         assert repr(a) == repr(b)  # tells -0.0 from 0.0, and nan equals nan
 
@@ -137,6 +136,8 @@ def test_scalars(value, tmp_path):
         {},
         [1, (2.5, [None]), {"a": (True,), "": []}],
         {"z": 1, "a": 2, "array": {"name": "x"}},  # keys that look like tags
+        {0: 1.0, -1: 2.0, 0.5: 3.0, True: 4.0, "1": 5.0},  # as class_weight may be
+        {np.int64(3): "x", np.str_("a"): "y"},
         {"nested": {"deep": [np.arange(3), {"x": np.float32(2)}]}},
     ],
     ids=repr,
@@ -297,7 +298,7 @@ def test_any_nested_value(value, tmp_path):
     ("value", "words"),
     [
         (lambda x: x, "Functions cannot be stored without pickle"),
-        ({1: "a"}, "key 1 is not text"),
+        ({(1, 2): "a"}, "is not text or a number"),
         ({"a", "b"}, "it is a set"),
         (b"bytes", "it is a bytes"),
         (object(), "it is a object"),

@@ -28,10 +28,12 @@ def _say(text: str, quiet: bool) -> None:
 
 @click.group(
     cls=OneLineErrors,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="likelier %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Classification and regression that says how sure it is.
 
     \b
@@ -42,6 +44,8 @@ def main() -> None:
 
     Files are CSV, Parquet or libsvm; those larger than memory are streamed.
     """  # noqa: D301 -- click reads the backspace
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @main.command(short_help="Fit a model on a file and save it.")

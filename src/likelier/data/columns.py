@@ -55,7 +55,7 @@ class Summary:
     """What is known about some rows of a column; `merge` adds other rows.
 
     ``values`` holds the different values as text, or None once there are more than
-    `MAX_CATEGORIES`; ``total`` is the sum of the finite numbers; ``first_missing`` is the
+    `MAX_CATEGORIES`; ``mean`` is the mean of the finite numbers; ``first_missing`` is the
     number of the first row without a value, -1 if there is none; ``example`` is one text
     that is not a number.
     """
@@ -64,7 +64,7 @@ class Summary:
     n_rows: int = 0
     n_missing: int = 0
     n_infinite: int = 0
-    total: float = 0.0
+    mean: float = 0.0
     first_missing: int = -1
     values: frozenset[str] | None = frozenset()
     example: str | None = None
@@ -79,16 +79,16 @@ class Summary:
             n_rows=self.n_rows + other.n_rows,
             n_missing=self.n_missing + other.n_missing,
             n_infinite=self.n_infinite + other.n_infinite,
-            total=self.total + other.total,
+            mean=self._share(other) * self.mean + other._share(self) * other.mean,
             first_missing=other.first_missing if self.first_missing < 0 else self.first_missing,
             values=None if values is None or len(values) > MAX_CATEGORIES else values,
             example=self.example if self.example is not None else other.example,
         )
 
-    @property
-    def mean(self) -> float:
-        """Mean of the values that are there."""
-        return self.total / max(1, self.n_rows - self.n_missing)
+    def _share(self, other: Summary) -> float:
+        """Part of the values of both that are here; sums of large numbers could overflow."""
+        here, there = self.n_rows - self.n_missing, other.n_rows - other.n_missing
+        return here / (here + there) if here + there else 0.0
 
 
 def summarise(
@@ -125,7 +125,7 @@ def summarise(
         n_rows=len(array),
         n_missing=n_missing,
         n_infinite=0 if numbers is None else int(np.isinf(numbers).sum()),
-        total=float(finite.sum()),
+        mean=float((finite / max(1, len(finite))).sum()),
         first_missing=so_far.n_rows + int(np.argmax(absent)) if n_missing else -1,
         values=values,
         example=example,
@@ -149,7 +149,7 @@ class Texts:
         """Different values as Arrow text, and their number (one past the last: null) by row."""
         encoded = self._array.dictionary_encode()
         values = _trimmed(encoded.dictionary, self._missing)
-        return values, np.asarray(encoded.indices.fill_null(len(values)))
+        return values, _filled(encoded.indices, len(values))
 
     @cached_property
     def absent(self) -> Array:
@@ -168,29 +168,30 @@ class Texts:
         values = pc.unique(self._encoded[0]).drop_null()
         return frozenset(values.to_pylist()) if len(values) <= MAX_CATEGORIES else None
 
-    def numbers(self, *types: pa.DataType) -> Array | None:
-        """Return the values as numbers of the first type that holds them all, else None.
+    def numbers(self, *types: pa.DataType) -> tuple[Array, pa.DataType] | None:
+        """Return the values as numbers of the first type that holds them all, and that type.
 
-        If some values are missing the numbers are floats, and those NaN.
+        If some values are missing the numbers are floats, and those NaN. None if some value
+        is not a number.
         """
         if self._array.null_count == 0:
             for type in types:
                 parsed = _cast(self._array, type)
                 if parsed is not None:
-                    return np.asarray(parsed)
+                    return _view(parsed), type
         values, codes = self._encoded
         for type in types:
             parsed = _cast(values, type)
             if parsed is not None and self.absent.any():
-                return np.append(_floats(parsed), np.nan)[codes]
+                return np.append(_floats(parsed), np.nan)[codes], type
             if parsed is not None:
-                return np.asarray(parsed)[codes]
+                return _view(parsed)[codes], type
         return None
 
     def truth_values(self) -> Array | None:
         """Return 1 for true, 0 for false, NaN for missing; None if there is anything else."""
         values = self._encoded[0].drop_null()
-        if not pc.all(pc.is_in(values, pa.array(TRUE + FALSE))).as_py():
+        if not pc.all(pc.is_in(values, _text_array(TRUE + FALSE))).as_py():
             return None
         truth = dict.fromkeys(TRUE, 1.0) | dict.fromkeys(FALSE, 0.0)
         return self.look_up(truth, np.nan, np.nan)
@@ -203,10 +204,9 @@ class Texts:
         if at_least == Kind.TEXT:
             return Kind.TEXT, None
         types = [pa.float64()] if at_least == Kind.FLOAT else [pa.int64(), pa.float64()]
-        numbers = self.numbers(*types)
-        if numbers is not None:
-            whole = numbers.dtype == np.int64  # with a missing value they are floats: no matter
-            return (Kind.INTEGER if whole else Kind.FLOAT), numbers
+        found = self.numbers(*types)
+        if found is not None:
+            return kind_of(found[1]), found[0]
         truth = self.truth_values()
         if truth is not None:
             return Kind.BOOLEAN, truth
@@ -261,9 +261,8 @@ def to_floats(array: pa.Array, missing: Collection[str]) -> Array:
     """
     if is_text(array.type):
         texts = Texts(array, missing)
-        numbers = texts.numbers(pa.float64())
-        if numbers is None:
-            numbers = texts.truth_values()
+        found = texts.numbers(pa.float64())
+        numbers = texts.truth_values() if found is None else found[0]
         if numbers is None:
             raise ValueError(f"holds {texts.example()!r}, which is not a number")
         return numbers
@@ -283,13 +282,15 @@ def to_texts(array: pa.Array, missing: Collection[str]) -> Texts:
 
 def to_integers(array: pa.Array, missing: Collection[str]) -> Array | None:
     """Return values, none of them missing, as int64; None if one is not a whole number."""
-    if is_text(array.type):
-        whole = Texts(array, missing).numbers(pa.int64())
-        if whole is not None:
-            return whole
-        array = pa.array(to_floats(array, missing))
-    converted = _cast(array, pa.int64())
-    return None if converted is None else np.asarray(converted)
+    if not is_text(array.type):
+        converted = _cast(array, pa.int64())
+        return None if converted is None else _view(converted)
+    found = Texts(array, missing).numbers(pa.int64())
+    if found is not None:
+        return found[0]
+    floats = to_floats(array, missing)
+    whole = (floats == np.rint(floats)).all() and (np.abs(floats) < 2.0**63).all()
+    return floats.astype(np.int64) if whole else None
 
 
 def _cast(array: pa.Array, type: pa.DataType) -> pa.Array | None:
@@ -311,8 +312,7 @@ def _trimmed(array: pa.Array, missing: Collection[str]) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(array)
     if not missing:
         return trimmed
-    markers = pa.array(sorted(missing), pa.string())
-    return pc.if_else(pc.is_in(trimmed, markers), pa.scalar(None, pa.string()), trimmed)
+    return pc.if_else(pc.is_in(trimmed, _text_array(missing)), pa.nulls(1, pa.string())[0], trimmed)
 
 
 def _floats(array: pa.Array) -> Array:
@@ -322,11 +322,40 @@ def _floats(array: pa.Array) -> Array:
     elif not pa.types.is_float64(array.type):
         # Whole numbers beyond 2**53 are rounded, which is what a float matrix means.
         array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array.to_numpy(zero_copy_only=False))
+    return _filled(array, np.nan)
+
+
+def _text_array(texts: Collection[str]) -> pa.Array:
+    """Return an Arrow array of texts; `pyarrow.array` imports pandas where it is installed."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(
+        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
+    )
+
+
+def _view(array: pa.Array) -> Array:
+    """Return the values of an array of numbers, sharing its memory; nulls are anything.
+
+    Arrow's own conversion imports pandas where it is installed: fifty megabytes for nothing.
+    """
+    types = {pa.float64(): np.float64, pa.int64(): np.int64, pa.int32(): np.int32}
+    dtype = types.get(array.type, np.uint8)
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.empty(0, dtype=dtype)
+    return np.frombuffer(buffer, dtype=dtype)[array.offset : array.offset + len(array)]
+
+
+def _filled(array: pa.Array, value: float) -> Array:
+    """Return the values of an array of numbers with ``value`` for null."""
+    if array.null_count == 0:
+        return _view(array)
+    return np.where(_is_null(array), np.array(value, dtype=_view(array).dtype), _view(array))
 
 
 def _is_null(array: pa.Array) -> Array:
-    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    return _view(array.is_null().cast(pa.uint8())).astype(bool)
 
 
 def _is_number(text: str) -> bool:

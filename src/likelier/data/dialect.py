@@ -70,40 +70,37 @@ def _header_lines(text: str, delimiter: str) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """Choose the delimiter that cuts the rows into equally many cells, and into most.
+    """Choose the delimiter that cuts the most rows into the same number of cells.
 
     Where commas and semicolons both do, the comma is more likely inside the numbers.
     """
-    best, best_score = ",", (0.0, 0)
+    best, best_share = ",", 0.0
     for candidate in ("\t", ";", ","):
         try:
             widths = Counter(len(row) for row in _rows(text, candidate))
         except csv.Error:  # a cell too long to be one
             continue
         width, count = widths.most_common(1)[0]
-        score = (count / widths.total(), 1) if width > 1 else (0.0, 0)
-        if score > best_score:
-            best, best_score = candidate, score
+        share = count / widths.total() if width > 1 else 0.0
+        if share > best_share:
+            best, best_share = candidate, share
     return best
 
 
 def _has_header(rows: list[list[str]]) -> bool:
     """Whether the first row names the columns.
 
-    Names are neither numbers nor missing. Where a column below is numeric that settles it;
-    among columns of text only, names are all different and do not come again as values.
+    Text above a column of numbers settles it. Otherwise names are neither numbers nor
+    missing, are all different, and do not come again as values.
     """
     first, others = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    if any(map(_is_number, first)):
-        return False
-    if any(cell in MISSING for cell in first[1:]):  # the first may be an unnamed index
-        return False
     columns = list(zip(*others, strict=True)) or [()] * len(first)
-    if any(_is_numeric(column) for column in columns):
+    pairs = list(zip(first, columns, strict=True))
+    texts = [not _is_number(cell) and cell not in MISSING for cell in first]
+    if any(text and _is_numeric(column) for text, column in zip(texts, columns, strict=True)):
         return True
-    return len(set(first)) == len(first) and not any(
-        cell in column for cell, column in zip(first, columns, strict=True)
-    )
+    distinct = len(set(first)) == len(first)
+    return all(texts) and distinct and not any(cell in column for cell, column in pairs)
 
 
 def _is_number(cell: str) -> bool:

@@ -18,7 +18,9 @@ import pyarrow.parquet
 from likelier.data.dialect import MISSING, sniff_dialect
 from likelier.data.files import as_path, detect_format, open_bytes
 
-CSV_CHUNK_BYTES = 1 << 20
+CSV_CHUNK_BYTES = 1 << 18
+CSV_CHUNK_ROWS = 256
+CSV_LARGE_CHUNK_BYTES = 1 << 22
 PARQUET_BUFFER_BYTES = 1 << 20
 
 
@@ -87,9 +89,9 @@ class CsvTable(Table):
             with ExitStack() as files:
                 reader = files.enter_context(self._open(columns, files))
                 yield from rechunk(reader, block_rows)
-        except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
-            if "Empty CSV file" in str(error):
-                return
+        except (pa.ArrowException, OSError) as error:
+            if "Empty CSV file" in str(error) or "Could not skip initial" in str(error):
+                return  # nothing follows the header
             raise ValueError(f"{self.name!r} cannot be read as CSV: {_explain(error)}") from error
 
     def _open(self, columns: Sequence[str], files: ExitStack) -> Any:
@@ -106,7 +108,7 @@ class CsvTable(Table):
             read_options=pyarrow.csv.ReadOptions(
                 column_names=self.column_names,
                 skip_rows=dialect.skip_lines,
-                block_size=max(CSV_CHUNK_BYTES, 16 * dialect.longest_line),
+                block_size=_chunk_bytes(dialect.longest_line),
                 encoding=self._encoding,
             ),
             parse_options=pyarrow.csv.ParseOptions(
@@ -222,6 +224,12 @@ def rechunk(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.R
         yield _join(parts)
 
 
+def _chunk_bytes(longest_line: int) -> int:
+    """Size of the pieces a CSV file is read in: small, but some hundred rows where that is not."""
+    many_rows = min(CSV_CHUNK_ROWS * longest_line, CSV_LARGE_CHUNK_BYTES)
+    return max(CSV_CHUNK_BYTES, many_rows, 8 * longest_line)
+
+
 def _distinct(names: Iterable[Any], table: str) -> list[str]:
     """Return column names as strings, or say which of them occur twice."""
     counts = Counter(str(name) for name in names)
@@ -241,7 +249,7 @@ def _explain(error: Exception) -> str:
     if "UTF8" in message:
         return f"{message}; convert it to UTF-8, or name its encoding ('latin-1'?)"
     if "straddling" in message:
-        return "a row is more than 16 times as long as the first rows, or a quote is never closed"
+        return "a row is far longer than the first rows, or a quote is never closed"
     if "Expected" in message and "columns" in message:
         return f"{message}; quote text that contains the delimiter, or name another delimiter"
     return message

@@ -70,6 +70,10 @@ class StreamEngine(Engine):
         """Number of rows of positive weight, None until one pass has reached the end."""
         return self._n_rows
 
+    def know_rows(self, n_rows: int) -> None:
+        """Say how many rows there are, where an earlier pass over the source counted them."""
+        self._n_rows = n_rows
+
     @property
     def n_features(self) -> int:
         """Number of columns of the data."""

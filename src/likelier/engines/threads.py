@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -63,6 +64,24 @@ class _SingleThreadedBlas:
 
 
 _single_threaded_blas = _SingleThreadedBlas()
+_controllers: list[ThreadpoolController] = []
+
+
+def _controller() -> ThreadpoolController:
+    """The loaded BLAS libraries: finding them takes milliseconds, so once per process."""
+    if not _controllers:
+        _controllers.append(ThreadpoolController())
+    return _controllers[0]
+
+
+@contextmanager
+def one_blas_thread() -> Generator[None, None, None]:
+    """Hold BLAS to one thread: threads belong to the engine, and small products gain nothing."""
+    _single_threaded_blas.enter(_controller())
+    try:
+        yield
+    finally:
+        _single_threaded_blas.leave()
 
 
 class ThreadTeam:
@@ -71,7 +90,6 @@ class ThreadTeam:
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self._pool: ThreadPoolExecutor | None = None
-        self._controller: ThreadpoolController | None = None
 
     def ordered_map(
         self, function: Callable[[int], Result], count: int
@@ -85,10 +103,8 @@ class ThreadTeam:
         if self.n_threads == 1:
             yield from map(function, range(count))
             return
-        if self._controller is None:  # finding the libraries takes milliseconds: once
-            self._controller = ThreadpoolController()
         pending: deque[Future[Result]] = deque()
-        _single_threaded_blas.enter(self._controller)
+        _single_threaded_blas.enter(_controller())
         try:
             for number in range(count):
                 if len(pending) == 2 * self.n_threads:

@@ -8,9 +8,10 @@ streamed when they are not.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix
-from likelier.data import Source, TableEncoder, block_source
+from likelier.data import Source, TableEncoder, block_source, open_table
 
 MEMORY_LIMIT = 512 << 20
 TASKS = ("auto", "classification", "regression")
@@ -119,9 +120,12 @@ class TabularModel(BaseEstimator):
         """
         if self.task not in TASKS:
             raise ValueError(f"task must be one of {TASKS}, got {self.task!r}")
-        source = block_source(
-            data, target=self.target, missing=self.missing, exclude=self.exclude, **reading
-        )
+        try:
+            source = block_source(
+                data, target=self.target, missing=self.missing, exclude=self.exclude, **reading
+            )
+        except ValueError as error:
+            raise ValueError(f"{error}{_similar_column(data, self.target, reading)}") from error
         encoder: Any = source.encoder
         self.encoder_ = encoder
         self.target_ = encoder.target if isinstance(encoder, TableEncoder) else "label"
@@ -212,6 +216,17 @@ class _Watched(Source):
             for batch in batches:
                 self._on_rows(batch.n_rows, batch.index == 0)
                 yield batch
+
+
+def _similar_column(data: Any, name: str | int | None, reading: Mapping[str, Any]) -> str:
+    """Return a hint if a name that no column has is nearly that of one."""
+    with suppress(ValueError, TypeError, OSError):
+        names = open_table(data, **reading).column_names
+        if isinstance(name, str) and name not in names:
+            by_lower_case = {column.lower(): column for column in names}
+            close = get_close_matches(name.lower(), by_lower_case, n=1)
+            return f"; did you mean {by_lower_case[close[0]]!r}?" if close else ""
+    return ""
 
 
 def _first_targets(source: Source) -> Array:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Batch, Engine, Inference, Info
+from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.rows import all_rows, as_rows, row_norms
 from likelier.loops.sgd import (
@@ -45,6 +45,7 @@ class SGDState:
     clock: Array  # steps taken, averages taken
     n_passes: int = 0
     progressive: float = math.inf
+    norms: tuple[Matrix, Array] | None = None
 
     def theta(self) -> Array:
         """Parameters to predict with: the average once there is one."""
@@ -77,6 +78,10 @@ class ScheduledSGD(Inference):
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> SGDState:
         """Start from ``theta`` or from zero."""
+        return self.start(model, theta)
+
+    def start(self, model: LinearModel, theta: Array | None = None) -> SGDState:
+        """Return the first State; the data are not looked at yet."""
         return _fresh_state(model, theta)
 
     def step(self, state: SGDState, engine: Engine) -> tuple[SGDState, Info]:
@@ -99,7 +104,7 @@ class ScheduledSGD(Inference):
         nonzeros = max(1, X.size // max(1, X.shape[0]))
         return watch * float(
             scheduled_pass(
-                *as_rows(X), rows, batch.y, _weight(batch), _norms(batch),
+                *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
                 model.loss.code, model.loss.parameters, model.loss.coupled,
                 self.implicit, model.classes,
                 state.weights, state.intercept, state.average, state.average_intercept,
@@ -132,15 +137,11 @@ def _weight(batch: Batch) -> Array:
     return NO_WEIGHT if batch.weight is None else batch.weight
 
 
-def _norms(batch: Batch) -> Array:
-    """Squared row norms; those of a matrix in memory are remembered between its batches."""
-    key = id(batch.X)
-    if _norms_cache.get("key") != key or _norms_cache.get("X") is not batch.X:
-        _norms_cache.update(key=key, X=batch.X, norms=row_norms(batch.X))
-    return _norms_cache["norms"]
-
-
-_norms_cache: dict[str, Any] = {}
+def _norms(state: SGDState, X: Matrix) -> Array:
+    """Squared row norms; those of a matrix in memory are kept between its batches."""
+    if state.norms is None or state.norms[0] is not X:
+        state.norms = (X, row_norms(X))
+    return state.norms[1]
 
 
 @dataclass
@@ -187,7 +188,7 @@ class AdaptiveSGD(Inference):
     the nonzero ``x_j^2`` so far: scores do not change when a feature is rescaled.
 
     Cost per pass: nonzeros x lanes, twice; the search over rates multiplies the lanes by the
-    number of rates, until `keep_best` drops the losers.
+    number of rates, until `keep_groups` drops the losers.
     """
 
     implicit: bool = True
@@ -268,10 +269,14 @@ class AdaptiveSGD(Inference):
         )  # fmt: skip
 
     @staticmethod
-    def keep_best(state: AdaptiveState) -> AdaptiveState:
-        """Return the State with only the best global rate in it."""
+    def keep_groups(state: AdaptiveState, n_groups: int) -> AdaptiveState:
+        """Return the State with only the best global rate and the next larger ones in it.
+
+        Larger ones because a long run, and an average, want larger rates than a short one.
+        """
         K, d, best = state.model.n_outputs, state.model.n_features, state.best_group()
-        lanes = slice(best * K, (best + 1) * K)
+        groups = slice(best, best + n_groups)
+        lanes = slice(best * K, (best + n_groups) * K)
 
         def columns(values: Array) -> Array:
             return np.ascontiguousarray(values.reshape(d, -1)[:, lanes]).ravel()
@@ -280,8 +285,7 @@ class AdaptiveSGD(Inference):
             state.model, columns(state.weights), state.intercept[lanes].copy(),
             columns(state.average), state.average_intercept[lanes].copy(),
             state.etas[lanes].copy(), state.squares, state.counts, state.seen, state.elapsed,
-            state.clock, state.group_loss[best : best + 1].copy(), state.n_passes,
-            state.progressive,
+            state.clock, state.group_loss[groups].copy(), state.n_passes, state.progressive,
         )  # fmt: skip
 
     def posterior(self, state: AdaptiveState) -> LinearPosterior:

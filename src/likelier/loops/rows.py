@@ -52,7 +52,7 @@ def all_rows(X: Matrix, rows: Array | None) -> Array:
     return np.arange(X.shape[0]) if rows is None else rows
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def row_start(indptr, n_columns, i):
     """Where row ``i`` begins in the data (unsigned, see `as_rows`)."""
     if indptr is None:
@@ -60,7 +60,7 @@ def row_start(indptr, n_columns, i):
     return np.uintp(indptr[i])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def column(indices, start, p):
     """Column of the entry at position ``p`` of a row that begins at ``start``."""
     if indices is None:
@@ -86,7 +86,7 @@ def prefetch(typingctx, array, position):
     return types.void(array, types.uintp), codegen
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def prefetch_row(data, indices, start, stop):
     """Load a row that will be needed soon: shuffled rows are otherwise waited for."""
     for p in range(start, stop, np.uintp(8)):
@@ -151,12 +151,16 @@ def row_norms(X: Matrix) -> Array:
     return np.asarray(squared_norms(*rows, X.shape[0]))
 
 
-def column_squares(X: Matrix) -> Array:
-    """Sum of squares of every column, in double precision."""
+def column_squares(X: Matrix, weight: Array | None = None) -> Array:
+    """Weighted sum of squares of every column, in double precision."""
     if sparse.issparse(X):
         square = X.data.astype(np.float64) ** 2
+        if weight is not None:
+            square *= np.repeat(weight, np.diff(X.indptr))
         return np.bincount(X.indices, weights=square, minlength=X.shape[1])
-    return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    if weight is None:
+        return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    return np.einsum("ij,ij,i->j", X, X, weight, dtype=np.float64)
 
 
 def column_counts(X: Matrix) -> Array:

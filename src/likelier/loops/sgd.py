@@ -25,7 +25,7 @@ LOOK_AHEAD = 3  # rows
 SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def lane_target(classes, y, k):
     """Target of output ``k``: +-1 for classes, the number itself otherwise."""
     if classes:
@@ -124,13 +124,13 @@ def take_average(weights, intercept, scale, average, average_intercept, k):
         average_intercept[j] += rate * (intercept[j] - average_intercept[j])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def soft(w, threshold):
     """Proximal step of the absolute value."""
     return math.copysign(max(abs(w) - threshold, 0.0), w)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def catch_up(weights, first, n_lanes, etas, elapsed, l2, l1):
     """Penalty of one coordinate for the steps since its last visit, as one proximal step."""
     for lane in range(n_lanes):

@@ -14,8 +14,8 @@ file can run code: values are plain data, and a class is looked up by name in an
 The rule for an estimator is general: ``vars(estimator)`` is its constructor parameters
 (``get_params(deep=False)``) plus what fitting added. What may be stored: None, bool, int,
 float, str, NumPy scalars and arrays (numbers, bool, text, objects that are themselves
-storable), lists, tuples, dicts with text keys, losses, CSR matrices and other savable
-estimators. A random generator given as a *parameter* is stored as None with a warning,
+storable), lists, tuples, dicts keyed by text or numbers, losses, CSR matrices and other
+savable estimators. A random generator given as a *parameter* is stored as None with a warning,
 because predictions do not depend on it: pass an int to keep a refit reproducible.
 Callbacks watch one run of ``fit`` and are left out.
 

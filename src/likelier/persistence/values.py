@@ -23,7 +23,7 @@ from likelier.base import Array, Loss
 AnyClass = TypeVar("AnyClass", bound=type)
 
 # Helper classes of likelier that are not exported estimators: name -> module that holds it.
-# An estimator is stored by its attributes, any other class by its to_json and from_json.
+# They are stored by their to_json and from_json, or as an estimator if they are one.
 _HELPERS: dict[str, str] = {
     "LibsvmLayout": "likelier.data",
     "TableEncoder": "likelier.data",
@@ -142,9 +142,9 @@ class Encoder:
         return self._object(value, where)
 
     def _pair(self, key: Any, item: Any, where: str) -> list[Any]:
-        if type(key) is not str:
-            raise TypeError(f"{where} cannot be saved: its key {key!r} is not text.")
-        return [key, self.value(item, f"{where}.{key}")]
+        if not isinstance(key, str | int | float | np.generic):  # class_weight has any label
+            raise TypeError(f"{where} cannot be saved: its key {key!r} is not text or a number.")
+        return [self.value(key, where), self.value(item, f"{where}.{key}")]
 
     def _object(self, value: Any, where: str) -> dict[str, Any]:
         if isinstance(value, Loss):
@@ -255,7 +255,7 @@ class Decoder:
         kinds: dict[str, Callable[[Any], Any]] = {
             "float": float,
             "tuple": lambda items: tuple(map(self.value, items)),
-            "dict": lambda pairs: {str(key): self.value(item) for key, item in pairs},
+            "dict": lambda pairs: {self.value(key): self.value(item) for key, item in pairs},
             "scalar": _scalar,
             "array": self._array,
             "csr": self._csr,

@@ -58,6 +58,8 @@ def test_delimiter_and_header_are_found(tmp_path, delimiter, header, ending):
         (",a,b\n0,1,2\n1,3,4\n", True),  # an unnamed index, as pandas writes it
         ("a,?\nb,1\na,2\n", False),
         ("a,NA\nb,1\na,2\n", False),
+        ("2010,2011,y\n1,2,3\n", True),
+        ("1,?,red\n2,5,blue\n", False),
         ('"a, b","c"\n1,2\n', True),
         ("a, b, c\n1, 2, ?\n", True),
         ("\n\na,b\n1,2\n", True),
@@ -212,7 +214,11 @@ def test_csv_round_trip(tmp_path, rows, delimiter, block_rows):
 
 
 # -- Parquet and frames -----------------------------------------------------------------
-FRAME = {"n": list(range(95)), "x": [i / 7 for i in range(95)], "s": [f"t{i % 5}" for i in range(95)]}
+FRAME = {
+    "n": list(range(95)),
+    "x": [i / 7 for i in range(95)],
+    "s": [f"t{i % 5}" for i in range(95)],
+}
 
 
 def test_parquet(tmp_path):
@@ -259,7 +265,7 @@ def test_dictionaries_that_differ_between_chunks():
 
 def test_frame_with_unusual_columns():
     assert open_table(pd.DataFrame([[1, 2]])).column_names == ["0", "1"]
-    with pytest.raises(ValueError, match="several columns named '1'"):
+    with pytest.raises(ValueError, match=r"(?s)unique column names.*'1'"):
         open_table(pd.DataFrame([[1, 2]], columns=["1", "1"]))
     with pytest.raises(ValueError, match="values of different types"):
         open_table(pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object))
@@ -276,6 +282,7 @@ def test_csv_reads_small_pieces(tmp_path, monkeypatch):
 
 def test_a_quote_that_is_never_closed(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CSV_CHUNK_BYTES", 1000)
+    monkeypatch.setattr(module, "CSV_LARGE_CHUNK_BYTES", 1000)
     path = write(tmp_path, 'a,b\n1,2\n"oops,3\n' + "4,5\n" * 3000)
     with pytest.raises(ValueError, match="quote is never closed"):
         rows_of(open_table(path, header=True, delimiter=","))

@@ -1,0 +1,184 @@
+"""Wall time until within 1% of the optimal objective, against the tools people use.
+
+For every data set, penalty and loss: the optimum (`optimum`), the cheapest setting of every
+peer (`sgd`, `liblinear`, `vowpal`; found once and remembered), then timed fits of all tools in
+turn. Every timed fit is checked: it counts only if its objective is within 1%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import interleave, median_or_none, remember
+from benchmarks.linear import liblinear, ours, sgd, vowpal
+from benchmarks.linear.optimum import solve
+from benchmarks.linear.problem import CLOSE, Problem, problem
+
+SEEDS = 3
+REPEATS = 5
+# repeats of slow fits stop after this many seconds per case
+CASE_SECONDS = 40.0
+
+Fit = Callable[[int], Any]
+
+
+def run(
+    sets: Sequence[str],
+    losses: Sequence[str],
+    penalties: Sequence[float],
+    rows: int | None = None,
+    report: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Measure every case and return the results by key."""
+    results = {}
+    for loss in losses:
+        for name in sets:
+            for penalty in penalties:
+                case = problem(name, loss, penalty, rows)
+                results[case.key] = measure(case)
+                report(f"speed {case.key}: {summary(results[case.key])}")
+    return results
+
+
+def measure(case: Problem) -> dict[str, Any]:
+    """Search, then time all tools on one problem."""
+    with threadpool_limits(1):
+        optimum = solve(case)
+        plans = {name: _plan(case, name) for name in peers()}
+        ours.warm_up(case)
+        runs, readers = _runs(case, plans)
+    timings, fitted = interleave(runs, REPEATS, CASE_SECONDS)
+    record: dict[str, Any] = _facts(case, optimum)
+    for name, timing in timings.items():
+        entry = timing.to_json()
+        if name != "sgd_search":
+            gaps = [case.gap(readers[name](value)) for value in fitted[name]]
+            entry["gap"] = float(np.median(gaps))
+            entry["reached"] = max(gaps) <= CLOSE
+        record["tools"][name] = {**record["tools"].get(name, {}), **entry}
+    for name, plan in plans.items():
+        entry = record["tools"].setdefault(name, {"reached": False, "gap": plan.get("gap")})
+        entry["plan"] = plan
+        if not entry["reached"]:
+            entry["at_least"] = entry.get("seconds", plan["race_seconds"])
+    _describe_ours(record, fitted)
+    return record
+
+
+def peers() -> dict[str, Any]:
+    """Peers that are installed."""
+    found = {"sgd": sgd, "liblinear": liblinear}
+    return {**found, "vowpal": vowpal} if vowpal.available() else found
+
+
+def _plan(case: Problem, name: str) -> dict[str, Any]:
+    tool = peers()[name]
+    if name == "vowpal":
+        vowpal.cache_file(case.data)
+    return remember(case.reference / "plans.json", f"{case.key}/{name}", lambda: tool.search(case))
+
+
+def _facts(case: Problem, optimum: dict[str, Any]) -> dict[str, Any]:
+    data = case.data
+    return {
+        "set": data.name,
+        "loss": case.loss,
+        "penalty": case.penalty,
+        "rows": data.n_rows,
+        "features": data.n_features,
+        "values": data.n_values,
+        "layout": data.layout,
+        "problems": case.n_problems,
+        "preparation": data.preparation,
+        "optimum": optimum,
+        "tools": {},
+    }
+
+
+def _runs(
+    case: Problem, plans: dict[str, dict[str, Any]]
+) -> tuple[dict[str, Fit], dict[str, Callable[[Any], Any]]]:
+    """Fits to time (each takes the number of the repeat) and how to read their weights."""
+    runs: dict[str, Fit] = {}
+    read: dict[str, Callable[[Any], Any]] = {}
+    _add_ours(case, runs, read)
+    if plans["sgd"]["reached"]:
+        adapted = [sgd.adapt(case, plans["sgd"], seed) or plans["sgd"] for seed in range(SEEDS)]
+        runs["sgd"] = lambda k: sgd.fit(case, adapted[k % SEEDS], k % SEEDS)
+        runs["sgd_search"] = lambda k: sgd.fit_search(case, adapted[k % SEEDS], k % SEEDS)
+        plans["sgd"] = {**plans["sgd"], "passes_by_seed": [p["passes"] for p in adapted]}
+    if plans["liblinear"]["reached"]:
+        runs["liblinear"] = lambda k: liblinear.fit(case, plans["liblinear"], k % SEEDS)
+    if "vowpal" in plans and plans["vowpal"]["reached"]:
+        runs["vowpal"] = lambda k: vowpal.fit(case, plans["vowpal"], k % SEEDS)
+        read["vowpal"] = lambda workspace: vowpal.weights(case, workspace)
+    for name in runs:
+        read.setdefault(name, lambda coef: coef)
+    return runs, read
+
+
+def _add_ours(case: Problem, runs: dict[str, Fit], read: dict[str, Callable[[Any], Any]]) -> None:
+    """Our fits: the fewest passes, a tolerance of 1%, and the plain default."""
+    fewest: list[dict[str, Any] | None] = []
+    start = 1
+    for seed in range(SEEDS):
+        fewest.append(ours.adapt(case, start, seed))
+        start = fewest[-1]["max_iter"] if fewest[-1] else start
+    # a seed that never gets there is timed at its default, and counted as not reached
+    chosen = [plan or {} for plan in fewest]
+    runs["ours"] = lambda k: ours.fit(case, chosen[k % SEEDS], k % SEEDS)
+    runs["ours_tol"] = lambda k: ours.fit(case, {"tol": CLOSE}, k % SEEDS)
+    runs["ours_default"] = lambda k: ours.fit(case, {}, k % SEEDS)
+    for name in ("ours", "ours_tol", "ours_default"):
+        read[name] = ours.coefficients
+
+
+def _describe_ours(record: dict[str, Any], fitted: dict[str, list[Any]]) -> None:
+    for name in ("ours", "ours_tol", "ours_default"):
+        estimators = fitted[name]
+        record["tools"][name]["iterations"] = [int(value.n_iter_) for value in estimators]
+        record["tools"][name]["route"] = estimators[0].route_
+
+
+def ratio(record: dict[str, Any], peer: str, tool: str = "ours") -> tuple[float | None, bool]:
+    """How many times faster we are than a peer, and whether that is only a lower bound.
+
+    Zero where we did not get within 1%: such a row is a loss, whatever the time.
+    """
+    tools = record["tools"]
+    if peer not in tools:
+        return None, False
+    if not tools[tool]["reached"]:
+        return 0.0, False
+    own = tools[tool]["seconds"]
+    if peer == "sgd_search" or tools[peer]["reached"]:
+        return tools[peer]["seconds"] / own, False
+    return tools[peer]["at_least"] / own, True
+
+
+def ratios(record: dict[str, Any], tool: str = "ours") -> dict[str, tuple[float | None, bool]]:
+    """Ratios to every peer; without a winner of the race the search is nine times its cap."""
+    found = {peer: ratio(record, peer, tool) for peer in ("sgd", "liblinear", "vowpal")}
+    search = ratio(record, "sgd_search", tool)
+    if search[0] is None and found["sgd"][0] is not None:
+        search = (9 * found["sgd"][0], True)
+    return {**found, "sgd_search": search}
+
+
+def median_ratio(records: Sequence[dict[str, Any]], peer: str, tool: str = "ours") -> float | None:
+    """Median over cases; a lower bound counts as what it is."""
+    return median_or_none(ratios(record, tool)[peer][0] for record in records)
+
+
+def summary(record: dict[str, Any]) -> str:
+    """One line for the terminal."""
+    own = record["tools"]["ours"]
+    parts = [f"ours {own['seconds'] * 1e3:.1f} ms {own['route']} gap {own['gap']:.2%}"]
+    for peer, (value, bound) in ratios(record).items():
+        if value is not None:
+            parts.append(f"{peer} {'>' if bound else ''}{value:.2f}x")
+    return ", ".join(parts)

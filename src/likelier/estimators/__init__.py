@@ -1,0 +1,1 @@
+"""Estimators: thin scikit-learn shells that name one combination of parts each."""

@@ -1,0 +1,256 @@
+"""How the two linear estimators are fitted: in memory, from a stream, batch by batch."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.callback import with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+
+from likelier.base import Array, Batch, Loss, Matrix
+from likelier.data import block_source
+from likelier.engines.threads import one_blas_thread
+from likelier.estimators.linear_words import LinearWords
+from likelier.estimators.partial import StreamLearner
+from likelier.estimators.problem import (
+    Problem,
+    Summary,
+    is_stream,
+    local_engine,
+    make_problem,
+    stream_engine,
+    summarise,
+)
+from likelier.estimators.watch import Watch
+from likelier.inference.certify import Certificate
+from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD
+from likelier.inference.solve import Solution, solve
+
+QUIET_TOL, QUIET_ITER = 1e-2, 100
+
+
+class LinearFit(LinearWords):
+    """Fitting; what depends on the kind of target is left to the two public classes:
+
+    ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many lanes
+    there are (None for regression), ``_fitted`` shapes the coefficients, ``_finish`` adds what
+    needs the data once more, ``_learn`` learns one batch.
+    """
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
+            Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
+            ``(X, y, sample_weight)`` blocks is read in bounded memory.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; a row of weight 0 is as good as absent.
+        """
+        self._check_words()
+        loss, seed = self._checked_loss(), self._seed()
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self.__dict__.pop("stream_", None)
+        if is_stream(X):
+            self._fit_stream(X, y, sample_weight, loss, seed)
+        else:
+            self._fit_memory(X, y, sample_weight, loss, seed)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _fit_memory(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
+        data = (X, y)
+        X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
+        targets, weight = self._memory_targets(y, weight, loss)
+        problem = self._local(X, targets, weight, loss, seed)
+        validation, kept = self._hold_out(X, targets, weight, seed)
+        if validation is not None:
+            problem = self._local(X, targets, kept, loss, seed)
+        start = self._start(problem.model.n_outputs)
+        solution = self._solve(problem, start, validation, data)
+        self._store(problem, solution, solution.certificate)
+        self._finish(X, targets, weight, loss, seed)
+
+    def _check_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Matrix, Array, Array | None]:
+        """Validated rows, targets and weights; nothing is copied that need not be."""
+        X = self._check_X(X, reset=reset)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = self._check_y(column_or_1d(y, warn=True))
+        check_consistent_length(X, y)
+        if sample_weight is None:
+            return X, y, None
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weight.any():
+            raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
+        return X, y, weight
+
+    def _local(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
+    ) -> Problem:
+        """Model and engine for rows in memory."""
+        engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
+        summary = engine.reduce(summarise, Summary.__add__)
+        return make_problem(
+            engine, summary, loss, self._penalty(), bool(self.fit_intercept),
+            self._outputs(loss), X.dtype,
+        )  # fmt: skip
+
+    def _hold_out(
+        self, X: Matrix, targets: Array, weight: Array | None, seed: int
+    ) -> tuple[Batch | None, Array | None]:
+        """Validation rows for early stopping, and weights that leave them out of the rest."""
+        if not self.early_stopping:
+            return None, weight
+        n = X.shape[0]
+        chosen = np.random.default_rng([seed, 1]).random(n) < self.validation_fraction
+        full = np.ones(n) if weight is None else weight
+        held = np.flatnonzero(chosen & (full > 0.0))
+        if not len(held) or not (full[~chosen] > 0.0).any():
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} of {n} rows leaves no rows to "
+                "validate on or to train on"
+            )
+        return Batch(X[held], targets[held], full[held]), np.where(chosen, 0.0, full)
+
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
+        if sample_weight is not None:
+            raise ValueError("sample_weight of a stream comes with its blocks: yield (X, y, weight)")
+        if self.early_stopping:
+            raise ValueError("early_stopping needs rows in memory; a stream has no rows to hold out")
+        source = self._open(X, y)
+        if not source.repeatable:
+            self._fit_once(source)
+            return
+        summary = stream_engine(source, seed, False).reduce(self._summarise, Summary.__add__)
+        encoded = self._stream_targets(source, summary, loss)
+        engine = stream_engine(encoded, seed, self.shuffle)
+        engine.know_rows(summary.n_rows)
+        problem = make_problem(
+            engine, summary, loss, self._penalty(), bool(self.fit_intercept),
+            self._outputs(loss), np.float64,
+        )  # fmt: skip
+        solution = self._solve(problem, self._start(problem.model.n_outputs))
+        self._store(problem, solution, solution.certificate)
+        self._finish_stream(engine, loss, seed)
+
+    def _fit_once(self, source: Any) -> None:
+        """One pass over an iterator that cannot be restarted."""
+        for name in ("coef_", "classes_", "n_iter_"):
+            self.__dict__.pop(name, None)
+        for batch in source():
+            self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight)
+
+    def _open(self, X: Any, y: Any) -> Any:
+        """Source of blocks for a path or an iterator; sets the names of its columns."""
+        if y is not None and not isinstance(y, str | int):
+            raise TypeError(
+                "with a path or an iterator as X, y is the name of the target column (or None); "
+                f"got {type(y).__name__}"
+            )
+        source = block_source(X, target=y)
+        self.n_features_in_ = int(source.n_features)
+        if source.feature_names is not None:
+            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        return source
+
+    def _solve(
+        self,
+        problem: Problem,
+        start: Array | None,
+        validation: Batch | None = None,
+        data: tuple[Any, Any] = (None, None),
+        quiet: bool = False,
+    ) -> Solution:
+        """Run the inference under the callbacks, the validation rows and the keyboard."""
+        watch = Watch(self, problem, validation, data, quiet)
+        settings = self._settings()
+        if quiet:  # a fit whose scores only serve to calibrate need not be exact
+            settings = replace(settings, tol=QUIET_TOL, max_iter=min(settings.max_iter, QUIET_ITER))
+        try:
+            with one_blas_thread():
+                solution = solve(
+                    problem.model, problem.engine, settings, problem.n_nonzeros, start, watch
+                )
+        except KeyboardInterrupt:
+            if watch.latest is not None and not quiet:  # keep what has been learned so far
+                self._store(problem, watch.interrupted(), None)
+            raise
+        finally:
+            close = getattr(problem.engine, "close", None)
+            if close is not None:
+                close()
+        if watch.best is not None:
+            solution = watch.with_best(solution)
+        if not solution.converged and not watch.stopped and self.tol is not None and not quiet:
+            warnings.warn(
+                f"{type(self).__name__} did not reach tol={self.tol:g} in max_iter="
+                f"{self.max_iter} iterations; raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return solution
+
+    def _start(self, n_outputs: int) -> Array | None:
+        """Parameters to start from: the last ones if ``warm_start`` and they fit."""
+        if not (self.warm_start and hasattr(self, "coef_")):
+            return None
+        theta = np.atleast_2d(self.coef_).T.astype(np.float64)
+        if self.fit_intercept:
+            theta = np.vstack([theta, np.atleast_1d(self.intercept_)])
+        if theta.shape[1] == 1 and n_outputs == 2:  # a coupled loss, stored as a difference
+            theta = np.hstack([-0.5 * theta, 0.5 * theta])
+        return theta if theta.shape[1] == n_outputs else None
+
+    def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
+        """Fitted attributes from a solution."""
+        for name, value in self._fitted(problem, solution.theta).items():
+            setattr(self, name, value)
+        self.n_iter_ = solution.n_iter
+        self.route_ = solution.route
+        self.objective_ = float(solution.objective)
+        self.converged_ = bool(solution.converged)
+        self._store_certificate(certificate)
+
+    def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
+        """``coef_`` and ``intercept_`` in the shapes scikit-learn has."""
+        raise NotImplementedError
+
+    def _store_certificate(self, certificate: Certificate | None) -> None:
+        """Keep the covariance, or the reason why there is none."""
+        if certificate is None:
+            self.covariance_ = np.empty(0)
+            self.refusal_ = (
+                f"the route {self.route_!r} does not certify convergence"
+                if self.route_ != "newton"
+                else "the fit did not reach its tolerance, or its loss has no second derivative"
+            )
+            return
+        self.covariance_ = certificate.covariance
+        self.refusal_ = certificate.reason
+        self.n_rows_ = certificate.n_rows
+
+    def _learner(self, loss: Loss) -> StreamLearner:
+        implicit = self.update == "implicit"
+        inference: Any = AdaptiveSGD(implicit)
+        if self.learning_rate != "auto":
+            start = NEVER if self.average is False else (0 if self.average is True else self.average)
+            power = 0.0 if self.learning_rate == "constant" else 0.5
+            inference = ScheduledSGD(float(self.eta0), power, implicit, int(start))
+        classification = "binary" in self._tasks
+        return StreamLearner(
+            inference, loss, self._penalty(), bool(self.fit_intercept), classification
+        )

@@ -1,0 +1,164 @@
+"""What the two linear estimators share apart from fitting: words, checks and intervals."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from likelier.base import Array, Loss, Matrix
+from likelier.engines.threads import count_threads
+from likelier.estimators.problem import Penalty, as_csr
+from likelier.inference.solve import Settings
+from likelier.losses import make_loss
+
+
+class UncertifiedError(ValueError, AttributeError):
+    """Raised where an interval is asked for that could not be trusted."""
+
+
+class LinearWords(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear model with any loss; see the two public classes."""
+
+    _tasks: tuple[str, ...] = ()
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``loss__tau`` and the like replace the loss by a changed one.
+
+        A loss is a value: other estimators that were given the same object keep theirs.
+        """
+        own = {k: v for k, v in params.items() if not k.startswith("loss__")}
+        super().set_params(**own)
+        nested = {k.removeprefix("loss__"): v for k, v in params.items() if k not in own}
+        if nested:
+            self.loss = make_loss(self.loss).set_params(**nested)
+        return self
+
+    # -- checks -------------------------------------------------------------------------
+    def _checked_loss(self) -> Loss:
+        loss = make_loss(self.loss)
+        if loss.task not in self._tasks:
+            raise ValueError(
+                f"loss={loss.name!r} is for {loss.task} targets; {type(self).__name__} takes "
+                f"losses for {' or '.join(self._tasks)}"
+            )
+        return loss
+
+    def _check_words(self) -> None:
+        """Raise for constructor words that make no sense, naming the word."""
+        _one_of("update", self.update, ("implicit", "explicit"))
+        _one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
+        _one_of("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
+        if not (isinstance(self.alpha, str) and self.alpha == "auto"):
+            _number("alpha", self.alpha, 0.0)
+        _number("eta0", self.eta0, 0.0, strict=True)
+        _number("l1_ratio", self.l1_ratio, 0.0, 1.0)
+        _number("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
+        if self.tol is not None:
+            _number("tol", self.tol, 0.0)
+        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
+            raise TypeError(f"max_iter must be an integer, got {self.max_iter!r}")
+        if self.max_iter < 1:
+            raise ValueError(f"max_iter must be at least 1, got {self.max_iter}")
+        if isinstance(self.average, float) or (not isinstance(self.average, bool | Integral)):
+            raise TypeError(f"average must be a bool or a number of rows, got {self.average!r}")
+
+    def _settings(self) -> Settings:
+        return Settings(
+            self.update, self.learning_rate, float(self.eta0),
+            self.average if isinstance(self.average, bool) else int(self.average),
+            int(self.max_iter), self.tol, count_threads(self.n_jobs), bool(self.early_stopping),
+        )  # fmt: skip
+
+    def _penalty(self) -> Penalty:
+        alpha = self.alpha
+        if alpha == "auto" and self.learning_rate != "auto":
+            # a rate the caller chose goes with one penalty for all features
+            alpha = 1e-4
+        return Penalty(self.penalty, alpha, float(self.l1_ratio))
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        return as_csr(X)
+
+    # -- intervals ----------------------------------------------------------------------
+    def _covariance(self) -> Array:
+        check_is_fitted(self, "coef_")
+        covariance = getattr(self, "covariance_", np.empty(0))
+        if not covariance.size:
+            why = getattr(self, "refusal_", "the model was fitted by partial_fit")
+            raise UncertifiedError(
+                f"no interval: {why}. Intervals need a smooth loss, an L2 penalty (or none), "
+                'learning_rate="auto", few features, tol <= 1e-3 and a fit that converged'
+            )
+        return np.asarray(covariance)
+
+    def _theta_stderr(self) -> Array:
+        """Standard errors in the shape of ``theta`` transposed: (outputs, p)."""
+        covariance = self._covariance()
+        p = covariance.shape[1] // (self._n_lanes() if len(covariance) == 1 else 1)
+        diagonal = np.diagonal(covariance, axis1=1, axis2=2).reshape(-1, p)
+        return np.asarray(np.sqrt(diagonal))
+
+    def _n_lanes(self) -> int:
+        return 1
+
+    @property
+    def coef_stderr_(self) -> Array:
+        """Standard error of every coefficient, by the sandwich covariance."""
+        errors = self._theta_stderr()[:, : self.n_features_in_]
+        return np.asarray(errors.reshape(np.shape(self.coef_)))
+
+    def coef_interval(self, level: float = 0.95) -> Array:
+        """Confidence interval of every coefficient.
+
+        Parameters
+        ----------
+        level : float
+            Probability that the interval holds the coefficient it targets: the minimiser of
+            the expected loss plus the penalty. With ``alpha > 0`` that is the penalised
+            coefficient, pulled towards zero; the default ``alpha="auto"`` moves it by less
+            than a standard error over sqrt(rows).
+
+        Returns
+        -------
+        array of shape (..., n_features, 2)
+            Lower and upper end.
+
+        Raises
+        ------
+        UncertifiedError
+            If convergence was not certified: such an interval could not be trusted.
+        """
+        _number("level", level, 0.0, 1.0, strict=True)
+        error = self.coef_stderr_
+        free = max(1, self.n_rows_ - self.n_features_in_ - int(self.fit_intercept))
+        reach = stats.t.ppf(0.5 + 0.5 * level, free) * error
+        return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if not any(value is a or value == a for a in allowed):
+        raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def _number(
+    name: str, value: Any, low: float, high: float = np.inf, strict: bool = False
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    inside = low < value < high if strict else low <= value <= high
+    if not inside or not np.isfinite(value):
+        brackets = "()" if strict else "[]"
+        raise ValueError(f"{name} must lie in {brackets[0]}{low}, {high}{brackets[1]}, got {value}")

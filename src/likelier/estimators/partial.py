@@ -1,0 +1,116 @@
+"""Learning from a stream that is never seen again: the state behind ``partial_fit``.
+
+Every class has a lane, in the order of arrival. One lane more learns every row as negative:
+it is what a class that has not been seen yet would know, and a new class starts as its copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Batch, Loss
+from likelier.estimators.problem import Penalty
+from likelier.inference.sgd import AdaptiveSGD, AdaptiveState, ScheduledSGD, SGDState
+from likelier.loops.rows import column_squares
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
+
+FEWER_RATES = 2000  # rows after which only the three most promising rates go on
+ONE_RATE = 20_000  # rows after which the best one goes on alone
+
+
+@dataclass(frozen=True)
+class StreamLearner:
+    """How to learn a batch; the state itself is a plain dictionary of arrays."""
+
+    inference: AdaptiveSGD | ScheduledSGD
+    loss: Loss
+    penalty: Penalty
+    fit_intercept: bool
+    classification: bool
+
+    @property
+    def spare_lanes(self) -> int:
+        """One lane for classes to come, where lanes are independent."""
+        return int(self.classification and not self.loss.coupled)
+
+    def start(self, n_features: int, n_outputs: int, theta: Array | None = None) -> dict[str, Any]:
+        """First state, from ``theta`` or from zero."""
+        model = self._model(n_features, n_outputs + self.spare_lanes)
+        if theta is not None and self.spare_lanes:
+            theta = np.hstack([theta, np.zeros((len(theta), 1))])
+        return pack(self.inference.start(model, theta))
+
+    def learn(self, plain: dict[str, Any], batch: Batch, n_outputs: int) -> dict[str, Any]:
+        """Learn the rows of a batch, in order."""
+        n_features = batch.X.shape[1]
+        squares = plain.get("squares")
+        seen = plain["clock"][0] + batch.n_rows
+        total = column_squares(batch.X) + (0.0 if squares is None else squares)
+        strengths = self.penalty.strengths(total / seen, int(seen), self.fit_intercept)
+        model = self._model(n_features, n_outputs + self.spare_lanes, strengths)
+        state = self._unpack(plain, model)
+        self.inference.learn(state, batch)
+        if isinstance(state, AdaptiveState):
+            state = self._drop_rates(state)
+        return pack(state)
+
+    def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
+        """Parameters of the known classes, in the order of arrival."""
+        state = self._unpack(plain, self._model(n_features, n_outputs + self.spare_lanes))
+        return state.theta()[:, :n_outputs]
+
+    def add_classes(
+        self, plain: dict[str, Any], n_features: int, n_outputs: int, n_new: int
+    ) -> dict[str, Any]:
+        """Make room for new classes after the known ones."""
+        lanes = n_outputs + self.spare_lanes
+        out = dict(plain)
+        for name in ("weights", "average"):
+            groups = plain[name].reshape(n_features, -1, lanes)
+            fresh = groups[:, :, -1:] if self.spare_lanes else np.zeros_like(groups[:, :, :1])
+            grown = np.concatenate([groups] + [fresh] * n_new, axis=2)
+            out[name] = np.ascontiguousarray(grown).ravel()
+        for name in ("intercept", "average_intercept"):
+            groups = plain[name].reshape(-1, lanes)
+            fresh = groups[:, -1:]
+            if not self.spare_lanes:  # as rare as one row among all those seen
+                fresh = groups.min(axis=1, keepdims=True) - np.log1p(plain["clock"][0])
+            out[name] = np.concatenate([groups] + [fresh] * n_new, axis=1).ravel()
+        if "etas" in plain:
+            etas = plain["etas"].reshape(-1, lanes)[:, :1]
+            out["etas"] = np.repeat(etas, lanes + n_new, axis=1).ravel()
+        return out
+
+    def _model(
+        self, n_features: int, n_outputs: int, strengths: ElasticNet | None = None
+    ) -> LinearModel:
+        if strengths is None:
+            zeros = np.zeros(n_features + int(self.fit_intercept))
+            strengths = ElasticNet(zeros, zeros)
+        return LinearModel(
+            self.loss, n_features, n_outputs, self.classification, self.fit_intercept, strengths
+        )
+
+    def _unpack(self, plain: dict[str, Any], model: LinearModel) -> Any:
+        kind = AdaptiveState if isinstance(self.inference, AdaptiveSGD) else SGDState
+        arrays = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in plain.items()}
+        return kind(model=model, **arrays)
+
+    def _drop_rates(self, state: AdaptiveState) -> AdaptiveState:
+        rows = int(state.clock[0])
+        if rows >= ONE_RATE and state.n_groups > 1:
+            return AdaptiveSGD.keep_groups(state, 1)
+        if rows >= FEWER_RATES and state.n_groups > 3:
+            return AdaptiveSGD.keep_groups(state, 3)
+        return state
+
+
+def pack(state: Any) -> dict[str, Any]:
+    """State as a plain dictionary, for pickling and saving."""
+    apart = ("model", "norms")  # made anew from the loss and the data
+    return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in apart}
+

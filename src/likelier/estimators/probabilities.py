@@ -1,0 +1,44 @@
+"""From the scores of a classifier to probabilities of its classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from likelier.base import Array, Loss
+from likelier.calibration import fit_sign_preserving, fit_temperature, restore
+
+
+def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:
+    """Calibration of scores (one column for two classes), as plain arrays; empty without rows."""
+    if not len(scores):
+        return {}
+    if scores.shape[1] == 1:
+        return fit_sign_preserving(scores[:, 0], codes, weight).to_arrays()
+    if scores.shape[1] == 2:  # a coupled loss with two classes: only the difference matters
+        return fit_sign_preserving(scores[:, 1] - scores[:, 0], codes, weight).to_arrays()
+    return fit_temperature(scores, codes, weight).to_arrays()
+
+
+def class_probabilities(loss: Loss, scores: Array, calibration: dict[str, Any]) -> Array:
+    """Probability of every class; their order is always that of the scores."""
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim == 1:  # two classes, one score
+        positive = restore(calibration).probabilities(scores) if calibration else expit(scores)
+        return np.stack([1.0 - positive, positive], axis=1)
+    if calibration:
+        return restore(calibration).probabilities(scores)
+    if loss.coupled:
+        return np.asarray(loss.link(scores))
+    return _one_vs_rest(scores)
+
+
+def _one_vs_rest(scores: Array) -> Array:
+    """Normalised sigmoids; where all underflow, or round to the same, the scores decide."""
+    p = expit(scores)
+    total = p.sum(axis=1, keepdims=True)
+    lost = (total[:, 0] == 0.0) | (p.argmax(axis=1) != scores.argmax(axis=1))
+    p[lost] = np.exp(scores[lost] - scores[lost].max(axis=1, keepdims=True))
+    return np.asarray(p / p.sum(axis=1, keepdims=True))

@@ -1,0 +1,203 @@
+"""From what a user passes to ``fit`` to a model and an engine.
+
+Data are arrays, a path, or an iterator of blocks; labels are anything sortable. After this
+module there are only matrices, numbers and an engine that passes over them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Batch, Engine, Loss, Matrix
+from likelier.data import Source
+from likelier.engines import LocalEngine, StreamEngine
+from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
+from likelier.loops.rows import column_squares
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
+
+TINY = 1e-300
+
+
+def is_stream(X: Any) -> bool:
+    """Whether ``X`` is a path or a source of blocks and not data in memory."""
+    return isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__")
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """What the constructor words say about the penalty."""
+
+    kind: str | None
+    alpha: float | str
+    l1_ratio: float
+
+    def strengths(self, mean_square: Array, n_rows: int, fit_intercept: bool) -> ElasticNet:
+        """One strength per feature; ``alpha="auto"`` weighs as much as one row of data."""
+        d = len(mean_square)
+        if self.alpha == "auto":
+            strength = np.where(mean_square > TINY, mean_square, 1.0) / n_rows
+        else:
+            strength = np.full(d, float(self.alpha))
+        share = {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)
+        if self.kind is None:
+            strength = np.zeros(d)
+        pad = np.zeros(int(fit_intercept))
+        return ElasticNet(
+            np.append((1.0 - share) * strength, pad), np.append(share * strength, pad)
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Sums over all rows that are needed before the model exists."""
+
+    n_rows: int
+    weight: float
+    squares: Array  # weighted sums of squares of the columns
+    n_nonzeros: int
+    labels: dict[Any, int] | None = None  # how often each label occurs
+
+    def __add__(self, other: Summary) -> Summary:
+        labels = None
+        if self.labels is not None and other.labels is not None:
+            labels = dict(self.labels)
+            for label, count in other.labels.items():
+                labels[label] = labels.get(label, 0) + count
+        return Summary(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.squares + other.squares,
+            self.n_nonzeros + other.n_nonzeros,
+            labels,
+        )
+
+
+def summarise(batch: Batch, with_labels: bool = False) -> Summary:
+    """Summary of one batch."""
+    X, labels = batch.X, None
+    n_nonzeros = X.nnz if sparse.issparse(X) else X.size
+    if with_labels:
+        values, counts = np.unique(require_targets(batch), return_counts=True)
+        labels = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    weight = float(batch.n_rows if batch.weight is None else batch.weight.sum())
+    squares = column_squares(X, batch.weight)
+    return Summary(batch.n_rows, weight, squares, int(n_nonzeros), labels)
+
+
+def require_targets(batch: Batch) -> Array:
+    """Targets of a batch that must have them."""
+    if batch.y is None:
+        raise ValueError(
+            "the data have no targets: name the target column, fit(path, y='column'), or yield "
+            "(X, y) blocks"
+        )
+    return np.asarray(batch.y)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything `likelier.inference.solve` needs."""
+
+    model: LinearModel
+    engine: Engine
+    n_nonzeros: float  # mean per row
+    dtype: Any
+
+
+def make_problem(
+    engine: Engine,
+    summary: Summary,
+    loss: Loss,
+    penalty: Penalty,
+    fit_intercept: bool,
+    outputs: int | None,
+    dtype: Any,
+) -> Problem:
+    """Model for the data; ``outputs`` is the number of lanes of a classifier, else None."""
+    d = len(summary.squares)
+    model = LinearModel(
+        loss, d, outputs or 1, outputs is not None, fit_intercept,
+        penalty.strengths(summary.squares / summary.weight, summary.n_rows, fit_intercept),
+    )  # fmt: skip
+    return Problem(model, engine, summary.n_nonzeros / max(1, summary.n_rows), dtype)
+
+
+@dataclass(frozen=True)
+class NumberSource:
+    """A source whose targets are plain numbers."""
+
+    source: Source
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it can be read again."""
+        return self.source.repeatable
+
+    @property
+    def background(self) -> bool:
+        """Whether blocks may be made in another thread."""
+        return self.source.background
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.source.n_features
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield the blocks with their targets encoded."""
+        for batch in self.source():
+            yield self._encode(batch)
+
+    def _encode(self, batch: Batch) -> Batch:
+        return replace(batch, y=require_targets(batch).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class EncodedSource(NumberSource):
+    """A source whose labels are class numbers and whose weights include the classes'."""
+
+    classes: Array
+    per_class: Array | None
+    n_outputs: int
+
+    def _encode(self, batch: Batch) -> Batch:
+        codes = class_codes(self.classes, require_targets(batch))
+        weight = combine_weights(batch.weight, self.per_class, codes)
+        return replace(batch, y=lane_codes(codes, self.n_outputs), weight=weight)
+
+
+def stream_classes(summary: Summary, class_weight: Any) -> tuple[Array, Array | None]:
+    """Sorted classes of a stream, and their weights."""
+    assert summary.labels is not None
+    classes = np.array(sorted(summary.labels))
+    counts = np.array([summary.labels[label] for label in classes.tolist()])
+    if class_weight == "balanced":
+        return classes, counts.sum() / (len(classes) * counts)
+    return classes, class_weights(class_weight, classes, np.arange(float(len(classes))))
+
+
+def as_csr(X: Matrix) -> Matrix:
+    """A CSR matrix without duplicate entries; the caller's matrix is never changed."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def local_engine(
+    X: Matrix, y: Array, weight: Array | None, seed: int, n_jobs: int | None, shuffle: bool
+) -> LocalEngine:
+    """Engine over data in memory."""
+    return LocalEngine(X, y, weight, seed=seed, n_jobs=n_jobs, shuffle=shuffle)
+
+
+def stream_engine(source: Any, seed: int, shuffle: bool) -> StreamEngine:
+    """Engine over a source of blocks."""
+    return StreamEngine(source, seed=seed, shuffle=shuffle)

@@ -1,0 +1,227 @@
+"""From a model and an engine to parameters: which inference, in which order, until when.
+
+``learning_rate="auto"`` means no rate to choose. A search over global rates on a sample gives a
+start; then the cheapest route that reaches the optimum finishes:
+
+==========  ====================================================================
+newton      few features: second-order steps by sums over rows
+lbfgs       a middling number, smooth loss, rows in memory: one stochastic pass,
+            then L-BFGS in the metric of a subset
+dual        many features, L2 penalty, rows in memory: implicit steps with memory
+sgd         everything else (streams, kinks without a penalty): averaged
+            stochastic passes at the rate the search chose
+==========  ====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Engine, Inference, Info
+from likelier.inference.certify import Certificate, certify
+from likelier.inference.dual import Dual
+from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
+from likelier.inference.newton import Newton, subset_sizes
+from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, ScheduledSGD
+from likelier.models.linear import LinearModel
+
+MAX_NEWTON = 1500  # parameters of one solve
+PAIRS_PER_ENTRY = 256  # up to here second-order sums cost less than many first-order passes
+SMALL_WORK = 4e9  # products: a few seconds at most, whatever the shape
+START_WORK = 2e8
+STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
+CERTIFIED_TOL = 1e-3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to solve; the words are the estimators'."""
+
+    update: str = "implicit"
+    learning_rate: str = "auto"
+    eta0: float = 0.01
+    average: bool | int = True
+    max_iter: int = 100
+    tol: float | None = 1e-4
+    n_jobs: int = 1
+    stochastic: bool = False  # never leave the stochastic route (early stopping)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Parameters, and what is known about them."""
+
+    theta: Array
+    n_iter: int
+    objective: float
+    gap: float
+    converged: bool
+    route: str
+    certificate: Certificate | None = None
+
+
+Watch = Callable[[Callable[[], Array], Info], bool]
+"""Called after each iteration with a way to get the parameters; True means stop."""
+
+
+def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
+    """The cheapest route that reaches the optimum; see the table above.
+
+    ``n_nonzeros`` is the mean number of nonzeros of a row.
+    """
+    n_rows = engine.n_rows
+    coupled = model.loss.coupled
+    parameters = model.n_rows_theta * (model.n_outputs if coupled else 1)
+    times = model.n_outputs**2 if coupled else model.n_outputs
+    pairs = n_nonzeros**2 * times
+    second_order = model.loss.smooth or not coupled
+    if second_order and engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
+        light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
+        affordable = light or n_rows * pairs <= SMALL_WORK
+        # kinks make second-order steps slow: with a penalty the dual is better
+        if affordable and (model.loss.smooth or not _has_dual(model, engine, n_nonzeros)):
+            return "newton"
+    if not engine.in_memory or model.penalty.sparse:
+        return "sgd"
+    if model.loss.smooth and model.n_features <= METRIC_FEATURES:
+        return "lbfgs"
+    if _has_dual(model, engine, n_nonzeros):
+        return "dual"
+    return "lbfgs" if model.loss.smooth else "sgd"
+
+
+def _has_dual(model: LinearModel, engine: Engine, n_nonzeros: float) -> bool:
+    """Whether implicit steps with memory apply and converge in a reasonable time."""
+    l2 = model.penalty.l2[: model.n_features]
+    if not engine.in_memory or model.penalty.sparse or not (l2 > 0.0).all():
+        return False
+    batch = engine.sample(200)
+    X = batch.X
+    squares = X.multiply(X) if not isinstance(X, np.ndarray) else X * X
+    c = float((squares @ (1.0 / l2)).mean()) / float(engine.n_rows or 1)
+    return c <= STEEP
+
+
+def solve(
+    model: LinearModel,
+    engine: Engine,
+    settings: Settings,
+    n_nonzeros: float,
+    theta: Array | None = None,
+    watch: Watch | None = None,
+) -> Solution:
+    """Find the parameters; `Watch` sees every iteration and may end it."""
+    run = _Run(model, engine, settings, watch or (lambda theta, info: False))
+    if settings.learning_rate != "auto":
+        return run.scheduled(theta)
+    route = choose_route(model, engine, n_nonzeros)
+    if settings.stochastic or settings.update == "explicit":
+        route = "sgd"
+    return run.auto(route, theta, n_nonzeros)
+
+
+class _Run:
+    """One call of `solve`: counts iterations and asks the watch after each."""
+
+    def __init__(self, model: LinearModel, engine: Engine, settings: Settings, watch: Watch):
+        self.model, self.engine, self.settings, self.watch = model, engine, settings, watch
+        self.tol = 0.0 if settings.tol is None else settings.tol
+        self.n_iter = 0
+        self.info = Info()
+        self.stopped = False
+
+    def scheduled(self, theta: Array | None) -> Solution:
+        """Rates the caller chose."""
+        s = self.settings
+        start = NEVER if s.average is False else (0 if s.average is True else int(s.average))
+        power = 0.0 if s.learning_rate == "constant" else 0.5
+        inference: Any = ScheduledSGD(s.eta0, power, s.update == "implicit", start, self.tol)
+        if self.model.penalty.sparse or np.ptp(self.model.penalty.l2[: self.model.n_features]):
+            raise ValueError(
+                f"learning_rate={s.learning_rate!r} works with one L2 strength for all features; "
+                'use learning_rate="auto" for an L1 penalty or alpha="auto"'
+            )
+        state = inference.init(self.model, self.engine, theta)
+        return self._iterate(inference, state, s.learning_rate)
+
+    def auto(self, route: str, theta: Array | None, n_nonzeros: float) -> Solution:
+        """Search for a rate on a sample, then the route."""
+        if route == "dual":
+            dual = Dual(self.tol, self.settings.n_jobs)
+            return self._iterate(dual, dual.init(self.model, self.engine), route)
+        rates, theta = self._search(theta, n_nonzeros)
+        if route == "newton":
+            return self._newton(theta)
+        if route == "sgd":
+            return self._stochastic(rates, theta)
+        theta = self._one_pass(rates, theta)
+        lbfgs = LBFGS(self.tol)
+        return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
+
+    def _search(self, theta: Array | None, n_nonzeros: float) -> tuple[Array, Array]:
+        """Try all global rates on a sample; the best ones, and where the best one got to."""
+        lanes = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
+        n = int(np.clip(START_WORK / lanes, 200, 4000))
+        sgd = AdaptiveSGD(self.settings.update == "implicit")
+        state = sgd.start(self.model, theta)
+        if self.engine.in_memory:
+            sgd.learn(state, self.engine.sample(n))
+        else:
+            sgd.learn(state, next(iter(self.engine.blocks(0))))
+        best = state.best_group()
+        # a longer run, and an average, want larger rates than a short one
+        return RATE_FACTORS[best : best + 3], state.theta()
+
+    def _newton(self, theta: Array) -> Solution:
+        newton = Newton(self.tol)
+        state = newton.init(self.model, self.engine, theta)
+        if subset_sizes(self.model, self.engine):
+            self._after(lambda: state.theta, Info(passes=0.0))
+        solution = self._iterate(newton, state, "newton")
+        tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
+        if not (solution.converged and tight and self.model.loss.smooth):
+            return solution
+        theta, certificate = certify(self.model, self.engine, solution.theta)
+        return Solution(
+            theta, solution.n_iter, solution.objective, solution.gap, True, "newton", certificate
+        )
+
+    def _one_pass(self, rates: Array, theta: Array) -> Array:
+        sgd = AdaptiveSGD(self.settings.update == "implicit", 0.0, rates)
+        state, info = sgd.step(sgd.start(self.model), self.engine)
+        self._after(lambda: state.theta(), info)
+        return state.theta()
+
+    def _stochastic(self, rates: Array, theta: Array) -> Solution:
+        """Several rates for one pass, then the best of them alone."""
+        sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol, rates)
+        state, info = sgd.step(sgd.start(self.model), self.engine)
+        state = sgd.keep_groups(state, 1)
+        self._after(lambda: state.theta(), info)
+        return self._iterate(sgd, state, "sgd")
+
+    def _after(self, theta: Callable[[], Array], info: Info) -> None:
+        self.n_iter += 1
+        self.info = info
+        self.stopped = self.watch(theta, info)
+
+    def _iterate(self, inference: Inference, state: Any, route: str) -> Solution:
+        """Step until the tolerance, the watch or the number of iterations says stop."""
+        converged = False
+        while not (converged or self.stopped) and self.n_iter < self.settings.max_iter:
+            state, info = inference.step(state, self.engine)
+            current = state
+            self._after(lambda: _theta(inference, current), info)
+            converged = info.converged and self.settings.tol is not None
+        theta = _theta(inference, state)
+        info = self.info
+        return Solution(theta, self.n_iter, info.objective, info.gap, converged, route)
+
+
+def _theta(inference: Inference, state: Any) -> Array:
+    posterior: Any = inference.posterior(state)
+    return np.asarray(posterior.theta)

@@ -1,0 +1,181 @@
+"""What only a real process shows: signals, pipes, terminals and memory."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from tests.e2e.helpers import command, environment_without_threads, flowers, run_ok, start, write
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """A file on which a fit that never converges takes minutes."""
+    path = tmp_path_factory.mktemp("endless") / "train.csv"
+    return write(path, flowers(60_000, 0))
+
+
+def start_endless_fit(endless, output):
+    """Start a fit that will not end by itself, and wait until it has begun to learn."""
+    process = start(
+        "fit", endless, "-t", "species", "-o", output,
+        "--memory", 0, "--max-iter", 1_000_000, "--tol", 0, "--param", "learning_rate=constant",
+        env=environment_without_threads(),
+    )  # fmt: skip
+    line = process.stderr.readline()
+    assert line.startswith("Task: classification"), line + process.stderr.read()
+    time.sleep(1.0)
+    assert process.poll() is None
+    return process
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_fit_leaves_no_file(sent, code, endless, tmp_path):
+    output = tmp_path / "model"
+    output.write_text("old")
+    process = start_endless_fit(endless, output)
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert len(errors.splitlines()) <= 1
+    if sent == signal.SIGINT:
+        assert "interrupted" in errors
+    assert output.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_interrupted_predict_leaves_no_file(tmp_path):
+    train = write(tmp_path / "train.csv", flowers(200, 0))
+    run_ok("fit", train, "-t", "species", "-o", tmp_path / "model")
+    big = tmp_path / "big.csv"
+    lines = train.read_text().splitlines(keepends=True)
+    with open(big, "w") as file:
+        file.write(lines[0])
+        for _ in range(10_000):
+            file.writelines(lines[1:])
+    process = start("predict", tmp_path / "model", big, "-o", tmp_path / "out.csv")
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".out.csv.*.tmp")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(tmp_path.glob(".out.csv.*.tmp"))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["big.csv", "model", "train.csv"]
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    train = write(tmp_path / "train.csv", flowers(20_000, 0))
+    run_ok("fit", train, "-t", "species", "-o", tmp_path / "model")
+    process = start("predict", tmp_path / "model", train, "-o", "-")
+    assert "prediction" in process.stdout.readline()
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.wait(timeout=60)
+    assert "Traceback" not in errors
+    assert "rror" not in errors
+
+
+def test_a_bar_only_on_a_terminal(tmp_path, endless):
+    """Under a pseudo-terminal the bar is drawn; in a pipe nothing of it is seen."""
+    code = textwrap.dedent(
+        """
+        import os, pty, sys
+        def read(fd):
+            data = os.read(fd, 1 << 16)
+            return data
+        sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read)))
+        """
+    )
+    args = [*command(), "fit", str(endless), "-t", "species", "-o", str(tmp_path / "m")]
+    args += ["--memory", "0", "--max-iter", "3"]
+    shown = subprocess.run(
+        [sys.executable, "-c", code, *args],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**environment_without_threads(), "TERM": "xterm", "COLUMNS": "80"},
+        timeout=120,
+        check=True,
+    )
+    assert b"left" in shown.stdout
+    assert b"%" in shown.stdout
+    piped = subprocess.run(args, capture_output=True, timeout=120, check=True)
+    assert b"left" not in piped.stderr
+    assert b"\x1b[" not in piped.stderr
+
+
+def test_help_is_quick_and_imports_little():
+    code = "import sys; from likelier.cli import main; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    for heavy in ("numba", "sklearn", "pyarrow", "scipy", "pandas", "jax"):
+        assert heavy not in loaded
+
+
+def peak_memory(*args):
+    """Run the command and return the most memory it held, in megabytes."""
+    process = start(*args, env=environment_without_threads())
+    process.stdout.read()
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, errors
+    return usage.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """The large file alone, held as floats, would take 320 MB more than the small one."""
+    rng = np.random.default_rng(0)
+    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
+    header = ",".join(f"c{i}" for i in range(20)) + ",y\n"
+    for path, blocks in ((small, 5), (large, 205)):
+        with open(path, "w") as file:
+            file.write(header)
+            for _ in range(blocks):
+                X = rng.standard_normal((10_000, 20)).astype(np.float32)
+                y = X[:, 0] + rng.standard_normal(10_000) > 0
+                text = [",".join(f"{v:.4f}" for v in row) for row in X[:500]]
+                file.write(
+                    "".join(f"{line},{int(label)}\n" for line, label in zip(text, y, strict=False))
+                    * 20
+                )
+    limits = ("--memory", 8, "--max-iter", 2)
+    peak = {}
+    for path in (small, large):
+        model, out = tmp_path / "m", tmp_path / "out.parquet"
+        peak["fit", path] = peak_memory("fit", path, "-t", "y", "-o", model, *limits)
+        peak["predict", path] = peak_memory("predict", model, path, "-o", out)
+        peak["evaluate", path] = peak_memory("evaluate", model, path)
+    for name in ("fit", "predict", "evaluate"):
+        assert peak[name, large] < peak[name, small] + 60, peak
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_runs_under_a_limit_on_memory(tmp_path):
+    """resource limits the address space of the child: exceeding it would be a MemoryError."""
+    path = tmp_path / "t.csv"
+    lines = write(tmp_path / "one.csv", flowers(1000, 0)).read_text().splitlines(keepends=True)
+    with open(path, "w") as file:
+        file.write(lines[0])
+        for _ in range(2000):
+            file.writelines(lines[1:])
+    process = start(
+        "fit", path, "-t", "species", "-o", tmp_path / "m", "--max-iter", 1, "--memory", 8,
+        env=environment_without_threads(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20)),
+    )  # fmt: skip
+    _, errors = process.communicate(timeout=800)
+    assert process.returncode == 0, errors

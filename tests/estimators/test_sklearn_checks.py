@@ -1,0 +1,35 @@
+"""scikit-learn's own checks over every public estimator, found by themselves."""
+
+from __future__ import annotations
+
+import likelier
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from .expected_failures import EXPECTED_FAILURES
+
+ESTIMATORS = [
+    value()
+    for name in sorted(likelier.__all__)
+    if isinstance(value := getattr(likelier, name), type) and issubclass(value, BaseEstimator)
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    ESTIMATORS, expected_failed_checks=lambda e: EXPECTED_FAILURES.get(type(e).__name__, {})
+)
+def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+def test_estimators_are_found():
+    assert {type(e).__name__ for e in ESTIMATORS} >= {"LinearClassifier", "LinearRegressor"}
+
+
+def test_exceptions_name_estimators_and_reasons():
+    names = {type(e).__name__ for e in ESTIMATORS}
+    for name, checks in EXPECTED_FAILURES.items():
+        assert name in names
+        assert all(reason.strip() for reason in checks.values())
