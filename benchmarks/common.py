@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,22 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write through a temporary file, so that an interrupted run leaves the old content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(path.suffix + ".part")
-    draft.write_text(json.dumps(content, indent=1, sort_keys=True, default=_plain) + "\n")
+    text = json.dumps(_plain(content), indent=1, allow_nan=False)
+    draft.write_text(text + "\n")
     os.replace(draft, path)
 
 
 def _plain(value: Any) -> Any:
-    """JSON form of NumPy scalars and arrays."""
+    """JSON form of a value: NumPy becomes Python, infinity (not JSON) becomes "inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
     if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
 
 
 def remember(path: Path, key: str, compute: Callable[[], Any]) -> Any:
@@ -109,7 +115,7 @@ def interleave(
                 break
             turn = repeat % max(len(names), 1)
             for name in names[turn:] + names[:turn]:
-                result, wall, cpu = timed(lambda name=name: runs[name](repeat))
+                result, wall, cpu = timed(partial(runs[name], repeat))
                 timings[name].wall.append(wall)
                 timings[name].cpu.append(cpu)
                 results[name].append(result)

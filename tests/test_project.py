@@ -11,7 +11,6 @@ from pathlib import Path
 import docs_sync
 import numba_cache
 import pytest
-
 from tests.estimators.expected_failures import EXPECTED_FAILURES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -82,7 +82,14 @@ def _chunk(rng: np.random.Generator, truth: np.ndarray) -> bytes:
 
 def fit_apart(path: Path, small: Path, allowed: int) -> dict[str, Any]:
     """Fit in a process of its own and return what it says, or how it died."""
-    command = [sys.executable, "-m", "benchmarks.linear.memory", str(path), str(small), str(allowed)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.linear.memory",
+        str(path),
+        str(small),
+        str(allowed),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"trained": False, "error": done.stderr.strip().splitlines()[-1:]}

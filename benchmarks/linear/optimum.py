@@ -108,7 +108,9 @@ def _dual_ascent(X: sparse.csr_matrix, y: Array, alpha: float) -> tuple[Array, f
     rng = np.random.default_rng(0)
     gap, active = float("inf"), np.arange(n)
     for sweep in range(20_000):
-        moved = ascend(X.data, X.indices, X.indptr, y, (norms, a, w, alpha * n), rng.permutation(active))
+        moved = ascend(
+            X.data, X.indices, X.indptr, y, (norms, a, w, alpha * n), rng.permutation(active)
+        )
         # rows that stand still at a bound are left out until the next full sweep
         active = active[moved[active]] if sweep % 10 else np.arange(n)
         if sweep % 10 == 0:

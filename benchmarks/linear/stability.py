@@ -9,7 +9,7 @@ penalty is used there, so that rescaling leaves the best possible loss unchanged
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,9 @@ SPREADS = (0, 1, 2, 3, 4, 5, 6)
 PASSES = 5
 
 
-def run(rows: int = 20_000, seeds: int = 3, report: Callable[[str], None] = print) -> dict[str, Any]:
+def run(
+    rows: int = 20_000, seeds: int = 3, report: Callable[[str], None] = print
+) -> dict[str, Any]:
     """Measure both halves and return their curves."""
     raw = raw_data(rows)
     spread = raw.X.std(axis=0)
@@ -138,14 +140,3 @@ def _auto(X: Array, y: Array, seed: int) -> float:
     from likelier import LinearClassifier
 
     return _loss_after(LinearClassifier(alpha=0.0, random_state=seed), X, y)
-
-
-def summary(results: dict[str, Any]) -> Sequence[str]:
-    """Facts for the text: where each update stays below the model that knows nothing."""
-    lines = []
-    for label in ("standardised", "raw"):
-        for name, losses in results[label].items():
-            good = sum(loss <= np.log(2) for loss in losses)
-            finite = sum(np.isfinite(loss) for loss in losses)
-            lines.append(f"{label}, {name}: finite at {finite} of {len(losses)} rates, {good} useful")
-    return lines

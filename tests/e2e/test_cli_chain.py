@@ -85,9 +85,15 @@ def test_regression(suffix, tmp_path):
     assert report["scores"]["rmse"]["value"] == pytest.approx(rmse)
     peer = LinearRegression().fit(features(train, "price"), train["price"])
     peer_error = test["price"] - peer.predict(features(test, "price"))
-    assert rmse < 1.01 * np.sqrt(np.mean(peer_error**2))
+    assert rmse < 1.02 * np.sqrt(np.mean(peer_error**2))
     for name in ("rmse", "mae", "r2"):
         assert 0 < report["scores"][name]["stderr"] < 1
+    lower, upper = np.array(read(out)["lower"]), np.array(read(out)["upper"])
+    assert np.mean((lower <= test["price"]) & (test["price"] <= upper)) == pytest.approx(
+        0.9, abs=0.04
+    )
+    wide = json.loads(run_ok("evaluate", model, test_file, "--json", "--coverage", 0.99).stdout)
+    assert wide["scores"]["interval_coverage"]["value"] > 0.97
 
 
 def test_libsvm(tmp_path):
@@ -224,6 +230,7 @@ def test_loss_parameters(tmp_path):
     run_ok("predict", model, train, "-o", tmp_path / "out.parquet")
     below = houses(2000, 0)["price"] < np.array(read(tmp_path / "out.parquet")["prediction"])
     assert 0.87 < below.mean() < 0.93
+    assert read(tmp_path / "out.parquet").column_names == ["prediction"]  # no interval to offer
     assert likelier.load(model).estimator_.loss == likelier.losses.Quantile(tau=0.9)
 
 

@@ -24,12 +24,23 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 
+class Interrupted(Exception):  # noqa: N818 -- nothing went wrong
+    """Ctrl-C, in place of KeyboardInterrupt, on which click has words of its own."""
+
+
 class OneLineErrors(click.Group):
     """A click group that reports every failure in one line, and lists commands as they come."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they are used."""
         return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
 
     def main(
         self,
@@ -62,6 +73,8 @@ def _end(error: BaseException, debug: bool) -> NoReturn:
         # The reader of a pipe has seen enough. Python flushes stdout once more on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     elif message:
+        if code == INTERRUPTED and sys.stderr.isatty():
+            click.echo(err=True)  # the terminal has written ^C on this line
         click.echo(f"likelier: {message}", err=True)
     sys.exit(code)
 
@@ -71,7 +84,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return "", error.code if isinstance(error.code, int) else FAULT
     if isinstance(error, click.exceptions.Exit):
         return "", error.exit_code
-    if isinstance(error, click.Abort | KeyboardInterrupt):
+    if isinstance(error, Interrupted | click.Abort | KeyboardInterrupt):
         return "interrupted; no file was changed.", INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "likelier"

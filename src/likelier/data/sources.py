@@ -181,10 +181,10 @@ def block_source(
 
     Parameters
     ----------
-    data : path, data frame, iterable or callable
+    data : path, data frame, iterable, callable or Source
         A CSV, Parquet or libsvm file; a pandas, Polars or Arrow frame; an iterable of
         ``(X, y)`` or ``(X, y, sample_weight)``; or a function that returns such an iterable,
-        so that it can be passed over more than once.
+        so that it can be passed over more than once. A source is returned as it is.
     target : str or int, optional
         Target column of a table, by name or position; libsvm files hold theirs.
     encoder : TableEncoder or LibsvmLayout, optional
@@ -199,6 +199,8 @@ def block_source(
     **reading
         ``format``, and how to read a CSV file; see `open_table`.
     """
+    if isinstance(data, Source):
+        return data
     if isinstance(data, str | os.PathLike):
         path = as_path(data)
         if (reading.get("format") or detect_format(path)) == "libsvm":

@@ -201,8 +201,8 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
 
 
 def default_block_rows(n_columns: int) -> int:
-    """Rows that make a block of about four megabytes of numbers."""
-    return min(16384, max(256, (4 << 20) // (8 * max(1, n_columns))))
+    """Rows that make a block of about two megabytes of numbers."""
+    return min(16384, max(256, (2 << 20) // (8 * max(1, n_columns))))
 
 
 def rechunk(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:

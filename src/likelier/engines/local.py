@@ -12,7 +12,7 @@ from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix, Output, Statistics
 from likelier.engines.keys import Purpose, check_seed, keyed_stream
-from likelier.engines.rows import present_rows, slice_rows, take_rows
+from likelier.engines.rows import present_rows, shuffled_rows, slice_rows, take_rows
 from likelier.engines.threads import ThreadTeam, count_threads
 
 # A block and what a map computes from it should stay in the second-level cache of one core.

@@ -9,6 +9,8 @@ from scipy import sparse
 
 from likelier.base import Array, Matrix
 
+RUN, WINDOW = 16, 2048
+
 
 def slice_rows(X: Matrix, start: int, stop: int) -> Matrix:
     """Return rows ``start:stop`` as a view: no value of ``X`` is copied.
@@ -31,6 +33,24 @@ def take_rows(X: Matrix, rows: Array) -> Matrix:
     if isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous:
         return X.T.take(rows, axis=1).T
     return X[rows]
+
+
+def shuffled_rows(n_rows: int, stream: np.random.Generator) -> Array:
+    """Random order of the row numbers that stays kind to the memory.
+
+    Visiting single rows of a large matrix at random costs more waiting than computing. Here
+    runs of `RUN` neighbours are shuffled over all rows, and single rows within windows of
+    `WINDOW`: a row meets rows from all over the data, while a window reads a few hundred
+    places instead of thousands.
+    """
+    if n_rows < 2 * WINDOW:
+        return stream.permutation(n_rows)
+    runs = stream.permutation(-(-n_rows // RUN))
+    order = (runs[:, None] * RUN + np.arange(RUN)).ravel()
+    order = order[order < n_rows]
+    whole = n_rows - n_rows % WINDOW
+    windows = order[:whole].reshape(-1, WINDOW)[:, stream.permutation(WINDOW)]
+    return np.concatenate([windows.ravel(), stream.permutation(order[whole:])])
 
 
 def stack_rows(parts: list[Any]) -> Matrix:

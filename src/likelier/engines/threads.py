@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import scipy.linalg  # noqa: F401  (loads SciPy's own BLAS, so that the search below finds it)
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")

@@ -199,7 +199,7 @@ class LinearClassifier(ClassifierMixin, LinearFit):  # type: ignore[misc]
         return lane_codes(codes, self._outputs(loss)), weight
 
     def _summarise(self, batch: Batch) -> Summary:
-        return summarise(batch, with_labels=True)
+        return summarise(batch, with_squares=True, with_labels=True)
 
     def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> EncodedSource:
         classes, per_class = stream_classes(summary, self.class_weight)
@@ -504,7 +504,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def _summarise(self, batch: Batch) -> Summary:
         self._check_y(require_targets(batch))
-        return summarise(batch)
+        return summarise(batch, with_squares=True)
 
     def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> Any:
         return NumberSource(source)

@@ -103,7 +103,8 @@ class LinearFit(LinearWords):
     ) -> Problem:
         """Model and engine for rows in memory."""
         engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
-        summary = engine.reduce(summarise, Summary.__add__)
+        squares = self._penalty().alpha == "auto"
+        summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
         return make_problem(
             engine, summary, loss, self._penalty(), bool(self.fit_intercept),
             self._outputs(loss), X.dtype,

@@ -79,15 +79,15 @@ class Summary:
         )
 
 
-def summarise(batch: Batch, with_labels: bool = False) -> Summary:
-    """Summary of one batch."""
+def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Summary:
+    """Summary of one batch; squares are zero where nobody needs them."""
     X, labels = batch.X, None
     n_nonzeros = X.nnz if sparse.issparse(X) else X.size
     if with_labels:
         values, counts = np.unique(require_targets(batch), return_counts=True)
         labels = dict(zip(values.tolist(), counts.tolist(), strict=True))
     weight = float(batch.n_rows if batch.weight is None else batch.weight.sum())
-    squares = column_squares(X, batch.weight)
+    squares = column_squares(X, batch.weight) if with_squares else np.zeros(X.shape[1])
     return Summary(batch.n_rows, weight, squares, int(n_nonzeros), labels)
 
 

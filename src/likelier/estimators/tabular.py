@@ -78,6 +78,8 @@ class TabularModel(BaseEstimator):
         Name of the target.
     in_memory_ : bool
         Whether the rows were held in memory.
+    has_intervals_ : bool
+        Whether the estimator gives intervals of its predictions.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class TabularModel(BaseEstimator):
         else:
             estimator.fit(batch.X, batch.y)
         self.estimator_ = estimator
+        self.has_intervals_ = self.task_ == "regression" and _offers_intervals(estimator)
         return self
 
     @property
@@ -192,7 +195,7 @@ class TabularModel(BaseEstimator):
         probability = interval = None
         if self.task_ == "classification":
             probability = estimator.predict_proba(X)
-        elif hasattr(estimator, "predict_interval"):  # optional, as scikit-learn's methods are
+        elif self.has_intervals_:
             interval = np.asarray(estimator.predict_interval(X, coverage=coverage))
         return Predictions(np.asarray(estimator.predict(X)), probability, interval, batch.y)
 
@@ -263,6 +266,17 @@ def _choose_task(y: Array, task: str) -> tuple[str, str]:
     if few or len(different) <= 2:
         return "classification", f"the target is few {words}"
     return "regression", f"the target is many {words}"
+
+
+def _offers_intervals(estimator: Any) -> bool:
+    """Whether a fitted regressor gives intervals, which may depend on its loss."""
+    if not hasattr(estimator, "predict_interval"):  # optional, as scikit-learn's methods are
+        return False
+    try:
+        estimator.predict_interval(np.zeros((1, estimator.n_features_in_)))
+    except ValueError:
+        return False
+    return True
 
 
 def _gather(source: Source, limit: int) -> Batch | None:

@@ -87,6 +87,11 @@ def test_encoder_by_json_reads_other_data(files, kind):
     np.testing.assert_array_equal(gather(again)[1], gather(source)[1])
 
 
+def test_a_source_is_returned_as_it_is(files):
+    source = block_source(files["csv"], target="y")
+    assert block_source(source) is source
+
+
 def test_prediction_without_target(tmp_path):
     encoder = block_source(write(tmp_path, "a,c,y\n1,u,0\n2,v,1\n"), target="y").encoder
     source = block_source(write(tmp_path, "c,a\nv,5\n", "p.csv"), encoder=encoder)

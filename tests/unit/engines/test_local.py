@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -275,6 +278,31 @@ def test_errors_in_workers_propagate_and_end_the_threads(error, n_jobs):
     engine.close()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_ctrl_c_while_workers_run():
+    program = """
+import threading, time
+import numpy as np
+from likelier.engines import LocalEngine
+engine = LocalEngine(np.ones((10_000, 2)), n_jobs=2, block_rows=10)
+def work(block):
+    if block.index == 0:
+        print("running", flush=True)
+    time.sleep(0.05)
+    return 0
+try:
+    engine.reduce(work, min)
+except KeyboardInterrupt:
+    print("left:", [t.name for t in threading.enumerate() if t.name.startswith("likelier")])
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    assert output == "left: []\n"
+    assert process.returncode == 0
+
+
 def test_errors_in_merge_stop_the_workers():
     X, *_ = make_data()
     calls = []
@@ -326,6 +354,25 @@ def test_blas_is_capped_while_workers_run_and_restored_after():
             assert blas_threads() == before
         # one thread of ours leaves BLAS as the user set it
         assert LocalEngine(X).reduce(lambda b: blas_threads(), lambda a, b: a)[0] == before[0]
+
+
+def test_scipys_blas_is_capped_too():
+    """NumPy and SciPy bring one BLAS each, and SciPy's is loaded late."""
+    program = """
+import numpy as np
+from likelier.engines import LocalEngine
+with LocalEngine(np.ones((100, 2)), n_jobs=2, block_rows=10) as engine:
+    engine.reduce(lambda block: 0, min)
+    import scipy.linalg
+    from threadpoolctl import threadpool_info
+    def threads(block):
+        return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+    assert engine.reduce(threads, set.union) == {1}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_threads_end_with_the_engine():
