@@ -76,11 +76,11 @@ class Timing:
 
     def to_json(self) -> dict[str, Any]:
         """Medians, the quartiles as the spread, and every single run."""
-        low, high = np.percentile(self.wall, [25, 75])
         return {
             "seconds": self.median,
-            "quartiles": [float(low), float(high)],
+            "quartiles": np.percentile(self.wall, [25, 75]).tolist(),
             "cpu_seconds": float(np.median(self.cpu)),
+            "cpu_quartiles": np.percentile(self.cpu, [25, 75]).tolist(),
             "runs": [round(value, 6) for value in self.wall],
         }
 

@@ -16,6 +16,8 @@ from tests.estimators.expected_failures import EXPECTED_FAILURES
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[0-9][A-Za-z0-9.!+]*)")
 
 
@@ -61,12 +63,16 @@ def test_the_readme_states_how_many_checks_are_expected_to_fail() -> None:
 # -- code quoted in the documentation ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "path", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), ids=lambda path: path.name
-)
+@every_page
 def test_quoted_code_is_the_source(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     assert page == docs_sync.synced(page), "run `make docs-sync`"
+
+
+@every_page
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("part", ["losses.py", "engines/", "inference/"])

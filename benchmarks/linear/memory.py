@@ -25,10 +25,10 @@ import numpy as np
 from benchmarks.common import ROOT
 
 MEGABYTE = 2**20
-ALLOWED = 200 * MEGABYTE
+ALLOWED = 100 * MEGABYTE
 FEATURES = 20
 CHUNK = 50_000
-MAX_ITER = 3
+MAX_ITER = 1
 
 
 def run(

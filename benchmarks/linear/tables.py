@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.common import seconds_text
 from benchmarks.linear.problem import SETS
-from benchmarks.linear.speed import median_ratio, ratios
+from benchmarks.linear.speed import busy, median_ratio, ratios, seconds
 
 PEERS = (
     ("sgd", "SGD best"),
@@ -52,13 +52,15 @@ def ratio_text(value: float | None, bound: bool) -> str:
     return f"**{text}**" if value < 1 and not bound else text
 
 
-def _with_quartiles(tool: dict[str, Any]) -> str:
-    low, high = tool["quartiles"]
-    return f"{seconds_text(tool['seconds'])} ({seconds_text(low)} to {seconds_text(high)})"
+def _with_quartiles(record: dict[str, Any], name: str) -> str:
+    tool = record["tools"][name]
+    low, high = tool["cpu_quartiles" if busy(record) else "quartiles"]
+    return f"{seconds_text(seconds(record, name))} ({seconds_text(low)} to {seconds_text(high)})"
 
 
-def _gap(tool: dict[str, Any]) -> str:
-    return f"{seconds_text(tool['seconds'])}, {100 * tool['gap']:.2g}%"
+def _gap(record: dict[str, Any], name: str) -> str:
+    gap = record["tools"][name]["gap"]
+    return f"{seconds_text(seconds(record, name))}, {100 * gap:.2g}%"
 
 
 def ratio_rows(records: Sequence[dict[str, Any]]) -> list[Row]:
@@ -67,9 +69,9 @@ def ratio_rows(records: Sequence[dict[str, Any]]) -> list[Row]:
     for record in records:
         found = ratios(record)
         tools = record["tools"]
-        own = _with_quartiles(tools["ours"]) if tools["ours"]["reached"] else "not reached"
+        own = _with_quartiles(record, "ours") if tools["ours"]["reached"] else "not reached"
         cells = [ratio_text(*found[peer]) for peer, _ in PEERS]
-        extra = [_gap(tools["ours_tol"]), _gap(tools["ours_default"])]
+        extra = [_gap(record, "ours_tol"), _gap(record, "ours_default")]
         rows.append((record["set"], f"{record['penalty']:g}", own, *cells, *extra))
     medians = [ratio_text(median_ratio(records, peer), False) for peer, _ in PEERS]
     rows.append(("**median**", "", "", *medians, "", ""))
@@ -96,7 +98,7 @@ def _time_row(record: dict[str, Any]) -> Row:
         f"{record['optimum']['objective']:.6g}",
         route,
         _sgd_setting(tools["sgd"]["plan"]),
-        *(_peer_time(tools.get(peer)) for peer in ("sgd", "liblinear", "vowpal")),
+        *(_peer_time(record, peer) for peer in ("sgd", "liblinear", "vowpal")),
     )
 
 
@@ -113,11 +115,12 @@ def _sgd_setting(plan: dict[str, Any]) -> str:
     return f"{settings['learning_rate']}{rate}{average}, {passes}"
 
 
-def _peer_time(tool: dict[str, Any] | None) -> str:
+def _peer_time(record: dict[str, Any], peer: str) -> str:
+    tool = record["tools"].get(peer)
     if tool is None:
         return "-"
     if tool["reached"]:
-        return seconds_text(tool["seconds"])
+        return seconds_text(seconds(record, peer))
     gap = float(tool["gap"])
     how_far = f"{100 * gap:.2g}% off" if gap < 1e3 else "far off"
     return f"> {seconds_text(tool['at_least'])} ({how_far})"

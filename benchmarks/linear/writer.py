@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.common import markdown_table, read_json, seconds_text, write_json
 from benchmarks.linear import pictures, tables
+from benchmarks.linear.speed import busy
 
 PARTS = ("speed", "throughput", "threads", "stability", "coverage", "memory", "machine")
 
@@ -39,6 +40,11 @@ within 1%: that includes choosing its own rate, and excludes compilation. "tol=0
 fit told only to stop at 1%; "default" is what a plain call gives, and how close. Medians of
 interleaved repeats over three seeds, with quartiles. `>` marks a peer that did not get within 1%
 in its cap, and what that gives as a lower bound.
+"""
+
+BUSY = """The machine was busy with other work during {loaded} of {total} cases (wall time more than
+15% above processor time). There the tables show processor time, which for one thread is the wall
+time of an idle machine; Vowpal Wabbit, with two threads, gets the smaller of its two clocks.
 """
 
 
@@ -77,6 +83,9 @@ def _targets(measured: dict[str, Any]) -> str:
 
 def _speed(results: dict[str, Any], docs: Path) -> str:
     parts = [SPEED.format(preparations=_preparations(results.values()))]
+    loaded = sum(busy(record) for record in results.values())
+    if loaded:
+        parts.append(BUSY.format(loaded=loaded, total=len(results)))
     for loss, title in (("log_loss", "Log loss"), ("hinge", "Hinge")):
         records = [record for record in results.values() if record["loss"] == loss]
         if not records:

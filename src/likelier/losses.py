@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -445,7 +446,7 @@ def _rows(y: Any, f: Any) -> tuple[Array, Array]:
 class _ScalarLoss(Loss):
     """A loss of one score per row: everything follows from ``code`` and the parameters."""
 
-    @property
+    @cached_property
     def parameters(self) -> Array:
         """Parameters as the array the compiled functions take (never empty)."""
         return np.array([*self.get_params().values(), 0.0], dtype=np.float64)
@@ -487,7 +488,7 @@ class _CoupledLoss(Loss):
     coupled: ClassVar[bool] = True
     task: ClassVar[str] = "multiclass"
 
-    @property
+    @cached_property
     def parameters(self) -> Array:
         """Parameters as the array the compiled functions take (never empty)."""
         return np.zeros(1)

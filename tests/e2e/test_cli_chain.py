@@ -106,7 +106,7 @@ def test_libsvm(tmp_path):
 
     told = run_ok("fit", train, "-o", model).stderr
     assert "classification" in told
-    assert "2 different" in told
+    assert "few different whole numbers (2 in 1500 rows)" in told
     run_ok("predict", model, test, "-o", out)
     report = evaluated(model, test)
     accuracy = np.mean(np.array(read(out)["prediction"]) == y[1500:])
@@ -289,6 +289,16 @@ def test_info(tmp_path):
     text = run_ok("info", tmp_path / "m").stdout
     for word in ("LinearClassifier", "species", "colour=red", likelier.__version__):
         assert word in text
+
+
+def test_info_on_a_model_made_in_python(tmp_path):
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    likelier.save(likelier.LinearRegressor().fit(X, X[:, 1]), tmp_path / "fitted")
+    facts = json.loads(run_ok("info", tmp_path / "fitted", "--json").stdout)
+    assert (facts["model"], facts["features"]) == ("LinearRegressor", 3)
+    assert next(iter(facts["coefficients"])) == "x1"
+    likelier.save(likelier.LinearRegressor(), tmp_path / "new")
+    assert "LinearRegressor" in run_ok("info", tmp_path / "new").stdout
 
 
 def test_quiet_says_nothing(tmp_path):

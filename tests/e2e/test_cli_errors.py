@@ -109,6 +109,14 @@ def test_evaluate_needs_the_target(tmp_path, model):
     assert "'species'" in refused("evaluate", model, new)
 
 
+def test_classes_that_are_all_unknown(tmp_path, model):
+    columns = flowers(50, 0)
+    columns["species"] = np.char.add(columns["species"], ".")
+    line = refused("evaluate", model, write(tmp_path / "new.csv", columns))
+    assert "'iris'" in line
+    assert ".'" in line
+
+
 def test_wrong_model_files(tmp_path, train, model):
     out = tmp_path / "out.csv"
     assert "text file" in refused("predict", train, train, "-o", out)

@@ -1,7 +1,6 @@
 """What only a real process shows: signals, pipes, terminals and memory."""
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -156,22 +155,3 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         peak["evaluate", path] = peak_memory("evaluate", model, path)
     for name in ("fit", "predict", "evaluate"):
         assert peak[name, large] < peak[name, small] + 60, peak
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_runs_under_a_limit_on_memory(tmp_path):
-    """resource limits the address space of the child: exceeding it would be a MemoryError."""
-    path = tmp_path / "t.csv"
-    lines = write(tmp_path / "one.csv", flowers(1000, 0)).read_text().splitlines(keepends=True)
-    with open(path, "w") as file:
-        file.write(lines[0])
-        for _ in range(2000):
-            file.writelines(lines[1:])
-    process = start(
-        "fit", path, "-t", "species", "-o", tmp_path / "m", "--max-iter", 1, "--memory", 8,
-        env=environment_without_threads(),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20)),
-    )  # fmt: skip
-    _, errors = process.communicate(timeout=800)
-    assert process.returncode == 0, errors

@@ -1,9 +1,12 @@
 """Damaged and hostile model files: always a ValueError that helps, never anything else."""
 
+import copy
+import functools
 import hashlib
 import io
 import json
 import pickle
+import random
 import struct
 import subprocess
 import sys
@@ -277,6 +280,47 @@ def test_well_sealed_nonsense_is_refused(manifest, words, tmp_path):
     path = tmp_path / "m"
     path.write_bytes(build_file(manifest, VERSION_1_TENSORS))
     assert words in assert_refused(path)
+
+
+def places(plain, path=()):
+    """Yield the path to everything inside a nested value."""
+    items = plain.items() if isinstance(plain, dict) else enumerate(plain)
+    for key, item in items:
+        yield (*path, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+
+
+def test_random_edits_under_fresh_digests_load_or_are_refused(tmp_path):
+    """An edit may leave a valid file; what may not happen is any error but ValueError."""
+    rng = random.Random(0)
+    path = tmp_path / "m"
+    junk = [
+        None,
+        True,
+        -1,
+        2**70,
+        1.5,
+        "",
+        "<f8",
+        "Holder",
+        [],
+        {},
+        {"csr": {}},
+        {"dict": [[[], 1]]},
+    ]
+    refused = 0
+    for _ in range(400):
+        manifest = copy.deepcopy(VERSION_1)
+        *way, last = rng.choice(list(places(manifest)))
+        inner = functools.reduce(lambda part, key: part[key], way, manifest)
+        inner[last] = copy.deepcopy(rng.choice(junk))
+        path.write_bytes(build_file(manifest, VERSION_1_TENSORS))
+        try:
+            load(path)
+        except ValueError:
+            refused += 1
+    assert 200 < refused < 400
 
 
 def test_deep_nesting_is_refused(tmp_path):

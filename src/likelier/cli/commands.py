@@ -70,7 +70,7 @@ def main(ctx: click.Context) -> None:
 @click.option("--loss", metavar="NAME", help="Loss, such as log_loss, hinge, huber, poisson.")
 @click.option("--alpha", type=float, metavar="A", help="Strength of the L2 penalty.")
 @click.option("--max-iter", type=int, metavar="N", help="At most so many passes.")
-@click.option("--tol", type=float, metavar="T", help="Stop when a pass improves less than this.")
+@click.option("--tol", type=float, metavar="T", help="Stop this close to the optimum, relatively.")
 @click.option(
     "--seed", type=int, default=0, show_default=True, metavar="S", help="Of random numbers."
 )
@@ -132,7 +132,8 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
         quiet,
     )
     save(model, output)
-    say(f"Saved {type(model.estimator_).__name__} for {model.target_!r} to {output}.")
+    name, features = type(model.estimator_).__name__, len(model.feature_names())
+    say(f"Saved {name} for {model.target_!r} with {features} features to {output}.")
 
 
 @main.command(short_help="Predict the rows of a file.")
@@ -150,6 +151,7 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
     show_default=True,
+    metavar="P",
     help="Of intervals, for models that give them.",
 )
 @reading_options
@@ -181,6 +183,7 @@ def predict(model: str, file: str, output: str, quiet: bool, **given: Any) -> No
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
     show_default=True,
+    metavar="P",
     help="Of intervals, for models that give them.",
 )
 @reading_options
@@ -214,9 +217,9 @@ def evaluate(model: str, file: str, as_json: bool, quiet: bool, **given: Any) ->
 def info(model: str, as_json: bool, quiet: bool) -> None:
     """Show what a saved MODEL is: task, target, features, parameters and coefficients."""
     from likelier.cli.show import describe, show_description
-    from likelier.cli.work import load_model
+    from likelier.persistence import load
 
-    facts = describe(model, load_model(model))
+    facts = describe(model, load(model))
     if as_json:
         click.echo(json.dumps(facts, indent=2))
     else:

@@ -39,24 +39,26 @@ class Bar:
 
 
 class PassWatcher:
-    """A scikit-learn callback that shows the passes of a fit on a bar.
+    """A scikit-learn callback that shows how far a fit is.
 
-    Rows in memory are passed over fast, so the bar counts passes. A streamed pass is long:
-    the bar counts its rows, and starts anew with every pass.
+    Rows in memory are passed over fast, so the bar counts iterations. A pass over a file is
+    long: the bar counts its rows, and starts anew with every pass.
     """
 
     def __init__(self, bar: Bar, rows: float | None) -> None:
         self._bar = bar
         self._rows = rows
         self._in_this_pass = 0
+        self._passes = 0
 
     def rows_read(self, rows: int, first: bool) -> None:
         """Take note of rows read from the file; ``first`` for those that begin a pass."""
         if first:
             self._in_this_pass = 0
+            self._passes += 1
         self._in_this_pass += rows
         total = None if self._rows is None else max(self._rows, self._in_this_pass)
-        self._bar.show("Reading rows", self._in_this_pass, total)
+        self._bar.show(f"Pass {self._passes} over the file", self._in_this_pass, total)
 
     def setup(self, estimator: Any, context: Any) -> None:
         """Start: nothing to do."""
@@ -71,7 +73,7 @@ class PassWatcher:
         """Count a pass; never asks to stop."""
         if context.parent is not None:
             done = context.task_id + 1
-            self._bar.show(f"Pass {done}", done, context.parent.max_subtasks)
+            self._bar.show(f"Iteration {done}", done, context.parent.max_subtasks)
         return False
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from likelier.base import Array
 from likelier.estimators.tabular import TabularModel
 from likelier.persistence import read_manifest
 
@@ -47,28 +48,28 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def describe(path: str, model: TabularModel) -> dict[str, Any]:
+def describe(path: str, model: Any) -> dict[str, Any]:
     """Return what there is to say about a saved model, as plain values."""
     manifest = read_manifest(path)
-    estimator = model.estimator_
-    names = [str(name) for name in model.feature_names()]
     facts: dict[str, Any] = {
         "file": path,
         "bytes": Path(path).stat().st_size,
         "likelier": manifest["likelier"],
         "format": manifest["format"],
-        "model": type(estimator).__name__,
-        "task": model.task_,
-        "target": model.target_,
-        "features": len(names),
     }
-    if model.task_ == "classification":
-        facts["classes"] = [str(label) for label in model.classes_]
+    estimator, names = model, getattr(model, "feature_names_in_", None)
+    if isinstance(model, TabularModel):
+        estimator, names = model.estimator_, model.feature_names()
+        facts |= {"task": model.task_, "target": model.target_}
+    facts["model"] = type(estimator).__name__
+    if hasattr(estimator, "n_features_in_"):
+        facts["features"] = estimator.n_features_in_
+    if hasattr(estimator, "classes_"):
+        facts["classes"] = [str(label) for label in estimator.classes_]
     parameters = estimator.get_params(deep=False)
     facts["parameters"] = {name: _parameter(value) for name, value in parameters.items()}
-    coefficients = getattr(estimator, "coef_", None)
-    if coefficients is not None:
-        facts["coefficients"] = _coefficients(np.atleast_2d(coefficients), names)
+    if hasattr(estimator, "coef_"):
+        facts["coefficients"] = _coefficients(np.atleast_2d(estimator.coef_), names)
     return facts
 
 
@@ -76,24 +77,25 @@ def _parameter(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
-def _coefficients(coefficients: Any, names: list[str]) -> dict[str, list[float]]:
+def _coefficients(coefficients: Array, names: Array | None) -> dict[str, list[float]]:
     """Return the largest coefficients by feature; one number per output."""
-    if hasattr(coefficients, "toarray"):
-        coefficients = coefficients.toarray()
+    if names is None:
+        names = np.array([f"x{i}" for i in range(coefficients.shape[1])])
     order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:MAX_COEFFICIENTS]
-    return {names[i]: [float(value) for value in coefficients[:, i]] for i in order}
+    return {str(names[i]): [float(value) for value in coefficients[:, i]] for i in order}
 
 
 def show_description(facts: Mapping[str, Any]) -> None:
     """Print the facts of `describe`."""
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name in ("file", "bytes", "likelier", "format", "model", "task", "target", "features"):
-        table.add_row(name, Text(str(facts[name])))
-    if "classes" in facts:
-        table.add_row("classes", Text(", ".join(facts["classes"])))
-    parameters = ", ".join(f"{name}={value}" for name, value in facts["parameters"].items())
-    table.add_row("parameters", Text(parameters))
+    for name, fact in facts.items():
+        if isinstance(fact, list):
+            fact = ", ".join(fact)
+        elif name == "parameters":
+            fact = ", ".join(f"{key}={value}" for key, value in fact.items())
+        if name != "coefficients":
+            table.add_row(name, Text(str(fact)))
     console.print(table)
     if "coefficients" in facts:
         console.print(_coefficient_table(facts))

@@ -158,6 +158,12 @@ def evaluate_file(
                 scores.add(block.y.astype(float), block.label, block.interval)
     report = {"task": model.task_, "target": model.target_, "rows": scores.count}
     if classify:
+        if scores.unseen_labels == scores.count:
+            known = ", ".join(repr(str(name)) for name in model.classes_[:5])
+            raise ValueError(
+                f"no row of {path!r} has a class the model knows: {model.target_!r} is "
+                f"{str(block.y[0])!r} there, and one of {known} in the training data."
+            )
         report["rows_of_unknown_class"] = scores.unseen_labels
     return {**report, "scores": {s.name: _plain(s) for s in scores.scores()}}
 

@@ -146,7 +146,8 @@ class LocalEngine(Engine):
             return
         order = np.arange(self._n_rows)
         if self._shuffle:
-            keyed_stream(self._seed, Purpose.SHUFFLE, iteration, 0).shuffle(order)
+            stream = keyed_stream(self._seed, Purpose.SHUFFLE, iteration, 0)
+            order = shuffled_rows(self._n_rows, stream)
         if self._kept is not None:
             order = self._kept[order]
         for number in range(self.n_blocks):

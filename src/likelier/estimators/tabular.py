@@ -261,11 +261,11 @@ def _choose_task(y: Array, task: str) -> tuple[str, str]:
     different = np.unique(y)
     if not np.array_equal(different, np.round(different)):
         return "regression", "the target has numbers that are not whole"
-    words = f"whole numbers, {len(different)} different ones in {len(y)} rows"
+    words = f"different whole numbers ({len(different)} in {len(y)} rows)"
     few = len(different) <= MAX_INTEGER_CLASSES and len(different) * MIN_ROWS_PER_CLASS <= len(y)
     if few or len(different) <= 2:
-        return "classification", f"the target is few {words}"
-    return "regression", f"the target is many {words}"
+        return "classification", f"the target has few {words}"
+    return "regression", f"the target has many {words}"
 
 
 def _offers_intervals(estimator: Any) -> bool:
@@ -281,16 +281,18 @@ def _offers_intervals(estimator: Any) -> bool:
 
 def _gather(source: Source, limit: int) -> Batch | None:
     """Return all rows as one batch, or None if they take more bytes than the limit."""
-    kept: list[Batch] = []
+    matrices: list[Matrix] = []
+    targets: list[Array] = []
     size = 0
     with closing(source()) as batches:
         for batch in batches:
             size += _bytes(batch.X)
             if size > limit:
                 return None
-            kept.append(batch)
-    y = np.concatenate([np.asarray(batch.y) for batch in kept])
-    return Batch(_stack([batch.X for batch in kept]), y)
+            matrices.append(batch.X)
+            targets.append(np.asarray(batch.y))
+        del batch  # or the last part could not be let go
+    return Batch(_stack(matrices), np.concatenate(targets))
 
 
 def _bytes(X: Matrix) -> int:
@@ -300,8 +302,13 @@ def _bytes(X: Matrix) -> int:
 
 
 def _stack(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
+    """Return the rows of all parts, which are let go one by one: memory is needed once."""
     if sparse.issparse(parts[0]):
         return sparse.vstack(parts, format="csr")
-    return np.concatenate(parts)
+    whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=parts[0].dtype)
+    start = 0
+    while parts:
+        part = parts.pop(0)
+        whole[start : start + len(part)] = part
+        start += len(part)
+    return whole

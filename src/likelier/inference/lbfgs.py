@@ -20,8 +20,9 @@ from likelier.loops.rows import column_squares
 from likelier.loops.terms import values_along
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
-MEMORY = 10
+MEMORY = 20
 METRIC_FEATURES = 3000  # beyond this many a full metric costs more than it saves
+METRIC_WORK = 4e10  # products that a metric for every output may cost
 MAX_HALVINGS = 20
 
 
@@ -51,7 +52,7 @@ class LBFGS(Inference):
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> LBFGSState:
         """Build the metric at ``theta`` (or zero)."""
         theta = model.zeros() if theta is None else np.array(theta)
-        n = max(2000, min(5 * model.n_features, 10_000))
+        n = max(2000, min(6 * model.n_features, 12_000))
         return LBFGSState(model, theta, _metric(model, engine.sample(n, iteration=1), theta))
 
     def step(self, state: LBFGSState, engine: Engine) -> tuple[LBFGSState, Info]:
@@ -171,19 +172,37 @@ def _metric(model: LinearModel, batch: Batch, theta: Array) -> Any:
     curvature = model.terms(batch, model.scores(theta, X), 2)[2]
     if model.loss.coupled:
         curvature = curvature * (1.0 - curvature)
-    row = np.maximum(curvature.mean(axis=1), 1e-3 * model.loss.max_curvature)
-    row = np.where(np.isfinite(row), row, 1.0)
-    # what a subset has not seen still curves a little
-    ridge = model.penalty.l2 + 1e-12
+    # sure predictions of a few rows may hide curvature that the rest of the data has
+    floor = 1e-3 * model.loss.max_curvature
+    curvature = np.maximum(curvature, floor if np.isfinite(floor) else 0.0)
     if d > METRIC_FEATURES:
-        root = np.sqrt(row)[:, None]
-        weighted = X.multiply(root).tocsr() if not isinstance(X, np.ndarray) else X * root
-        squares = np.append(column_squares(weighted), [row.sum()] * int(model.fit_intercept))
-        diagonal = squares / batch.n_rows + ridge + row.mean() * 1e-3
-        return lambda v: v / diagonal[:, None]
-    gram = model.gram(np.asarray(X, float) if isinstance(X, np.ndarray) else X, row) / batch.n_rows
-    scale = 1.0 / np.sqrt(np.diagonal(gram) + ridge + 1e-300)
+        return _diagonal_metric(model, batch, curvature.mean(axis=1))
+    work = batch.n_rows * float(d) ** 2 * model.n_outputs
+    if work > METRIC_WORK:
+        curvature = curvature.mean(axis=1, keepdims=True)
+    if isinstance(X, np.ndarray):
+        X = X.astype(np.float32)  # a metric need not be exact
+    factors = [_factor(model, X, curvature[:, k]) for k in range(curvature.shape[1])]
+    if len(factors) == 1:
+        return factors[0]
+    return lambda v: np.hstack([f(v[:, k : k + 1]) for k, f in enumerate(factors)])
+
+
+def _factor(model: LinearModel, X: Any, row: Array) -> Any:
+    gram = model.gram(X, row.astype(X.dtype)) / X.shape[0]
+    ridge = model.penalty.l2 + 1e-12
+    scale = 1.0 / np.sqrt(np.diagonal(gram) + ridge)
     scaled = (gram + np.diag(ridge)) * scale[:, None] * scale
-    scaled[np.diag_indices_from(scaled)] += 1e-6
+    scaled[np.diag_indices_from(scaled)] += 1e-5
     factor = linalg.cho_factor(scaled, lower=True, check_finite=False)
-    return lambda v: scale[:, None] * linalg.cho_solve(factor, scale[:, None] * v)
+    return lambda v: scale[:, None] * linalg.cho_solve(
+        factor, scale[:, None] * v, check_finite=False
+    )
+
+
+def _diagonal_metric(model: LinearModel, batch: Batch, row: Array) -> Any:
+    squares = column_squares(batch.X, row)
+    squares = np.append(squares, [row.sum()] * int(model.fit_intercept))
+    # what a subset has not seen still curves a little
+    diagonal = squares / batch.n_rows + model.penalty.l2 + 1e-3 * row.mean()
+    return lambda v: v / diagonal[:, None]

@@ -30,7 +30,8 @@ from likelier.models.linear import NO_WEIGHT, LinearModel
 NEVER = 1 << 60
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
 MIN_AVERAGE_ROWS = 16
-AVERAGES_PER_BATCH = 64
+MAX_AVERAGE_ROWS = 512
+SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
 
 
 @dataclass
@@ -172,9 +173,9 @@ class AdaptiveState:
         """Group of smallest progressive loss; one that broke down never wins."""
         return int(np.argmin(np.where(np.isfinite(self.group_loss), self.group_loss, np.inf)))
 
-    def theta(self) -> Array:
-        """Averaged parameters of the best group."""
-        K, best = self.model.n_outputs, self.best_group()
+    def theta(self, group: int | None = None) -> Array:
+        """Averaged parameters of a group, by default of the best."""
+        K, best = self.model.n_outputs, self.best_group() if group is None else group
         lanes = slice(best * K, (best + 1) * K)
         W = self.average.reshape(self.model.n_features, -1)[:, lanes]
         return np.vstack([W, self.average_intercept[lanes]]) if self.model.fit_intercept else W
@@ -232,12 +233,13 @@ class AdaptiveSGD(Inference):
         model, X = state.model, batch.X
         rows = all_rows(X, batch.rows)
         nonzeros = max(1, X.size // max(1, X.shape[0]))
-        stride = max(
-            MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, len(rows) // AVERAGES_PER_BATCH
-        )
-        view = as_rows(X)
-        for first in range(0, len(rows), stride):
+        view, first = as_rows(X), 0
+        while first < len(rows):
+            # averages cost features x lanes each: less often as the run gets longer
+            stride = max(MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, state.clock[0] // 16)
+            stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
+            first += stride
 
     def _learn_rows(self, state: AdaptiveState, batch: Batch, view: Any, rows: Array) -> None:
         model, penalty, d = state.model, state.model.penalty, state.model.n_features
@@ -250,14 +252,17 @@ class AdaptiveSGD(Inference):
         )
         intercept_rate = unit / math.sqrt(state.clock[0] + len(rows)) * model.fit_intercept
         n_lanes = len(state.intercept)
+        penalised = bool(penalty.l2.any() or penalty.l1.any())
+        debt = len(rows) * state.etas.max() * (rates * penalty.l2[:d]).max(initial=0.0)
+        pay_now = penalised and (debt > SMALL_DEBT or penalty.sparse)
         adaptive_pass(
             *view, rows, batch.y, _weight(batch),
             model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
             model.classes, model.n_outputs,
             state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
-            penalty.l2[:d], penalty.l1[:d], 0.0, intercept_rate, state.clock, state.group_loss,
+            penalty.l2[:d], penalty.l1[:d], pay_now, 0.0, intercept_rate, state.clock, state.group_loss,
         )  # fmt: skip
-        if penalty.l2.any() or penalty.l1.any():
+        if penalised:
             settle(
                 state.weights, n_lanes, state.etas, rates, state.seen, state.elapsed,
                 penalty.l2, penalty.l1,

@@ -26,7 +26,7 @@ from likelier.inference.certify import Certificate, certify
 from likelier.inference.dual import Dual
 from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
 from likelier.inference.newton import Newton, subset_sizes
-from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, ScheduledSGD
+from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
 from likelier.models.linear import LinearModel
 
 MAX_NEWTON = 1500  # parameters of one solve
@@ -35,6 +35,7 @@ SMALL_WORK = 4e9  # products: a few seconds at most, whatever the shape
 START_WORK = 2e8
 STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
 CERTIFIED_TOL = 1e-3
+JUDGE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class _Run:
             return self._newton(theta)
         if route == "sgd":
             return self._stochastic(rates, theta)
-        theta = self._one_pass(rates, theta)
+        theta = self._one_pass(rates[1:2] if len(rates) > 1 else rates)
         lbfgs = LBFGS(self.tol)
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
 
@@ -190,7 +191,8 @@ class _Run:
             theta, solution.n_iter, solution.objective, solution.gap, True, "newton", certificate
         )
 
-    def _one_pass(self, rates: Array, theta: Array) -> Array:
+    def _one_pass(self, rates: Array) -> Array:
+        """A stochastic pass is worth several first-order steps from a far start."""
         sgd = AdaptiveSGD(self.settings.update == "implicit", 0.0, rates)
         state, info = sgd.step(sgd.start(self.model), self.engine)
         self._after(lambda: state.theta(), info)
@@ -200,9 +202,21 @@ class _Run:
         """Several rates for one pass, then the best of them alone."""
         sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol, rates)
         state, info = sgd.step(sgd.start(self.model), self.engine)
+        self._judge_averages(state)
         state = sgd.keep_groups(state, 1)
         self._after(lambda: state.theta(), info)
         return self._iterate(sgd, state, "sgd")
+
+    def _judge_averages(self, state: AdaptiveState) -> None:
+        """Compare the rates by what counts in the end: their averages, on a sample."""
+        model, groups = self.model, range(state.n_groups)
+        if state.n_groups == 1:
+            return
+        batch = self.engine.sample(JUDGE_ROWS, iteration=3)
+        points = [state.theta(group) for group in groups]
+        sums = model.values_at(points, batch).sum(axis=1) / batch.n_rows
+        penalties = np.array([model.penalty.value(point).sum() for point in points])
+        state.group_loss[:] = sums + penalties
 
     def _after(self, theta: Callable[[], Array], info: Info) -> None:
         self.n_iter += 1

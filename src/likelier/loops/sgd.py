@@ -146,20 +146,20 @@ def adaptive_pass(
     data, indices, indptr, n_columns, rows, y, weight,
     code, p, coupled, implicit, classes, n_outputs,
     weights, intercept, etas, rates, seen, elapsed,
-    l2, l1, power, intercept_rate, clock, progressive,
+    l2, l1, pay_now, power, intercept_rate, clock, progressive,
 ):
     """One pass with a rate per coordinate, for several global rates ``etas`` (one per lane).
 
     Coordinate j of lane l moves with rate ``etas[l] rates[j] / t^power``. The penalty of
     coordinates a sparse row does not touch is owed until their next visit (``seen[j]`` is
-    the ``elapsed[0]`` of the last one) and then paid at once by one implicit step.
+    the ``elapsed[0]`` of the last one) and then paid at once by one implicit step; unless
+    ``pay_now``, all penalties of this call stay owed until `settle`.
     Lanes come in groups of ``n_outputs``, one group per global rate; ``progressive[group]``
     gathers the losses met before learning.
     """
     n_lanes = np.uintp(len(intercept))
     n_groups = len(intercept) // n_outputs
     m, q, g = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    penalised = l2.any() or l1.any()
     total = elapsed[0]
     for i in rows:
         clock[0] += 1
@@ -176,7 +176,7 @@ def adaptive_pass(
                 continue
             j = column(indices, start, pos)
             first = j * n_lanes
-            if penalised:
+            if pay_now:
                 owed = rates[j] * (total - seen[j])
                 seen[j] = total
                 catch_up(weights, first, n_lanes, etas, owed, l2[j], l1[j])
