@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -105,6 +106,11 @@ class Loss(ABC):
     has_prox: ClassVar[bool] = True
     has_log_expectation: ClassVar[bool] = False
     has_augmentation: ClassVar[bool] = False
+
+    @cached_property
+    def parameters(self) -> Array:
+        """Parameters as the array that compiled functions take (never empty)."""
+        return np.array([*self.get_params().values(), 0.0], dtype=np.float64)
 
     @abstractmethod
     def value(self, y: Array, f: Array) -> Array:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +36,6 @@ SQUARED_ERROR, SQUARED, HUBER, EPSILON, SQUARED_EPSILON, QUANTILE, POISSON = 4, 
 SOFTMAX, MULTICLASS_HINGE = 100, 101
 
 _compiled = njit(cache=True, nogil=True)
-
 
 
 @_compiled
@@ -446,11 +444,6 @@ def _rows(y: Any, f: Any) -> tuple[Array, Array]:
 class _ScalarLoss(Loss):
     """A loss of one score per row: everything follows from ``code`` and the parameters."""
 
-    @cached_property
-    def parameters(self) -> Array:
-        """Parameters as the array the compiled functions take (never empty)."""
-        return np.array([*self.get_params().values(), 0.0], dtype=np.float64)
-
     def to_json(self) -> dict[str, Any]:
         # a parameter may have come out of an array, and JSON knows no NumPy scalar
         return {"name": self.name, **{key: float(v) for key, v in self.get_params().items()}}
@@ -488,11 +481,6 @@ class _CoupledLoss(Loss):
     coupled: ClassVar[bool] = True
     task: ClassVar[str] = "multiclass"
 
-    @cached_property
-    def parameters(self) -> Array:
-        """Parameters as the array the compiled functions take (never empty)."""
-        return np.zeros(1)
-
     def value(self, y: Array, f: Array) -> Array:
         y, f = _rows(y, f)
         _map_coupled_value(self.code, y, f, out := np.empty(len(f)))
@@ -524,9 +512,7 @@ def _check_parameter(loss: Loss, name: str, low: float, high: float = math.inf) 
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} of loss {loss.name!r} must be a number, got {value!r}")
     if not low <= value <= high or not math.isfinite(value):
-        raise ValueError(
-            f"{name} of loss {loss.name!r} must lie in [{low}, {high}], got {value!r}"
-        )
+        raise ValueError(f"{name} of loss {loss.name!r} must lie in [{low}, {high}], got {value!r}")
 
 
 # -- the losses -------------------------------------------------------------------------

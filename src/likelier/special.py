@@ -63,9 +63,9 @@ def wright_omega(x):
 def implicit_logistic(z, c):
     """Return ``sigmoid(-u)`` for the root ``u`` of ``u = z + c sigmoid(-u)``, ``c >= 0``.
 
-    ``h(u) = u - z - c sigmoid(-u)`` is increasing; Halley steps from a start chosen by
-    the size of ``c``, with bisection as the fallback inside ``[z, z + c]``. The value returned is the
-    probability itself: ``(u - z) / c`` would cancel.
+    ``h(u) = u - z - c sigmoid(-u)`` is increasing; Halley steps from a start chosen by the
+    size of ``c``, with bisection as the fallback inside ``[z, z + c]``. The value returned
+    is the probability itself: ``(u - z) / c`` would cancel.
     """
     p = sigmoid(-z)
     if c == 0.0:

@@ -72,6 +72,10 @@ def test_absent_and_empty_files(tmp_path, model, train):
         assert words in refused("evaluate", model, path)
     assert str(absent) in refused("predict", absent, train, "-o", tmp_path / "out.csv")
     assert "rows" in fit_text("a,y\n", tmp_path)
+    bare = tmp_path / "bare.csv"
+    bare.write_text(train.read_text().splitlines()[0] + "\n")
+    assert "no rows" in refused("predict", model, bare, "-o", tmp_path / "out.csv")
+    assert "no rows" in refused("evaluate", model, bare)
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import likelier
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import likelier
 
 from .expected_failures import EXPECTED_FAILURES
 

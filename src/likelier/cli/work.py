@@ -144,6 +144,7 @@ def evaluate_file(
     """Return the scores of a model on a file, as plain values."""
     classify = model.task_ == "classification"
     scores: Any = ClassificationScores(len(model.classes_)) if classify else RegressionScores()
+    example = ""
     with _predictions(model, path, coverage, reading, quiet) as blocks:
         for block in blocks:
             if block.y is None:
@@ -151,6 +152,7 @@ def evaluate_file(
                     f"{path!r} has no target column {model.target_!r}; evaluate needs it, "
                     "predict does not."
                 )
+            example = str(block.y[0])
             if classify:
                 numbers = [_class_numbers(model.classes_, y) for y in (block.y, block.label)]
                 scores.add(*numbers, block.probability)
@@ -158,14 +160,21 @@ def evaluate_file(
                 scores.add(block.y.astype(float), block.label, block.interval)
     report = {"task": model.task_, "target": model.target_, "rows": scores.count}
     if classify:
-        if scores.unseen_labels == scores.count:
-            known = ", ".join(repr(str(name)) for name in model.classes_[:5])
-            raise ValueError(
-                f"no row of {path!r} has a class the model knows: {model.target_!r} is "
-                f"{str(block.y[0])!r} there, and one of {known} in the training data."
-            )
+        _refuse_strange_classes(model, path, scores, example)
         report["rows_of_unknown_class"] = scores.unseen_labels
     return {**report, "scores": {s.name: _plain(s) for s in scores.scores()}}
+
+
+def _refuse_strange_classes(
+    model: TabularModel, path: str, scores: ClassificationScores, example: str
+) -> None:
+    """Raise if no row has a class of the model: its labels are written in another way."""
+    if scores.unseen_labels == scores.count:
+        known = ", ".join(repr(str(name)) for name in model.classes_[:5])
+        raise ValueError(
+            f"no row of {path!r} has a class the model knows: {model.target_!r} is {example!r} "
+            f"there, and one of {known} in the training data."
+        )
 
 
 def _class_numbers(classes: Array, y: Array) -> Array:

@@ -22,6 +22,7 @@ from likelier.estimators.problem import (
     is_stream,
     local_engine,
     make_problem,
+    require_targets,
     stream_engine,
     summarise,
 )
@@ -34,7 +35,7 @@ QUIET_TOL, QUIET_ITER = 1e-2, 100
 
 
 class LinearFit(LinearWords):
-    """Fitting; what depends on the kind of target is left to the two public classes:
+    """Fitting; what depends on the kind of target is left to the two public classes.
 
     ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many lanes
     there are (None for regression), ``_fitted`` shapes the coefficients, ``_finish`` adds what
@@ -91,9 +92,7 @@ class LinearFit(LinearWords):
         check_consistent_length(X, y)
         if sample_weight is None:
             return X, y, None
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.any():
             raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
         return X, y, weight
@@ -117,10 +116,13 @@ class LinearFit(LinearWords):
         if not self.early_stopping:
             return None, weight
         n = X.shape[0]
-        chosen = np.random.default_rng([seed, 1]).random(n) < self.validation_fraction
         full = np.ones(n) if weight is None else weight
-        held = np.flatnonzero(chosen & (full > 0.0))
-        if not len(held) or not (full[~chosen] > 0.0).any():
+        present = np.flatnonzero(full)
+        chosen = np.zeros(n, dtype=bool)  # absent rows must not change who is chosen
+        draws = np.random.default_rng([seed, 1]).random(len(present))
+        chosen[present] = draws < self.validation_fraction
+        held = np.flatnonzero(chosen)
+        if not 0 < len(held) < len(present):
             raise ValueError(
                 f"validation_fraction={self.validation_fraction} of {n} rows leaves no rows to "
                 "validate on or to train on"
@@ -129,9 +131,13 @@ class LinearFit(LinearWords):
 
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
         if sample_weight is not None:
-            raise ValueError("sample_weight of a stream comes with its blocks: yield (X, y, weight)")
+            raise ValueError(
+                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+            )
         if self.early_stopping:
-            raise ValueError("early_stopping needs rows in memory; a stream has no rows to hold out")
+            raise ValueError(
+                "early_stopping needs rows in memory; a stream has no rows to hold out"
+            )
         source = self._open(X, y)
         if not source.repeatable:
             self._fit_once(source)
@@ -152,8 +158,10 @@ class LinearFit(LinearWords):
         """One pass over an iterator that cannot be restarted."""
         for name in ("coef_", "classes_", "n_iter_"):
             self.__dict__.pop(name, None)
-        for batch in source():
-            self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight)
+        for batch in stream_engine(source, 0, False).blocks():
+            self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
+        if not hasattr(self, "coef_"):
+            raise ValueError("y needs at least two classes to tell apart; the data hold 1 class")
 
     def _open(self, X: Any, y: Any) -> Any:
         """Source of blocks for a path or an iterator; sets the names of its columns."""
@@ -166,6 +174,8 @@ class LinearFit(LinearWords):
         self.n_features_in_ = int(source.n_features)
         if source.feature_names is not None:
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        else:
+            self.__dict__.pop("feature_names_in_", None)
         return source
 
     def _solve(
@@ -189,6 +199,8 @@ class LinearFit(LinearWords):
         except KeyboardInterrupt:
             if watch.latest is not None and not quiet:  # keep what has been learned so far
                 self._store(problem, watch.interrupted(), None)
+                for name in ("calibration_", "noise_"):  # of an earlier fit, if any
+                    self.__dict__.pop(name, None)
             raise
         finally:
             close = getattr(problem.engine, "close", None)
@@ -214,7 +226,8 @@ class LinearFit(LinearWords):
             theta = np.vstack([theta, np.atleast_1d(self.intercept_)])
         if theta.shape[1] == 1 and n_outputs == 2:  # a coupled loss, stored as a difference
             theta = np.hstack([-0.5 * theta, 0.5 * theta])
-        return theta if theta.shape[1] == n_outputs else None
+        p = self.n_features_in_ + int(self.fit_intercept)
+        return theta if theta.shape == (p, n_outputs) else None
 
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
         """Fitted attributes from a solution."""
@@ -248,7 +261,9 @@ class LinearFit(LinearWords):
         implicit = self.update == "implicit"
         inference: Any = AdaptiveSGD(implicit)
         if self.learning_rate != "auto":
-            start = NEVER if self.average is False else (0 if self.average is True else self.average)
+            start = (
+                NEVER if self.average is False else (0 if self.average is True else self.average)
+            )
             power = 0.0 if self.learning_rate == "constant" else 0.5
             inference = ScheduledSGD(float(self.eta0), power, implicit, int(start))
         classification = "binary" in self._tasks

@@ -23,10 +23,11 @@ class UncertifiedError(ValueError, AttributeError):
     """Raised where an interval is asked for that could not be trusted."""
 
 
-class LinearWords(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+class LinearWords(CallbackSupportMixin, BaseEstimator):
     """A linear model with any loss; see the two public classes."""
 
     _tasks: tuple[str, ...] = ()
+    loss: str | Loss
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``loss__tau`` and the like replace the loss by a changed one.
@@ -55,7 +56,9 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         _one_of("update", self.update, ("implicit", "explicit"))
         _one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
         _one_of("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
-        if not (isinstance(self.alpha, str) and self.alpha == "auto"):
+        if isinstance(self.alpha, str) and self.alpha != "auto":
+            raise ValueError(f'alpha must be a number or "auto", got {self.alpha!r}')
+        if not isinstance(self.alpha, str):
             _number("alpha", self.alpha, 0.0)
         _number("eta0", self.eta0, 0.0, strict=True)
         _number("l1_ratio", self.l1_ratio, 0.0, 1.0)
@@ -68,6 +71,10 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"max_iter must be at least 1, got {self.max_iter}")
         if isinstance(self.average, float) or (not isinstance(self.average, bool | Integral)):
             raise TypeError(f"average must be a bool or a number of rows, got {self.average!r}")
+        if self.average < 0:
+            raise ValueError(f"average must not be negative, got {self.average}")
+        if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
+            raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
 
     def _settings(self) -> Settings:
         return Settings(
@@ -153,12 +160,11 @@ def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}")
 
 
-def _number(
-    name: str, value: Any, low: float, high: float = np.inf, strict: bool = False
-) -> None:
+def _number(name: str, value: Any, low: float, high: float = np.inf, strict: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    inside = low < value < high if strict else low <= value <= high
-    if not inside or not np.isfinite(value):
+    number = float(value)
+    inside = low < number < high if strict else low <= number <= high
+    if not inside or not np.isfinite(number):
         brackets = "()" if strict else "[]"
         raise ValueError(f"{name} must lie in {brackets[0]}{low}, {high}{brackets[1]}, got {value}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Loss
-from likelier.estimators.problem import Penalty
+from likelier.estimators.problem import Penalty, column_spread, column_sums
 from likelier.inference.sgd import AdaptiveSGD, AdaptiveState, ScheduledSGD, SGDState
 from likelier.loops.rows import column_squares
 from likelier.models.linear import LinearModel
@@ -47,21 +47,22 @@ class StreamLearner:
     def learn(self, plain: dict[str, Any], batch: Batch, n_outputs: int) -> dict[str, Any]:
         """Learn the rows of a batch, in order."""
         n_features = batch.X.shape[1]
-        squares = plain.get("squares")
-        seen = plain["clock"][0] + batch.n_rows
-        total = column_squares(batch.X) + (0.0 if squares is None else squares)
-        strengths = self.penalty.strengths(total / seen, int(seen), self.fit_intercept)
+        seen = int(plain["clock"][0]) + batch.n_rows
+        sums = column_sums(batch.X) + plain.get("sums", 0.0)
+        squares = column_squares(batch.X) + plain.get("squares", 0.0)
+        spread = column_spread(sums, squares, seen, self.fit_intercept)
+        strengths = self.penalty.strengths(spread, seen, self.fit_intercept)
         model = self._model(n_features, n_outputs + self.spare_lanes, strengths)
         state = self._unpack(plain, model)
         self.inference.learn(state, batch)
         if isinstance(state, AdaptiveState):
             state = self._drop_rates(state)
-        return pack(state)
+        return {**pack(state), "sums": sums}
 
     def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
         """Parameters of the known classes, in the order of arrival."""
         state = self._unpack(plain, self._model(n_features, n_outputs + self.spare_lanes))
-        return state.theta()[:, :n_outputs]
+        return np.asarray(state.theta()[:, :n_outputs])
 
     def add_classes(
         self, plain: dict[str, Any], n_features: int, n_outputs: int, n_new: int
@@ -96,8 +97,9 @@ class StreamLearner:
         )
 
     def _unpack(self, plain: dict[str, Any], model: LinearModel) -> Any:
-        kind = AdaptiveState if isinstance(self.inference, AdaptiveSGD) else SGDState
-        arrays = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in plain.items()}
+        kind: Any = AdaptiveState if isinstance(self.inference, AdaptiveSGD) else SGDState
+        own = {k: v for k, v in plain.items() if k != "sums"}
+        arrays = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in own.items()}
         return kind(model=model, **arrays)
 
     def _drop_rates(self, state: AdaptiveState) -> AdaptiveState:
@@ -113,4 +115,3 @@ def pack(state: Any) -> dict[str, Any]:
     """State as a plain dictionary, for pickling and saving."""
     apart = ("model", "norms")  # made anew from the loss and the data
     return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in apart}
-

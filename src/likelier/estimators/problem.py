@@ -23,10 +23,13 @@ from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
 TINY = 1e-300
+CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 
 
 def is_stream(X: Any) -> bool:
     """Whether ``X`` is a path or a source of blocks and not data in memory."""
+    if isinstance(X, list) and X and isinstance(X[0], tuple | Batch):  # a list of blocks?
+        return isinstance(X[0], Batch) or getattr(X[0][0], "ndim", 0) == 2
     return isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__")
 
 
@@ -38,11 +41,11 @@ class Penalty:
     alpha: float | str
     l1_ratio: float
 
-    def strengths(self, mean_square: Array, n_rows: int, fit_intercept: bool) -> ElasticNet:
+    def strengths(self, spread: Array, n_rows: int, fit_intercept: bool) -> ElasticNet:
         """One strength per feature; ``alpha="auto"`` weighs as much as one row of data."""
-        d = len(mean_square)
+        d = len(spread)
         if self.alpha == "auto":
-            strength = np.where(mean_square > TINY, mean_square, 1.0) / n_rows
+            strength = np.where(spread > TINY, spread, 1.0) / n_rows
         else:
             strength = np.full(d, float(self.alpha))
         share = {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)
@@ -60,7 +63,8 @@ class Summary:
 
     n_rows: int
     weight: float
-    squares: Array  # weighted sums of squares of the columns
+    sums: Array  # weighted sums of the columns
+    squares: Array  # and of their squares
     n_nonzeros: int
     labels: dict[Any, int] | None = None  # how often each label occurs
 
@@ -73,6 +77,7 @@ class Summary:
         return Summary(
             self.n_rows + other.n_rows,
             self.weight + other.weight,
+            self.sums + other.sums,
             self.squares + other.squares,
             self.n_nonzeros + other.n_nonzeros,
             labels,
@@ -87,8 +92,27 @@ def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Su
         values, counts = np.unique(require_targets(batch), return_counts=True)
         labels = dict(zip(values.tolist(), counts.tolist(), strict=True))
     weight = float(batch.n_rows if batch.weight is None else batch.weight.sum())
-    squares = column_squares(X, batch.weight) if with_squares else np.zeros(X.shape[1])
-    return Summary(batch.n_rows, weight, squares, int(n_nonzeros), labels)
+    sums = squares = np.zeros(X.shape[1])
+    if with_squares:
+        sums, squares = column_sums(X, batch.weight), column_squares(X, batch.weight)
+    return Summary(batch.n_rows, weight, sums, squares, int(n_nonzeros), labels)
+
+
+def column_sums(X: Matrix, weight: Array | None = None) -> Array:
+    """Weighted sum of every column, in double precision."""
+    return np.asarray(X.T @ (np.ones(X.shape[0]) if weight is None else weight))
+
+
+def column_spread(sums: Array, squares: Array, total: float, fit_intercept: bool) -> Array:
+    """Mean square of what a feature can tell: around its mean where an intercept takes that.
+
+    A constant column tells nothing an intercept does not; it counts with its own square.
+    """
+    square = squares / total
+    if not fit_intercept:
+        return square
+    variance = square - (sums / total) ** 2
+    return np.where(variance > CONSTANT * square, variance, square)
 
 
 def require_targets(batch: Batch) -> Array:
@@ -121,10 +145,10 @@ def make_problem(
     dtype: Any,
 ) -> Problem:
     """Model for the data; ``outputs`` is the number of lanes of a classifier, else None."""
-    d = len(summary.squares)
+    spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
     model = LinearModel(
-        loss, d, outputs or 1, outputs is not None, fit_intercept,
-        penalty.strengths(summary.squares / summary.weight, summary.n_rows, fit_intercept),
+        loss, len(spread), outputs or 1, outputs is not None, fit_intercept,
+        penalty.strengths(spread, summary.n_rows, fit_intercept),
     )  # fmt: skip
     return Problem(model, engine, summary.n_nonzeros / max(1, summary.n_rows), dtype)
 

@@ -186,9 +186,12 @@ class TabularModel(BaseEstimator):
         """
         check_is_fitted(self)
         source = block_source(data, encoder=self.encoder_, **reading)
+        batch = None
         with closing(source()) as batches:
             for batch in batches:
                 yield self._predict(batch, coverage)
+        if batch is None:
+            raise ValueError(f"{data!s} holds no rows")
 
     def _predict(self, batch: Batch, coverage: float) -> Predictions:
         estimator, X = self.estimator_, batch.X

@@ -45,10 +45,7 @@ def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Ce
     stats: LinearStats | None = None
     if not model.penalty.sparse:
         for _ in range(MAX_STEPS):
-            point = theta
-            stats = engine.reduce(
-                lambda batch: model.stats(point, batch, order=2, meat=True), LinearStats.__add__
-            )
+            stats = _sums(model, engine, theta)
             target, gap = quadratic_minimum(model, theta, stats)
             distance = 2.0 * gap * stats.n_rows
             if distance <= NEAR_ENOUGH:
@@ -58,6 +55,12 @@ def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Ce
         reason = f"the distance to the optimum is {distance:.2g} squared standard errors"
     n_rows = 0 if stats is None else stats.n_rows
     return theta, Certificate(np.empty(0), n_rows, distance, reason)
+
+
+def _sums(model: LinearModel, engine: Engine, theta: Array) -> LinearStats:
+    return engine.reduce(
+        lambda batch: model.stats(theta, batch, order=2, meat=True), LinearStats.__add__
+    )
 
 
 def _sandwich(model: LinearModel, stats: LinearStats, distance: float) -> Certificate:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,18 +78,16 @@ class Dual(Inference):
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> DualState:
         """Start from zero; a primal ``theta`` has no counterpart in the dual."""
-        batch = next(iter(engine.blocks(0)))
+        batches = list(engine.blocks(0))
+        batch, present = batches[0], np.concatenate([_row_numbers(b) for b in batches])
         assert batch.y is not None and engine.n_rows is not None
         X, scale, l2 = _uniform_penalty(model, batch.X)
         norms = row_norms(X)
         share = 1.0 / (l2 * engine.n_rows)
-        rate = share * float(norms.mean()) if model.fit_intercept else 0.0
+        rate = share * float(norms[present].mean()) if model.fit_intercept else 0.0
         n_parts = 1 if model.loss.coupled else min(self.n_jobs, model.n_outputs)
         borders = np.linspace(0, model.n_outputs, n_parts + 1).astype(int)
-        parts = [
-            _new_part(int(a), int(b - a), X.shape)
-            for a, b in zip(borders[:-1], borders[1:], strict=True)
-        ]
+        parts = [_new_part(int(a), int(b - a), X.shape) for a, b in pairwise(borders)]
         weight = NO_WEIGHT if batch.weight is None else batch.weight
         return DualState(
             model, as_rows(X), scale, batch.y, weight, norms, parts, share, rate, engine.n_rows

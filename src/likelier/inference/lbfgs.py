@@ -58,7 +58,7 @@ class LBFGS(Inference):
     def step(self, state: LBFGSState, engine: Engine) -> tuple[LBFGSState, Info]:
         """One step: two products with the data (three the first time)."""
         assert engine.n_rows is not None
-        model, n_rows = state.model, engine.n_rows
+        model = state.model
         if state.gradient is None:
             self._look(state, engine, None, None)
         assert state.gradient is not None and state.value is not None
@@ -67,7 +67,9 @@ class LBFGS(Inference):
         objective, gap = float(state.value.sum()), float(-0.5 * slope.sum())
         if gap <= self.tol * abs(objective):
             return state, Info(objective, gap, 0.0, True)
-        change = {b.index: s for b, s in zip(*self._scores(state, engine, direction), strict=True)}
+        change = dict(
+            engine.map_blocks(lambda batch: (batch.index, model.scores(direction, batch.X)))
+        )
         step = self._line_search(state, engine, direction, change, slope)
         old, state.theta = state.gradient, state.theta + step * direction
         self._look(state, engine, change, step)
@@ -77,10 +79,6 @@ class LBFGS(Inference):
             state.changes = [*state.changes[1 - MEMORY :], (step * direction, bend)]
         moved = bool(np.any(step > 0.0))
         return state, Info(float(state.value.sum()), gap, 1.0, not moved)
-
-    def _scores(self, state: LBFGSState, engine: Engine, theta: Array) -> tuple[Any, Any]:
-        pairs = engine.map_blocks(lambda b: (b, state.model.scores(theta, b.X)))
-        return zip(*pairs, strict=True)
 
     def _look(self, state: LBFGSState, engine: Engine, change: Any, step: Any) -> None:
         """Value and gradient at the point; scores are updated, or computed the first time."""
@@ -150,7 +148,7 @@ class LBFGS(Inference):
         for s, y, a, curve in reversed(used):
             b = np.divide(_dots(model, y, r), curve, out=np.zeros_like(curve), where=curve > 0.0)
             r += s * (a - b)
-        return r
+        return np.asarray(r)
 
     def posterior(self, state: LBFGSState) -> LinearPosterior:
         """Point estimate."""
@@ -195,8 +193,8 @@ def _factor(model: LinearModel, X: Any, row: Array) -> Any:
     scaled = (gram + np.diag(ridge)) * scale[:, None] * scale
     scaled[np.diag_indices_from(scaled)] += 1e-5
     factor = linalg.cho_factor(scaled, lower=True, check_finite=False)
-    return lambda v: scale[:, None] * linalg.cho_solve(
-        factor, scale[:, None] * v, check_finite=False
+    return lambda v: (
+        scale[:, None] * linalg.cho_solve(factor, scale[:, None] * v, check_finite=False)
     )
 
 

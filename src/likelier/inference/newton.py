@@ -139,13 +139,14 @@ class Newton(Inference):
 
     @staticmethod
     def _damped(state: NewtonState, rows: Rows) -> NewtonState:
-        """Go to the best of several dampings; for each lane by itself where they are independent."""
+        """Go to the best of several dampings, lane by lane where lanes are independent."""
         model, width, stats = state.model, state.width, state.stats
         assert stats is not None
         bound = _curvature_bound(state, rows, stats)
         state = replace(state, bound=bound)
         top = 1.0 / width if width > 0.0 else model.loss.max_curvature
         if not np.isfinite(top):
+            assert stats.hessian is not None
             top = float(np.trace(stats.hessian.mean(axis=0)) / stats.n_rows / np.trace(bound))
         points = [state.theta] + [
             quadratic_minimum(model, state.theta, stats, mu * top * bound)[0] for mu in DAMPINGS
@@ -224,9 +225,7 @@ def _curvature_bound(state: NewtonState, rows: Rows, stats: LinearStats) -> Arra
     if state.bound is not None:
         return state.bound
     model = state.model
-    total: Array = rows.reduce(
-        lambda batch: model.gram(batch.X, np.ones(batch.n_rows)), np.add
-    )
+    total: Array = rows.reduce(lambda batch: model.gram(batch.X, np.ones(batch.n_rows)), np.add)
     return total / stats.n_rows
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.posterior import LinearPosterior
-from likelier.loops.rows import all_rows, as_rows, row_norms
+from likelier.loops.rows import all_rows, as_rows, nonzeros_per_row, row_norms
 from likelier.loops.sgd import (
     adaptive_pass,
     scheduled_pass,
@@ -102,7 +102,7 @@ class ScheduledSGD(Inference):
         model, X = state.model, batch.X
         rows = all_rows(X, batch.rows)
         watch = 8 if len(rows) >= 4096 else 1
-        nonzeros = max(1, X.size // max(1, X.shape[0]))
+        nonzeros = nonzeros_per_row(X, rows)
         return watch * float(
             scheduled_pass(
                 *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
@@ -232,7 +232,7 @@ class AdaptiveSGD(Inference):
         """Learn the rows of a batch in order, with averages along the way."""
         model, X = state.model, batch.X
         rows = all_rows(X, batch.rows)
-        nonzeros = max(1, X.size // max(1, X.shape[0]))
+        nonzeros = nonzeros_per_row(X, rows)
         view, first = as_rows(X), 0
         while first < len(rows):
             # averages cost features x lanes each: less often as the run gets longer
@@ -260,7 +260,8 @@ class AdaptiveSGD(Inference):
             model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
             model.classes, model.n_outputs,
             state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
-            penalty.l2[:d], penalty.l1[:d], pay_now, 0.0, intercept_rate, state.clock, state.group_loss,
+            penalty.l2[:d], penalty.l1[:d], pay_now, 0.0, intercept_rate,
+            state.clock, state.group_loss,
         )  # fmt: skip
         if penalised:
             settle(

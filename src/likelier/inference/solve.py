@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,7 @@ class _Run:
         """A stochastic pass is worth several first-order steps from a far start."""
         sgd = AdaptiveSGD(self.settings.update == "implicit", 0.0, rates)
         state, info = sgd.step(sgd.start(self.model), self.engine)
-        self._after(lambda: state.theta(), info)
+        self._after(state.theta, info)
         return state.theta()
 
     def _stochastic(self, rates: Array, theta: Array) -> Solution:
@@ -204,7 +205,7 @@ class _Run:
         state, info = sgd.step(sgd.start(self.model), self.engine)
         self._judge_averages(state)
         state = sgd.keep_groups(state, 1)
-        self._after(lambda: state.theta(), info)
+        self._after(state.theta, info)
         return self._iterate(sgd, state, "sgd")
 
     def _judge_averages(self, state: AdaptiveState) -> None:
@@ -228,8 +229,7 @@ class _Run:
         converged = False
         while not (converged or self.stopped) and self.n_iter < self.settings.max_iter:
             state, info = inference.step(state, self.engine)
-            current = state
-            self._after(lambda: _theta(inference, current), info)
+            self._after(partial(_theta, inference, state), info)
             converged = info.converged and self.settings.tol is not None
         theta = _theta(inference, state)
         info = self.info

@@ -11,15 +11,31 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from likelier.losses import coupled_value, loss_value
 from likelier.loops.rows import row_add, row_scores, row_start
 from likelier.loops.sgd import lane_target, steps
+from likelier.losses import coupled_value, loss_value
 
 
 @njit(cache=True, nogil=True)
 def dual_pass(
-    data, indices, indptr, n_columns, rows, y, weight, norms,
-    code, p, coupled, classes, dual, points, weights, intercept, share, intercept_rate,
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    norms,
+    code,
+    p,
+    coupled,
+    classes,
+    dual,
+    points,
+    weights,
+    intercept,
+    share,
+    intercept_rate,
 ):
     """Visit the rows once. ``share`` is ``1 / (lambda N)``.
 
@@ -51,8 +67,21 @@ def dual_pass(
 
 @njit(cache=True, nogil=True)
 def duality_gap(
-    data, indices, indptr, n_columns, rows, y, weight,
-    code, p, coupled, classes, dual, points, weights, intercept,
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    code,
+    p,
+    coupled,
+    classes,
+    dual,
+    points,
+    weights,
+    intercept,
 ):
     """Sum of the losses, and the sum over rows of ``loss(f) - loss(u) - dual (u - f)``.
 

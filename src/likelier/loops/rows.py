@@ -52,6 +52,14 @@ def all_rows(X: Matrix, rows: Array | None) -> Array:
     return np.arange(X.shape[0]) if rows is None else rows
 
 
+def nonzeros_per_row(X: Matrix, rows: Array) -> int:
+    """Mean number of stored entries of the listed rows, at least one."""
+    if not sparse.issparse(X):
+        return int(X.shape[1])
+    stored = int((X.indptr[rows + 1] - X.indptr[rows]).sum())
+    return max(1, stored // max(1, len(rows)))
+
+
 @njit(cache=True, nogil=True)
 def row_start(indptr, n_columns, i):
     """Where row ``i`` begins in the data (unsigned, see `as_rows`)."""
@@ -157,14 +165,14 @@ def column_squares(X: Matrix, weight: Array | None = None) -> Array:
         square = X.data.astype(np.float64) ** 2
         if weight is not None:
             square *= np.repeat(weight, np.diff(X.indptr))
-        return np.bincount(X.indices, weights=square, minlength=X.shape[1])
+        return np.asarray(np.bincount(X.indices, weights=square, minlength=X.shape[1]))
     if weight is None:
-        return np.einsum("ij,ij->j", X, X, dtype=np.float64)
-    return np.einsum("ij,ij,i->j", X, X, weight, dtype=np.float64)
+        return np.asarray(np.einsum("ij,ij->j", X, X, dtype=np.float64))
+    return np.asarray(np.einsum("ij,ij,i->j", X, X, weight, dtype=np.float64))
 
 
 def column_counts(X: Matrix) -> Array:
     """Number of nonzero entries of every column."""
     if sparse.issparse(X):
-        return np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
-    return np.count_nonzero(X, axis=0)
+        return np.asarray(np.bincount(X.indices[X.data != 0], minlength=X.shape[1]))
+    return np.asarray(np.count_nonzero(X, axis=0))

@@ -17,9 +17,15 @@ import math
 import numpy as np
 from numba import njit
 
-from likelier.losses import coupled_prox, coupled_slope, coupled_value
-from likelier.losses import loss_prox, loss_slope, loss_value
 from likelier.loops.rows import column, prefetch_row, row_add, row_scores, row_start
+from likelier.losses import (
+    coupled_prox,
+    coupled_slope,
+    coupled_value,
+    loss_prox,
+    loss_slope,
+    loss_value,
+)
 
 LOOK_AHEAD = 3  # rows
 SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
@@ -54,10 +60,31 @@ def steps(code, p, coupled, implicit, classes, y, m, c, out):
 
 @njit(cache=True, nogil=True)
 def scheduled_pass(
-    data, indices, indptr, n_columns, rows, y, weight, norms,
-    code, p, coupled, implicit, classes,
-    weights, intercept, average, average_intercept, clock,
-    alpha, eta0, power, intercept_rate, average_from, average_every, watch_every,
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    norms,
+    code,
+    p,
+    coupled,
+    implicit,
+    classes,
+    weights,
+    intercept,
+    average,
+    average_intercept,
+    clock,
+    alpha,
+    eta0,
+    power,
+    intercept_rate,
+    average_from,
+    average_every,
+    watch_every,
 ):
     """One pass with the rate ``eta0 / t^power``; weights are left with their scale folded in.
 
@@ -73,7 +100,10 @@ def scheduled_pass(
         i = rows[r]
         ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
         prefetch_row(
-            data, indices, row_start(indptr, n_columns, ahead), row_start(indptr, n_columns, ahead + 1)
+            data,
+            indices,
+            row_start(indptr, n_columns, ahead),
+            row_start(indptr, n_columns, ahead + 1),
         )
         t += 1
         omega = weight[i] if len(weight) else 1.0
@@ -143,10 +173,32 @@ def catch_up(weights, first, n_lanes, etas, elapsed, l2, l1):
 
 @njit(cache=True, nogil=True)
 def adaptive_pass(
-    data, indices, indptr, n_columns, rows, y, weight,
-    code, p, coupled, implicit, classes, n_outputs,
-    weights, intercept, etas, rates, seen, elapsed,
-    l2, l1, pay_now, power, intercept_rate, clock, progressive,
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    code,
+    p,
+    coupled,
+    implicit,
+    classes,
+    n_outputs,
+    weights,
+    intercept,
+    etas,
+    rates,
+    seen,
+    elapsed,
+    l2,
+    l1,
+    pay_now,
+    power,
+    intercept_rate,
+    clock,
+    progressive,
 ):
     """One pass with a rate per coordinate, for several global rates ``etas`` (one per lane).
 

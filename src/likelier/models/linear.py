@@ -123,9 +123,7 @@ class LinearModel(Model):
         batch = batch.compact()
         all_scores = self.scores(np.hstack(thetas), batch.X)
         parts = np.split(all_scores, len(thetas), axis=1)
-        return np.stack(
-            [self.terms(batch, np.ascontiguousarray(f), 0, width)[0] for f in parts]
-        )
+        return np.stack([self.terms(batch, np.ascontiguousarray(f), 0, width)[0] for f in parts])
 
     def terms(
         self, batch: Batch, scores: Array, order: int, width: float = 0.0

@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy import linalg
 
 from likelier.base import Array
-
-_SWEEPS = 1000
-_PRECISION = 1e-12
+from likelier.loops.quadratic import coordinate_descent
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class ElasticNet:
             gradient = slope + self.l2 * w
             return np.asarray(w - solve_positive(hessian + np.diag(self.l2), gradient))
         v = w.astype(np.float64, copy=True)
-        _coordinate_descent(hessian, slope, w, self.l2, self.l1, v)
+        coordinate_descent(hessian, slope, w, self.l2, self.l1, v)
         return v
 
 
@@ -77,26 +74,3 @@ def solve_positive(matrix: Array, right: Array) -> Array:
         vectors = vectors[:, keep]
         solution = (vectors / values[keep]) @ (vectors.T @ right)
     return np.asarray((solution.T * inverse).T)
-
-
-@njit(cache=True, nogil=True)
-def _coordinate_descent(hessian, slope, w, l2, l1, v):
-    """Cyclic coordinate descent on the penalised quadratic, in place on ``v``."""
-    residual = slope.copy()  # gradient of the quadratic at v
-    for _ in range(_SWEEPS):
-        moved, size = 0.0, 0.0
-        for j in range(len(v)):
-            curve = hessian[j, j] + l2[j]
-            if curve <= 0.0:
-                continue
-            pull = hessian[j, j] * v[j] - residual[j]
-            new = np.sign(pull) * max(abs(pull) - l1[j], 0.0) / curve
-            change = new - v[j]
-            if change != 0.0:
-                v[j] = new
-                for i in range(len(v)):
-                    residual[i] += change * hessian[i, j]
-            moved += curve * change * change
-            size += curve * new * new
-        if moved <= _PRECISION * size:
-            break

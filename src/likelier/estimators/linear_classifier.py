@@ -1,0 +1,392 @@
+"""`LinearClassifier`: any classification loss, explicit or implicit updates, calibrated."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
+
+from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
+from likelier.estimators.linear_fit import LinearFit
+from likelier.estimators.probabilities import class_probabilities, fit_calibration
+from likelier.estimators.problem import (
+    EncodedSource,
+    Problem,
+    Summary,
+    stream_classes,
+    summarise,
+)
+from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
+from likelier.losses import make_loss
+from likelier.predictive import Categorical
+
+FOLDS = 5
+ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+STREAM_SAMPLE = 20_000
+
+
+class LinearClassifier(ClassifierMixin, LinearFit):
+    """Linear classifier for any loss, with no learning rate to tune.
+
+    Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
+    positive weight; the intercept is not penalised. A loss of one score is used one-vs-rest
+    for more than two classes; ``"softmax"`` and ``"multiclass_hinge"`` treat them jointly.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="log_loss"
+        "log_loss", "hinge", "squared_hinge", "modified_huber", "softmax" or
+        "multiclass_hinge", or an object of `likelier.losses`.
+    update : {"implicit", "explicit"}, default="implicit"
+        Implicit (proximal) steps are stable at every rate; explicit ones are the classic.
+    penalty : {"l2", "l1", "elasticnet", None}, default="l2"
+        Kind of the penalty.
+    alpha : float or "auto", default="auto"
+        Strength of the penalty. "auto" weighs as much as one row of data in the units of each
+        feature (``alpha_j = mean(x_j^2) / N``), so rescaling a feature changes nothing; with
+        a rate other than "auto" it is 1e-4.
+    l1_ratio : float, default=0.15
+        Share of L1 in "elasticnet".
+    learning_rate : {"auto", "constant", "invscaling"}, default="auto"
+        "auto" finds its own way to the optimum (see Notes); the others are plain SGD with the
+        rate ``eta0``, or ``eta0 / sqrt(t)``.
+    eta0 : float, default=0.01
+        Rate of the plain schedules.
+    average : bool or int, default=True
+        Average the iterates of plain schedules, from the given number of rows on. "auto"
+        always averages its stochastic passes.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept.
+    max_iter : int, default=1000
+        Largest number of iterations; an iteration is about a pass over the data.
+    tol : float or None, default=1e-4
+        Stop when the objective is within this relative distance of its optimum (estimated by
+        Newton decrement or duality gap; on stochastic routes, when a pass improves less).
+        None runs ``max_iter`` iterations.
+    shuffle : bool, default=True
+        Visit rows in random order.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes.
+    early_stopping : bool, default=False
+        Hold out ``validation_fraction`` of the rows and stop when their loss no longer falls.
+    validation_fraction : float, default=0.1
+        Share of rows held out.
+    probability : bool, default=True
+        Calibrate probabilities where the loss has none of its own (all but "log_loss" and
+        "softmax"). That takes fits on parts of the data: one for 2,000 rows or more, five
+        below; False saves them.
+    warm_start : bool, default=False
+        Start from the last coefficients.
+    n_jobs : int or None, default=None
+        Threads; results do not depend on how many they are, as far as BLAS permits.
+    random_state : int, RandomState or None, default=None
+        Seeds the order of rows. The same seed gives the same bits.
+    verbose : int, default=0
+        Print every iteration.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    coef_stderr_ : ndarray of the shape of ``coef_``
+        Standard errors, where convergence was certified.
+    n_iter_ : int
+    objective_ : float
+        Objective at the last iteration that computed it.
+    converged_ : bool
+        Whether the tolerance was reached.
+    route_ : str
+        How the optimum was approached: see Notes.
+
+    Notes
+    -----
+    ``learning_rate="auto"`` tries eight global rates side by side on a sample, with a rate of
+    its own for every feature, and then takes the cheapest route: Newton steps by sums over
+    rows for few features (cost per iteration: rows x nonzeros^2), L-BFGS for a middling
+    number, implicit steps with memory (dual coordinate ascent) for many, averaged stochastic
+    passes otherwise (rows x nonzeros each).
+
+    ``X`` may also be a path (CSV, Parquet, libsvm; ``y`` names the target column) or an
+    iterator of ``(X, y)`` or ``(X, y, sample_weight)`` blocks: memory then does not grow with
+    the rows. An iterator that cannot be restarted is learned in one pass.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from likelier import LinearClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = LinearClassifier(random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.97
+    True
+    >>> model.predict_proba(X[:2]).shape
+    (2, 2)
+    """
+
+    _tasks = ("binary", "multiclass")
+
+    def __init__(
+        self,
+        loss: str | Loss = "log_loss",
+        *,
+        update: str = "implicit",
+        penalty: str | None = "l2",
+        alpha: float | str = "auto",
+        l1_ratio: float = 0.15,
+        learning_rate: str = "auto",
+        eta0: float = 0.01,
+        average: bool | int = True,
+        fit_intercept: bool = True,
+        max_iter: int = 1000,
+        tol: float | None = 1e-4,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        probability: bool = True,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.update = update
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.average = average
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.shuffle = shuffle
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.probability = probability
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_y(self, y: Array) -> Array:
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        return y
+
+    def _memory_targets(
+        self, y: Array, weight: Array | None, loss: Loss
+    ) -> tuple[Array, Array | None]:
+        """Class numbers of the lanes, and weights that include the classes'."""
+        present = np.ones(len(y), dtype=bool) if weight is None else weight > 0.0
+        self._set_classes(np.unique(y[present]))
+        codes = np.zeros(len(y))
+        codes[present] = class_codes(self.classes_, y[present])
+        per_class = class_weights(self.class_weight, self.classes_, codes[present])
+        weight = combine_weights(weight, per_class, codes)
+        return lane_codes(codes, self._outputs(loss)), weight
+
+    def _summarise(self, batch: Batch) -> Summary:
+        return summarise(batch, with_squares=True, with_labels=True)
+
+    def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> EncodedSource:
+        classes, per_class = stream_classes(summary, self.class_weight)
+        self._set_classes(classes)
+        return EncodedSource(source, classes, per_class, self._outputs(loss))
+
+    def _finish(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
+    ) -> None:
+        """Calibrate on scores of rows that were left out of a fit."""
+        self.calibration_ = {}
+        if not loss.probabilistic and self.probability:
+            scores, rows = self._out_of_fold(X, targets, weight, loss, seed)
+            codes = lane_codes(targets, self._outputs(loss))  # its own inverse
+            self.calibration_ = fit_calibration(
+                scores, codes[rows], None if weight is None else weight[rows]
+            )
+
+    def _out_of_fold(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
+    ) -> tuple[Array, Array]:
+        """Scores of rows by fits that have not seen them, and which rows they are."""
+        full = np.ones(len(targets)) if weight is None else weight
+        n_present = int(np.count_nonzero(full))
+        folds = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(targets))
+        wanted = FOLDS if n_present < ONE_FOLD_ROWS else 1
+        parts, rows = [], []
+        for fold in range(wanted):
+            inside = np.flatnonzero((folds == fold) & (full > 0.0))
+            rest = np.where(folds == fold, 0.0, full)
+            if not len(inside) or len(np.unique(targets[rest > 0.0])) < len(self.classes_):
+                continue  # too few rows of some class to leave any out
+            problem = self._local(X, targets, rest, loss, seed)
+            theta = self._solve(problem, None, quiet=True).theta
+            parts.append(problem.model.scores(theta, X[inside]))
+            rows.append(inside)
+        if not parts:
+            return np.empty((0, self._outputs(loss))), np.empty(0, dtype=np.intp)
+        return np.concatenate(parts), np.concatenate(rows)
+
+    def _finish_stream(self, engine: Any, loss: Loss, seed: int) -> None:
+        self.calibration_ = {}
+        if not loss.probabilistic and self.probability:
+            # a stream has far more rows than features: scores of learned rows will do
+            batch = engine.sample(STREAM_SAMPLE, iteration=2)
+            codes = lane_codes(np.asarray(batch.y), self._outputs(loss))
+            scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
+            self.calibration_ = fit_calibration(scores, codes, batch.weight)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn some rows, once, in the order given.
+
+        Classes may appear at any time; ``classes`` announces some in advance. Calibration of
+        losses without probabilities follows the batches' scores before they are learned.
+        """
+        self._check_words()
+        X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
+        return self._learn(X, y, weight, classes)
+
+    def _learn(self, X: Matrix, y: Array, weight: Array | None, classes: Any = None) -> Self:
+        loss = self._checked_loss()
+        learner, d = self._learner(loss), X.shape[1]
+        announced = np.unique(y) if classes is None else np.union1d(np.asarray(classes), y)
+        if not hasattr(self, "stream_"):
+            fitted = hasattr(self, "coef_")
+            self.arrival_ = self.classes_ if fitted else announced
+            theta = self._lane_theta(loss) if fitted else None
+            self.stream_ = learner.start(d, len(self.arrival_), theta)
+        new = np.setdiff1d(announced, self.arrival_)
+        if len(new):
+            known = len(self.arrival_)
+            self.stream_ = learner.add_classes(self.stream_, d, known, len(new))
+            self.arrival_ = np.concatenate([self.arrival_, new])
+        order = np.argsort(self.arrival_)
+        self._set_classes(self.arrival_[order])
+        codes = class_codes(self.classes_, y)
+        ones = np.arange(float(len(self.classes_)))
+        per_class = class_weights(self.class_weight, self.classes_, ones)
+        weight = combine_weights(weight, per_class, codes)
+        if weight is not None:
+            keep = weight > 0.0
+            X, codes, weight = X[keep], codes[keep], weight[keep]
+        self._calibrate_stream(loss, X, codes, weight)
+        lanes = order[codes.astype(np.intp)].astype(np.float64)
+        batch, K = Batch(X, lanes, weight), len(order)
+        self.stream_ = learner.learn(self.stream_, batch, K)
+        self._show(learner.theta(self.stream_, d, K)[:, order], loss, X.dtype)
+        return self
+
+    def _show(self, theta: Array, loss: Loss, dtype: Any) -> None:
+        """Coefficients from one lane per class."""
+        d = len(theta) - int(self.fit_intercept)
+        W, b = theta[:d], theta[d] if self.fit_intercept else np.zeros(theta.shape[1])
+        if theta.shape[1] == 2:
+            W, b = (W[:, 1:] - W[:, :1], b[1:] - b[:1]) if loss.coupled else (W[:, 1:], b[1:])
+        self.coef_ = np.ascontiguousarray(W.T, dtype=dtype)
+        self.intercept_ = np.asarray(b, dtype=dtype)
+        self.n_features_in_ = d
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self.route_, self.converged_ = "partial_fit", False
+        self._store_certificate(None)
+
+    def _calibrate_stream(self, loss: Loss, X: Matrix, codes: Array, weight: Array | None) -> None:
+        """Calibrate on scores of rows that have not been learned yet."""
+        self.calibration_ = getattr(self, "calibration_", {})
+        lanes = 1 if len(self.classes_) == 2 else len(self.classes_)
+        if loss.probabilistic or not self.probability or len(codes) < 10:
+            return
+        if hasattr(self, "coef_") and len(self.coef_) == lanes:
+            scores = np.asarray(X @ self.coef_.T + self.intercept_)
+            self.calibration_ = fit_calibration(scores, codes, weight)
+
+    def _lane_theta(self, loss: Loss) -> Array:
+        """Fitted coefficients with one lane per class."""
+        W = np.asarray(self.coef_, dtype=np.float64).T
+        theta = np.vstack([W, self.intercept_]) if self.fit_intercept else W
+        if theta.shape[1] == 1:
+            half = 0.5 if loss.coupled else 1.0
+            theta = np.hstack([-half * theta, half * theta])
+        return theta
+
+    def _set_classes(self, classes: Array) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
+            )
+        self.classes_ = classes
+
+    def _outputs(self, loss: Loss) -> int:
+        """One lane per class; a single one for two classes of a loss of one score."""
+        K = len(self.classes_)
+        return K if K > 2 or loss.coupled else 1
+
+    def _n_lanes(self) -> int:
+        return self._outputs(make_loss(self.loss))
+
+    def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
+        d = problem.model.n_features
+        W = theta[:d]
+        b = theta[d] if problem.model.fit_intercept else np.zeros(theta.shape[1])
+        if theta.shape[1] == 2:  # two classes of a coupled loss: only the difference matters
+            W, b = W[:, 1:] - W[:, :1], b[1:] - b[:1]
+        return {
+            "coef_": np.ascontiguousarray(W.T, dtype=problem.dtype),
+            "intercept_": np.asarray(b, dtype=problem.dtype),
+        }
+
+    def _theta_stderr(self) -> Array:
+        covariance = self._covariance()
+        if len(self.classes_) > 2 or not make_loss(self.loss).coupled:
+            return super()._theta_stderr()
+        p = covariance.shape[1] // 2  # variance of the difference of two classes
+        c = covariance[0].reshape(2, p, 2, p)
+        j = np.arange(p)
+        variance = c[0, j, 0, j] + c[1, j, 1, j] - 2.0 * c[0, j, 1, j]
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0))[None])
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores: one per row for two classes, else one per class."""
+        check_is_fitted(self, "coef_")
+        X = self._check_X(X, reset=False)
+        scores = np.asarray(X @ self.coef_.T + self.intercept_)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Most probable class of every row: the one of the largest score."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of every class; the largest is always the class `predict` gives."""
+        return self._predictive(X).probabilities()
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the predicted classes in nats; a point estimate has no epistemic part."""
+        return self._predictive(X).uncertainty()
+
+    def _predictive(self, X: Any) -> Categorical:
+        scores = self.decision_function(X)
+        loss = make_loss(self.loss)
+        if not loss.probabilistic and not self.calibration_:
+            raise ValueError(
+                f"loss={loss.name!r} has no probabilities of its own and the model was fitted with "
+                "probability=False, or on too few rows to calibrate it"
+            )
+        return Categorical(class_probabilities(loss, scores, self.calibration_))

@@ -1,0 +1,252 @@
+"""`LinearRegressor`: any regression loss, explicit or implicit updates, with intervals."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
+from likelier.estimators.linear_fit import LinearFit
+from likelier.estimators.problem import (
+    NumberSource,
+    Problem,
+    Summary,
+    require_targets,
+    summarise,
+)
+from likelier.losses import make_loss
+from likelier.predictive import Gaussian
+
+FOLDS = 5
+ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+STREAM_SAMPLE = 20_000
+
+
+class LinearRegressor(RegressorMixin, LinearFit):
+    """Linear regression for any loss, with no learning rate to tune.
+
+    Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
+    positive weight; the intercept is not penalised.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="squared_error"
+        "squared_error" (half of the square), "squared", "huber", "epsilon_insensitive",
+        "squared_epsilon_insensitive", "quantile" or "poisson", or an object of
+        `likelier.losses` such as ``Quantile(tau=0.9)``.
+    update, penalty, alpha, l1_ratio, learning_rate, eta0, average, fit_intercept, max_iter, tol, \
+shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, verbose
+        As for `LinearClassifier`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : ndarray of shape (1,)
+    coef_stderr_ : ndarray of shape (n_features,)
+        Standard errors, where convergence was certified.
+    noise_ : float
+        Standard deviation of the targets around the prediction (squared losses).
+    n_iter_, objective_, converged_, route_
+        As for `LinearClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from likelier import LinearRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = LinearRegressor(random_state=0).fit(X, y)
+    >>> model.coef_interval(0.95).shape
+    (10, 2)
+    """
+
+    _tasks = ("regression", "count")
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared_error",
+        *,
+        update: str = "implicit",
+        penalty: str | None = "l2",
+        alpha: float | str = "auto",
+        l1_ratio: float = 0.15,
+        learning_rate: str = "auto",
+        eta0: float = 0.01,
+        average: bool | int = True,
+        fit_intercept: bool = True,
+        max_iter: int = 1000,
+        tol: float | None = 1e-4,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.update = update
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.average = average
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.positive_only = make_loss(self.loss).task == "count"
+        return tags
+
+    def _check_y(self, y: Array) -> Array:
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "y must hold numbers for regression; for labels use LinearClassifier"
+            ) from None
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity; leave those rows out")
+        if make_loss(self.loss).task == "count" and (y < 0.0).any():
+            raise ValueError(f"loss={make_loss(self.loss).name!r} needs counts: y must be >= 0")
+        return y
+
+    def _memory_targets(
+        self, y: Array, weight: Array | None, loss: Loss
+    ) -> tuple[Array, Array | None]:
+        return y, weight
+
+    def _summarise(self, batch: Batch) -> Summary:
+        self._check_y(require_targets(batch))
+        return summarise(batch, with_squares=True)
+
+    def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> Any:
+        return NumberSource(source)
+
+    def _outputs(self, loss: Loss) -> None:
+        """Regression has one score and no classes."""
+
+    def _finish(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
+    ) -> None:
+        """Spread of the targets around the prediction."""
+        rest = targets - self._scores(X)
+        omega = np.ones(len(rest)) if weight is None else weight
+        free = max(1, np.count_nonzero(omega) - self.n_features_in_ - int(self.fit_intercept))
+        scale = np.count_nonzero(omega) / omega.sum()
+        self.noise_ = float(np.sqrt((omega * scale) @ rest**2 / free))
+
+    def _finish_stream(self, engine: Any, loss: Loss, seed: int) -> None:
+        batch = engine.sample(20_000, iteration=2)
+        self._finish(batch.X, np.asarray(batch.y), batch.weight, loss, seed)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn some rows, once, in the order given."""
+        self._check_words()
+        X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
+        return self._learn(X, y, weight)
+
+    def _learn(self, X: Matrix, y: Array, weight: Array | None) -> Self:
+        loss = self._checked_loss()
+        learner, d = self._learner(loss), X.shape[1]
+        if not hasattr(self, "stream_"):
+            start = None
+            if hasattr(self, "coef_"):
+                start = self._theta()
+            self.stream_ = learner.start(d, 1, start)
+        if weight is not None:
+            X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+        if hasattr(self, "coef_") and len(y) > 1:  # rows not learned yet: honest residuals
+            self.n_features_in_ = d
+            self._finish(X, y, weight, loss, 0)
+        self.stream_ = learner.learn(self.stream_, Batch(X, y, weight), 1)
+        theta = learner.theta(self.stream_, d, 1)
+        self.coef_ = theta[:d, 0].astype(X.dtype)
+        self.intercept_ = (theta[d] if self.fit_intercept else np.zeros(1)).astype(X.dtype)
+        self.n_features_in_ = d
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self.route_, self.converged_ = "partial_fit", False
+        self._store_certificate(None)
+        if not hasattr(self, "noise_"):
+            self._finish(X, y, weight, loss, 0)
+        return self
+
+    def _theta(self) -> Array:
+        parts = [self.coef_, self.intercept_] if self.fit_intercept else [self.coef_]
+        return np.concatenate(parts).astype(np.float64)[:, None]
+
+    def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
+        d = problem.model.n_features
+        b = theta[d] if problem.model.fit_intercept else np.zeros(1)
+        return {
+            "coef_": np.ascontiguousarray(theta[:d, 0], dtype=problem.dtype),
+            "intercept_": np.asarray(b, dtype=problem.dtype),
+        }
+
+    def _scores(self, X: Matrix) -> Array:
+        return np.asarray(X @ self.coef_ + self.intercept_[0])
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the mean (squared losses, Poisson), or what the loss aims at.
+
+        With ``return_std`` also the standard deviation of the target, for squared losses.
+        """
+        check_is_fitted(self, "coef_")
+        if return_std:
+            predictive = self._predictive(X)
+            return predictive.mean(), predictive.std()
+        X = self._check_X(X, reset=False)
+        return np.asarray(make_loss(self.loss).link(self._scores(X)))
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Central interval of the target of each row, ``(n, 2)``; for squared losses."""
+        return self._predictive(X).interval(coverage)
+
+    def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Quantiles of the target of each row; for squared losses."""
+        return self._predictive(X).quantiles(alpha)
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Variance of the target: of the noise and of the coefficients; for squared losses."""
+        check_is_fitted(self, "coef_")
+        noise = self._predictive(X).uncertainty().total
+        spread = self._coefficient_variance(self._check_X(X, reset=False))
+        return Uncertainty(noise, noise - spread, spread)
+
+    def _coefficient_variance(self, X: Matrix) -> Array:
+        """Variance of the score from not knowing the coefficients; zero if it is not known."""
+        covariance = getattr(self, "covariance_", np.empty(0))
+        if not covariance.size:
+            return np.zeros(X.shape[0])
+        c, d = covariance[0], self.n_features_in_
+        spread = np.asarray(X @ c[:d, :d])
+        own = spread * X if isinstance(X, np.ndarray) else X.multiply(spread)
+        variance = np.asarray(own.sum(axis=1)).ravel()
+        if self.fit_intercept:
+            variance = variance + 2.0 * np.asarray(X @ c[:d, d]) + c[d, d]
+        return np.asarray(np.maximum(variance, 0.0))
+
+    def _predictive(self, X: Any) -> Gaussian:
+        check_is_fitted(self, "coef_")
+        loss = make_loss(self.loss)
+        if not (loss.probabilistic and loss.task == "regression"):
+            raise ValueError(
+                f"loss={loss.name!r} says nothing about the spread of the targets; use "
+                'loss="squared_error", or two fits with Quantile losses for an interval'
+            )
+        X = self._check_X(X, reset=False)
+        variance = self.noise_**2 + self._coefficient_variance(X)
+        return Gaussian(self._scores(X).astype(np.float64), np.sqrt(variance))
