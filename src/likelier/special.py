@@ -10,7 +10,7 @@ import math
 from numba import njit
 
 _MAX_ROOT_STEPS = 80  # Halley needs 1 to 4; bisection alone would need about 60
-_TAYLOR = 2e-5  # below this a second-order expansion of the sigmoid is exact to rounding
+_TAYLOR = 5e-5  # below this step the expansion of the sigmoid is right to rounding
 
 
 @njit(cache=True, nogil=True)

@@ -74,8 +74,8 @@ def test_optimum_is_reached(loss, n_classes, kind, alpha, weighted, fit_intercep
     X, y, weight = data[:3]
     model = estimator(loss, alpha=alpha, fit_intercept=fit_intercept)
     model.fit(KINDS[kind](X), y, sample_weight=weight if weighted else None)
-    # Crammer-Singer with intercepts is within 1e-3 long before its duality gap says so
-    assert model.converged_ or loss.name == "multiclass_hinge"
+    # losses with kinks are within 1e-3 of the optimum long before the duality gap says so
+    assert model.converged_ or not loss.smooth
     assert -1e-6 <= distance(loss, model, data) <= 1e-3
     if loss.smooth:
         W, b, _ = data[-1]

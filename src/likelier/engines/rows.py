@@ -45,9 +45,10 @@ def shuffled_rows(n_rows: int, stream: np.random.Generator) -> Array:
     """
     if n_rows < 2 * WINDOW:
         return stream.permutation(n_rows)
-    runs = stream.permutation(-(-n_rows // RUN))
-    order = (runs[:, None] * RUN + np.arange(RUN)).ravel()
-    order = order[order < n_rows]
+    runs = stream.permutation(n_rows // RUN)
+    order = np.empty(n_rows, dtype=np.int64)
+    np.add(runs[:, None] * RUN, np.arange(RUN), out=order[: len(runs) * RUN].reshape(-1, RUN))
+    order[len(runs) * RUN :] = np.arange(len(runs) * RUN, n_rows)
     whole = n_rows - n_rows % WINDOW
     windows = order[:whole].reshape(-1, WINDOW)[:, stream.permutation(WINDOW)]
     return np.concatenate([windows.ravel(), stream.permutation(order[whole:])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -10,12 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
-from likelier.estimators.linear_fit import LinearFit
+from likelier.estimators.linear_stream import ClassStream
 from likelier.estimators.probabilities import class_probabilities, fit_calibration
 from likelier.estimators.problem import (
     EncodedSource,
     Problem,
     Summary,
+    require_targets,
     stream_classes,
     summarise,
 )
@@ -28,7 +29,7 @@ ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
 STREAM_SAMPLE = 20_000
 
 
-class LinearClassifier(ClassifierMixin, LinearFit):
+class LinearClassifier(ClassifierMixin, ClassStream):
     """Linear classifier for any loss, with no learning rate to tune.
 
     Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
@@ -46,8 +47,9 @@ class LinearClassifier(ClassifierMixin, LinearFit):
         Kind of the penalty.
     alpha : float or "auto", default="auto"
         Strength of the penalty. "auto" weighs as much as one row of data in the units of each
-        feature (``alpha_j = mean(x_j^2) / N``), so rescaling a feature changes nothing; with
-        a rate other than "auto" it is 1e-4.
+        feature (``alpha_j = var(x_j) / N``, or ``mean(x_j^2) / N`` without an intercept), so
+        rescaling or shifting a feature changes nothing; with a rate other than "auto" it is
+        1e-4.
     l1_ratio : float, default=0.15
         Share of L1 in "elasticnet".
     learning_rate : {"auto", "constant", "invscaling"}, default="auto"
@@ -197,6 +199,7 @@ class LinearClassifier(ClassifierMixin, LinearFit):
         return lane_codes(codes, self._outputs(loss)), weight
 
     def _summarise(self, batch: Batch) -> Summary:
+        self._check_y(require_targets(batch))
         return summarise(batch, with_squares=True, with_labels=True)
 
     def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> EncodedSource:
@@ -221,12 +224,13 @@ class LinearClassifier(ClassifierMixin, LinearFit):
     ) -> tuple[Array, Array]:
         """Scores of rows by fits that have not seen them, and which rows they are."""
         full = np.ones(len(targets)) if weight is None else weight
-        n_present = int(np.count_nonzero(full))
-        folds = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(targets))
-        wanted = FOLDS if n_present < ONE_FOLD_ROWS else 1
+        present = np.flatnonzero(full)
+        folds = np.full(len(targets), -1)  # absent rows must not change the folds of the others
+        folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
+        wanted = FOLDS if len(present) < ONE_FOLD_ROWS else 1
         parts, rows = [], []
         for fold in range(wanted):
-            inside = np.flatnonzero((folds == fold) & (full > 0.0))
+            inside = np.flatnonzero(folds == fold)
             rest = np.where(folds == fold, 0.0, full)
             if not len(inside) or len(np.unique(targets[rest > 0.0])) < len(self.classes_):
                 continue  # too few rows of some class to leave any out
@@ -246,85 +250,6 @@ class LinearClassifier(ClassifierMixin, LinearFit):
             codes = lane_codes(np.asarray(batch.y), self._outputs(loss))
             scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
             self.calibration_ = fit_calibration(scores, codes, batch.weight)
-
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn some rows, once, in the order given.
-
-        Classes may appear at any time; ``classes`` announces some in advance. Calibration of
-        losses without probabilities follows the batches' scores before they are learned.
-        """
-        self._check_words()
-        X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
-        return self._learn(X, y, weight, classes)
-
-    def _learn(self, X: Matrix, y: Array, weight: Array | None, classes: Any = None) -> Self:
-        loss = self._checked_loss()
-        learner, d = self._learner(loss), X.shape[1]
-        announced = np.unique(y) if classes is None else np.union1d(np.asarray(classes), y)
-        if not hasattr(self, "stream_"):
-            fitted = hasattr(self, "coef_")
-            self.arrival_ = self.classes_ if fitted else announced
-            theta = self._lane_theta(loss) if fitted else None
-            self.stream_ = learner.start(d, len(self.arrival_), theta)
-        new = np.setdiff1d(announced, self.arrival_)
-        if len(new):
-            known = len(self.arrival_)
-            self.stream_ = learner.add_classes(self.stream_, d, known, len(new))
-            self.arrival_ = np.concatenate([self.arrival_, new])
-        order = np.argsort(self.arrival_)
-        self._set_classes(self.arrival_[order])
-        codes = class_codes(self.classes_, y)
-        ones = np.arange(float(len(self.classes_)))
-        per_class = class_weights(self.class_weight, self.classes_, ones)
-        weight = combine_weights(weight, per_class, codes)
-        if weight is not None:
-            keep = weight > 0.0
-            X, codes, weight = X[keep], codes[keep], weight[keep]
-        self._calibrate_stream(loss, X, codes, weight)
-        lanes = order[codes.astype(np.intp)].astype(np.float64)
-        batch, K = Batch(X, lanes, weight), len(order)
-        self.stream_ = learner.learn(self.stream_, batch, K)
-        self._show(learner.theta(self.stream_, d, K)[:, order], loss, X.dtype)
-        return self
-
-    def _show(self, theta: Array, loss: Loss, dtype: Any) -> None:
-        """Coefficients from one lane per class."""
-        d = len(theta) - int(self.fit_intercept)
-        W, b = theta[:d], theta[d] if self.fit_intercept else np.zeros(theta.shape[1])
-        if theta.shape[1] == 2:
-            W, b = (W[:, 1:] - W[:, :1], b[1:] - b[:1]) if loss.coupled else (W[:, 1:], b[1:])
-        self.coef_ = np.ascontiguousarray(W.T, dtype=dtype)
-        self.intercept_ = np.asarray(b, dtype=dtype)
-        self.n_features_in_ = d
-        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
-        self.route_, self.converged_ = "partial_fit", False
-        self._store_certificate(None)
-
-    def _calibrate_stream(self, loss: Loss, X: Matrix, codes: Array, weight: Array | None) -> None:
-        """Calibrate on scores of rows that have not been learned yet."""
-        self.calibration_ = getattr(self, "calibration_", {})
-        lanes = 1 if len(self.classes_) == 2 else len(self.classes_)
-        if loss.probabilistic or not self.probability or len(codes) < 10:
-            return
-        if hasattr(self, "coef_") and len(self.coef_) == lanes:
-            scores = np.asarray(X @ self.coef_.T + self.intercept_)
-            self.calibration_ = fit_calibration(scores, codes, weight)
-
-    def _lane_theta(self, loss: Loss) -> Array:
-        """Fitted coefficients with one lane per class."""
-        W = np.asarray(self.coef_, dtype=np.float64).T
-        theta = np.vstack([W, self.intercept_]) if self.fit_intercept else W
-        if theta.shape[1] == 1:
-            half = 0.5 if loss.coupled else 1.0
-            theta = np.hstack([-half * theta, half * theta])
-        return theta
-
-    def _set_classes(self, classes: Array) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
-            )
-        self.classes_ = classes
 
     def _outputs(self, loss: Loss) -> int:
         """One lane per class; a single one for two classes of a loss of one score."""
@@ -384,9 +309,10 @@ class LinearClassifier(ClassifierMixin, LinearFit):
     def _predictive(self, X: Any) -> Categorical:
         scores = self.decision_function(X)
         loss = make_loss(self.loss)
-        if not loss.probabilistic and not self.calibration_:
+        calibration = getattr(self, "calibration_", {})  # a fit that was interrupted has none
+        if not loss.probabilistic and not calibration:
             raise ValueError(
                 f"loss={loss.name!r} has no probabilities of its own and the model was fitted with "
                 "probability=False, or on too few rows to calibrate it"
             )
-        return Categorical(class_probabilities(loss, scores, self.calibration_))
+        return Categorical(class_probabilities(loss, scores, calibration))

@@ -247,6 +247,8 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
                 f"loss={loss.name!r} says nothing about the spread of the targets; use "
                 'loss="squared_error", or two fits with Quantile losses for an interval'
             )
+        if not hasattr(self, "noise_"):
+            raise ValueError("the fit was interrupted before the spread of the targets was known")
         X = self._check_X(X, reset=False)
         variance = self.noise_**2 + self._coefficient_variance(X)
         return Gaussian(self._scores(X).astype(np.float64), np.sqrt(variance))

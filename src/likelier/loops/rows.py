@@ -105,14 +105,27 @@ def prefetch_row(data, indices, start, stop):
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_dot(data, indices, start, stop, weights):
+    """``sum_j x_j w[j]`` for a single lane."""
+    total = 0.0
+    for p in range(start, stop):
+        total += data[p] * weights[column(indices, start, p)]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_axpy(data, indices, start, stop, weights, step):
+    """``w[j] += x_j step`` for a single lane."""
+    for p in range(start, stop):
+        weights[column(indices, start, p)] += data[p] * step
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_scores(data, indices, start, stop, weights, out):
     """``out[lane] = sum_j x_j w[j, lane]``."""
     n_lanes = np.uintp(len(out))
     if len(out) == 1:
-        total = 0.0
-        for p in range(start, stop):
-            total += data[p] * weights[column(indices, start, p)]
-        out[0] = total
+        out[0] = row_dot(data, indices, start, stop, weights)
         return
     for lane in range(n_lanes):
         out[lane] = 0.0
@@ -129,9 +142,7 @@ def row_add(data, indices, start, stop, weights, step):
     """``w[j, lane] += x_j step[lane]``."""
     n_lanes = np.uintp(len(step))
     if len(step) == 1:
-        s = step[0]
-        for p in range(start, stop):
-            weights[column(indices, start, p)] += data[p] * s
+        row_axpy(data, indices, start, stop, weights, step[0])
         return
     for p in range(start, stop):
         x = data[p]

@@ -17,7 +17,15 @@ import math
 import numpy as np
 from numba import njit
 
-from likelier.loops.rows import column, prefetch_row, row_add, row_scores, row_start
+from likelier.loops.rows import (
+    column,
+    prefetch_row,
+    row_add,
+    row_axpy,
+    row_dot,
+    row_scores,
+    row_start,
+)
 from likelier.losses import (
     coupled_prox,
     coupled_slope,
@@ -93,9 +101,12 @@ def scheduled_pass(
     row was learned.
     """
     n_lanes = len(intercept)
+    single = n_lanes == 1 and not coupled  # two classes, or regression: all in registers
     m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    scale, progressive = 1.0, 0.0
-    t = clock[0]
+    scale, progressive, t = 1.0, 0.0, clock[0]
+    until_watch = watch_every
+    until_average = max(average_from - t, 0) + average_every
+    a, s = eta0, shrinkage(eta0, alpha, implicit)
     for r in range(len(rows)):
         i = rows[r]
         ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
@@ -106,42 +117,79 @@ def scheduled_pass(
             row_start(indptr, n_columns, ahead + 1),
         )
         t += 1
+        until_watch -= 1
+        until_average -= 1
         omega = weight[i] if len(weight) else 1.0
-        a = eta0 / t**power if power != 0.0 else eta0
+        if power != 0.0:
+            a = eta0 / t**power
+            s = shrinkage(a, alpha, implicit)
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        row_scores(data, indices, start, stop, weights, m)
-        s = 1.0 / (1.0 + a * alpha) if implicit else 1.0 - a * alpha
         shrink = s * scale if implicit else scale
-        for k in range(n_lanes):
-            m[k] = shrink * m[k] + intercept[k]
-            c[k] = a * omega * (s * norms[i] + intercept_rate)
-        if t % watch_every == 0:
-            if coupled:
-                progressive += omega * coupled_value(code, np.int64(y[i]), m)
-            else:
-                for k in range(n_lanes):
-                    t_k = lane_target(classes, y[i], k)
-                    progressive += omega * loss_value(code, p, t_k, m[k])
-        steps(code, p, coupled, implicit, classes, y[i], m, c, g)
-        # implicit: s (w + a omega g x); explicit: s w + a omega g x
+        size = a * omega * (s * norms[i] + intercept_rate)
         if s == 0.0:  # an explicit step that lands on zero exactly
-            weights[:] = 0.0
-            scale = 1.0
+            after = 1.0
         else:
-            scale *= s
-        for k in range(n_lanes):
-            step[k] = a * omega * g[k] * (s if implicit else 1.0) / scale
-            intercept[k] += intercept_rate * a * omega * g[k]
-        row_add(data, indices, start, stop, weights, step)
+            after = scale * s
+        # implicit: s (w + a omega g x); explicit: s w + a omega g x
+        factor = a * omega * (s if implicit else 1.0) / after
+        if single:
+            score = shrink * row_dot(data, indices, start, stop, weights) + intercept[0]
+            target = lane_target(classes, y[i], 0)
+            if until_watch == 0:
+                progressive += omega * loss_value(code, p, target, score)
+            if implicit:
+                pull = loss_prox(code, p, target, score, size)
+            else:
+                pull = -loss_slope(code, p, target, score)
+            if s == 0.0:
+                weights[:] = 0.0
+            if pull != 0.0:
+                row_axpy(data, indices, start, stop, weights, factor * pull)
+                intercept[0] += intercept_rate * a * omega * pull
+        else:
+            row_scores(data, indices, start, stop, weights, m)
+            for k in range(n_lanes):
+                m[k] = shrink * m[k] + intercept[k]
+                c[k] = size
+            if until_watch == 0:
+                progressive += omega * lanes_value(code, p, coupled, classes, y[i], m)
+            steps(code, p, coupled, implicit, classes, y[i], m, c, g)
+            if s == 0.0:
+                weights[:] = 0.0
+            for k in range(n_lanes):
+                step[k] = factor * g[k]
+                intercept[k] += intercept_rate * a * omega * g[k]
+            row_add(data, indices, start, stop, weights, step)
+        scale = after
         if not (SMALLEST_SCALE < abs(scale) < 1.0 / SMALLEST_SCALE):
             weights *= scale
             scale = 1.0
-        if t > average_from and (t - average_from) % average_every == 0:
+        if until_watch == 0:
+            until_watch = watch_every
+        if until_average == 0:
+            until_average = average_every
             clock[1] += 1
             take_average(weights, intercept, scale, average, average_intercept, clock[1])
     weights *= scale
     clock[0] = t
     return progressive
+
+
+@njit(cache=True, nogil=True)
+def shrinkage(a, alpha, implicit):
+    """What the penalty leaves of the weights in one step of rate ``a``."""
+    return 1.0 / (1.0 + a * alpha) if implicit else 1.0 - a * alpha
+
+
+@njit(cache=True, nogil=True)
+def lanes_value(code, p, coupled, classes, y, m):
+    """Loss of one row, summed over its lanes."""
+    if coupled:
+        return coupled_value(code, np.int64(y), m)
+    total = 0.0
+    for k in range(len(m)):
+        total += loss_value(code, p, lane_target(classes, y, k), m[k])
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -238,12 +286,8 @@ def adaptive_pass(
                 q[lane] += etas[lane] * square
         for group in range(n_groups):
             here = slice(group * n_outputs, (group + 1) * n_outputs)
-            if coupled:
-                progressive[group] += omega * coupled_value(code, np.int64(y[i]), m[here])
-            else:
-                for k in range(n_outputs):
-                    t = lane_target(classes, y[i], k)
-                    progressive[group] += omega * loss_value(code, p, t, m[here][k])
+            value = lanes_value(code, p, coupled, classes, y[i], m[here])
+            progressive[group] += omega * value
             q[here] *= omega
             steps(code, p, coupled, implicit, classes, y[i], m[here], q[here], g[here])
         for lane in range(n_lanes):

@@ -1,0 +1,135 @@
+"""How a linear classifier learns batch by batch, with classes that may appear at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from likelier.base import Array, Batch, Loss, Matrix
+from likelier.estimators.linear_fit import LinearFit
+from likelier.estimators.partial import StreamLearner
+from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.targets import class_codes, class_weights, combine_weights
+
+MIN_CALIBRATION_ROWS = 10
+
+
+class ClassStream(LinearFit):
+    """``partial_fit`` of the classifier; lanes are kept in the order in which classes arrived."""
+
+    class_weight: Any
+    probability: bool
+    stream_: dict[str, Any]
+    arrival_: Array
+    calibration_: dict[str, Any]
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn some rows, once, in the order given.
+
+        Classes may appear at any time; ``classes`` announces some in advance, and must when
+        the first batch holds a single one. Calibration of losses without probabilities follows
+        the batches' scores before they are learned (those of the first batch: after).
+        """
+        self._check_words()
+        X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
+        if not hasattr(self, "coef_"):
+            present = y if weight is None else y[weight > 0.0]
+            self._set_classes(
+                np.unique(present) if classes is None else np.union1d(classes, present)
+            )
+        return self._learn(X, y, weight, classes)
+
+    def _set_classes(self, classes: Array) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
+            )
+        self.classes_ = classes
+
+    def _learn(self, X: Matrix, y: Array, weight: Array | None, classes: Any = None) -> Self:
+        loss = self._checked_loss()
+        learner, d = self._learner(loss), X.shape[1]
+        if weight is not None:
+            X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+        per_label = self._label_weights()
+        labels = np.unique(y) if classes is None else np.union1d(classes, y)
+        self._meet(labels, learner, loss, d)
+        order = np.argsort(self.arrival_)
+        known, K = self.arrival_[order], len(order)
+        codes = class_codes(known, y)
+        if per_label is not None:  # it may name classes that are still to come
+            here = {label: per_label[label] for label in known.tolist() if label in per_label}
+            per_class = class_weights(here, known, np.arange(float(K)))
+            weight = np.asarray(combine_weights(weight, per_class, codes))
+            X, codes, weight = X[weight > 0.0], codes[weight > 0.0], weight[weight > 0.0]
+        batch = Batch(X, order[codes.astype(np.intp)].astype(np.float64), weight)
+        if K == 1:  # a stream that begins with a single class: nothing to tell apart yet
+            if not loss.coupled:
+                self.stream_ = learner.learn(self.stream_, batch, K)
+            return self
+        self._set_classes(known)
+        self._calibrate_batch(loss, X, codes, weight)
+        self.stream_ = learner.learn(self.stream_, batch, K)
+        self._show(learner.theta(self.stream_, d, K)[:, order], loss, X.dtype)
+        if not self.calibration_:
+            self._calibrate_batch(loss, X, codes, weight)
+        return self
+
+    def _label_weights(self) -> dict[Any, float] | None:
+        if self.class_weight is None:
+            return None
+        if not isinstance(self.class_weight, Mapping):
+            raise ValueError(
+                f"class_weight must be a dict of weights (or None) where rows come batch by batch, "
+                f"got {self.class_weight!r}"
+            )
+        return dict(self.class_weight)
+
+    def _meet(self, labels: Array, learner: StreamLearner, loss: Loss, d: int) -> None:
+        """Begin the stream, and make room for classes that have not been met before."""
+        if not hasattr(self, "stream_"):
+            fitted = hasattr(self, "coef_")
+            self.arrival_ = self.classes_ if fitted else labels
+            theta = self._lane_theta(loss) if fitted else None
+            self.stream_ = learner.start(d, len(self.arrival_), theta)
+        new = np.setdiff1d(labels, self.arrival_)
+        if len(new):
+            known = len(self.arrival_)
+            self.stream_ = learner.add_classes(self.stream_, d, known, len(new))
+            self.arrival_ = np.concatenate([self.arrival_, new])
+
+    def _show(self, theta: Array, loss: Loss, dtype: Any) -> None:
+        """Coefficients from one lane per class."""
+        d = len(theta) - int(self.fit_intercept)
+        W, b = theta[:d], theta[d] if self.fit_intercept else np.zeros(theta.shape[1])
+        if theta.shape[1] == 2:
+            W, b = (W[:, 1:] - W[:, :1], b[1:] - b[:1]) if loss.coupled else (W[:, 1:], b[1:])
+        self.coef_ = np.ascontiguousarray(W.T, dtype=dtype)
+        self.intercept_ = np.asarray(b, dtype=dtype)
+        self.n_features_in_ = d
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self.route_, self.converged_ = "partial_fit", False
+        self._store_certificate(None)
+
+    def _calibrate_batch(self, loss: Loss, X: Matrix, codes: Array, weight: Array | None) -> None:
+        """Calibrate on scores of these rows; best before they are learned."""
+        lanes = 1 if len(self.classes_) == 2 else len(self.classes_)
+        current = hasattr(self, "coef_") and len(self.coef_) == lanes
+        # a calibration of fewer classes says nothing about one class more
+        self.calibration_ = getattr(self, "calibration_", {}) if current else {}
+        if loss.probabilistic or not self.probability or not current:
+            return
+        if len(codes) >= MIN_CALIBRATION_ROWS or not self.calibration_:
+            scores = np.asarray(X @ self.coef_.T + self.intercept_)
+            self.calibration_ = fit_calibration(scores, codes, weight)
+
+    def _lane_theta(self, loss: Loss) -> Array:
+        """Fitted coefficients with one lane per class."""
+        W = np.asarray(self.coef_, dtype=np.float64).T
+        theta = np.vstack([W, self.intercept_]) if self.fit_intercept else W
+        if theta.shape[1] == 1:
+            half = 0.5 if loss.coupled else 1.0
+            theta = np.hstack([-half * theta, half * theta])
+        return theta
