@@ -67,7 +67,9 @@ def _forms(loss: str) -> tuple[bool, ...]:
 
 
 def _loosest(problem: Problem, dual: bool, budget: float) -> dict[str, Any]:
-    plan: dict[str, Any] = {"dual": dual, "max_iter": 1000, "reached": False}
+    # the defaults of LogisticRegression and LinearSVC
+    max_iter = 100 if problem.loss == "log_loss" else 1000
+    plan: dict[str, Any] = {"dual": dual, "max_iter": max_iter, "reached": False}
     start = time.process_time()
     for tol in TOLERANCES:
         begun = time.process_time()

