@@ -53,7 +53,7 @@ def test_logistic_regression(alpha):
     model = LinearClassifier(alpha=alpha).fit(X, y, sample_weight=omega)
     p = expit(model.decision_function(X))
     errors = sandwich(X, omega * (p - (y == "yes")), omega * p * (1 - p), alpha)
-    np.testing.assert_allclose(model.coef_stderr_, errors[None], rtol=1e-5)
+    np.testing.assert_allclose(model.coef_stderr_, errors[None], rtol=1e-3)
 
 
 def test_poisson_regression():
@@ -61,7 +61,7 @@ def test_poisson_regression():
     y = rng.poisson(np.exp(0.5 * signal))
     model = LinearRegressor("poisson", alpha=0.0).fit(X, y)
     mean = model.predict(X)
-    np.testing.assert_allclose(model.coef_stderr_, sandwich(X, mean - y, mean), rtol=1e-5)
+    np.testing.assert_allclose(model.coef_stderr_, sandwich(X, mean - y, mean), rtol=1e-3)
 
 
 def test_alpha_auto_enters_the_bread():
@@ -83,7 +83,7 @@ def test_one_vs_rest_has_errors_for_every_class():
     assert model.coef_stderr_.shape == (3, 4)
     for k in range(3):
         one = LinearClassifier(alpha=0.01).fit(X, y == k)
-        np.testing.assert_allclose(model.coef_stderr_[k], one.coef_stderr_[0], rtol=1e-5)
+        np.testing.assert_allclose(model.coef_stderr_[k], one.coef_stderr_[0], rtol=1e-3)
 
 
 def test_softmax_with_three_classes():

@@ -17,7 +17,7 @@ from likelier.models.linear import LinearModel, LinearStats
 
 MAX_STEPS = 8
 # squared distance to the optimum, summed over parameters, in standard errors
-NEAR_ENOUGH = 1e-3
+NEAR_ENOUGH = 1e-6
 REGULAR = 1e-11  # smallest eigenvalue of the Hessian, scaled to a unit diagonal
 
 
