@@ -101,7 +101,9 @@ def _rows(content: dict[str, Array]) -> Matrix:
         content["X_indices"].astype(np.int32),
         content["X_indptr"].astype(np.int32),
     )
-    return sparse.csr_matrix(parts, shape=tuple(content["X_shape"]))
+    X = sparse.csr_matrix(parts, shape=tuple(content["X_shape"]))
+    X.sum_duplicates()
+    return X
 
 
 def _codes(y: Array) -> Array:

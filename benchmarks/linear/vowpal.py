@@ -133,10 +133,11 @@ def cache_file(data: Dataset) -> Path:
 
 
 def _write_text(data: Dataset, path: Path) -> None:
+    """Write the rows in a random order: some files are sorted by class, and it never shuffles."""
     X = sparse.csr_matrix(data.X)
     labels = np.where(data.y == 1, 1, -1) if data.n_classes == 2 else data.y + 1
     with path.open("w") as out:
-        for i in range(X.shape[0]):
+        for i in np.random.default_rng(0).permutation(X.shape[0]):
             part = slice(X.indptr[i], X.indptr[i + 1])
             pairs = zip(X.indices[part].tolist(), X.data[part].tolist(), strict=True)
             out.write(f"{labels[i]} | " + " ".join(f"{j}:{v:.9g}" for j, v in pairs) + "\n")
@@ -146,6 +147,8 @@ def _convert(data: Dataset, text: Path, target: Path) -> None:
     from vowpalwabbit import pyvw
 
     draft = target.with_suffix(".draft")
+    # a draft left behind by an interrupted run would be taken for the data
+    draft.unlink(missing_ok=True)
     arguments = ["-d", str(text), "--cache_file", str(draft), "--quiet", "--noconstant"]
     if data.n_classes > 2:
         arguments += ["--oaa", str(data.n_classes)]

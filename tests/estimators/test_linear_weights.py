@@ -64,7 +64,8 @@ def test_weight_zero_is_absence_for_a_regressor(loss, way):
     whole = LinearRegressor(loss, random_state=3, **WAYS[way]).fit(X, y, sample_weight=weight)
     rest = LinearRegressor(loss, random_state=3, **WAYS[way])
     rest.fit(X[present], y[present], sample_weight=weight[present])
-    assert_same(whole, rest, X, ("coef_", "intercept_", "noise_"))
+    assert_same(whole, rest, X)
+    assert whole.noise_ == pytest.approx(rest.noise_, rel=1e-12)
 
 
 @ignore
@@ -212,7 +213,7 @@ def test_bad_weights_are_refused(estimator, method, bad):
 @pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
 def test_no_weight_at_all_is_refused(estimator, method):
     X, y, _, _ = draw()
-    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+    with pytest.raises(ValueError, match="sample_weight.*zero"):
         getattr(estimator(), method)(X, y, sample_weight=np.zeros(150))
     with pytest.raises(ValueError, match="sample_weight"):
         getattr(estimator(), method)(X, y, sample_weight=np.ones(149))

@@ -84,7 +84,8 @@ class Dual(Inference):
         X, scale, l2 = _uniform_penalty(model, batch.X)
         norms = row_norms(X)
         share = 1.0 / (l2 * engine.n_rows)
-        rate = share * float(norms[present].mean()) if model.fit_intercept else 0.0
+        # as fast as a feature of typical size; rows that are all empty have none
+        rate = share * (float(norms[present].mean()) or 1.0) if model.fit_intercept else 0.0
         n_parts = 1 if model.loss.coupled else min(self.n_jobs, model.n_outputs)
         borders = np.linspace(0, model.n_outputs, n_parts + 1).astype(int)
         parts = [_new_part(int(a), int(b - a), X.shape) for a, b in pairwise(borders)]

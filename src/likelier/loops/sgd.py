@@ -126,10 +126,7 @@ def scheduled_pass(
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         shrink = s * scale if implicit else scale
         size = a * omega * (s * norms[i] + intercept_rate)
-        if s == 0.0:  # an explicit step that lands on zero exactly
-            after = 1.0
-        else:
-            after = scale * s
+        after = 1.0 if s == 0.0 else scale * s  # zero: an explicit step onto nothing at all
         # implicit: s (w + a omega g x); explicit: s w + a omega g x
         factor = a * omega * (s if implicit else 1.0) / after
         if single:
