@@ -45,10 +45,9 @@ def fit(problem: Problem, plan: dict[str, Any], seed: int) -> Any:
 
 def _arguments(problem: Problem, plan: dict[str, Any], seed: int) -> list[str]:
     loss = "logistic" if problem.loss == "log_loss" else "hinge"
-    cells = problem.data.n_features * problem.n_problems
     arguments = ["--cache_file", str(cache_file(problem.data)), "--noconstant", "--quiet"]
     arguments += ["--loss_function", loss, "--holdout_off", "--passes", str(plan["passes"])]
-    arguments += ["--random_seed", str(seed), "-b", str(max(18, math.ceil(math.log2(cells))))]
+    arguments += ["--random_seed", str(seed), "-b", _bits(problem.data)]
     if problem.n_problems > 1:
         arguments += ["--oaa", str(problem.n_problems), "--scores"]
     if plan["variant"] == "--bfgs":
@@ -57,6 +56,15 @@ def _arguments(problem: Problem, plan: dict[str, Any], seed: int) -> list[str]:
     elif plan["variant"] == "online, --l2":
         arguments += ["--l2", repr(problem.alpha / problem.n_problems)]
     return arguments
+
+
+def _bits(data: Dataset) -> str:
+    """Bits of its weight table: its default, or enough that no two weights share a cell.
+
+    A cache made with fewer bits than a run asks for is silently emptied.
+    """
+    cells = data.n_features * (1 if data.n_classes == 2 else data.n_classes)
+    return str(max(18, math.ceil(math.log2(cells))))
 
 
 def weights(problem: Problem, workspace: Any) -> Array:
@@ -150,6 +158,7 @@ def _convert(data: Dataset, text: Path, target: Path) -> None:
     # a draft left behind by an interrupted run would be taken for the data
     draft.unlink(missing_ok=True)
     arguments = ["-d", str(text), "--cache_file", str(draft), "--quiet", "--noconstant"]
+    arguments += ["-b", _bits(data)]
     if data.n_classes > 2:
         arguments += ["--oaa", str(data.n_classes)]
     pyvw.Workspace(arg_list=arguments).finish()

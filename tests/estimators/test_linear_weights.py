@@ -213,7 +213,7 @@ def test_bad_weights_are_refused(estimator, method, bad):
 @pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
 def test_no_weight_at_all_is_refused(estimator, method):
     X, y, _, _ = draw()
-    with pytest.raises(ValueError, match="sample_weight.*zero"):
+    with pytest.raises(ValueError, match="[Ss]ample.weight.*zero"):
         getattr(estimator(), method)(X, y, sample_weight=np.zeros(150))
     with pytest.raises(ValueError, match="sample_weight"):
         getattr(estimator(), method)(X, y, sample_weight=np.ones(149))

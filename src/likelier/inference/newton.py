@@ -23,7 +23,7 @@ GROWTH = 8  # each subset is so many times larger than the one before
 SUBSET_STEPS = 6
 CHUNK = 4096
 PRIOR_SCORE = 2.0
-FULL_STEP = 0.02  # a gap below this part of the objective: a full step is safe
+FULL_STEP = 0.1  # a gap below this part of the objective: a full step is tried on trust
 DAMPINGS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # times a bound of the Hessian: with 1 no step goes up
 NARROWING = 0.2  # of the envelope, once its own minimum is nearly found
 NEAR = 0.2  # of its width
@@ -81,18 +81,22 @@ class Newton(Inference):
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
-        theta = model.zeros() if theta is None else theta
-        width = 0.0
-        if not model.loss.smooth:
-            batch = engine.sample(1000)
-            width = max(1e-6, float(model.stats(theta, batch).value.mean()) / batch.n_rows)
-        state = NewtonState(model, theta, width)
+        state = self.start(model, engine, model.zeros() if theta is None else theta)
+        width = state.width
         for size in subset_sizes(model, engine):
             assert engine.n_rows is not None
             batch = engine.sample(size, iteration=1)
             subset = NewtonState(_for_subset(model, batch, engine.n_rows), state.theta, width)
             state = self._on_subset(subset, batch)
         return NewtonState(model, state.theta, width)
+
+    def start(self, model: LinearModel, engine: Engine, theta: Array) -> NewtonState:
+        """First State at ``theta`` itself."""
+        if model.loss.smooth:
+            return NewtonState(model, theta)
+        batch = engine.sample(1000)
+        width = float(model.stats(theta, batch).value.mean()) / batch.n_rows
+        return NewtonState(model, theta, max(1e-6, width))
 
     def _on_subset(self, state: NewtonState, batch: Batch) -> NewtonState:
         """A few steps on one subset: enough to be as near as its sampling error."""

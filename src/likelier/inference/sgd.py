@@ -30,7 +30,7 @@ from likelier.models.linear import NO_WEIGHT, LinearModel
 NEVER = 1 << 60
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
 MIN_AVERAGE_ROWS = 16
-MAX_AVERAGE_ROWS = 512
+MAX_AVERAGE_ROWS = 1024
 SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
 
 

@@ -37,6 +37,7 @@ START_WORK = 2e8
 STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
+ABUNDANT = 5000  # rows per parameter
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class _Run:
             return self._iterate(dual, dual.init(self.model, self.engine), route)
         rates, theta = self._search(theta, n_nonzeros)
         if route == "newton":
-            return self._newton(theta)
+            return self._newton(rates, theta)
         if route == "sgd":
             return self._stochastic(rates, theta)
         theta = self._one_pass(rates[1:2] if len(rates) > 1 else rates)
@@ -167,7 +168,7 @@ class _Run:
     def _search(self, theta: Array | None, n_nonzeros: float) -> tuple[Array, Array]:
         """Try all global rates on a sample; the best ones, and where the best one got to."""
         lanes = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
-        n = int(np.clip(START_WORK / lanes, 200, 4000))
+        n = int(np.clip(START_WORK / lanes, 200, 1500))
         sgd = AdaptiveSGD(self.settings.update == "implicit")
         state = sgd.start(self.model, theta)
         if self.engine.in_memory:
@@ -178,11 +179,23 @@ class _Run:
         # a longer run, and an average, want larger rates than a short one
         return RATE_FACTORS[best : best + 3], state.theta()
 
-    def _newton(self, theta: Array) -> Solution:
+    def _newton(self, rates: Array, theta: Array) -> Solution:
+        """Second-order steps, after a first look at more rows than the search saw.
+
+        With many rows per parameter a subset tells nearly all; with fewer, one stochastic
+        pass over all rows is the better start.
+        """
         newton = Newton(self.tol)
-        state = newton.init(self.model, self.engine, theta)
-        if subset_sizes(self.model, self.engine):
-            self._after(lambda: state.theta, Info(passes=0.0))
+        if self.engine.in_memory and subset_sizes(self.model, self.engine):
+            abundant = (self.engine.n_rows or 0) >= ABUNDANT * self.model.n_rows_theta
+            if not abundant and self.model.loss.smooth:
+                theta = self._one_pass(rates[:1])
+                state = newton.start(self.model, self.engine, theta)
+            else:
+                state = newton.init(self.model, self.engine, theta)
+                self._after(lambda: state.theta, Info(passes=0.0))
+        else:
+            state = newton.init(self.model, self.engine, theta)
         solution = self._iterate(newton, state, "newton")
         tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
         if not (solution.converged and tight and self.model.loss.smooth):

@@ -121,6 +121,26 @@ def row_axpy(data, indices, start, stop, weights, step):
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_dot_rates(data, indices, start, stop, weights, rates):
+    """``sum_j x_j w[j]`` and ``sum_j rate_j x_j^2`` for a single lane."""
+    total, spread = 0.0, 0.0
+    for p in range(start, stop):
+        j = column(indices, start, p)
+        x = np.float64(data[p])
+        total += x * weights[j]
+        spread += rates[j] * x * x
+    return total, spread
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_axpy_rates(data, indices, start, stop, weights, rates, step):
+    """``w[j] += rate_j x_j step`` for a single lane."""
+    for p in range(start, stop):
+        j = column(indices, start, p)
+        weights[j] += rates[j] * data[p] * step
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_scores(data, indices, start, stop, weights, out):
     """``out[lane] = sum_j x_j w[j, lane]``."""
     n_lanes = np.uintp(len(out))

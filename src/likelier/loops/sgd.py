@@ -22,7 +22,9 @@ from likelier.loops.rows import (
     prefetch_row,
     row_add,
     row_axpy,
+    row_axpy_rates,
     row_dot,
+    row_dot_rates,
     row_scores,
     row_start,
 )
@@ -36,6 +38,7 @@ from likelier.losses import (
 )
 
 LOOK_AHEAD = 3  # rows
+WATCH = 8  # a single rate needs its loss on one row in so many
 SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
 
 
@@ -256,14 +259,39 @@ def adaptive_pass(
     """
     n_lanes = np.uintp(len(intercept))
     n_groups = len(intercept) // n_outputs
+    single = len(intercept) == 1 and not coupled and not pay_now
+    watched = len(rows) / -(-len(rows) // WATCH) if len(rows) else 1.0
     m, q, g = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
     total = elapsed[0]
-    for i in rows:
+    for r in range(len(rows)):
+        i = rows[r]
+        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
+        prefetch_row(
+            data,
+            indices,
+            row_start(indptr, n_columns, ahead),
+            row_start(indptr, n_columns, ahead + 1),
+        )
         clock[0] += 1
         omega = weight[i] if len(weight) else 1.0
         schedule = 1.0 / clock[0] ** power if power != 0.0 else 1.0
         total += schedule
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        if single:
+            score, spread = row_dot_rates(data, indices, start, stop, weights, rates)
+            score += intercept[0]
+            eta = omega * etas[0] * schedule
+            target = lane_target(classes, y[i], 0)
+            if r % WATCH == 0:  # nothing to compare it with: an estimate will do
+                progressive[0] += watched * omega * loss_value(code, p, target, score)
+            if implicit:
+                pull = loss_prox(code, p, target, score, eta * (spread + intercept_rate))
+            else:
+                pull = -loss_slope(code, p, target, score)
+            if pull != 0.0:
+                row_axpy_rates(data, indices, start, stop, weights, rates, eta * pull)
+                intercept[0] += intercept_rate * eta * pull
+            continue
         for lane in range(n_lanes):
             m[lane] = intercept[lane]
             q[lane] = etas[lane] * schedule * intercept_rate

@@ -1,0 +1,230 @@
+"""Constructor words: what is refused, by name, and what changes when a loss is tuned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from likelier import LinearClassifier, LinearRegressor, losses
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+Y = (X[:, 0] + 0.5 * RNG.standard_normal(60) > 0).astype(int)
+
+
+@pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    ("word", "value", "error"),
+    [
+        ("update", "Implicit", ValueError),
+        ("update", None, ValueError),
+        ("learning_rate", "optimal", ValueError),
+        ("penalty", "l3", ValueError),
+        ("alpha", -1.0, ValueError),
+        ("alpha", "automatic", ValueError),
+        ("alpha", np.nan, ValueError),
+        ("alpha", np.inf, ValueError),
+        ("alpha", None, TypeError),
+        ("alpha", True, TypeError),
+        ("eta0", 0.0, ValueError),
+        ("eta0", "fast", TypeError),
+        ("l1_ratio", 1.5, ValueError),
+        ("validation_fraction", 1.0, ValueError),
+        ("validation_fraction", 0.0, ValueError),
+        ("tol", -1e-3, ValueError),
+        ("tol", "small", TypeError),
+        ("max_iter", 0, ValueError),
+        ("max_iter", 10.0, TypeError),
+        ("max_iter", True, TypeError),
+        ("average", 0.5, TypeError),
+        ("average", -3, ValueError),
+        ("loss", "log", ValueError),
+        ("loss", 3, TypeError),
+    ],
+)
+def test_a_bad_word_is_named(estimator, method, word, value, error):
+    model = estimator(**{word: value})
+    with pytest.raises(error, match=word):
+        getattr(model, method)(X, Y)
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "two"])
+def test_a_bad_number_of_threads_is_named(n_jobs):
+    with pytest.raises((ValueError, TypeError), match="n_jobs"):
+        LinearClassifier(n_jobs=n_jobs).fit(X, Y)
+
+
+def test_an_unknown_loss_lists_the_choices():
+    with pytest.raises(ValueError, match="loss='logistic' is not known") as caught:
+        LinearClassifier("logistic").fit(X, Y)
+    assert all(name in str(caught.value) for name in losses.LOSSES)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "loss"),
+    [
+        (LinearClassifier, "squared_error"),
+        (LinearClassifier, losses.Quantile(0.9)),
+        (LinearClassifier, "poisson"),
+        (LinearRegressor, "hinge"),
+        (LinearRegressor, "softmax"),
+    ],
+)
+def test_a_loss_for_other_targets(estimator, loss):
+    with pytest.raises(ValueError, match=f"{estimator.__name__} takes losses for"):
+        estimator(loss).fit(X, Y)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+def test_a_chosen_rate_needs_a_plain_penalty(method, penalty):
+    model = LinearClassifier(penalty=penalty, alpha=0.1, learning_rate="constant")
+    with pytest.raises(ValueError, match="penalty"):
+        getattr(model, method)(X, Y)
+
+
+def test_a_held_out_share_that_leaves_nothing():
+    for fraction in (1e-9, 1.0 - 1e-9):
+        model = LinearClassifier(early_stopping=True, validation_fraction=fraction)
+        with pytest.raises(ValueError, match="validation_fraction"):
+            model.fit(X, Y)
+
+
+def test_constructor_stores_what_it_is_given():
+    loss = losses.Huber(2.0)
+    model = LinearRegressor(loss, alpha=0.5, max_iter=7)
+    assert model.loss is loss
+    assert model.get_params()["loss__delta"] == 2.0
+    assert model.get_params(deep=False)["loss"] is loss
+    assert clone(model).get_params() == model.get_params()
+
+
+# -- losses are values ---------------------------------------------------------------------------------
+
+
+def test_setting_a_parameter_of_a_loss_replaces_the_loss():
+    shared = losses.Quantile(0.5)
+    one, two = LinearRegressor(shared), LinearRegressor(shared)
+    one.set_params(loss__tau=0.9, alpha=0.1)
+    assert one.loss == losses.Quantile(0.9)
+    assert one.alpha == 0.1
+    assert two.loss is shared
+    assert shared.tau == 0.5
+    one.fit(X, X[:, 0]), two.fit(X, X[:, 0])
+    assert one.loss == losses.Quantile(0.9)  # fitting stores nothing in the constructor's words
+
+
+def test_a_loss_and_its_parameter_at_once():
+    model = LinearRegressor("huber").set_params(loss="quantile", loss__tau=0.2)
+    assert model.loss == losses.Quantile(0.2)
+    model.set_params(loss__tau=0.3)
+    assert model.get_params()["loss__tau"] == 0.3
+
+
+def test_a_parameter_the_loss_does_not_have():
+    with pytest.raises(ValueError, match="no parameter 'tau'"):
+        LinearRegressor("huber").set_params(loss__tau=0.1)
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        LinearRegressor().set_params(taw=0.1)
+    with pytest.raises(ValueError, match="tau"):
+        LinearRegressor("quantile").set_params(loss__tau=1.5)
+
+
+def test_a_name_and_an_object_are_the_same_loss():
+    for name, kind in losses.LOSSES.items():
+        make = LinearRegressor if kind.task in ("regression", "count") else LinearClassifier
+        target = abs(X[:, 0]) if make is LinearRegressor else Y
+        one = make(name, random_state=0).fit(X, target)
+        two = make(kind(), random_state=0).fit(X, target)
+        np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_parameters_of_a_loss_matter():
+    y = X[:, 0] + RNG.standard_normal(60) ** 3
+    quantiles = [LinearRegressor(losses.Quantile(tau)).fit(X, y) for tau in (0.1, 0.5, 0.9)]
+    below = [np.mean(y <= model.predict(X)) for model in quantiles]
+    np.testing.assert_allclose(below, [0.1, 0.5, 0.9], atol=0.06)
+    robust = LinearRegressor(losses.Huber(0.1)).fit(X, y)
+    mean = LinearRegressor(losses.Huber(1e6)).fit(X, y)
+    np.testing.assert_allclose(mean.coef_, LinearRegressor().fit(X, y).coef_, atol=1e-6)
+    assert not np.allclose(robust.coef_, mean.coef_, atol=1e-2)
+
+
+# -- words that change how a fit goes -------------------------------------------------------------------
+
+
+def test_printing_every_iteration(capsys):
+    LinearClassifier(verbose=1).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("iteration 1: objective")
+    LinearClassifier().fit(X, Y)
+    assert not capsys.readouterr().out
+
+
+def test_rows_in_order_when_not_shuffled():
+    words = {"learning_rate": "constant", "max_iter": 2, "tol": None, "shuffle": False}
+    one = LinearClassifier(random_state=0, **words).fit(X, Y)
+    two = LinearClassifier(random_state=1, **words).fit(X, Y)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    words["shuffle"] = True
+    three = LinearClassifier(random_state=0, **words).fit(X, Y)
+    four = LinearClassifier(random_state=1, **words).fit(X, Y)
+    assert (three.coef_ != four.coef_).any()
+    assert (three.coef_ != one.coef_).any()
+
+
+def test_averaging():
+    words = {"learning_rate": "constant", "eta0": 0.5, "max_iter": 3, "tol": None, "random_state": 0}
+    plain = LinearClassifier(average=False, **words).fit(X, Y)
+    mean = LinearClassifier(average=True, **words).fit(X, Y)
+    late = LinearClassifier(average=100, **words).fit(X, Y)
+    never = LinearClassifier(average=10_000, **words).fit(X, Y)
+    assert (mean.coef_ != plain.coef_).any() and (late.coef_ != mean.coef_).any()
+    np.testing.assert_array_equal(never.coef_, plain.coef_)
+
+
+def test_starting_from_the_last_coefficients():
+    """Newton's second run starts at the optimum and needs no more than a look at it."""
+    model = LinearClassifier(warm_start=True, random_state=0).fit(X, Y)
+    first, steps = model.coef_.copy(), model.n_iter_
+    model.fit(X, Y)
+    assert model.n_iter_ < steps
+    np.testing.assert_allclose(model.coef_, first, atol=1e-6)
+    slow = {"learning_rate": "constant", "max_iter": 1, "tol": None, "random_state": 0}
+    warm = LinearRegressor(warm_start=True, **slow)
+    cold = LinearRegressor(warm_start=False, **slow)
+    errors = [abs(m.fit(X, X[:, 0]).fit(X, X[:, 0]).coef_[0] - 1.0) for m in (warm, cold)]
+    assert errors[0] < 0.9 * errors[1]
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_starting_with_other_data_starts_afresh(columns):
+    """More features, fewer, or other classes: the old coefficients do not fit."""
+    wide = np.column_stack([X, X[:, :2]])
+    for loss in ("log_loss", "softmax"):
+        model = LinearClassifier(loss, warm_start=True, random_state=0)
+        fresh = LinearClassifier(loss, random_state=0)
+        for first, second in ((X[:, :columns], wide), (wide, X[:, :columns])):
+            np.testing.assert_allclose(
+                model.fit(first, Y).fit(second, Y).coef_, fresh.fit(second, Y).coef_, atol=1e-5
+            )
+        labels = np.digitize(X[:, 0], [-0.5, 0.5])
+        np.testing.assert_allclose(
+            model.fit(X, Y).fit(X, labels).coef_, fresh.fit(X, labels).coef_, atol=1e-5
+        )
+
+
+def test_stopping_early_keeps_the_best_coefficients():
+    rng = np.random.default_rng(1)
+    Z = rng.standard_normal((300, 100))
+    y = (Z[:, 0] + rng.standard_normal(300) > 0).astype(int)
+    model = LinearClassifier(early_stopping=True, alpha=0.0, random_state=0).fit(Z, y)
+    assert model.route_ == "sgd"
+    assert model.converged_
+    fresh = rng.standard_normal((2000, 100))
+    labels = (fresh[:, 0] + rng.standard_normal(2000) > 0).astype(int)
+    long = LinearClassifier(alpha=1e-9, random_state=0).fit(Z, y)
+    assert model.score(fresh, labels) > long.score(fresh, labels)
