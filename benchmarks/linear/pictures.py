@@ -93,7 +93,7 @@ def _rate_panel(axes: Axes, results: dict[str, Any], label: str) -> None:
     axes.axhline(np.log(2), color=GREY, lw=1, ls="-.")
     axes.text(rates[-1], np.log(2) * 0.93, "knows nothing", color=GREY, ha="right", va="top")
     axes.set(xscale="log", yscale="log", xlabel="eta0", ylim=(0.3, 2e6))
-    axes.set_title(f"{label} features, fixed rate (x: not finite or above 1e6)", fontsize=10)
+    axes.set_title(f"{label} features, fixed rate\n(x: above 1e6 or not finite)", fontsize=10)
 
 
 def _scale_panel(axes: Axes, results: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def _scale_panel(axes: Axes, results: dict[str, Any]) -> None:
     axes.text(exponents[0], 1.0101, "1% above the best", color=GREY, va="bottom")
     top = max(1.013, 1.1 * max(auto["common"] + auto["separate"]) / best - 0.1)
     axes.set(ylim=(0.999, top), xlabel="s", ylabel="loss / best loss")
-    axes.set_title('learning_rate="auto", features rescaled', fontsize=10)
+    axes.set_title('learning_rate="auto",\nfeatures rescaled', fontsize=10)
     axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.55), frameon=False, fontsize=9)
 
 

@@ -32,8 +32,9 @@ Every peer is tuned before it is timed, at no cost to it:
   averaged or not, and its own schedule), at the smallest `max_iter` that comes within 1%.
   **Search** is the sum over nine rates, each run for only as many passes as the winner needed.
 * **LIBLINEAR** is the faster of dual and primal at the loosest tolerance that suffices.
-* **Vowpal Wabbit** learns from its binary cache with its defaults and the smallest number of
-  passes; the fastest of `--l2`, no penalty at all and `--bfgs`. It parses in a thread of its own.
+* **Vowpal Wabbit** learns from its binary cache, in which the rows were shuffled once, with its
+  defaults and the smallest number of passes; the fastest of `--l2`, no penalty at all, `--l2`
+  without normalised updates, and `--bfgs`. It parses in a thread of its own.
 
 Ours is `LinearClassifier(alpha=alpha, fit_intercept=False)` at the smallest `max_iter` that comes
 within 1%: that includes choosing its own rate, and excludes compilation. "tol=0.01" is the same

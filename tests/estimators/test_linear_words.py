@@ -7,6 +7,12 @@ import pytest
 from sklearn.base import clone
 
 from likelier import LinearClassifier, LinearRegressor, losses
+from likelier.base import Batch, Info
+from likelier.estimators.problem import Problem
+from likelier.estimators.watch import Watch
+from likelier.inference.solve import Solution
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -217,14 +223,32 @@ def test_starting_with_other_data_starts_afresh(columns):
         )
 
 
-def test_stopping_early_keeps_the_best_coefficients():
+def test_stopping_early_leaves_rows_out_and_ends():
     rng = np.random.default_rng(1)
-    Z = rng.standard_normal((300, 100))
-    y = (Z[:, 0] + rng.standard_normal(300) > 0).astype(int)
-    model = LinearClassifier(early_stopping=True, alpha=0.0, random_state=0).fit(Z, y)
+    Z = rng.standard_normal((400, 5))
+    y = (Z[:, 0] + rng.standard_normal(400) > 0).astype(int)
+    model = LinearClassifier(early_stopping=True, random_state=0).fit(Z, y)
     assert model.route_ == "sgd"
     assert model.converged_
-    fresh = rng.standard_normal((2000, 100))
-    labels = (fresh[:, 0] + rng.standard_normal(2000) > 0).astype(int)
-    long = LinearClassifier(alpha=1e-9, random_state=0).fit(Z, y)
-    assert model.score(fresh, labels) > long.score(fresh, labels)
+    assert 1 < model.n_iter_ < 100
+    whole = LinearClassifier(random_state=0).fit(Z, y)
+    assert model.score(Z, y) > whole.score(Z, y) - 0.02
+    other = LinearClassifier(early_stopping=True, validation_fraction=0.6, random_state=0)
+    assert (other.fit(Z, y).coef_ != model.coef_).any()
+
+
+def test_stopping_early_keeps_the_best_coefficients():
+    """Five iterations without a better validation loss end it; the best one counts."""
+    model = LinearRegressor(early_stopping=True, tol=0.0)
+    penalty = ElasticNet(np.zeros(1), np.zeros(1))
+    problem = Problem(
+        LinearModel(losses.SquaredError(), 1, 1, False, False, penalty), None, 1.0, float
+    )
+    rows = Batch(np.ones((4, 1)), np.full(4, 3.0), np.ones(4))
+    watch = Watch(model, problem, rows, (None, None), quiet=False)
+    path = [0.0, 1.0, 2.5, 4.0, 5.0, 2.0, 6.0, 7.0, 8.0]
+    stopped = [watch(lambda w=w: np.array([[w]]), Info()) for w in path[:8]]
+    assert stopped == [False] * 7 + [True]
+    best = watch.with_best(Solution(np.array([[9.0]]), 8, 0.0, 0.0, False, "sgd"))
+    assert best.theta == 2.5
+    assert best.converged

@@ -29,8 +29,8 @@ from likelier.models.linear import NO_WEIGHT, LinearModel
 
 NEVER = 1 << 60
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
-MIN_AVERAGE_ROWS = 16
-MAX_AVERAGE_ROWS = 1024
+MIN_AVERAGE_ROWS = 32
+MAX_AVERAGE_ROWS = 4096
 SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
 
 
@@ -236,7 +236,7 @@ class AdaptiveSGD(Inference):
         view, first = as_rows(X), 0
         while first < len(rows):
             # averages cost features x lanes each: less often as the run gets longer
-            stride = max(MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, state.clock[0] // 16)
+            stride = max(MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, state.clock[0] // 8)
             stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
             first += stride
@@ -275,12 +275,14 @@ class AdaptiveSGD(Inference):
         )  # fmt: skip
 
     @staticmethod
-    def keep_groups(state: AdaptiveState, n_groups: int) -> AdaptiveState:
+    def keep_groups(state: AdaptiveState, n_groups: int, first: int | None = None) -> AdaptiveState:
         """Return the State with only the best global rate and the next larger ones in it.
 
         Larger ones because a long run, and an average, want larger rates than a short one.
+        ``first`` overrides which rate is the best.
         """
-        K, d, best = state.model.n_outputs, state.model.n_features, state.best_group()
+        K, d = state.model.n_outputs, state.model.n_features
+        best = state.best_group() if first is None else first
         groups = slice(best, best + n_groups)
         lanes = slice(best * K, (best + n_groups) * K)
 

@@ -156,30 +156,29 @@ class _Run:
         if route == "dual":
             dual = Dual(self.tol, self.settings.n_jobs)
             return self._iterate(dual, dual.init(self.model, self.engine), route)
-        rates, theta = self._search(theta, n_nonzeros)
+        search = self._search(theta, n_nonzeros)
         if route == "newton":
-            return self._newton(rates, theta)
+            return self._newton(search)
         if route == "sgd":
-            return self._stochastic(rates, theta)
-        theta = self._one_pass(rates[1:2] if len(rates) > 1 else rates)
+            return self._stochastic(search)
+        theta = self._one_pass(search)
         lbfgs = LBFGS(self.tol)
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
 
-    def _search(self, theta: Array | None, n_nonzeros: float) -> tuple[Array, Array]:
-        """Try all global rates on a sample; the best ones, and where the best one got to."""
+    def _search(self, theta: Array | None, n_nonzeros: float) -> AdaptiveState:
+        """Try all global rates side by side on a sample."""
         lanes = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
-        n = int(np.clip(START_WORK / lanes, 200, 1500))
+        few = (self.engine.n_rows or 0) // 50  # the search must not outweigh a pass
+        n = int(np.clip(START_WORK / lanes, 200, np.clip(few, 800, 1500)))
         sgd = AdaptiveSGD(self.settings.update == "implicit")
         state = sgd.start(self.model, theta)
         if self.engine.in_memory:
             sgd.learn(state, self.engine.sample(n))
         else:
             sgd.learn(state, next(iter(self.engine.blocks(0))))
-        best = state.best_group()
-        # a longer run, and an average, want larger rates than a short one
-        return RATE_FACTORS[best : best + 3], state.theta()
+        return state
 
-    def _newton(self, rates: Array, theta: Array) -> Solution:
+    def _newton(self, search: AdaptiveState) -> Solution:
         """Second-order steps, after a first look at more rows than the search saw.
 
         With many rows per parameter a subset tells nearly all; with fewer, one stochastic
@@ -189,13 +188,13 @@ class _Run:
         if self.engine.in_memory and subset_sizes(self.model, self.engine):
             abundant = (self.engine.n_rows or 0) >= ABUNDANT * self.model.n_rows_theta
             if not abundant and self.model.loss.smooth:
-                theta = self._one_pass(rates[:1])
+                theta = self._one_pass(search)
                 state = newton.start(self.model, self.engine, theta)
             else:
-                state = newton.init(self.model, self.engine, theta)
+                state = newton.init(self.model, self.engine, search.theta())
                 self._after(lambda: state.theta, Info(passes=0.0))
         else:
-            state = newton.init(self.model, self.engine, theta)
+            state = newton.init(self.model, self.engine, search.theta())
         solution = self._iterate(newton, state, "newton")
         tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
         if not (solution.converged and tight and self.model.loss.smooth):
@@ -205,17 +204,21 @@ class _Run:
             theta, solution.n_iter, solution.objective, solution.gap, True, "newton", certificate
         )
 
-    def _one_pass(self, rates: Array) -> Array:
-        """A stochastic pass is worth several first-order steps from a far start."""
-        sgd = AdaptiveSGD(self.settings.update == "implicit", 0.0, rates)
-        state, info = sgd.step(sgd.start(self.model), self.engine)
+    def _one_pass(self, search: AdaptiveState) -> Array:
+        """Go on for a pass with one rate: worth several first-order steps from a far start.
+
+        A longer run, and an average, want a larger rate than the best one of a short run.
+        """
+        sgd = AdaptiveSGD(self.settings.update == "implicit")
+        group = min(search.best_group() + 1, search.n_groups - 1)
+        state, info = sgd.step(sgd.keep_groups(search, 1, group), self.engine)
         self._after(state.theta, info)
         return state.theta()
 
-    def _stochastic(self, rates: Array, theta: Array) -> Solution:
-        """Several rates for one pass, then the best of them alone."""
-        sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol, rates)
-        state, info = sgd.step(sgd.start(self.model), self.engine)
+    def _stochastic(self, search: AdaptiveState) -> Solution:
+        """The best rates for one pass, then the best of them alone."""
+        sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol)
+        state, info = sgd.step(sgd.keep_groups(search, 3), self.engine)
         self._judge_averages(state)
         state = sgd.keep_groups(state, 1)
         self._after(state.theta, info)
