@@ -26,7 +26,7 @@ from benchmarks.linear.problem import Problem, row_losses
 # above this many features a Hessian costs more than conjugate gradients
 DENSE_HESSIAN = 1000
 SMOOTH_GAP = 1e-9
-HINGE_GAP = 1e-4
+HINGE_GAP = 3e-4
 
 # value, slope and curvature of a smooth loss of the margin
 Smooth = Callable[[Array], tuple[Array, Array, Array]]
@@ -88,7 +88,7 @@ def _hinge(X: Matrix, y: Array, alpha: float) -> tuple[Array, float]:
     w, mu = np.zeros(X.shape[1]), 1.0
     gap = float("inf")
     for _ in range(25):
-        w, _ = _newton(X, y, alpha, smoothed_hinge(mu), w, gap=HINGE_GAP / 10)
+        w, _ = _newton(X, y, alpha, smoothed_hinge(mu), w, gap=HINGE_GAP / 3)
         z = y * (X @ w)
         a = expit((1 - z) / mu)
         pull = X.T @ (a * y) / len(y)

@@ -106,7 +106,7 @@ def test_scoring_monitor_in_a_pipeline():
     monitor = ScoringMonitor(scoring="accuracy")
     model = LinearClassifier(**SLOW).set_callbacks(monitor)
     make_pipeline(StandardScaler(), model).fit(X, y)
-    data = monitor.get_logs().data_as_pandas()
+    data = monitor.get_logs().data_as_pandas
     assert len(data) == 8
     assert (data["accuracy"].to_numpy() > 0.7).all()
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from likelier.base import Array, Batch, Loss, Matrix
-from likelier.data import block_source
+from likelier.data import TableEncoder, block_source
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.linear_words import LinearWords
 from likelier.estimators.partial import StreamLearner
@@ -172,10 +172,9 @@ class LinearFit(LinearWords):
             )
         source = block_source(X, target=y)
         self.n_features_in_ = int(source.n_features)
-        if source.feature_names is not None:
+        self.__dict__.pop("feature_names_in_", None)
+        if isinstance(source.encoder, TableEncoder):  # columns of a libsvm file have no names
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
-        else:
-            self.__dict__.pop("feature_names_in_", None)
         return source
 
     def _solve(

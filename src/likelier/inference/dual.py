@@ -96,6 +96,9 @@ class Dual(Inference):
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:
         """Visit every row once; every thread has its own classes."""
+        if state.n_passes:  # before the pass: what a step leaves behind is what its gap is about
+            for part in state.parts:
+                part.intercept, part.anchor = 2.0 * part.intercept - part.anchor, part.intercept
         batches = list(engine.blocks(state.n_passes))
         order = np.concatenate([_row_numbers(batch) for batch in batches])
         rise = sum(self._over_parts(state, lambda part: _visit(state, part, order)))
@@ -108,9 +111,6 @@ class Dual(Inference):
             state.objective += float(state.model.penalty.value(state.theta()).sum())
             gap = sum(s[1] for s in sums) / state.n_rows
         converged = gap <= self.tol * abs(state.objective)
-        if not converged:
-            for part in state.parts:
-                part.intercept, part.anchor = 2.0 * part.intercept - part.anchor, part.intercept
         return state, Info(state.objective, gap, 1.0, bool(converged))
 
     def _over_parts(self, state: DualState, work: Any) -> list[Any]:

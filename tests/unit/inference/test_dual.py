@@ -1,0 +1,103 @@
+"""Dual coordinate ascent: threads share classes, uneven penalties are scaled away, gaps hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from tests.conformance.test_inference import ALL, energy, problem
+
+from likelier import losses
+from likelier.engines import LocalEngine
+from likelier.inference.dual import Dual
+from likelier.inference.newton import Newton
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
+
+
+def run(dual, model, engine, n_passes=400):
+    state = dual.init(model, engine)
+    for _ in range(n_passes):
+        state, info = dual.step(state, engine)
+        if info.converged:
+            break
+    return state.theta(), info
+
+
+@pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
+def test_a_penalty_of_its_own_for_every_feature(loss):
+    """As with one penalty for all, on columns scaled the other way round."""
+    model, engine = problem(loss)
+    strength = np.array([0.02, 0.1, 0.05, 0.3])
+    batch = next(iter(engine.blocks(0)))
+    uneven = LinearModel(
+        loss, 4, model.n_outputs, model.classes, True,
+        ElasticNet(np.append(strength, 0.0), np.zeros(5)),
+    )  # fmt: skip
+    even = LinearModel(
+        loss, 4, model.n_outputs, model.classes, True,
+        ElasticNet(np.append(np.ones(4), 0.0), np.zeros(5)),
+    )  # fmt: skip
+    theta, _ = run(Dual(1e-5), uneven, engine)
+    scaled = LocalEngine(batch.X / np.sqrt(strength), batch.y, batch.weight, seed=1, block_rows=64)
+    other, _ = run(Dual(1e-5), even, scaled)
+    other[:4] /= np.sqrt(strength)[:, None]
+    values = [energy(uneven, engine, point) for point in (theta, other)]
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
+
+
+def test_uneven_penalties_leave_the_callers_rows_alone():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 3))
+    for kind in (np.asarray, sparse.csr_array):
+        rows = kind(X.copy())
+        penalty = ElasticNet(np.array([0.1, 0.2, 0.3]), np.zeros(3))
+        model = LinearModel(losses.Hinge(), 3, 1, True, False, penalty)
+        run(Dual(), model, LocalEngine(rows, rng.integers(0, 2, 50).astype(float)), 3)
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        np.testing.assert_array_equal(dense, X)
+
+
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Hinge()], ids=repr)
+def test_threads_share_the_classes_and_change_nothing(loss):
+    """But the last bit: how many classes lie side by side decides how sums are ordered."""
+    model, engine = problem(loss)
+    alone, _ = run(Dual(1e-4, 1), model, engine, 20)
+    for n_jobs in (2, 3, 8):
+        together, _ = run(Dual(1e-4, n_jobs), model, engine, 20)
+        np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "loss", [loss for loss in ALL if loss.name != "multiclass_hinge"], ids=lambda loss: loss.name
+)
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "origin"])
+def test_the_gap_is_no_less_than_the_distance(loss, fit_intercept):
+    model, engine = problem(loss, fit_intercept)
+    newton = Newton(1e-9)
+    state = newton.init(model, engine)
+    for _ in range(300):
+        state, info = newton.step(state, engine)
+        if info.converged:
+            break
+    best = energy(model, engine, state.theta)
+    dual = Dual(0.0)
+    state = dual.init(model, engine)
+    for _ in range(60):
+        state, info = dual.step(state, engine)
+        if np.isfinite(info.gap):
+            distance = energy(model, engine, state.theta()) - best
+            assert info.gap >= distance - 1e-6 * abs(best)
+            assert info.objective == pytest.approx(best + distance, rel=1e-9)
+
+
+def test_rows_without_entries():
+    """Nothing but an intercept to learn."""
+    y = (np.arange(40) < 10).astype(float)
+    penalty = ElasticNet(np.array([0.1, 0.1, 0.0]), np.zeros(3))
+    for loss in ALL:
+        classes = loss.task in ("binary", "multiclass")
+        model = LinearModel(loss, 2, 2 if classes else 1, classes, True, penalty)
+        theta, _ = run(Dual(1e-4), model, LocalEngine(sparse.csr_array((40, 2)), y), 200)
+        assert np.isfinite(theta).all()
+        assert not theta[:2].any()

@@ -1,0 +1,109 @@
+"""L-BFGS in a metric: down at every step, scores kept in step with the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from tests.conformance.test_inference import ALL, energy, problem
+
+from likelier import losses
+from likelier.engines import LocalEngine
+from likelier.inference import lbfgs
+from likelier.inference.lbfgs import LBFGS
+from likelier.inference.newton import Newton
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
+
+SMOOTH = [loss for loss in ALL if loss.smooth]
+every_loss = pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)
+
+
+def exact(model, engine):
+    newton = Newton(1e-12)
+    state = newton.init(model, engine)
+    for _ in range(50):
+        state, info = newton.step(state, engine)
+        if info.converged:
+            break
+    return state.theta
+
+
+@every_loss
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("far", [0.0, 5.0])
+def test_every_step_goes_down_and_ends_at_the_optimum(loss, kind, far):
+    model, engine = problem(loss, kind=kind)
+    start = far * np.random.default_rng(1).standard_normal((5, model.n_outputs))
+    start = 0.1 * start if loss.name == "poisson" else start
+    inference = LBFGS(1e-13)
+    state = inference.init(model, engine, start)
+    values = [energy(model, engine, start)]
+    for _ in range(100):
+        state, info = inference.step(state, engine)
+        values.append(energy(model, engine, state.theta))
+        assert info.objective == pytest.approx(values[-1], rel=1e-9)
+        if info.converged:
+            break
+    assert (np.diff(values) <= 1e-12 * abs(values[0])).all()
+    theta, best = state.theta.copy(), exact(model, engine)
+    if loss.coupled:
+        theta[4], best[4] = theta[4] - theta[4].mean(), best[4] - best[4].mean()
+    np.testing.assert_allclose(theta, best, atol=1e-4)
+
+
+def test_scores_are_kept_in_step():
+    """Line searches cost no pass because scores of all rows are remembered."""
+    model, engine = problem(losses.Softmax())
+    inference = LBFGS(0.0)
+    state = inference.init(model, engine)
+    for _ in range(5):
+        state, _ = inference.step(state, engine)
+    for batch in engine.blocks():
+        np.testing.assert_allclose(
+            state.scores[batch.index], model.scores(state.theta, batch.X), atol=1e-10
+        )
+
+
+def test_independent_outputs_do_not_disturb_each_other():
+    """One-vs-rest lanes have their own step lengths: together as well as alone."""
+    model, engine = problem(losses.LogLoss())
+    together = LBFGS(0.0)
+    state = together.init(model, engine)
+    for _ in range(30):
+        state, _ = together.step(state, engine)
+    np.testing.assert_allclose(state.theta, exact(model, engine), atol=1e-6)
+
+
+def test_scales_of_features_do_not_matter():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 4))
+    y = (X[:, 0] + rng.logistic(size=500) < 0).astype(float)
+    scale = 10.0 ** np.array([-6, 6, 0, 3])
+    l2 = np.append(np.full(4, 1e-3), 0.0)
+    found = []
+    for s in (np.ones(4), scale):
+        penalty = ElasticNet(l2 * np.append(s, 1.0) ** 2, 0.0 * l2)
+        model = LinearModel(losses.LogLoss(), 4, 1, True, True, penalty)
+        inference, engine = LBFGS(1e-12), LocalEngine(X * s, y)
+        state = inference.init(model, engine)
+        for n_steps in range(1, 100):
+            state, info = inference.step(state, engine)
+            if info.converged:
+                break
+        found.append((state.theta[:4, 0] * s, n_steps))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-3)
+    assert abs(found[0][1] - found[1][1]) <= 10
+
+
+def test_many_features_get_a_diagonal_metric(monkeypatch):
+    """With hardly any features allowed in a full metric, the optimum is the same."""
+    model, engine = problem(losses.LogLoss(), kind=sparse.csr_array)
+    monkeypatch.setattr(lbfgs, "METRIC_FEATURES", 2)
+    inference = LBFGS(1e-12)
+    state = inference.init(model, engine)
+    for _ in range(200):
+        state, info = inference.step(state, engine)
+        if info.converged:
+            break
+    np.testing.assert_allclose(state.theta, exact(model, engine), atol=1e-4)

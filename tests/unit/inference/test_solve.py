@@ -1,0 +1,164 @@
+"""Which route is taken, when it ends, and who is asked after every iteration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from tests.conformance.test_inference import energy, problem
+
+from likelier import losses
+from likelier.data import block_source
+from likelier.engines import LocalEngine, StreamEngine
+from likelier.inference.solve import Settings, choose_route, solve
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
+
+
+def shaped(loss, n, d, K=1, alpha=1e-3, l1=0.0, nonzeros=None):
+    """A model and an engine of a given shape; the entries do not matter."""
+    rng = np.random.default_rng(0)
+    if nonzeros is None:
+        X = rng.standard_normal((n, d))
+    else:
+        columns = rng.integers(0, d, n * nonzeros).reshape(n, -1)
+        X = sparse.csr_array(
+            (np.ones(n * nonzeros), columns.ravel(), np.arange(0, n * nonzeros + 1, nonzeros)),
+            shape=(n, d),
+        )
+    penalty = ElasticNet(np.append(np.full(d, alpha), 0.0), np.append(np.full(d, l1), 0.0))
+    classes = loss.task in ("binary", "multiclass")
+    model = LinearModel(loss, d, K, classes, True, penalty)
+    return model, LocalEngine(X, np.zeros(n)), float(nonzeros or d)
+
+
+LOG, HINGE = losses.LogLoss(), losses.Hinge()
+
+
+@pytest.mark.parametrize(
+    ("shape", "route"),
+    [
+        ((LOG, 500, 10), "newton"),
+        ((LOG, 500, 10, 5), "newton"),
+        ((losses.Softmax(), 500, 10, 5), "newton"),
+        ((LOG, 500, 10, 1, 0.0), "newton"),
+        ((LOG, 500, 10, 1, 1e-3, 0.1), "newton"),
+        ((LOG, 200, 2000), "lbfgs"),
+        ((LOG, 200, 20_000, 1, 1e-3, 0.0, 5), "dual"),
+        ((LOG, 200, 20_000, 1, 0.0, 0.0, 5), "lbfgs"),
+        ((LOG, 200, 20_000, 1, 1e-3, 0.1, 5), "sgd"),
+        ((HINGE, 200, 20_000, 1, 1e-3, 0.0, 5), "dual"),
+        ((HINGE, 200, 20_000, 1, 0.0, 0.0, 5), "sgd"),
+        ((HINGE, 500, 10, 1, 0.0), "newton"),
+        ((losses.MulticlassHinge(), 500, 10, 3), "dual"),
+        ((losses.MulticlassHinge(), 500, 10, 3, 0.0), "sgd"),
+        ((losses.MulticlassHinge(), 500, 10, 3, 1e-3, 0.1), "sgd"),
+    ],
+    ids=str,
+)
+def test_routes(shape, route):
+    assert choose_route(*shaped(*shape)) == route
+
+
+def stream_of(engine):
+    blocks = [(b.X, b.y, b.weight) for b in engine.blocks()]
+    stream = StreamEngine(block_source(lambda: iter(blocks)))
+    list(stream.blocks())
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("shape", "route"),
+    [
+        ((LOG, 500, 10), "newton"),
+        ((HINGE, 500, 10), "newton"),
+        ((losses.MulticlassHinge(), 500, 10, 3), "sgd"),
+        ((LOG, 200, 20_000, 1, 1e-3, 0.0, 5), "sgd"),
+    ],
+    ids=str,
+)
+def test_routes_of_streams(shape, route):
+    model, engine, nonzeros = shaped(*shape)
+    assert choose_route(model, stream_of(engine), nonzeros) == route
+
+
+def test_explicit_updates_and_early_stopping_stay_stochastic():
+    model, engine = problem(LOG)
+    for settings in (Settings(update="explicit"), Settings(stochastic=True)):
+        assert solve(model, engine, settings, 4.0).route == "sgd"
+    assert solve(model, engine, Settings(), 4.0).route == "newton"
+
+
+@pytest.mark.parametrize("rate", ["constant", "invscaling"])
+def test_chosen_rates_are_a_route_of_their_own(rate):
+    model, engine = problem(LOG)
+    solution = solve(model, engine, Settings(learning_rate=rate, max_iter=3, tol=None), 4.0)
+    assert solution.route == rate
+    assert solution.n_iter == 3
+    assert not solution.converged
+    assert solution.certificate is None
+
+
+@pytest.mark.parametrize("route", ["newton", "lbfgs", "dual", "sgd"])
+@pytest.mark.parametrize("max_iter", [1, 2, 5])
+def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
+    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    model, engine = problem(LOG)
+    seen = []
+    solution = solve(
+        model, engine, Settings(tol=None, max_iter=max_iter), 4.0, None,
+        lambda theta, info: seen.append(theta()) is not None,
+    )  # fmt: skip
+    assert solution.n_iter == len(seen) == max_iter
+    assert not solution.converged
+    np.testing.assert_array_equal(seen[-1], solution.theta)
+
+
+@pytest.mark.parametrize("route", ["newton", "lbfgs", "dual", "sgd"])
+def test_whoever_watches_may_stop(route, monkeypatch):
+    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    model, engine = problem(HINGE if route == "dual" else LOG)
+    seen = []
+
+    def watch(theta, info):
+        seen.append(info.objective)
+        return len(seen) == 2
+
+    solution = solve(model, engine, Settings(tol=1e-14), 4.0, None, watch)
+    assert solution.n_iter == 2 == len(seen)
+    assert not solution.converged
+
+
+def test_a_certificate_comes_with_a_tight_tolerance_only():
+    model, engine = problem(LOG)
+    tight = solve(model, engine, Settings(tol=1e-4), 4.0)
+    assert tight.certificate is not None and tight.certificate.covariance.size
+    assert solve(model, engine, Settings(tol=0.1), 4.0).certificate is None
+    assert solve(model, engine, Settings(tol=None, max_iter=20), 4.0).certificate is None
+    kinked = solve(problem(HINGE, alpha=0.0)[0], engine, Settings(tol=1e-3), 4.0)
+    assert kinked.certificate is None
+
+
+def test_a_start_saves_iterations():
+    model, engine = problem(LOG)
+    first = solve(model, engine, Settings(), 4.0)
+    second = solve(model, engine, Settings(), 4.0, first.theta)
+    assert second.n_iter < first.n_iter
+    np.testing.assert_allclose(second.theta, first.theta, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [LOG, losses.Poisson(), losses.Softmax()], ids=repr)
+def test_every_objective_is_below_the_one_of_zero(loss):
+    model, engine = problem(loss)
+    for settings in (Settings(), Settings(stochastic=True), Settings(max_iter=1)):
+        theta = solve(model, engine, settings, 4.0).theta
+        assert energy(model, engine, theta) < energy(model, engine, model.zeros())
+
+
+def test_uneven_penalties_need_rates_of_their_own():
+    model, engine = problem(LOG)
+    uneven = LinearModel(
+        LOG, 4, 3, True, True, ElasticNet(np.append(np.arange(4.0), 0.0), np.zeros(5))
+    )
+    with pytest.raises(ValueError, match="learning_rate"):
+        solve(uneven, engine, Settings(learning_rate="constant"), 4.0)
