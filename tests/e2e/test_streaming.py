@@ -64,7 +64,7 @@ def same(model, other, X):
     np.testing.assert_allclose(model.intercept_, other.intercept_, atol=1e-5)
 
 
-# -- files -----------------------------------------------------------------------------------------
+# -- files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".svm"])
@@ -160,7 +160,7 @@ def test_early_stopping_has_no_rows_to_hold_out(tmp_path):
         LinearClassifier(early_stopping=True).fit(tmp_path / "data.csv", "what")
 
 
-# -- iterators -----------------------------------------------------------------------------------------
+# -- iterators --------------------------------------------------------------------------------
 
 
 SOURCES = {
@@ -245,7 +245,9 @@ def test_an_iterator_whose_first_blocks_hold_one_class():
     X, y, _ = draw(3000)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     late = np.argsort(np.arange(3000) < 300, kind="stable")
-    rows = np.concatenate([np.flatnonzero(y == 1)[:300], np.setdiff1d(late, np.flatnonzero(y == 1)[:300])])
+    rows = np.concatenate(
+        [np.flatnonzero(y == 1)[:300], np.setdiff1d(late, np.flatnonzero(y == 1)[:300])]
+    )
     for loss in ("log_loss", "hinge", "softmax", "multiclass_hinge"):
         model = make(loss).fit(blocks(X[rows], y[rows]))
         np.testing.assert_array_equal(model.classes_, [0, 1, 2])
@@ -314,7 +316,7 @@ def test_a_fit_in_memory_and_a_stream_can_follow_each_other():
     assert model.route_ == "newton"
 
 
-# -- memory ------------------------------------------------------------------------------------------
+# -- memory -----------------------------------------------------------------------------------
 
 
 class Endless:

@@ -144,7 +144,7 @@ def test_separable_classes_without_penalty_stay_finite(loss):
     X = np.linspace(-1.0, 1.0, 40)[:, None]
     y = (X[:, 0] > 0.0).astype(int)
     for words in ({"alpha": 0.0}, {"penalty": None}, {"alpha": 0.0, "learning_rate": "constant"}):
-        model = make(loss, **words).fit(X, y)
+        model = make(loss, max_iter=100, **words).fit(X, y)
         assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
         assert model.score(X, y) > 0.9
         assert np.isfinite(model.predict_proba(X)).all()

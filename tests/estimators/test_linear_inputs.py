@@ -19,11 +19,13 @@ def draw(n=100, d=3, n_classes=2, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     signal = X[:, 0] - 0.5 * X[:, 1]
-    y = np.digitize(signal + 0.5 * rng.standard_normal(n), np.linspace(-0.8, 0.8, n_classes + 1)[1:-1])
+    y = np.digitize(
+        signal + 0.5 * rng.standard_normal(n), np.linspace(-0.8, 0.8, n_classes + 1)[1:-1]
+    )
     return X, y, signal + 0.1 * rng.standard_normal(n)
 
 
-# -- labels ----------------------------------------------------------------------------------------
+# -- labels -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "softmax", "multiclass_hinge"])
@@ -96,7 +98,7 @@ def test_targets_of_the_wrong_kind():
         LinearRegressor().fit(X)
 
 
-# -- rows --------------------------------------------------------------------------------------------
+# -- rows -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
@@ -201,7 +203,7 @@ def test_read_only_data(estimator, words):
         np.testing.assert_array_equal(array, old)
 
 
-# -- names ---------------------------------------------------------------------------------------------
+# -- names ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
@@ -236,7 +238,7 @@ def test_text_columns_are_refused():
         LinearClassifier().fit(pd.DataFrame({"a": ["x"] * 100, "b": X[:, 0]}), y)
 
 
-# -- memory --------------------------------------------------------------------------------------------
+# -- memory -----------------------------------------------------------------------------------
 
 
 def peak_bytes(call):

@@ -89,9 +89,7 @@ def test_a_class_that_appears_later_is_sorted_in(loss, late):
     model.partial_fit(X[:30], known[y[:30]])
     np.testing.assert_array_equal(model.classes_, known)
     assert model.predict_proba(X).shape == (1200, 3)
-    np.testing.assert_array_equal(
-        known[model.predict_proba(X).argmax(axis=1)], model.predict(X)
-    )
+    np.testing.assert_array_equal(known[model.predict_proba(X).argmax(axis=1)], model.predict(X))
     for rows, labels in batches(X[400:], known[y[400:]]):
         model.partial_fit(rows, labels)
     assert model.score(X, known[y]) > 0.8
@@ -154,9 +152,7 @@ def test_a_fit_after_batches_starts_afresh():
     X, y = draw()
     model = LinearClassifier(random_state=0).partial_fit(X, np.minimum(y, 1))
     model.fit(X, y)
-    np.testing.assert_array_equal(
-        model.coef_, LinearClassifier(random_state=0).fit(X, y).coef_
-    )
+    np.testing.assert_array_equal(model.coef_, LinearClassifier(random_state=0).fit(X, y).coef_)
     model.partial_fit(X, y)
     assert model.classes_.tolist() == [0, 1, 2]
 

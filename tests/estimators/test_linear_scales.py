@@ -55,9 +55,7 @@ def test_rescaled_features_hardly_change_a_classifier(loss, kind):
     one, two = plain.predict_proba(X), scaled.predict_proba(X * SCALES)
     smooth = make_loss(loss).smooth
     np.testing.assert_allclose(one, two, atol=1e-6 if smooth else 0.02)
-    np.testing.assert_allclose(
-        scaled.coef_ * SCALES, plain.coef_, atol=1e-5 if smooth else 0.05
-    )
+    np.testing.assert_allclose(scaled.coef_ * SCALES, plain.coef_, atol=1e-5 if smooth else 0.05)
 
 
 @ignore

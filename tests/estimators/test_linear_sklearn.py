@@ -51,7 +51,7 @@ def output(model, X):
     return model.predict_proba(X) if is_classifier(model) else model.predict(X)
 
 
-# -- copies --------------------------------------------------------------------------------------------
+# -- copies -----------------------------------------------------------------------------------
 
 
 @every_model
@@ -113,7 +113,7 @@ def test_variants_pass_the_checks_too(model):
     assert ran >= 8
 
 
-# -- pipelines and searches ------------------------------------------------------------------------------
+# -- pipelines and searches -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("output_kind", ["default", "pandas", "polars"])
@@ -175,7 +175,7 @@ def test_sparse_pipeline():
     assert pipe.fit(sparse.csr_array(X), y).score(sparse.csr_array(X), y) > 0.7
 
 
-# -- metadata routing --------------------------------------------------------------------------------------
+# -- metadata routing -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_batches_can_ask_for_weights_and_classes():
     LinearRegressor().set_partial_fit_request(sample_weight=True)
 
 
-# -- the same bits ---------------------------------------------------------------------------------------
+# -- the same bits ----------------------------------------------------------------------------
 
 
 SETTINGS = [

@@ -108,7 +108,7 @@ def test_constructor_stores_what_it_is_given():
     assert clone(model).get_params() == model.get_params()
 
 
-# -- losses are values ---------------------------------------------------------------------------------
+# -- losses are values ------------------------------------------------------------------------
 
 
 def test_setting_a_parameter_of_a_loss_replaces_the_loss():
@@ -159,7 +159,7 @@ def test_parameters_of_a_loss_matter():
     assert not np.allclose(robust.coef_, mean.coef_, atol=1e-2)
 
 
-# -- words that change how a fit goes -------------------------------------------------------------------
+# -- words that change how a fit goes ---------------------------------------------------------
 
 
 def test_printing_every_iteration(capsys):
@@ -183,7 +183,13 @@ def test_rows_in_order_when_not_shuffled():
 
 
 def test_averaging():
-    words = {"learning_rate": "constant", "eta0": 0.5, "max_iter": 3, "tol": None, "random_state": 0}
+    words = {
+        "learning_rate": "constant",
+        "eta0": 0.5,
+        "max_iter": 3,
+        "tol": None,
+        "random_state": 0,
+    }
     plain = LinearClassifier(average=False, **words).fit(X, Y)
     mean = LinearClassifier(average=True, **words).fit(X, Y)
     late = LinearClassifier(average=100, **words).fit(X, Y)

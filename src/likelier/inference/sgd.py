@@ -28,8 +28,9 @@ from likelier.loops.sgd import (
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
 NEVER = 1 << 60
+PATIENCE = 3  # passes without improvement before an inference calls it converged
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
-MIN_AVERAGE_ROWS = 32
+MIN_AVERAGE_ROWS = 16
 MAX_AVERAGE_ROWS = 4096
 SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
 
@@ -46,6 +47,7 @@ class SGDState:
     clock: Array  # steps taken, averages taken
     n_passes: int = 0
     progressive: float = math.inf
+    waited: int = 0
     norms: tuple[Matrix, Array] | None = None
 
     def theta(self) -> Array:
@@ -58,10 +60,14 @@ class SGDState:
 
 
 def _improvement(state: Any, loss: float, tol: float) -> bool:
-    """Whether a pass no longer improves the progressive loss; remembers the best."""
-    converged = loss > state.progressive - tol * abs(state.progressive)
+    """Whether passes no longer improve the progressive loss; remembers the best.
+
+    Its noise makes single passes seem to fail, so several in a row must.
+    """
+    better = loss < state.progressive - tol * abs(state.progressive)
+    state.waited = 0 if better or not math.isfinite(loss) else state.waited + 1
     state.progressive = min(state.progressive, loss)
-    return bool(converged and math.isfinite(loss))
+    return bool(state.waited >= PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,7 @@ class AdaptiveState:
     group_loss: Array = field(default_factory=lambda: np.zeros(1))
     n_passes: int = 0
     progressive: float = math.inf
+    waited: int = 0
 
     @property
     def n_groups(self) -> int:
@@ -236,7 +243,7 @@ class AdaptiveSGD(Inference):
         view, first = as_rows(X), 0
         while first < len(rows):
             # averages cost features x lanes each: less often as the run gets longer
-            stride = max(MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, state.clock[0] // 8)
+            stride = max(MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, state.clock[0] // 12)
             stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
             first += stride

@@ -37,7 +37,8 @@ START_WORK = 2e8
 STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
-ABUNDANT = 5000  # rows per parameter
+ABUNDANT = 1500  # rows per parameter
+SIMILAR = 1.05
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,13 @@ class _Run:
     def _one_pass(self, search: AdaptiveState) -> Array:
         """Go on for a pass with one rate: worth several first-order steps from a far start.
 
-        A longer run, and an average, want a larger rate than the best one of a short run.
+        A longer run, and an average, want a larger rate than a short run: of two rates that
+        did about as well in the search, the larger goes on.
         """
         sgd = AdaptiveSGD(self.settings.update == "implicit")
-        group = min(search.best_group() + 1, search.n_groups - 1)
+        group, losses = search.best_group(), search.group_loss
+        if group + 1 < search.n_groups and losses[group + 1] <= SIMILAR * losses[group]:
+            group += 1
         state, info = sgd.step(sgd.keep_groups(search, 1, group), self.engine)
         self._after(state.theta, info)
         return state.theta()

@@ -152,9 +152,7 @@ def test_unpenalised_softmax_is_regular():
 def test_l1_gives_exact_zeros(kind):
     model, engine = problem(losses.LogLoss(), kind=kind)
     l1 = np.append(np.full(4, 0.15), 0.0)
-    model = LinearModel(
-        model.loss, 4, 3, True, True, ElasticNet(np.zeros(5), l1)
-    )
+    model = LinearModel(model.loss, 4, 3, True, True, ElasticNet(np.zeros(5), l1))
     state, info = list(steps(model, engine, n=100))[-1]
     assert info.converged
     assert (state.theta[:4] == 0.0).any()

@@ -98,7 +98,7 @@ def assert_same(state, W, b, rtol=1e-10):
     np.testing.assert_allclose(state.intercept, b, rtol=rtol, atol=1e-10 * scale)
 
 
-# -- one rate for all coordinates ---------------------------------------------------------------
+# -- one rate for all coordinates -------------------------------------------------------------
 
 
 @every_loss
@@ -189,16 +189,14 @@ def test_float32_rows_are_computed_in_double_precision():
     X32 = X.astype(np.float32)
     order = np.arange(len(y))
     for kind in (np.asarray, sparse.csr_array):
-        one = run(
-            ScheduledSGD(0.1), loss, (X32, y, weight, K), order, kind, True, 0.1
-        )
+        one = run(ScheduledSGD(0.1), loss, (X32, y, weight, K), order, kind, True, 0.1)
         two = run(
             ScheduledSGD(0.1), loss, (X32.astype(float), y, weight, K), order, kind, True, 0.1
         )
         np.testing.assert_allclose(one.weights, two.weights, rtol=1e-12)
 
 
-# -- a rate for every coordinate -------------------------------------------------------------------
+# -- a rate for every coordinate --------------------------------------------------------------
 
 
 def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, pay_now):
@@ -261,9 +259,7 @@ def test_adaptive_pass_is_the_formula_row_by_row(loss, kind, implicit, pay_now):
         l2, l1, pay_now, 0.0, 0.05, clock, met,
     )  # fmt: skip
     settle(W, lanes, lane_etas, rates, seen, elapsed, l2, l1)
-    expected = replay_adaptive(
-        loss, data, order, rates, etas, l2, l1, 0.05, implicit, pay_now
-    )
+    expected = replay_adaptive(loss, data, order, rates, etas, l2, l1, 0.05, implicit, pay_now)
     np.testing.assert_allclose(W.reshape(-1, lanes), expected[0], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(b, expected[1], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(met, expected[2], rtol=1e-10)

@@ -37,7 +37,9 @@ def test_prox_is_the_argmin(seed):
             def value(v, j=j, start=start):
                 return l1[j] * abs(v) + 0.5 * l2[j] * v * v + (v - start) ** 2 / (2.0 * step)
 
-            best = minimize_scalar(value, bounds=(-abs(start) - 1, abs(start) + 1), method="bounded")
+            best = minimize_scalar(
+                value, bounds=(-abs(start) - 1, abs(start) + 1), method="bounded"
+            )
             assert value(found[j, k]) <= best.fun + 1e-9
 
 
