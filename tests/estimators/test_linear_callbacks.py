@@ -163,7 +163,7 @@ def test_an_interrupt_forgets_the_calibration_of_the_fit_before():
 
 
 def test_an_interrupted_regressor_predicts_without_intervals():
-    X, y = draw()
+    X, _ = draw()
     model = LinearRegressor(**SLOW).set_callbacks(Recorder(error=KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, X[:, 0])

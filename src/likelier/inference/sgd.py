@@ -98,8 +98,8 @@ class ScheduledSGD(Inference):
             total += self.learn(state, batch)
             n_rows += batch.n_rows
         state.n_passes += 1
-        penalty = float(state.model.penalty.value(state.theta()).sum())
-        loss = total / n_rows + penalty
+        weights = state.average if state.clock[1] > 0 else state.weights
+        loss = total / n_rows + 0.5 * float(state.model.penalty.l2[0] * (weights @ weights))
         converged = _improvement(state, loss, self.tol)
         return state, Info(objective=loss, passes=1.0, converged=converged)
 

@@ -87,10 +87,10 @@ def test_scales_of_features_do_not_matter():
         model = LinearModel(losses.LogLoss(), 4, 1, True, True, penalty)
         inference, engine = LBFGS(1e-12), LocalEngine(X * s, y)
         state = inference.init(model, engine)
-        for n_steps in range(1, 100):
+        n_steps, info = 0, None
+        while n_steps < 100 and not (info and info.converged):
             state, info = inference.step(state, engine)
-            if info.converged:
-                break
+            n_steps += 1
         found.append((state.theta[:4, 0] * s, n_steps))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-3)
     assert abs(found[0][1] - found[1][1]) <= 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -64,6 +66,18 @@ def test_the_objective_never_rises_from_any_start(loss, far):
     assert values[-1] == pytest.approx(energy(model, engine, start.theta), rel=1e-6)
 
 
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax(), losses.Poisson()], ids=repr)
+def test_a_step_taken_on_trust_is_taken_back_when_it_went_up(loss, monkeypatch):
+    """Trusting every full step, a far start would lead Newton's method away for good."""
+    monkeypatch.setattr("likelier.inference.newton.FULL_STEP", 1e9)
+    model, engine = problem(loss)
+    start = 3.0 * np.random.default_rng(0).standard_normal((5, model.n_outputs))
+    path = [model.zeros()] + [state.theta for state, _ in steps(model, engine, n=100)]
+    far = [state.theta for state, _ in steps(model, engine, start, n=100)]
+    values = [energy(model, engine, theta) for theta in (path[-1], far[-1])]
+    assert values[1] == pytest.approx(values[0], rel=1e-6)
+
+
 @pytest.mark.parametrize("loss", KINKED, ids=lambda loss: loss.name)
 def test_the_envelope_narrows(loss):
     model, engine = problem(loss)
@@ -83,7 +97,7 @@ def test_the_gap_is_the_distance_near_the_optimum(loss):
     model, engine = problem(loss)
     path = list(steps(model, engine, n=50, tol=1e-12))
     best = energy(model, engine, path[-1][0].theta)
-    for (state, _), (_, following) in zip(path, path[1:], strict=False):
+    for (state, _), (_, following) in pairwise(path):
         distance = energy(model, engine, state.theta) - best
         if 1e-12 < distance < 1e-3 * abs(best):
             assert following.gap == pytest.approx(distance, rel=0.5)

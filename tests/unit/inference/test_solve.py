@@ -156,7 +156,7 @@ def test_every_objective_is_below_the_one_of_zero(loss):
 
 
 def test_uneven_penalties_need_rates_of_their_own():
-    model, engine = problem(LOG)
+    _, engine = problem(LOG)
     uneven = LinearModel(
         LOG, 4, 3, True, True, ElasticNet(np.append(np.arange(4.0), 0.0), np.zeros(5))
     )

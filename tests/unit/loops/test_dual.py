@@ -75,7 +75,7 @@ def test_weights_are_the_sum_of_what_rows_gave(loss):
 def test_gap_bounds_the_distance_to_the_optimum_and_vanishes(loss):
     """Without an intercept it is the duality gap of ``sum omega loss + |w|^2 / (2 share)``."""
     data = draw(loss)
-    X, y, weight, K = data
+    X, y, weight, _ = data
     rng = np.random.default_rng(3)
     orders = [rng.permutation(len(y)) for _ in range(600)]
     gaps, objectives = [], []
