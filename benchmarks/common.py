@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,9 @@ from threadpoolctl import threadpool_limits
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "benchmarks"
 DOCS = ROOT / "docs" / "benchmarks"
+
+# what a part of several cases gives: each case as soon as it is measured
+Cases = Iterator[tuple[str, dict[str, Any]]]
 
 
 # -- where results live ---------------------------------------------------------------------

@@ -48,15 +48,21 @@ def _results_folder(quick: bool) -> Path:
     return CACHE / ("results-quick" if quick else "results")
 
 
-def _measure(name: str, part: Callable[[], dict[str, Any]], folder: Path) -> None:
-    """Run one part; cases measured before and not now keep their results."""
+def _measure(name: str, part: Callable[[], Any], folder: Path) -> None:
+    """Run one part; cases measured before and not now keep their results.
+
+    Each case is stored as soon as it is measured: an interrupted run loses only the last one.
+    """
     path = folder / f"{name}.json"
-    known = read_json(path) if name in ("speed", "throughput", "threads") else {}
-    write_json(path, {**known, **part()})
     write_json(folder / "machine.json", machine_facts(PACKAGES))
+    if name not in ("speed", "throughput", "threads"):
+        write_json(path, part())
+        return
+    for key, record in part():
+        write_json(path, {**read_json(path), key: record})
 
 
-def _parts(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]]:
+def _parts(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     """Every part as a call without arguments, in the order of the page."""
     from benchmarks.datasets import data_folder
     from benchmarks.linear import coverage, memory, speed, stability, threads, throughput

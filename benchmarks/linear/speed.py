@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import interleave, median_or_none, remember
+from benchmarks.common import Cases, interleave, median_or_none, remember
 from benchmarks.linear import liblinear, ours, sgd, vowpal
 from benchmarks.linear.optimum import solve
 from benchmarks.linear.problem import CLOSE, Problem, problem
@@ -34,16 +34,15 @@ def run(
     penalties: Sequence[float],
     rows: int | None = None,
     report: Callable[[str], None] = print,
-) -> dict[str, Any]:
-    """Measure every case and return the results by key."""
-    results = {}
+) -> Cases:
+    """Measure every case and yield its key and its results."""
     for loss in losses:
         for name in sets:
             for penalty in penalties:
                 case = problem(name, loss, penalty, rows)
-                results[case.key] = measure(case)
-                report(f"speed {case.key}: {summary(results[case.key])}")
-    return results
+                record = measure(case)
+                report(f"speed {case.key}: {summary(record)}")
+                yield case.key, record
 
 
 def measure(case: Problem) -> dict[str, Any]:

@@ -147,9 +147,10 @@ def target_rows(measured: dict[str, Any]) -> list[Row]:
     for layout, target in (("CSR", 1.0), ("dense", 1.8)):
         entries = [e for e in measured["throughput"].values() if e["layout"] == layout]
         if entries:
-            worst = min(entry["fit_ratio"] for entry in entries)
-            label = f"one implicit pass against an explicit one, {layout}, worst"
-            rows.append(_row(label, f"{target:g}x", f"{worst:.2f}x", worst >= target))
+            for key, what in (("pass_ratio", "pass"), ("fit_ratio", "fit of one pass")):
+                worst = min(entry[key] for entry in entries)
+                label = f"implicit {what} against an explicit one, {layout}, worst"
+                rows.append(_row(label, f"{target:g}x", f"{worst:.2f}x", worst >= target))
     rows += _thread_targets(measured["threads"])
     rows += _stability_targets(measured["stability"])
     rows += _coverage_targets(measured["coverage"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import interleave
+from benchmarks.common import Cases, interleave
 from benchmarks.linear import ours
 from benchmarks.linear.optimum import solve
 from benchmarks.linear.problem import Problem, problem
@@ -22,18 +22,16 @@ def run(
     repeats: int = 5,
     rows: int | None = None,
     report: Callable[[str], None] = print,
-) -> dict[str, Any]:
-    """Measure every data set and return the results by name."""
-    results = {}
+) -> Cases:
+    """Measure every data set and yield its name and its results."""
     for name in sets:
-        results[name] = measure(problem(name, "log_loss", 1.0, rows), repeats)
-        entry = results[name]
+        entry = measure(problem(name, "log_loss", 1.0, rows), repeats)
         report(
             f"threads {name}: {entry['speedup']:.2f}x on {entry['route']}, "
             f"objective differs by {entry['difference']:.1e}, "
             f"same bits twice: {entry['deterministic']}"
         )
-    return results
+        yield name, entry
 
 
 def measure(case: Problem, repeats: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import SGDClassifier
 
-from benchmarks.common import interleave
+from benchmarks.common import Cases, interleave
 from benchmarks.datasets import Dataset, load
 from benchmarks.linear import ours
 from benchmarks.linear.problem import Problem
@@ -37,17 +37,15 @@ def run(
     repeats: int = 9,
     rows: int | None = None,
     report: Callable[[str], None] = print,
-) -> dict[str, Any]:
-    """Measure every data set and return the results by name."""
-    results = {}
+) -> Cases:
+    """Measure every data set and yield its name and its results."""
     for name in sets:
-        case = binary(name, rows)
-        results[name] = measure(case, repeats)
+        entry = measure(binary(name, rows), repeats)
         report(
-            f"throughput {name}: one-pass fit {results[name]['fit_ratio']:.2f}x, "
-            f"per pass {results[name]['pass_ratio']:.2f}x"
+            f"throughput {name}: one-pass fit {entry['fit_ratio']:.2f}x, "
+            f"per pass {entry['pass_ratio']:.2f}x"
         )
-    return results
+        yield name, entry
 
 
 def measure(case: Problem, repeats: int) -> dict[str, Any]:

@@ -106,21 +106,19 @@ def test_the_order_of_announcement_does_not_matter(loss):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
-def test_a_class_that_appears_later_starts_as_one_that_was_always_negative():
-    """With independent lanes, announcing a class and meeting it later are the same."""
-    X, y = draw()
-    two = y < 2
-    announced = LinearClassifier().partial_fit(X[two], y[two], classes=[0, 1, 2])
-    surprised = LinearClassifier().partial_fit(X[two], y[two])
-    for model in (announced, surprised):
-        model.partial_fit(X, y)
-    np.testing.assert_allclose(announced.coef_, surprised.coef_, rtol=0.2, atol=0.05)
-    fixed = {"learning_rate": "constant"}
-    announced = LinearClassifier(**fixed).partial_fit(X[two], y[two], classes=[0, 1, 2])
-    surprised = LinearClassifier(**fixed).partial_fit(X[two], y[two])
-    for model in (announced, surprised):
-        model.partial_fit(X, y)
+@pytest.mark.parametrize("rate", ["constant", "invscaling"])
+def test_a_class_that_appears_later_starts_as_one_that_was_always_negative(rate):
+    """With independent lanes and one rate, announcing a class and meeting it later are the same."""
+    words = {"learning_rate": rate}
+    X, y = draw(n_classes=4)
+    announced = LinearClassifier(**words)
+    surprised = LinearClassifier(**words)
+    for known in (2, 3, 4):  # one more class with every batch
+        rows = y < known
+        announced.partial_fit(X[rows], y[rows], classes=[0, 1, 2, 3])
+        surprised.partial_fit(X[rows], y[rows])
     np.testing.assert_allclose(announced.coef_, surprised.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(announced.intercept_, surprised.intercept_, rtol=1e-9)
 
 
 def test_a_first_batch_of_one_class():

@@ -91,6 +91,23 @@ def test_the_gap_is_no_less_than_the_distance(loss, fit_intercept):
             assert info.objective == pytest.approx(best + distance, rel=1e-9)
 
 
+def test_an_intercept_that_is_still_on_its_way_counts_as_a_gap():
+    """Targets far from zero: the weights are found long before the intercept is."""
+    model, engine = problem(losses.SquaredError(), alpha=1.0)
+    batch = next(iter(engine.blocks(0)))
+    batch.y[:] += 1000.0
+    newton = Newton(1e-12)
+    best, _ = newton.step(newton.init(model, engine), engine)
+    lowest = energy(model, engine, best.theta)
+    dual = Dual(1e-3)
+    state, info = dual.init(model, engine), None
+    while not (info and info.converged):
+        state, info = dual.step(state, engine)
+        if np.isfinite(info.gap):
+            assert info.gap >= energy(model, engine, state.theta()) - lowest - 1e-6 * lowest
+    assert energy(model, engine, state.theta()) <= 1.001 * lowest
+
+
 def test_rows_without_entries():
     """Nothing but an intercept to learn."""
     y = (np.arange(40) < 10).astype(float)
