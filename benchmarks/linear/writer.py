@@ -90,12 +90,14 @@ def _speed(results: dict[str, Any], docs: Path) -> str:
     for loss, title in (("log_loss", "Log loss"), ("hinge", "Hinge")):
         records = [record for record in results.values() if record["loss"] == loss]
         if not records:
+            parts.append(f"### {title}\n\nNot measured in this run.\n")
             continue
         records = tables.in_order(records)
         name = f"linear-speed-{loss.replace('_', '-')}.png"
         pictures.speed_picture(records, docs / name)
         parts += [
             f"### {title}\n",
+            tables.missing_text(records, loss) + "\n",
             f"![Times faster than each peer, {title.lower()}]({name})\n",
             markdown_table(tables.RATIO_HEADER, tables.ratio_rows(records)),
             "",
@@ -221,8 +223,10 @@ def _coverage(results: dict[str, Any], docs: Path) -> str:
 
 
 def _memory(results: dict[str, Any], docs: Path) -> str:
+    picture = ""
     if len([entry for entry in results["runs"] if entry["trained"]]) > 1:
         pictures.memory_picture(results, docs / "linear-memory.png")
+        picture = "![Peak memory and file size against rows](linear-memory.png)\n"
     header = ("file / allowed", "file", "rows", "peak above start", "seconds", "iterations")
     return "\n".join(
         [
@@ -231,7 +235,7 @@ def _memory(results: dict[str, Any], docs: Path) -> str:
             f"then allocate at most {results['allowed_mb']:.0f} MB more (`RLIMIT_DATA`, which "
             "counts every private writable page; an allocation beyond it was tried and refused). "
             "The peak is the kernel's high-water mark of resident memory.\n",
-            "![Peak memory and file size against rows](linear-memory.png)\n",
+            picture,
             markdown_table(header, tables.memory_rows(results)),
         ]
     )
