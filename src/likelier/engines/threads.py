@@ -91,6 +91,7 @@ class ThreadTeam:
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self._pool: ThreadPoolExecutor | None = None
+        self._name = f"likelier-{id(self):x}"
 
     def ordered_map(
         self, function: Callable[[int], Result], count: int
@@ -124,13 +125,18 @@ class ThreadTeam:
 
     def close(self) -> None:
         """End the threads; the next use starts new ones."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-            self._pool = None
+        if self._pool is None:
+            return
+        pool, self._pool = self._pool, None
+        pool.shutdown(wait=True)
+        # a thread whose start Ctrl-C interrupted is not in the pool's list: it ends by itself
+        for thread in threading.enumerate():
+            if thread.name.startswith(self._name + "_") and thread.is_alive():
+                thread.join()
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="likelier")
+            self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix=self._name)
         return self._pool
 
 

@@ -145,6 +145,8 @@ class LinearFit(LinearWords):
         summary = stream_engine(source, seed, False).reduce(self._summarise, Summary.__add__)
         encoded = self._stream_targets(source, summary, loss)
         engine = stream_engine(encoded, seed, self.shuffle)
+        if getattr(self, "class_weight", None) is not None:  # which were not known before
+            summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
         engine.know_rows(summary.n_rows)
         problem = make_problem(
             engine, summary, loss, self._penalty(), bool(self.fit_intercept),
