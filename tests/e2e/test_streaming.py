@@ -201,7 +201,7 @@ def test_a_label_that_appears_only_in_the_last_block(source):
     same(model, LinearClassifier("softmax", random_state=0).fit(X, y), X)
 
 
-@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 3.0, 2: 0.2}, {1: 0.0}])
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 3.0, 2: 0.2}, {1: 4.0}])
 def test_class_weights_of_a_stream(class_weight):
     X, y, _ = draw()
     words = {"class_weight": class_weight, "random_state": 0}
