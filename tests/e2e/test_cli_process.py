@@ -14,11 +14,21 @@ from tests.e2e.helpers import command, environment_without_threads, flowers, run
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 
 
+def repeat_rows(source, target, times):
+    """Write a file with the rows of another, many times over."""
+    header, *rows = source.read_text().splitlines(keepends=True)
+    with open(target, "w") as file:
+        file.write(header)
+        for _ in range(times):
+            file.writelines(rows)
+
+
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory):
-    """A file on which a fit that never converges takes minutes."""
-    path = tmp_path_factory.mktemp("endless") / "train.csv"
-    return write(path, flowers(60_000, 0))
+    """A file so long that the passes of a fit take minutes."""
+    folder = tmp_path_factory.mktemp("endless")
+    repeat_rows(write(folder / "short.csv", flowers(1000, 0)), folder / "train.csv", 1000)
+    return folder / "train.csv"
 
 
 def start_endless_fit(endless, output):
@@ -55,11 +65,7 @@ def test_an_interrupted_predict_leaves_no_file(tmp_path):
     train = write(tmp_path / "train.csv", flowers(200, 0))
     run_ok("fit", train, "-t", "species", "-o", tmp_path / "model")
     big = tmp_path / "big.csv"
-    lines = train.read_text().splitlines(keepends=True)
-    with open(big, "w") as file:
-        file.write(lines[0])
-        for _ in range(4000):
-            file.writelines(lines[1:])
+    repeat_rows(train, big, 4000)
     process = start("predict", tmp_path / "model", big, "-o", tmp_path / "out.csv")
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".out.csv.*.tmp")) and time.monotonic() < deadline:

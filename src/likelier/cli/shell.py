@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -57,7 +58,7 @@ class OneLineErrors(click.Group):
             return super().main(args, prog_name, complete_var, False, **extra)
         debug = "--debug" in args
         try:
-            with _terminate_like_an_exception(), _warnings_in_one_line():
+            with _signals_unwind_the_stack(), _warnings_in_one_line():
                 super().main(args, prog_name, complete_var, False, **extra)
         except BaseException as error:
             _end(error, debug)
@@ -108,20 +109,38 @@ def _one_line(text: str) -> str:
 
 
 @contextmanager
-def _terminate_like_an_exception() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that temporary files are removed."""
+def _signals_unwind_the_stack() -> Iterator[None]:
+    """Let SIGINT and SIGTERM unwind the stack, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def leave(*_: Any) -> None:
-        raise SystemExit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, leave)
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    if _inside_the_compiler(frame):
+        # An exception that reaches LLVM through one of its callbacks is lost, or worse. The
+        # signal comes again until the compiler is done, which takes seconds at most.
+        again = threading.Timer(0.05, signal.raise_signal, [number])
+        again.daemon = True
+        again.start()
+    elif number == signal.SIGINT:
+        raise KeyboardInterrupt
+    else:
+        raise SystemExit(TERMINATED)
+
+
+def _inside_the_compiler(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("llvmlite"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import likelier
 from likelier.base import Array, Loss
@@ -19,6 +20,10 @@ from likelier.losses import make_loss
 from likelier.persistence import check_writable, load
 
 Say = Callable[[str], None]
+
+# While it reads a file, pyarrow puts its own handlers in place of Python's and takes them away
+# again; a SIGTERM that arrives in between ends the process before it can tidy up.
+pa.enable_signal_handlers(False)
 
 
 # -- fit ----------------------------------------------------------------------------------

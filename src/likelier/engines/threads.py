@@ -129,10 +129,7 @@ class ThreadTeam:
             return
         pool, self._pool = self._pool, None
         pool.shutdown(wait=True)
-        # a thread whose start Ctrl-C interrupted is not in the pool's list: it ends by itself
-        for thread in threading.enumerate():
-            if thread.name.startswith(self._name + "_") and thread.is_alive():
-                thread.join()
+        _join_stray_threads(self._name)
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -140,14 +137,25 @@ class ThreadTeam:
         return self._pool
 
 
+def _join_stray_threads(name: str) -> None:
+    """Await threads of a pool that is shut down.
+
+    A thread whose start Ctrl-C interrupted is not in the pool's list: it ends by itself.
+    """
+    for thread in threading.enumerate():
+        if thread.name.startswith(name + "_") and thread.is_alive():
+            thread.join()
+
+
 def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
     """Yield the same items, the next one being made in another thread meanwhile."""
     done = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="likelier-read") as thread:
-        try:
+    name = f"likelier-read-{id(done):x}"
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix=name) as thread:
             coming: Future[Any] = thread.submit(next, items, done)
             while (item := coming.result()) is not done:
                 coming = thread.submit(next, items, done)
                 yield item
-        finally:
-            wait([coming])  # an iterator must not be closed while it runs
+    finally:
+        _join_stray_threads(name)  # an iterator must not be closed while it runs
