@@ -1,0 +1,1 @@
+"""Benchmarks of kernel features and kernel machines."""

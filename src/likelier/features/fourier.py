@@ -1,0 +1,182 @@
+"""Random Fourier features: rows whose inner products approach a stationary kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array, Matrix
+from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
+from likelier.features.spectrum import check_spectral, draw_frequencies, scales
+from likelier.kernels import Kernel, make_kernel
+from likelier.loops.sincos import fourier_features
+
+
+class FourierFeatures(KernelFeatures):
+    """Random Fourier features of a stationary kernel.
+
+    ``phi(x) = D^{-1/2} [cos(omega_i^T x), sin(omega_i^T x)]_{i=1..D}`` with random frequencies
+    ``omega_i``, so that ``phi(x)^T phi(y)`` is an unbiased estimate of the kernel, with an error
+    that falls like ``D^{-1/2}``.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Number of features ``M = 2 D``; of an odd number the last is a cosine with a random
+        phase, which keeps the estimate unbiased. With "auto" about ``4 sqrt(n) log(n)`` for ``n``
+        rows, rounded up to a power of two between 128 and 2048, and at least two per input
+        (up to 2048).
+    kernel : {"rbf", "laplacian", "matern32", "matern52"} or Kernel, default="rbf"
+        A `likelier.kernels.Kernel` brings its own ``gamma``.
+    gamma : float, array of shape (n_features,), or {"scale", "auto", "median"}
+        Inverse width of the kernel, the same for all features or one for each: see
+        `likelier.kernels` and `likelier.kernels.gamma_from_data`.
+    sampling : {"orthogonal", "independent", "quasi"}, default="orthogonal"
+        How frequencies are drawn; see `likelier.features.spectrum`. Each way is unbiased.
+        Orthogonal frequencies have a small error for all kernels that depend on the Euclidean
+        distance; for the Laplacian they gain little, and "quasi" gains more.
+    paired : bool, default=True
+        Pairs of cosine and sine per frequency, or else ``sqrt(2/M) cos(omega^T x + b)`` with a
+        random phase ``b`` and one frequency for each of ``M`` features. Pairs cost less and
+        have the smaller error where the kernel is large; ``phi(x)^T phi(x)`` is then exactly 1.
+    random_state : int, RandomState, Generator or None, default=None
+        Same number, same frequencies.
+
+    Attributes
+    ----------
+    frequencies_ : ndarray of shape (n_features, D)
+        Frequencies as columns, of the type of the training rows.
+    phase_ : ndarray
+        Phases of the last ``len(phase_)`` frequencies, which make one cosine each; the others
+        make pairs. Empty for an even number of paired features.
+    kernel_ : Kernel
+        The kernel that is approximated, with the ``gamma`` that was used.
+    n_components_ : int
+        Number of features.
+
+    Notes
+    -----
+    A row costs ``n_features * D`` multiplications (its stored entries times ``D`` if sparse)
+    and ``D`` joint evaluations of sine and cosine, in blocks that stay in the cache. Nothing
+    but the output is allocated that grows with the rows. `transform` takes ``out`` to write
+    into an existing array.
+
+    References
+    ----------
+    Rahimi and Recht, 2007; Yu et al., 2016: see `likelier.features.spectrum`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import FourierFeatures
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
+    >>> phi = FourierFeatures(4096, gamma=0.5, random_state=0).fit_transform(X)
+    >>> (phi @ phi.T).round(1) + 0.0
+    array([[1. , 0.6, 0. ],
+           [0.6, 1. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        kernel: str | Kernel = "rbf",
+        gamma: Any = "scale",
+        sampling: str = "orthogonal",
+        paired: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.sampling = sampling
+        self.paired = paired
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the frequencies; of the rows only shape, type and scale matter.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+        """
+        X = self._rows(X, reset=True)
+        stream = self._stream()
+        self.kernel_ = self.resolve_kernel(X, stream)
+        params = self._draw(self.kernel_, X, stream)
+        self.frequencies_ = params["frequencies"]
+        self.phase_ = params["phase"]
+        self.n_components_ = _width(params)
+        return self
+
+    def transform(self, X: Any, out: Array | None = None) -> Array:
+        """Features of the rows.
+
+        Parameters
+        ----------
+        X : array, frame or sparse matrix of shape (n_samples, n_features)
+        out : ndarray of shape (n_samples, n_components_), optional
+            C-contiguous, of the type of ``X``; written to and returned.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_), float32 if ``X`` is, else float64
+        """
+        check_is_fitted(self)
+        params = {"frequencies": self.frequencies_, "phase": self.phase_}
+        return self.apply(params, self._rows(X, reset=False), out)
+
+    # -- as a feature map -----------------------------------------------------------------
+    def init(self, key: np.random.Generator, sample: Matrix) -> Mapping[str, Array]:
+        """Draw ``frequencies`` and ``phase`` for rows like these."""
+        return self._draw(self.resolve_kernel(sample, key), sample, key)
+
+    def resolve_kernel(self, sample: Matrix, key: np.random.Generator) -> Kernel:
+        """The kernel with its ``gamma`` computed from these rows where it is a word."""
+        kernel = make_kernel(self.kernel, gamma=self.gamma, X=sample, random_state=key)
+        return check_spectral(kernel)
+
+    def apply(self, params: Mapping[str, Array], X: Matrix, out: Array | None = None) -> Array:
+        """Features of the rows of ``X`` under these frequencies."""
+        frequencies = params["frequencies"].astype(X.dtype, copy=False)
+        phase = params["phase"].astype(X.dtype, copy=False)
+        out = output_for(X, _width(params), out)
+        step = block_rows(frequencies.shape[1])
+        angles = np.empty((min(step, X.shape[0]), frequencies.shape[1]), dtype=X.dtype)
+        for start in range(0, X.shape[0], step):
+            rows = X[start : start + step]
+            here = angles[: rows.shape[0]]
+            if isinstance(rows, np.ndarray):
+                np.matmul(rows, frequencies, out=here)
+            else:
+                here[:] = rows @ frequencies
+            fourier_features(here, phase, out[start : start + step])
+        return out
+
+    def _draw(self, kernel: Kernel, X: Matrix, stream: np.random.Generator) -> dict[str, Array]:
+        n_rows, n_features = X.shape
+        width = count_of(self.n_components, _automatic(n_rows, n_features))
+        single = width % 2 if self.paired else width
+        count = (width - single) // 2 + single
+        frequencies = draw_frequencies(kernel, n_features, count, self.sampling, stream)
+        frequencies *= scales(kernel, n_features)[:, None]
+        return {
+            "frequencies": np.ascontiguousarray(frequencies, dtype=X.dtype),
+            "phase": stream.uniform(0.0, 2.0 * np.pi, single).astype(X.dtype),
+        }
+
+
+def _width(params: Mapping[str, Array]) -> int:
+    """Number of features these parameters make."""
+    return 2 * int(params["frequencies"].shape[1]) - len(params["phase"])
+
+
+def _automatic(n_rows: int, n_features: int) -> int:
+    """Features for this much data: an error below that of learning needs ~ sqrt(n) log(n)."""
+    wanted = max(4.0 * np.sqrt(n_rows) * np.log(max(n_rows, 2)), 2.0 * n_features)
+    return int(2 ** np.ceil(np.log2(np.clip(wanted, 128, 2048))))

@@ -1,0 +1,95 @@
+"""What the feature maps have in common as scikit-learn transformers."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from likelier.base import Array, FeatureMap, Matrix
+from likelier.kernels import make_kernel
+
+# Rows are mapped in blocks whose intermediate results fit the second-level cache of a core.
+BLOCK_VALUES = 1 << 17
+
+
+class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A transformer of rows that is a feature map at the same time."""
+
+    kernel: Any
+    random_state: Any
+    n_components_: int
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__gamma`` and the like replace the kernel by a changed one."""
+        own = {k: v for k, v in params.items() if not k.startswith("kernel__")}
+        super().set_params(**own)
+        nested = {k.removeprefix("kernel__"): v for k, v in params.items() if k not in own}
+        if nested:
+            self.kernel = make_kernel(self.kernel).set_params(**nested)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _rows(self, X: Any, reset: bool) -> Matrix:
+        """Rows as they are computed with: float32 or float64, dense or CSR."""
+        rows: Matrix = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
+        return rows
+
+    def _stream(self) -> np.random.Generator:
+        """The random numbers of one fit."""
+        if isinstance(self.random_state, np.random.Generator):
+            return self.random_state
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return np.random.default_rng(seed)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def count_of(n_components: Any, automatic: int) -> int:
+    """The number of features asked for, which "auto" leaves to us."""
+    if isinstance(n_components, str):
+        if n_components != "auto":
+            raise ValueError(
+                f"n_components must be a positive integer or 'auto', got {n_components!r}"
+            )
+        return automatic
+    try:
+        count = operator.index(n_components)
+    except TypeError:
+        raise TypeError(
+            f"n_components must be a positive integer or 'auto', got {n_components!r}"
+        ) from None
+    if count < 1:
+        raise ValueError(f"n_components must be at least 1, got {count}")
+    return count
+
+
+def block_rows(width: int) -> int:
+    """How many rows to map at once, if each has this many intermediate values."""
+    return min(max(BLOCK_VALUES // max(width, 1), 32), 1024)
+
+
+def output_for(X: Matrix, width: int, out: Array | None) -> Array:
+    """``out`` if it can take the features; a new array if there is none."""
+    shape = (X.shape[0], width)
+    if out is None:
+        return np.empty(shape, dtype=X.dtype)
+    if out.shape != shape or out.dtype != X.dtype or not out.flags.c_contiguous:
+        raise ValueError(
+            f"out must be a C-contiguous {X.dtype} array of shape {shape}, "
+            f"got {out.dtype} of shape {out.shape}"
+        )
+    return out

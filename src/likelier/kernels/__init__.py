@@ -1,0 +1,52 @@
+"""Kernels: frozen values that turn two sets of rows into their matrix of similarities.
+
+====================  =========================================================
+`Rbf`                 ``exp(-sum_j gamma_j (x_j - y_j)^2)``
+`Laplacian`           ``exp(-sum_j gamma_j |x_j - y_j|)``
+`Matern`              ``(1 + s) exp(-s)`` for nu = 3/2, ``(1 + s + s^2/3) exp(-s)``
+                      for nu = 5/2, ``s^2 = 4 nu sum_j gamma_j (x_j - y_j)^2``
+`Poly`                ``(gamma <x, y> + coef0)^degree``
+`Sigmoid`             ``tanh(gamma <x, y> + coef0)``
+`Linear`              ``<x, y>``
+`Precomputed`         the rows are the kernel values themselves
+`Custom`              any function of two matrices
+====================  =========================================================
+
+The scale of all Matern kernels is that of the rbf they tend to when nu grows, so one ``gamma``
+serves the whole family; as a length scale it is ``gamma = 1 / (2 length^2)``.
+
+Work that belongs to one set of rows (scaling, squared norms) is done once by `Kernel.prepare`,
+for callers that ask for many blocks. Values are float32 if all rows are, else float64.
+"""
+
+from __future__ import annotations
+
+from likelier.kernels.base import Kernel, Prepared
+from likelier.kernels.kinds import (
+    Custom,
+    Laplacian,
+    Linear,
+    Matern,
+    Poly,
+    Precomputed,
+    Rbf,
+    Sigmoid,
+)
+from likelier.kernels.make import KERNELS, gamma_from_data, kernel_from_json, make_kernel
+
+__all__ = [
+    "KERNELS",
+    "Custom",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "Poly",
+    "Precomputed",
+    "Prepared",
+    "Rbf",
+    "Sigmoid",
+    "gamma_from_data",
+    "kernel_from_json",
+    "make_kernel",
+]

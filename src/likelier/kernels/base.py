@@ -1,0 +1,189 @@
+"""What a kernel is, and rows that are ready for one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+
+Rows = slice | Array
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows ready for a kernel: what `Kernel.prepare` returns.
+
+    ``X`` holds the rows as the kernel wants them (shifted, scaled per feature), ``norms``
+    their squared norms or None, ``shift`` what was subtracted from every row or None.
+    """
+
+    kernel: Kernel
+    X: Matrix
+    norms: Array | None = None
+    shift: Array | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the kernel values of these rows among themselves."""
+        return self.X.dtype
+
+    def rows(self, index: Rows, out: Array | None = None) -> Array:
+        """Kernel values ``K[index, :]`` of some of these rows with all of them.
+
+        Parameters
+        ----------
+        index : slice or array of row numbers
+        out : ndarray of shape (len(index), n_rows), optional
+            C-contiguous, of the kernel's type; written to and returned.
+        """
+        return self.take(index).block(self, out)
+
+    def against(self, Z: Matrix, out: Array | None = None) -> Array:
+        """Kernel values of new rows ``Z`` with these, of shape (len(Z), n_rows)."""
+        return self.kernel._place(Z, self.shift, self).block(self, out)
+
+    def block(self, other: Prepared, out: Array | None = None) -> Array:
+        """Kernel values of these rows with those of ``other``, prepared alike."""
+        if self.kernel.precomputed:
+            return copied(self.X, out)
+        if self.X.shape[1] != other.X.shape[1]:
+            raise ValueError(
+                f"the rows have {self.X.shape[1]} features, but those the kernel was prepared "
+                f"with have {other.X.shape[1]}"
+            )
+        out = checked_out(out, (self.n_rows, other.n_rows), np.result_type(self.X, other.X))
+        self.kernel._fill(self, other, out)
+        return out
+
+    def take(self, index: Rows) -> Prepared:
+        """Some of the rows, with what was computed for them."""
+        norms = None if self.norms is None else self.norms[index]
+        return replace(self, X=self.X[index], norms=norms)
+
+    def diagonal(self) -> Array:
+        """Kernel value of each row with itself."""
+        return self.kernel._diagonal(self)
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """A similarity of rows; a frozen value, with parameters, equality and a JSON form.
+
+    Declared on the type:
+
+    ``stationary``   depends on ``x - y`` only; the diagonal is 1 and ``gamma`` may hold one
+                     number per feature.
+    ``precomputed``  rows are rows of the kernel matrix.
+    ``positive``     positive semi-definite for all parameters.
+    """
+
+    name: ClassVar[str]
+    stationary: ClassVar[bool] = False
+    precomputed: ClassVar[bool] = False
+    positive: ClassVar[bool] = True
+
+    def matrix(self, X: Matrix, Y: Matrix | None = None, out: Array | None = None) -> Array:
+        """Kernel values of all rows of ``X`` with all rows of ``Y`` (of ``X`` if None).
+
+        Parameters
+        ----------
+        X, Y : ndarray or CSR matrix
+        out : ndarray of shape (len(X), len(Y)), optional
+            C-contiguous, of the type of the result; written to and returned.
+        """
+        if Y is None:
+            prepared = self.prepare(X)
+            return prepared.block(prepared, out)
+        return self.prepare(Y).against(X, out)
+
+    def diagonal(self, X: Matrix) -> Array:
+        """Kernel value of each row with itself."""
+        return self.prepare(X).diagonal()
+
+    def prepare(self, X: Matrix) -> Prepared:
+        """Do once what belongs to these rows alone: O(entries of X)."""
+        return self._place(X, None, None)
+
+    def _place(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
+        """Bring rows into the form `_fill` takes; ``like`` holds the rows they will meet."""
+        return Prepared(self, floating(X))
+
+    @abstractmethod
+    def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
+        """Write the kernel values of all pairs."""
+
+    @abstractmethod
+    def _diagonal(self, rows: Prepared) -> Array:
+        """Kernel value of each row with itself."""
+
+    # -- a kernel is a value, as a loss is ----------------------------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the kernel by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Return this kernel with some parameters changed; the kernel itself never changes."""
+        known = self.get_params()
+        for key in params:
+            if key not in known:
+                raise ValueError(
+                    f"kernel {self.name!r} has no parameter {key!r}; "
+                    f"it has {sorted(known) or 'none'}"
+                )
+        return replace(self, **params)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form: the name and the parameters."""
+        params = self.get_params().items()
+        return {
+            "name": self.name,
+            **{key: list(v) if isinstance(v, tuple) else v for key, v in params},
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the kernel that `to_json` described; see also `kernel_from_json`."""
+        return cls().set_params(**{key: value for key, value in plain.items() if key != "name"})
+
+
+def floating(X: Matrix) -> Matrix:
+    """Rows as float32 or float64, dense or CSR without duplicates; copied only if they must."""
+    X = np.asarray(X) if not sparse.issparse(X) else X.tocsr()
+    if not isinstance(X, np.ndarray) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    if X.ndim != 2:
+        raise ValueError(f"a kernel needs a matrix of rows, got an array of shape {X.shape}")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def copied(X: Matrix, out: Array | None) -> Array:
+    """The entries of ``X`` in an array of their own, or in ``out``."""
+    if out is None:
+        return X.toarray() if sparse.issparse(X) else np.array(X)
+    out = checked_out(out, X.shape, out.dtype)
+    out[:] = X.toarray() if sparse.issparse(X) else X
+    return out
+
+
+def checked_out(out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
+    """``out`` if it can take the result; a new array if there is none."""
+    if out is None:
+        return np.empty(shape, dtype=dtype)
+    if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
+        raise ValueError(
+            f"out must be a C-contiguous {np.dtype(dtype)} array of shape {shape}, "
+            f"got {out.dtype} of shape {out.shape}"
+        )
+    return out

@@ -1,0 +1,329 @@
+"""The kernels themselves, from inner products or distances to values in place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+from likelier.kernels.base import Kernel, Prepared, copied, floating
+from likelier.loops.exponential import (
+    exp_values,
+    matern32_values,
+    matern52_values,
+    power_values,
+    rbf_values,
+)
+from likelier.loops.pairs import l1_distances, sparse_products
+from likelier.loops.rows import row_norms
+
+Gamma = float | tuple[float, ...]
+
+
+# -- functions of the difference of two rows --------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stationary(Kernel):
+    """A function of a distance; ``gamma`` is one number, or one per feature."""
+
+    gamma: Gamma = 1.0
+
+    stationary: ClassVar[bool] = True
+    root: ClassVar[float]  # features are multiplied by gamma to this power
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", _checked_gamma(self.gamma, self.name))
+
+    def gamma_for(self, n_features: int) -> Array:
+        """``gamma`` as an array of one entry, or one per feature of such rows."""
+        if isinstance(self.gamma, tuple) and len(self.gamma) != n_features:
+            raise ValueError(
+                f"gamma has {len(self.gamma)} entries, one per feature, "
+                f"but the rows have {n_features} features"
+            )
+        return np.atleast_1d(np.asarray(self.gamma, dtype=np.float64))
+
+    def _place(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
+        X = floating(X)
+        gamma = self.gamma_for(X.shape[1])
+        if like is None:
+            shift = self._shift(X)
+        if shift is not None:  # sparse rows become dense if those they will meet are
+            X = (X if isinstance(X, np.ndarray) else X.toarray()) - shift.astype(X.dtype)
+        if isinstance(self.gamma, tuple):
+            X = _scaled(X, gamma**self.root)
+        return Prepared(self, X, self._norms(X), shift)
+
+    def _shift(self, X: Matrix) -> Array | None:
+        """What to subtract from these rows, and from those they meet, to keep digits."""
+        return None
+
+    def _norms(self, X: Matrix) -> Array | None:
+        """Squared norms, where the distance is computed from them."""
+        return None
+
+    def _diagonal(self, rows: Prepared) -> Array:
+        return np.ones(rows.n_rows, dtype=rows.dtype)
+
+    def _scale(self, kind: Any) -> Any:
+        """Factor of the distance, of the type of the values; scaled features need none."""
+        return kind(1.0 if isinstance(self.gamma, tuple) else self.gamma)
+
+
+@dataclass(frozen=True)
+class _Euclidean(_Stationary):
+    """A function of the Euclidean distance, from inner products and squared norms."""
+
+    root: ClassVar[float] = 0.5
+
+    def _shift(self, X: Matrix) -> Array | None:
+        return _needed_shift(X) if isinstance(X, np.ndarray) else None
+
+    def _norms(self, X: Matrix) -> Array | None:
+        return row_norms(X).astype(X.dtype)
+
+    def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
+        products(left.X, right.X, out)
+        ours, theirs = (np.asarray(side.norms, dtype=out.dtype) for side in (left, right))
+        self._values(out, ours, theirs, self._scale(out.dtype.type))
+        if left is right:
+            np.fill_diagonal(out, 1.0)
+
+    @abstractmethod
+    def _values(self, G: Array, left: Array, right: Array, scale: Any) -> None:
+        """From inner products and squared norms to kernel values, in place."""
+
+
+@dataclass(frozen=True)
+class Rbf(_Euclidean):
+    """``exp(-sum_j gamma_j (x_j - y_j)^2)``."""
+
+    name: ClassVar[str] = "rbf"
+
+    def _values(self, G: Array, left: Array, right: Array, scale: Any) -> None:
+        rbf_values(G, left, right, scale)
+
+
+@dataclass(frozen=True)
+class Matern(_Euclidean):
+    """The Matern kernel of ``nu`` 1.5 or 2.5; ``gamma = 1 / (2 length^2)``."""
+
+    nu: float = 2.5
+
+    name: ClassVar[str] = "matern"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (1.5, 2.5):
+            raise ValueError(f"nu of kernel 'matern' must be 1.5 or 2.5, got {self.nu!r}")
+
+    def _values(self, G: Array, left: Array, right: Array, scale: Any) -> None:
+        values = matern32_values if self.nu == 1.5 else matern52_values
+        values(G, left, right, G.dtype.type(4.0 * self.nu) * scale)
+
+
+@dataclass(frozen=True)
+class Laplacian(_Stationary):
+    """``exp(-sum_j gamma_j |x_j - y_j|)``."""
+
+    name: ClassVar[str] = "laplacian"
+    root: ClassVar[float] = 1.0
+
+    def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
+        l1_distances(left.X, right.X, out)
+        exp_values(out, self._scale(out.dtype.type))
+
+
+# -- functions of the inner product -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """``<x, y>``."""
+
+    name: ClassVar[str] = "linear"
+
+    def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
+        products(left.X, right.X, out)
+        self._values(out)
+
+    def _diagonal(self, rows: Prepared) -> Array:
+        squares = row_norms(rows.X).astype(rows.dtype)
+        self._values(squares[:, None])
+        return squares
+
+    def _values(self, G: Array) -> None:
+        """From inner products to kernel values, in place."""
+
+
+@dataclass(frozen=True)
+class Poly(Linear):
+    """``(gamma <x, y> + coef0)^degree``."""
+
+    gamma: float = 1.0
+    degree: int = 3
+    coef0: float = 0.0
+
+    name: ClassVar[str] = "poly"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "gamma", _checked_number(self.gamma, "gamma", self.name, positive=True)
+        )
+        object.__setattr__(self, "coef0", _checked_number(self.coef0, "coef0", self.name))
+        if self.degree != int(self.degree) or self.degree < 1:
+            raise ValueError(
+                f"degree of kernel 'poly' must be a whole number from 1 on, got {self.degree!r}"
+            )
+
+    def _values(self, G: Array) -> None:
+        kind = G.dtype.type
+        power_values(G, kind(self.gamma), kind(self.coef0), int(self.degree))
+
+
+@dataclass(frozen=True)
+class Sigmoid(Linear):
+    """``tanh(gamma <x, y> + coef0)``; not positive semi-definite."""
+
+    gamma: float = 1.0
+    coef0: float = 0.0
+
+    name: ClassVar[str] = "sigmoid"
+    positive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "gamma", _checked_number(self.gamma, "gamma", self.name, positive=True)
+        )
+        object.__setattr__(self, "coef0", _checked_number(self.coef0, "coef0", self.name))
+
+    def _values(self, G: Array) -> None:
+        kind = G.dtype.type
+        G *= kind(self.gamma)
+        G += kind(self.coef0)
+        np.tanh(G, out=G)
+
+
+# -- given by the user ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """Rows hold kernel values: a square matrix to fit on, (new rows, fitted rows) after."""
+
+    name: ClassVar[str] = "precomputed"
+    precomputed: ClassVar[bool] = True
+    positive: ClassVar[bool] = False
+
+    def _place(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
+        X = floating(X)
+        expected = X.shape[0] if like is None else like.n_rows
+        if X.shape[1] != expected:
+            raise ValueError(
+                f"with kernel='precomputed' X must have one column per fitted row ({expected}), "
+                f"got {X.shape[1]} columns"
+            )
+        return Prepared(self, X)
+
+    def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
+        copied(left.X, out)
+
+    def _diagonal(self, rows: Prepared) -> Array:
+        return np.array(rows.X.diagonal())
+
+
+@dataclass(frozen=True)
+class Custom(Kernel):
+    """A function ``function(X, Y)`` that returns the matrix of kernel values."""
+
+    function: Callable[[Any, Any], Any] | None = None
+
+    name: ClassVar[str] = "custom"
+    positive: ClassVar[bool] = False
+
+    def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
+        if self.function is None:
+            raise ValueError("kernel 'custom' needs a function of two matrices")
+        given: Any = self.function(left.X, right.X)
+        stored: bool = sparse.issparse(given)
+        values = np.asarray(given.toarray() if stored else given)
+        if values.shape != out.shape:
+            raise ValueError(
+                f"the kernel function must return an array of shape {out.shape}, one value for "
+                f"each pair of rows; it returned {values.shape}"
+            )
+        out[:] = values
+
+    def _diagonal(self, rows: Prepared) -> Array:
+        pairs = (rows.take(slice(i, i + 1)) for i in range(rows.n_rows))
+        return np.array([pair.block(pair)[0, 0] for pair in pairs], dtype=rows.dtype)
+
+    def to_json(self) -> dict[str, Any]:
+        raise TypeError("a kernel that is a function of the user has no plain form")
+
+
+# -- arrays and numbers ------------------------------------------------------------------
+
+
+def _needed_shift(X: Array) -> Array | None:
+    """The mean row, if it is long compared with the spread of the rows around it.
+
+    Squared distances are differences of squared norms: data far from the origin would lose
+    in them the digits that a shift keeps.
+    """
+    if X.shape[0] == 0:
+        return None
+    mean = X.mean(axis=0, dtype=np.float64)
+    size = float(np.vdot(X, X)) / len(X) if X.flags.forc else float((X * X).sum()) / len(X)
+    return mean if 2.0 * float(mean @ mean) > size else None
+
+
+def _scaled(X: Matrix, factor: Array) -> Matrix:
+    """Every feature times its factor."""
+    factor = factor.astype(X.dtype)
+    if not sparse.issparse(X):
+        return X * factor
+    return type(X)((X.data * factor[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def products(X: Matrix, Y: Matrix, out: Array) -> None:
+    """Inner products of all pairs of rows."""
+    if sparse.issparse(X) and sparse.issparse(Y):
+        sparse_products(X, Y, out)
+    elif sparse.issparse(Y):
+        out[:] = (Y @ X.T).T
+    elif sparse.issparse(X):
+        out[:] = X @ Y.T
+    else:
+        np.matmul(X, Y.T, out=out)
+
+
+def _checked_number(value: Any, name: str, kernel: str, positive: bool = False) -> float:
+    """The number as a float; one that is a float already stays the same object."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} of kernel {kernel!r} must be a number, got {value!r}")
+    if not np.isfinite(value) or (positive and value <= 0):
+        rule = "a finite number greater than 0" if positive else "a finite number"
+        raise ValueError(f"{name} of kernel {kernel!r} must be {rule}, got {value!r}")
+    return value if type(value) is float else float(value)
+
+
+def _checked_gamma(gamma: Any, kernel: str) -> Gamma:
+    """One positive number, or a tuple of non-negative numbers, one per feature."""
+    if isinstance(gamma, tuple) and all(type(value) is float for value in gamma):
+        each = gamma
+    elif isinstance(gamma, (tuple, list)) or (isinstance(gamma, np.ndarray) and gamma.ndim == 1):
+        each = tuple(_checked_number(value, "gamma", kernel) for value in gamma)
+    else:
+        return _checked_number(gamma, "gamma", kernel, positive=True)
+    if not each or not np.isfinite(each).all() or min(each) < 0:
+        raise ValueError(
+            f"gamma of kernel {kernel!r} must hold one finite number per feature, none negative"
+        )
+    return each

@@ -1,0 +1,176 @@
+"""From what a user writes to a kernel: names, plain forms, and scales taken from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+from likelier.kernels.base import Kernel
+from likelier.kernels.kinds import (
+    Custom,
+    Laplacian,
+    Linear,
+    Matern,
+    Poly,
+    Precomputed,
+    Rbf,
+    Sigmoid,
+    products,
+)
+from likelier.loops.pairs import l1_distances
+from likelier.loops.rows import row_norms
+
+KERNELS: dict[str, type[Kernel]] = {
+    cls.name: cls for cls in (Rbf, Laplacian, Matern, Poly, Sigmoid, Linear, Precomputed)
+}
+# nu is part of the name, for estimators that have no parameter of their own for it
+_WITH_NU = {"matern32": 1.5, "matern52": 2.5}
+GAMMA_RULES = ("scale", "auto", "median")
+MEDIAN_ROWS = 1000
+
+
+def make_kernel(
+    kernel: str | Kernel | Mapping[str, Any] | Any,
+    *,
+    gamma: Any = "scale",
+    degree: int = 3,
+    coef0: float = 0.0,
+    X: Matrix | None = None,
+    sample_weight: Array | None = None,
+    random_state: np.random.Generator | None = None,
+) -> Kernel:
+    """Return a kernel from a name, a kernel, its plain form, or a function of two matrices.
+
+    Parameters
+    ----------
+    kernel : str, Kernel, mapping or callable
+        One of "rbf", "laplacian", "matern" (or "matern52"), "matern32", "poly", "sigmoid",
+        "linear", "precomputed"; or a `Kernel` or its plain form, which keep their parameters;
+        or a function ``function(X, Y)``.
+    gamma : float, array of shape (n_features,), or {"scale", "auto", "median"}
+        See `gamma_from_data`. One number per feature is for stationary kernels only.
+    degree, coef0 : int and float
+        For the kernels that have them.
+    X : ndarray or CSR matrix, optional
+        Rows from which a ``gamma`` given by a word is computed.
+    sample_weight : array of shape (n_rows,), optional
+        Weights of the rows, for "scale".
+    random_state : Generator, optional
+        Chooses the rows for "median" where there are many; by default always the same.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, Mapping):
+        return kernel_from_json(kernel)
+    if callable(kernel):
+        return Custom(kernel)
+    if not isinstance(kernel, str):
+        raise TypeError(f"kernel must be a name, a Kernel or a function, got {kernel!r}")
+    nu = _WITH_NU.get(kernel, 2.5)
+    name = "matern" if kernel in _WITH_NU else kernel
+    if name not in KERNELS:
+        raise ValueError(
+            f"kernel={kernel!r} is not known; choose one of {sorted([*KERNELS, *_WITH_NU])}, "
+            "or pass a function of two matrices"
+        )
+    cls = KERNELS[name]
+    given = {"gamma": gamma, "degree": degree, "coef0": coef0, "nu": nu}
+    params = {key: value for key, value in given.items() if key in cls().get_params()}
+    if isinstance(params.get("gamma"), str) or params.get("gamma", 1.0) is None:
+        rule = "auto" if gamma is None else gamma
+        params["gamma"] = gamma_from_data(rule, X, cls, sample_weight, random_state)
+    return cls(**params)
+
+
+def kernel_from_json(plain: Mapping[str, Any]) -> Kernel:
+    """Return the kernel that `Kernel.to_json` described."""
+    params = dict(plain)
+    name = params.pop("name", None)
+    if not isinstance(name, str) or name not in KERNELS:
+        raise ValueError(f"kernel={name!r} is not known; choose one of {sorted(KERNELS)}")
+    return KERNELS[name]().set_params(**params)
+
+
+def gamma_from_data(
+    rule: str,
+    X: Matrix | None,
+    kernel: type[Kernel] = Rbf,
+    sample_weight: Array | None = None,
+    random_state: np.random.Generator | None = None,
+) -> float:
+    """Return the ``gamma`` that a word stands for.
+
+    ========  ==================================================================
+    auto      ``1 / d``, ``d`` the number of features
+    scale     ``1 / (d v)``, ``v`` the variance of all entries of ``X`` together
+              (for the L1 distance of the Laplacian ``1 / (d sqrt(v))``)
+    median    ``1 / (2 m^2)``, ``m`` the median distance of different rows,
+              at most 1000 of them (for the Laplacian ``1 / m``, ``m`` in L1)
+    ========  ==================================================================
+
+    Data without any spread give 1.
+    """
+    if rule not in GAMMA_RULES:
+        raise ValueError(f"gamma={rule!r} is not known; give a number or one of {GAMMA_RULES}")
+    if X is None:
+        raise ValueError(f"gamma={rule!r} is computed from data, but no rows were given")
+    if rule == "auto":
+        return 1.0 / int(X.shape[1])
+    by_l1 = kernel is Laplacian
+    if rule == "scale":
+        spread = _variance(X, sample_weight)
+        spread = float(np.sqrt(spread)) if by_l1 else spread
+        return 1.0 / (int(X.shape[1]) * spread) if spread > 0 else 1.0
+    distance = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
+    if not distance > 0:
+        return 1.0
+    return 1.0 / distance if by_l1 else 0.5 / distance**2
+
+
+def _variance(X: Matrix, weight: Array | None) -> float:
+    """Variance of all entries together, those not stored included."""
+    if weight is None and not sparse.issparse(X):
+        return float(np.var(X, dtype=np.float64))
+    share = np.ones(X.shape[0]) if weight is None else weight.astype(np.float64)
+    share = share / (share.sum() * X.shape[1])
+    if not sparse.issparse(X):
+        mean = float(share @ X.sum(axis=1, dtype=np.float64))
+        return float(share @ ((X - mean) ** 2).sum(axis=1))
+    values = X.data.astype(np.float64)
+    share = np.repeat(share, np.diff(X.indptr))
+    mean = float(share @ values)
+    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * mean**2
+
+
+def _median_distance(X: Matrix, by_l1: bool, stream: np.random.Generator) -> float:
+    """Median over pairs of rows; of those that differ, if more than half are the same."""
+    if X.shape[0] > MEDIAN_ROWS:
+        X = X[np.sort(stream.choice(X.shape[0], MEDIAN_ROWS, replace=False))]
+    X = X.astype(np.float64)
+    distances = np.empty((X.shape[0], X.shape[0]))
+    if by_l1:
+        l1_distances(X, X, distances)
+    else:
+        distances = _distances(X, distances)
+    pairs = distances[np.triu_indices(len(distances), 1)]
+    if not len(pairs):
+        return 0.0
+    middle = float(np.median(pairs))
+    apart = pairs[pairs > 0]
+    return middle if middle > 0 or not len(apart) else float(np.median(apart))
+
+
+def _distances(X: Matrix, out: Array) -> Array:
+    """Euclidean distances of all pairs of rows; those lost in rounding are 0."""
+    if not sparse.issparse(X):
+        X = X - X.mean(axis=0)
+    products(X, X, out)
+    norms = row_norms(X)
+    total = norms[:, None] + norms
+    squares = total - 2.0 * out
+    squares[squares <= 1e-13 * total] = 0.0
+    return np.sqrt(squares)

@@ -1,0 +1,180 @@
+"""Sine and cosine of whole arrays at once, as random features need them.
+
+An angle is brought to ``[-pi/2, pi/2]`` by a multiple of ``pi`` that is subtracted in parts, of
+which the products are exact, and the sine and the cosine there are polynomials with the least
+largest error; an odd multiple turns both signs. This is straight code that uses the vector
+unit, right to 1.5e-7 (float32) or 3e-16 for angles up to `limit_of` their type. Larger ones,
+infinities and NaN are given to the functions of the C library instead, which are right for
+every number (and NaN for what is none).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from likelier.base import Array
+
+# No promise about NaN or infinities is made to the compiler: they keep their meaning.
+FLAGS = {"contract", "nsz"}
+
+_compiled = njit(cache=True, nogil=True, fastmath=FLAGS)
+
+
+def limit_of(x):
+    """Largest angle of this type that the fast functions take."""
+    return 8192.0 if isinstance(x, np.float32) else 1e6
+
+
+def fast_sincos(x, scale):
+    """``scale sin(x)`` and ``scale cos(x)`` of one angle inside compiled code."""
+    return scale * np.sin(x), scale * np.cos(x)
+
+
+def careful_sincos(x):
+    """Sine and cosine of any number at all, in double precision."""
+    return (math.sin(x), math.cos(x)) if math.isfinite(x) else (math.nan, math.nan)
+
+
+@overload(limit_of)
+def _limit_of(x):
+    limit = np.float32(8192.0) if x == types.float32 else 1e6
+    return lambda x: limit
+
+
+@overload(fast_sincos, jit_options={"fastmath": FLAGS})
+def _fast_sincos(x, scale):
+    return _sincos_single if x == types.float32 else _sincos_double
+
+
+@overload(careful_sincos)
+def _careful_sincos(x):
+    def careful(x):
+        angle = np.float64(x)
+        if not math.isfinite(angle):
+            return math.nan, math.nan
+        return math.sin(angle), math.cos(angle)
+
+    return careful
+
+
+def _sincos_single(x, scale):
+    shifted = x * np.float32(0.31830988618) + np.float32(12582912.0)  # 1.5 * 2^23 rounds
+    k = shifted - np.float32(12582912.0)
+    r = x - k * np.float32(3.140625)
+    r = r - k * np.float32(9.677410125732421875e-4)
+    r = r + k * np.float32(8.7422780003724857e-8)
+    z = r * r
+    p = np.float32(2.6000244845731795e-6) * z - np.float32(1.9806601596731225e-4)
+    p = p * z + np.float32(8.3330171046146257e-3)
+    p = p * z - np.float32(1.6666657088936237e-1)
+    sine = p * (z * r) + r
+    p = np.float32(-2.6076816843377744e-7) * z + np.float32(2.4761870638828828e-5)
+    p = p * z - np.float32(1.3888403220721682e-3)
+    p = p * z + np.float32(4.1666640707521800e-2)
+    p = p * z - np.float32(4.9999999549110670e-1)
+    cosine = p * z + np.float32(1.0)
+    odd = np.float32(shifted).view(np.int32) << np.int32(31)  # the last bit of k as a sign
+    scale = np.int32(np.float32(scale).view(np.int32) ^ odd).view(np.float32)
+    return scale * sine, scale * cosine
+
+
+def _sincos_double(x, scale):
+    shifted = x * 0.3183098861837907 + 6755399441055744.0  # 1.5 * 2^52 rounds
+    k = shifted - 6755399441055744.0
+    r = x - k * 3.14159265346825122833252
+    r = r - k * 1.215420101301238520295029e-10
+    z = r * r
+    p = -7.3645909249155275356e-13 * z + 1.6047296552573019903e-10
+    p = p * z - 2.5051851344130149609e-8
+    p = p * z + 2.7557316074505444645e-6
+    p = p * z - 1.9841269820073129121e-4
+    p = p * z + 8.333333333262794696e-3
+    p = p * z - 1.6666666666665810895e-1
+    sine = p * (z * r) + r
+    p = 4.610260900863446299e-14 * z - 1.1463036321788346643e-11
+    p = p * z + 2.0876567628430497255e-9
+    p = p * z - 2.7557316523083011466e-7
+    p = p * z + 2.480158727912670408e-5
+    p = p * z - 1.3888888888785528947e-3
+    p = p * z + 4.166666666666436606e-2
+    p = p * z - 4.9999999999999982496e-1
+    cosine = p * z + 1.0
+    odd = np.float64(shifted).view(np.int64) << np.int64(63)
+    scale = np.int64(np.float64(scale).view(np.int64) ^ odd).view(np.float64)
+    return scale * sine, scale * cosine
+
+
+# The loops below take one output array and unsigned positions: the compiler then sees that the
+# halves of a row do not overlap, and tests no index for being negative. Either test would keep
+# a loop from the vector unit.
+
+
+@_compiled
+def _all_small(angles):
+    """Whether every angle of a vector is within the fast range."""
+    beyond = 0
+    for j in range(len(angles)):
+        beyond += 0 if abs(angles[j]) <= limit_of(angles[j]) else 1
+    return beyond == 0
+
+
+@_compiled
+def _pair_row(angles, row, scale):
+    """Write ``scale [cosines | sines]`` of the angles."""
+    half = np.uintp(len(angles))
+    for j in range(half):
+        s, c = fast_sincos(angles[j], scale)
+        row[j] = c
+        row[j + half] = s
+    if not _all_small(angles):
+        for j in range(half):
+            if not abs(angles[j]) <= limit_of(angles[j]):
+                s, c = careful_sincos(angles[j])
+                row[j] = scale * c
+                row[j + half] = scale * s
+
+
+@_compiled
+def _phase_row(angles, phase, row, scale):
+    """Write ``scale cos(angle + phase)``; the angles are changed."""
+    count = np.uintp(len(angles))
+    for j in range(count):
+        angles[j] += phase[j]
+    for j in range(count):
+        _, c = fast_sincos(angles[j], scale)
+        row[j] = c
+    if not _all_small(angles):
+        for j in range(count):
+            if not abs(angles[j]) <= limit_of(angles[j]):
+                _, c = careful_sincos(angles[j])
+                row[j] = scale * c
+
+
+@_compiled
+def _fourier(angles, phase, out, scale):
+    pairs = angles.shape[1] - len(phase)
+    for i in range(out.shape[0]):
+        _pair_row(angles[i, :pairs], out[i, : 2 * pairs], scale)
+        _phase_row(angles[i, pairs:], phase, out[i, 2 * pairs :], scale)
+
+
+def fourier_features(angles: Array, phase: Array, out: Array) -> None:
+    """Write ``sqrt(2/M) [cos(a), sin(a), cos(b + phase)]`` to the ``M`` columns of ``out``.
+
+    ``b`` are the last columns of the angles, as many as there are phases, ``a`` the others. All
+    arrays are of one type, in C order, and do not overlap; the angles may be changed.
+    """
+    _fourier(angles, phase, out, out.dtype.type((2.0 / max(out.shape[1], 1)) ** 0.5))
+
+
+def sincos(angles: Array) -> tuple[Array, Array]:
+    """Sine and cosine of an array of any shape, float32 or float64."""
+    flat = np.ascontiguousarray(angles).reshape(1, -1)
+    both = np.empty((1, 2 * flat.size), dtype=flat.dtype)
+    _fourier(flat, flat[0, :0], both, flat.dtype.type(1))
+    cosines, sines = both.reshape(2, *angles.shape)
+    return sines, cosines
