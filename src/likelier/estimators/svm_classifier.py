@@ -1,0 +1,380 @@
+"""`SVC`: support vector classification by the exact dual, with probabilities on request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from likelier.base import Array, Uncertainty
+from likelier.calibration import restore
+from likelier.engines.threads import ThreadTeam
+from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.svm_pairs import (
+    InterruptedPairsError,
+    PairSolution,
+    class_scores,
+    join_pairs,
+    pair_columns,
+    solve_pairs,
+    votes,
+)
+from likelier.estimators.svm_words import Rows, SVMWords, checked_grid, dense, like_input, say
+from likelier.estimators.targets import class_weights
+from likelier.models.kernel_expansion import kernel_block
+from likelier.predictive import Categorical
+
+FOLDS = 5
+
+
+def _has_probabilities(self: Any) -> bool:
+    if not self.probability:
+        raise AttributeError("predict_proba is not available when probability=False")
+    return True
+
+
+class SVC(ClassifierMixin, SVMWords):
+    """Support vector classification: the exact dual, with scikit-learn's words and answers.
+
+    Minimises ``C sum_i omega_i max(0, 1 - y_i f(x_i)) + 1/2 |f|^2`` for every pair of classes.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the errors.
+    kernel : str or callable, default="rbf"
+        "rbf", "linear", "poly", "sigmoid", "precomputed" (also "laplacian", "matern32",
+        "matern52"), or a function of two matrices.
+    degree, gamma, coef0 : int, {"scale", "auto"} or float, float
+        Parameters of the kernels that have them. "scale" is ``1 / (n_features v)``, ``v`` the
+        variance of all entries of ``X``, in which a row counts by its ``sample_weight``.
+    shrinking : bool, default=True
+        Put rows aside that cannot move. The answer is the same.
+    probability : bool, default=False
+        Calibrate probabilities on scores of five fits, each without a fifth of the rows: about
+        four times the cost of the fit.
+    tol : float, default=1e-3
+        Largest violation of the optimality conditions that is left.
+    cache_size : float, default=200
+        Memory for kernel rows, in MB.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes.
+    verbose : bool, default=False
+        Print how every pair ended.
+    max_iter : int or None, default=None
+        Pair updates at most: None means ten million, or a hundred per row if that is more;
+        -1 means no limit.
+    decision_function_shape : {"ovr", "ovo"}, default="ovr"
+        One score per class, or one per pair of classes.
+    break_ties : bool, default=False
+        Let scores decide between classes with the same number of votes, not their order.
+    n_jobs : int or None, default=None
+        Threads, over pairs of classes, or over kernel rows for a single pair.
+    random_state : int, RandomState or None, default=None
+        Chooses the folds of ``probability=True``.
+
+    Attributes
+    ----------
+    support_, support_vectors_, n_support_ : arrays
+        Positions of the support vectors in the data, grouped by class; their rows; how many
+        each class has.
+    dual_coef_ : ndarray of shape (n_classes - 1, n_SV)
+    intercept_ : ndarray, one per pair of classes
+    classes_, class_weight_ : ndarray of shape (n_classes,)
+    n_iter_ : ndarray
+        Pair updates of every pair of classes.
+    fit_status_ : int
+        0 if every pair converged.
+    shape_fit_ : tuple
+
+    Notes
+    -----
+    Cost: updates x rows of a pair, and kernel values of the rows that move with all of the
+    pair. Memory: ``cache_size``, and some numbers per row.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from likelier import SVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SVC().fit(X, y).score(X, y) > 0.97
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: Any = "rbf",
+        degree: int = 3,
+        gamma: Any = "scale",
+        coef0: float = 0.0,
+        shrinking: bool = True,
+        probability: bool = False,
+        tol: float = 1e-3,
+        cache_size: float = 200,
+        class_weight: Any = None,
+        verbose: bool = False,
+        max_iter: int | None = None,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.shrinking = shrinking
+        self.probability = probability
+        self.tol = tol
+        self.cache_size = cache_size
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.max_iter = max_iter
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from rows and their labels.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_rows, n_features), or (n_rows, n_rows)
+        y : array of shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+            Multiply C for every row; rows of weight zero are absent.
+        """
+        self._fit_models([self], X, y, sample_weight)
+        return self
+
+    def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[SVC]:
+        """Fit one model per value of C, sharing kernel rows and starting from the one before.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        Cs : array of float
+            Values of C in any order.
+
+        Returns
+        -------
+        list of SVC
+            Fitted models in the order of ``Cs``; this estimator itself is not fitted.
+        """
+        models = [clone(self).set_params(C=C) for C in checked_grid(Cs)]
+        ordered = sorted(models, key=lambda model: model.C)
+        ordered[0]._fit_models(ordered, X, y, sample_weight)
+        return models
+
+    def _fit_models(self, models: list[SVC], X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit models that differ in C (ascending) on the same rows."""
+        self._check_words()
+        X = self._check_X(X, reset=True)
+        check_consistent_length(X, y)
+        y = column_or_1d(y, warn=True)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        weight = self._check_weight(sample_weight, X)
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                "y must hold two classes or more: The number of classes has to be greater than "
+                f"one; got {len(self.classes_)} class"
+            )
+        codes = np.searchsorted(self.classes_, y)
+        per_class = class_weights(self.class_weight, self.classes_, codes.astype(np.float64))
+        self.class_weight_ = np.ones(len(self.classes_)) if per_class is None else per_class
+        rows = self._prepare(X, weight)
+        codes = codes[rows.numbers]
+        if len(np.unique(codes)) < len(self.classes_):
+            raise ValueError(
+                "sample_weight leaves no row of some class: Invalid input - all samples with "
+                "positive weights have the same label, or a class is lost"
+            )
+        if per_class is not None:
+            ones = np.ones(len(codes)) if rows.weight is None else rows.weight
+            rows = replace(rows, weight=ones * per_class[codes])
+        with self._threads() as team:
+            try:
+                table = self._solve(rows, codes, [model.C for model in models], team)
+            except InterruptedPairsError as stop:
+                self._store(X, rows, codes, stop.solutions, quiet=True)
+                raise
+            for number, model in enumerate(models):
+                for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
+                    if name in self.__dict__:
+                        setattr(model, name, getattr(self, name))
+                model.classes_, model.class_weight_ = self.classes_, self.class_weight_
+                model._store(X, rows, codes, [pair[number] for pair in table])
+                model._calibrate(rows, codes, team)
+
+    def _solve(
+        self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam
+    ) -> list[list[PairSolution]]:
+        return solve_pairs(rows, codes, len(self.classes_), Cs, self._inference, team)
+
+    def _store(
+        self,
+        X: Any,
+        rows: Rows,
+        codes: Array,
+        solutions: list[PairSolution],
+        quiet: bool = False,
+    ) -> None:
+        joined = join_pairs(solutions, codes, len(self.classes_))
+        self._keep_rows(X, rows.numbers[joined["support"]])
+        self.dual_coef_ = like_input(joined["dual_coef"], self.support_vectors_)
+        self.n_support_ = joined["n_support"]
+        self.intercept_ = np.array([solution.intercept for solution in solutions])
+        self.n_iter_ = np.array([solution.n_iter for solution in solutions], dtype=np.int32)
+        if self.verbose:
+            for solution in solutions:
+                say(solution.n_iter, solution.gap)
+        worst = max(solutions, key=lambda solution: (not solution.converged, solution.gap))
+        self._report(worst.converged, worst.gap, quiet)
+
+    # -- probabilities -------------------------------------------------------------------
+    def _calibrate(self, rows: Rows, codes: Array, team: ThreadTeam) -> None:
+        """Fit the map from scores to probabilities on rows that were left out of a fit."""
+        self.calibration_: dict[str, Any] = {}
+        if not self.probability:
+            return
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        folds = _folds(codes, seed)
+        parts, places = [], []
+        for fold in range(FOLDS):
+            outside, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+            if not len(outside) or len(np.unique(codes[inside])) < len(self.classes_):
+                continue  # too few rows of some class to leave any out
+            table = self._solve(rows.only(inside), codes[inside], [self.C], team)
+            joined = join_pairs([p[0] for p in table], codes[inside], len(self.classes_))
+            columns = pair_columns(joined["dual_coef"], joined["n_support"])
+            K = kernel_block(rows.prepared, outside, inside[joined["support"]])
+            parts.append(K @ columns + [p[0].intercept for p in table])
+            places.append(outside)
+        if parts:
+            where = np.concatenate(places)
+            scores = self._calibration_scores(np.concatenate(parts))
+            weight = None if rows.weight is None else rows.weight[where]
+            self.calibration_ = fit_calibration(scores, codes[where], weight)
+
+    def _calibration_scores(self, scores: Array) -> Array:
+        return scores if scores.shape[1] == 1 else class_scores(scores, len(self.classes_))
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of every class; the largest is always that of the class `predict` gives."""
+        return self._predictive(X).probabilities()
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    @available_if(_has_probabilities)
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the predicted classes in nats; a point estimate has no epistemic part."""
+        return self._predictive(X).uncertainty()
+
+    def _predictive(self, X: Any) -> Categorical:
+        scores = self._pair_scores(X)
+        if not self.calibration_:
+            raise ValueError(
+                "the model was fitted with probability=False, or on too few rows to calibrate it"
+            )
+        per_class = self._calibration_scores(scores)
+        if per_class.shape[1] == 1:
+            positive = restore(self.calibration_).probabilities(per_class[:, 0])
+            p = np.stack([1.0 - positive, positive], axis=1)
+        else:
+            p = restore(self.calibration_).probabilities(per_class)
+        return Categorical(_led_by(p, self._winners(scores)))
+
+    # -- predictions ---------------------------------------------------------------------
+    def _pair_scores(self, X: Any) -> Array:
+        """Scores of every pair of classes."""
+        check_is_fitted(self, "support_")
+        return self._expand(X, self._columns(), self.intercept_)
+
+    def _columns(self) -> Array:
+        """Coefficients of the support vectors, one column per pair of classes."""
+        table = dense(self.dual_coef_)
+        columns = table.T if len(table) == 1 else pair_columns(table, self.n_support_)
+        return np.ascontiguousarray(columns)
+
+    def _winners(self, scores: Array) -> Array:
+        """Number of the predicted class."""
+        n_classes = len(self.classes_)
+        if n_classes == 2:
+            return (scores[:, 0] >= 0.0).astype(np.intp)
+        if self.break_ties:
+            return np.asarray(class_scores(scores, n_classes).argmax(axis=1))
+        return np.asarray(votes(scores, n_classes).argmax(axis=1))
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores: one per row for two classes; else one per class, or per pair for "ovo"."""
+        if self.decision_function_shape not in ("ovr", "ovo"):
+            raise ValueError(
+                'decision_function_shape must be "ovr" or "ovo", '
+                f"got {self.decision_function_shape!r}"
+            )
+        scores = self._pair_scores(X)
+        if scores.shape[1] == 1:
+            return scores.ravel()
+        if self.decision_function_shape == "ovo":
+            return scores
+        return class_scores(scores, len(self.classes_))
+
+    def predict(self, X: Any) -> Array:
+        """Class of every row: the one that wins most pairs."""
+        check_is_fitted(self, "support_")
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        return np.asarray(self.classes_[self._winners(self._pair_scores(X))])
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features, for the linear kernel: one row per pair of classes."""
+        if self.kernel != "linear":
+            raise AttributeError("coef_ is only available when using a linear kernel")
+        return np.asarray(self.support_vectors_.T @ self._columns()).T
+
+
+def _folds(codes: Array, seed: int) -> Array:
+    """Fold of every row, the classes spread evenly over the folds."""
+    stream = np.random.default_rng([seed, 2])
+    folds = np.empty(len(codes), dtype=np.intp)
+    for k in np.unique(codes):
+        rows = stream.permutation(np.flatnonzero(codes == k))
+        folds[rows] = (np.arange(len(rows)) + stream.integers(FOLDS)) % FOLDS
+    return folds
+
+
+def _led_by(p: Array, winners: Array) -> Array:
+    """Probabilities whose largest is the winner's: where another leads, the two change places."""
+    rows = np.arange(len(p))
+    leader = p.argmax(axis=1)
+    wrong = leader != winners
+    r, w, other = rows[wrong], winners[wrong], leader[wrong]
+    p[r, w], p[r, other] = p[r, other], p[r, w]
+    tied = p.argmax(axis=1) != winners  # equal probabilities: a hair decides
+    p[rows[tied], winners[tied]] *= 1.0 + 1e-12
+    return np.asarray(p / p.sum(axis=1, keepdims=True))

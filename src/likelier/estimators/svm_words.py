@@ -1,0 +1,289 @@
+"""What `SVC` and `SVR` share: words, checks, kernels, and how a dual problem is solved."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from likelier.base import Array, Matrix
+from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
+from likelier.estimators.problem import as_csr
+from likelier.inference.smo import SMO
+from likelier.inference.smo_cache import in_precision
+from likelier.kernels import Kernel, Precomputed, Prepared, make_kernel
+from likelier.models.kernel_expansion import Subset, block_rows
+
+ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
+
+
+@dataclass
+class Rows:
+    """Rows of positive weight, ready for the kernel, and their numbers in the data.
+
+    ``working`` is the same in float32, for all problems that use some of the rows.
+    """
+
+    prepared: Prepared
+    numbers: Array
+    weight: Array | None
+    dense_bytes: int
+    part: Array | None = None  # only these are used, in a fit that leaves rows out
+    working: Prepared | None = None
+
+    def make_working(self) -> None:
+        """Convert all rows once; a precomputed kernel is converted part by part."""
+        if self.working is None and not self.prepared.kernel.precomputed:
+            self.working = in_precision(self.prepared, np.float32, self.dense_bytes)
+
+    def subset(self, inside: Array | None) -> Subset:
+        """Some of the rows as a problem."""
+        if self.part is not None:
+            inside = self.part if inside is None else self.part[inside]
+        return Subset(self.prepared, inside, self.working)
+
+    def only(self, part: Array) -> Rows:
+        """The same rows, of which a fit sees only some."""
+        weight = None if self.weight is None else self.weight[part]
+        return replace(self, part=part, weight=weight)
+
+
+class SVMWords(BaseEstimator):
+    """Constructor words, validation and kernels of the support vector machines."""
+
+    kernel: Any
+    _gamma: float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    # -- checks -------------------------------------------------------------------------
+    def _check_words(self) -> None:
+        """Raise for constructor words that make no sense, naming the word."""
+        number("C", self.C, 0.0, open_below=True)
+        number("tol", self.tol, 0.0, open_below=True)
+        number("cache_size", self.cache_size, 0.0, open_below=True)
+        number("coef0", self.coef0, -np.inf)
+        number("degree", self.degree, 0.0)
+        if not isinstance(self.gamma, str):
+            number("gamma", self.gamma, 0.0, open_below=True)
+        elif self.gamma not in ("scale", "auto"):
+            raise ValueError(f'gamma must be "scale", "auto" or a number > 0, got {self.gamma!r}')
+        if not (isinstance(self.kernel, str | Kernel) or callable(self.kernel)):
+            raise TypeError(f"kernel must be a name or a function, got {self.kernel!r}")
+        if self.max_iter is None:
+            return
+        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
+            raise TypeError(f"max_iter must be an integer or None, got {self.max_iter!r}")
+        if self.max_iter < -1 or self.max_iter == 0:
+            raise ValueError(f"max_iter must be positive, or -1 for no limit, got {self.max_iter}")
+
+    def _check_X(self, X: Any, reset: bool) -> Any:
+        if callable(self.kernel) and not isinstance(self.kernel, Kernel):
+            return X  # what it means is the function's own affair
+        if sparse.issparse(X) and self.kernel == "precomputed":
+            raise TypeError("X must be dense for kernel='precomputed'; use X.toarray()")
+        X = validate_data(
+            self, X, reset=reset, dtype=np.float64, order="C", accept_sparse="csr",
+            accept_large_sparse=False,
+        )  # fmt: skip
+        if sparse.issparse(X) and not reset and not sparse.issparse(self.support_vectors_):
+            return dense(X)
+        return as_csr(X)
+
+    def _check_weight(self, sample_weight: Any, X: Any) -> Array | None:
+        if sample_weight is None:
+            return None
+        allowed = {"dtype": np.float64, "ensure_non_negative": True, "allow_all_zero_weights": True}
+        weight = _check_sample_weight(sample_weight, X, **allowed)
+        if not (weight > 0.0).any():
+            raise ValueError(
+                "sample_weight must be positive for some rows: Invalid input - all samples have "
+                "zero or negative weights."
+            )
+        return np.asarray(weight)
+
+    # -- the kernel ----------------------------------------------------------------------
+    def _is_custom(self) -> bool:
+        return callable(self.kernel) and not isinstance(self.kernel, Kernel)
+
+    def _kernel(self) -> Kernel:
+        """The kernel with the gamma of the fit."""
+        if self._is_custom():
+            return Precomputed()
+        return make_kernel(
+            self.kernel, gamma=self._gamma, degree=int(self.degree), coef0=float(self.coef0)
+        )
+
+    def _prepare(self, X: Any, weight: Array | None) -> Rows:
+        """Choose gamma, and make the rows of positive weight ready for the kernel."""
+        if self._is_custom():
+            self._fitted_rows = X
+            K = self.kernel(X, X)
+            X = np.ascontiguousarray(dense(K), dtype=np.float64)
+        self._gamma = 0.0
+        if not (self._is_custom() or self.kernel == "precomputed"):
+            self._gamma = self._chosen_gamma(X, weight)
+        elif X.shape[0] != X.shape[1]:
+            raise ValueError(
+                "Precomputed matrix must be a square matrix: X must have as many columns as rows, "
+                f"got {X.shape}"
+            )
+        numbers = np.arange(X.shape[0])
+        if weight is not None and not (weight > 0.0).all():
+            numbers = np.flatnonzero(weight > 0.0)
+            weight = weight[numbers]
+            X = X[numbers][:, numbers] if self._kernel().precomputed else X[numbers]
+        return Rows(self._kernel().prepare(X), numbers, weight, self._cache_bytes())
+
+    def _chosen_gamma(self, X: Matrix, weight: Array | None) -> float:
+        """The number that ``gamma`` stands for; rows count by their weight, as if repeated."""
+        if self.gamma == "scale" and weight is not None:
+            spread = _weighted_variance(X, weight)
+            return 1.0 / (X.shape[1] * spread) if spread > 0.0 else 1.0
+        given = make_kernel(
+            self.kernel, gamma=self.gamma, degree=int(self.degree), coef0=float(self.coef0), X=X
+        )
+        return float(given.get_params().get("gamma", 0.0))
+
+    def _keep_rows(self, X: Any, support: Array) -> None:
+        """Store the support vectors; a precomputed kernel has none."""
+        self.shape_fit_ = X.shape if hasattr(X, "shape") else (len(X),)
+        self.support_ = support.astype(np.int32)
+        if self._kernel().precomputed:
+            self.support_vectors_ = np.empty((0, 0))
+        else:
+            self.support_vectors_ = X[support]
+
+    def _expand(self, X: Any, coefficients: Array, intercepts: Array) -> Array:
+        """``K(X, support vectors) @ coefficients + intercepts``, in blocks of rows."""
+        check_is_fitted(self, "support_")
+        X = self._check_X(X, reset=False)
+        out = np.empty((_length(X), coefficients.shape[1]))
+        with one_blas_thread():
+            for some, K in self._blocks(X):
+                np.matmul(K, coefficients, out=out[some])
+        out += intercepts
+        return out
+
+    def _blocks(self, X: Any) -> Iterable[tuple[slice, Array]]:
+        """Kernel values of blocks of new rows with the support vectors."""
+        n = _length(X)
+        kernel = self._kernel()
+        if self._is_custom():
+            K = self.kernel(X, self._fitted_rows)
+            X = np.asarray(dense(K), dtype=np.float64)
+        if kernel.precomputed:
+            if X.shape[1] != self.shape_fit_[0]:
+                raise ValueError(
+                    f"X must have one column for each of the {self.shape_fit_[0]} rows of the fit, "
+                    f"got {X.shape[1]}"
+                )
+            yield slice(0, n), X[:, self.support_]
+            return
+        rows = kernel.prepare(self.support_vectors_) if len(self.support_) else None
+        step = block_rows(max(1, len(self.support_)), 8)
+        for start in range(0, n, step):
+            some = slice(start, min(start + step, n))
+            empty = np.empty((some.stop - start, 0))
+            yield some, empty if rows is None else rows.against(X[some])
+
+    def _cache_bytes(self) -> int:
+        return int(float(self.cache_size) * 2**20)
+
+    # -- solving -------------------------------------------------------------------------
+    def _inference(self, n_rows: int, share: int = 1, team: ThreadTeam | None = None) -> SMO:
+        """SMO with the words of this estimator; ``share`` problems are solved at a time."""
+        limit = max(ENOUGH_UPDATES, 100 * n_rows) if self.max_iter is None else int(self.max_iter)
+        many = team is not None and team.n_threads > 1
+        return SMO(
+            float(self.tol), limit, bool(self.shrinking),
+            self._cache_bytes() // share,
+            team.ordered_map if many and team is not None else None,
+            team.n_threads if many and team is not None else 1,
+        )  # fmt: skip
+
+    @contextmanager
+    def _threads(self) -> Generator[ThreadTeam, None, None]:
+        team = ThreadTeam(count_threads(self.n_jobs))
+        try:
+            with one_blas_thread():
+                yield team
+        finally:
+            team.close()
+
+    def _report(self, converged: bool, gap: float, quiet: bool = False) -> None:
+        """Set ``fit_status_`` and warn where the tolerance was not reached."""
+        self.fit_status_ = 0 if converged else 1
+        if not (converged or quiet):
+            warnings.warn(
+                f"Solver terminated early (max_iter={self.max_iter}): the optimality conditions "
+                f"are violated by {gap:.2g}, more than tol={self.tol:g}. Standardise the "
+                "features, lower C, or raise max_iter",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
+    """Raise unless the value is a finite number above the bound."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    inside = float(value) > low if open_below else float(value) >= low
+    if not inside or not np.isfinite(float(value)):
+        sign = ">" if open_below else ">="
+        raise ValueError(f"{name} must be a finite number {sign} {low:g}, got {value!r}")
+
+
+def dense(table: Any) -> Any:
+    """A matrix as a plain array; anything else as it is."""
+    to_array = getattr(table, "toarray", None)
+    return table if to_array is None else to_array()
+
+
+def like_input(table: Array, X: Any) -> Any:
+    """Coefficients as CSR for sparse rows, as scikit-learn has them."""
+    return sparse.csr_matrix(table) if sparse.issparse(X) else table
+
+
+def say(n_iter: int, gap: float) -> None:
+    """How a dual problem ended, for ``verbose``."""
+    print(f"pair updates {n_iter}, gap {gap:.3g}")  # noqa: T201
+
+
+def _weighted_variance(X: Matrix, weight: Array) -> float:
+    """Variance of all entries together, those of a row with its weight."""
+    total = float(weight.sum()) * X.shape[1]
+    mean = float(np.asarray(weight @ X).sum()) / total
+    stored: Any = X.data if sparse.issparse(X) else X
+    of_entry = np.repeat(weight, np.diff(X.indptr)) if sparse.issparse(X) else weight[:, None]
+    around = float((of_entry * (stored - mean) ** 2).sum())
+    if sparse.issparse(X):
+        around += (total - float(of_entry.sum())) * mean**2
+    return float(around / total)
+
+
+def checked_grid(Cs: Any) -> list[float]:
+    """Values of C for a path, as given."""
+    grid = [float(C) for C in np.atleast_1d(np.asarray(Cs, dtype=np.float64))]
+    for C in grid:
+        number("Cs", C, 0.0, open_below=True)
+    if not grid:
+        raise ValueError("Cs must hold at least one value of C")
+    return grid
+
+
+def _length(X: Matrix | Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)

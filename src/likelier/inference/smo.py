@@ -1,0 +1,296 @@
+"""SMO with shrinking: the exact dual of kernel machines, by pair updates in bursts.
+
+A step runs pair updates until a share of the work is done, fetching kernel rows in blocks when
+the compiled loop lacks one. Kernel rows are float32; residuals are float64 and, where rounding
+could matter at the tolerance asked for, are recomputed from float64 kernel values at the end of
+a round: what rounding did is then corrected by further updates (iterative refinement), so the
+optimum is that of the float64 problem. Between bursts rows that cannot move are put aside, and
+a Newton step on the free coefficients is tried where pairs have become slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Engine, Inference, Info, Matrix, Posterior
+from likelier.inference.smo_cache import RowCache, Run, in_precision
+from likelier.inference.smo_newton import newton_cost
+from likelier.inference.smo_state import (
+    SMOState,
+    begin_at,
+    free_rows,
+    intercept,
+    may_move,
+    newton_step,
+    residuals,
+    rounding_matters,
+    rows_to_fetch,
+    whole_part,
+)
+from likelier.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
+from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
+
+MIN_BURST = 1000
+AIM = 0.9  # where residuals will be recomputed, the tolerance is undercut by this factor
+WORTH_SHRINKING = 0.7  # put rows aside when at most this share stays
+MAX_ROUNDS = 30
+SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
+MAX_POLISH = 10
+
+
+@dataclass(frozen=True)
+class KernelPosterior(Posterior):
+    """A point estimate: the coefficients, the intercept, and how exact they are."""
+
+    model: KernelExpansion
+    rows: Subset
+    beta: Array
+    intercept: float
+    n_iter: int
+    gap: float
+    objective: float
+    converged: bool
+
+    @property
+    def theta(self) -> Array:
+        """Coefficients and intercept in one column."""
+        return np.append(self.beta, self.intercept)[:, None]
+
+    def scores(self, X: Matrix) -> Array:
+        """Scores of the rows of ``X``, one column."""
+        used = np.flatnonzero(self.beta)
+        rows = self.rows.take(self.rows.exact).take(used)
+        return self.model.scores(self.beta[used, None], np.array([self.intercept]), rows, X)
+
+    def predictive(self, X: Matrix) -> Any:
+        raise ValueError(
+            f"loss {self.model.loss.name!r} has no distribution of its own; calibrate the scores"
+        )
+
+
+class InterruptedSolveError(KeyboardInterrupt):
+    """Ctrl-C during a solve, with the coefficients as they were."""
+
+    def __init__(self, posterior: KernelPosterior) -> None:
+        super().__init__()
+        self.posterior = posterior
+
+
+@dataclass(frozen=True)
+class SMO(Inference):
+    """Second-order working set selection with shrinking; rows in memory only.
+
+    Parameters
+    ----------
+    tol : float
+        Largest violation of the optimality conditions that is left.
+    max_iter : int
+        Pair updates at most; -1 for no limit.
+    shrinking : bool
+        Put rows aside that cannot move.
+    cache_bytes : int
+        Memory for kernel rows.
+    run, n_parts : callable and int
+        Threads for blocks of kernel rows, see `RowCache`.
+
+    Notes
+    -----
+    Cost per pair update: two passes over the active rows. Memory: ``cache_bytes`` and some
+    numbers per row.
+    """
+
+    tol: float = 1e-3
+    max_iter: int = -1
+    shrinking: bool = True
+    cache_bytes: int = 200 << 20
+    run: Run | None = None
+    n_parts: int = 1
+
+    def init(self, model: KernelExpansion, engine: Engine, theta: Array | None = None) -> SMOState:
+        """Start from the coefficients and intercept in ``theta``, or from zero."""
+        batches = list(engine.blocks(0))  # batches of one matrix
+        batch = batches[0]
+        rows = np.sort(np.concatenate([np.asarray(b.rows) for b in batches]))
+        assert batch.y is not None
+        weight = None if batch.weight is None else batch.weight[rows]
+        X = batch.X if len(rows) == batch.X.shape[0] else batch.X[rows]
+        start = None if theta is None else theta[:-1, 0]
+        return self.start(model, Subset(model.kernel.prepare(X)), batch.y[rows], weight, start)
+
+    def start(
+        self, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None = None,
+        beta: Array | None = None, cache: RowCache | None = None,
+    ) -> SMOState:  # fmt: skip
+        """First State for prepared rows; a cache of the same rows may be handed on."""
+        box = model.box(y, weight)
+        n = len(box.target)
+        cache = cache or self.cache(rows)
+        state = SMOState(
+            model, box, rows, cache, np.zeros(n), np.zeros(n), box.target.copy(),
+            whole_part(box, np.zeros(n), box.target), self.tol,
+        )  # fmt: skip
+        if beta is not None:
+            begin_at(state, np.clip(beta, box.lower, box.upper))
+        return state
+
+    def cache(self, rows: Subset, exact: bool = False) -> RowCache:
+        """Room for kernel rows, in float32 unless they are few or must be exact."""
+        if exact or rows.n_rows <= SMALL:
+            working = rows.take(rows.exact)
+        elif rows.working is None:
+            working = in_precision(rows.take(rows.exact), np.float32, self.cache_bytes)
+        else:
+            working = rows.take(rows.working)
+        return RowCache(working, self.cache_bytes, self.run, self.n_parts)
+
+    def step(self, state: SMOState, engine: Engine | None = None) -> tuple[SMOState, Info]:
+        """Run a burst of pair updates, then decide what comes next."""
+        if not state.done:
+            before = state.n_iter
+            if self._burst(state) == CONVERGED:
+                self._end_round(state)
+            elif 0 <= self.max_iter <= state.n_iter:
+                state.done, state.message = True, "max_iter"
+            else:
+                self._speed_up(state)
+            passes = 2.0 * (state.n_iter - before) / len(state.beta)
+        else:
+            passes = 0.0
+        converged = state.done and not state.message
+        part = state.part
+        objective = dual_objective(state.box, state.beta, state.F) if state.done else np.nan
+        if not state.done:
+            objective = float(part.beta @ part.F)  # of the active rows: a sign of life
+        return state, Info(objective, state.gap, passes, converged, state.message)
+
+    def solve(self, state: SMOState) -> KernelPosterior:
+        """Step until done; an interrupt carries away what has been learned."""
+        try:
+            while not state.done:
+                self.step(state)
+        except KeyboardInterrupt:
+            raise InterruptedSolveError(self.posterior(state)) from None
+        return self.posterior(state)
+
+    def posterior(self, state: SMOState) -> KernelPosterior:
+        """The coefficients as they are, with the intercept that belongs to them."""
+        beta = state.coefficients()
+        F = state.F
+        if not state.done:  # residuals of rows put aside are behind
+            F = residuals(state, beta)
+        return KernelPosterior(
+            state.model, state.rows, beta, intercept(state.box, beta, F), state.n_iter,
+            state.gap, dual_objective(state.box, beta, F), state.done and not state.message,
+        )  # fmt: skip
+
+    # -- inside a round ------------------------------------------------------------------
+    def _burst(self, state: SMOState) -> int:
+        """Pair updates until the tolerance is met or a budget is spent."""
+        part, cache, eps = state.part, state.cache, state.box.eps
+        aim = AIM * state.tol if state.rounds or rounding_matters(state) else state.tol
+        diagonal = cache.diagonal
+        if len(part.rows) < len(diagonal):
+            diagonal = diagonal[part.rows]
+        left = max(len(part.F), MIN_BURST)
+        if self.max_iter >= 0:
+            left = min(left, self.max_iter - state.n_iter)
+        while True:
+            held = cache.n_used
+            status, count, wanted, gap = smo_updates(
+                part.F, part.beta, part.lower, part.upper, eps, part.up, part.down, diagonal,
+                aim, left, cache.slots, cache.slot_of, cache.row_of, cache.stamps, cache.clock,
+                cache.count, *cache.recipe,
+            )  # fmt: skip
+            left -= count
+            state.n_iter += count
+            state.since_shrink += count
+            made = 1.5 * (cache.n_used - held) * len(part.F)
+            spent = count * (len(part.F) + 150.0)
+            state.work += spent + made
+            state.since_newton += spent
+            if np.isfinite(gap):
+                state.gap = gap
+            if status != NEEDS_ROW:
+                return int(status)
+            rows = rows_to_fetch(part, cache, wanted)
+            cache.fetch(rows)
+            state.work += 1.5 * len(rows) * len(part.F)
+
+    def _speed_up(self, state: SMOState) -> None:
+        """Between bursts: put rows aside, or try a Newton step."""
+        part = state.part
+        if self.shrinking and state.since_shrink > _worth_shrinking_after(state):
+            state.since_shrink = 0
+            keep = may_move(part, state.box.eps)
+            if len(keep) <= WORTH_SHRINKING * len(part.F):
+                state.beta[part.rows] = part.beta
+                state.part = part.take(keep)
+                state.cache.keep(keep)
+        free = free_rows(state.part, state.box.eps)
+        cost = newton_cost(len(free), len(state.part.F))
+        if state.since_newton > 2.0 * cost:
+            state.since_newton = 0.0
+            newton_step(state, free)
+
+    # -- between rounds ------------------------------------------------------------------
+    def _end_round(self, state: SMOState) -> None:
+        """See whether all rows are done, now that the active ones are."""
+        if _polish(state):
+            return
+        shrunk = len(state.part.F) < len(state.beta)
+        matters = rounding_matters(state)
+        state.beta[state.part.rows] = state.part.beta
+        if not (shrunk or matters):
+            state.F, state.anchor = state.part.F, state.beta.copy()
+            state.done = True
+            return
+        state.F = residuals(state, state.beta, exact=matters)
+        state.anchor = state.beta.copy()
+        state.rounds += 1
+        part = whole_part(state.box, state.beta, state.F)
+        state.gap = float((part.F + part.up).max() - (part.F + part.down).min())
+        state.history.append(state.gap)
+        if state.gap <= state.tol:
+            state.done = True
+        elif state.rounds >= MAX_ROUNDS:
+            state.done, state.message = True, "rounding"
+        else:
+            state.part = part
+            state.since_shrink = 0
+            self._next_round(state)
+
+    def _next_round(self, state: SMOState) -> None:
+        """Go on with all rows, or again with those that may move; in float64 if need be."""
+        slow = len(state.history) >= 4 and state.history[-1] > 0.5 * state.history[-3]
+        if slow and state.cache.prepared.dtype == np.float32:
+            state.cache = self.cache(state.rows, exact=True)
+        state.cache.restart()
+        keep = may_move(state.part, state.box.eps)
+        if self.shrinking and len(keep) <= 0.5 * len(state.part.F):
+            state.part = state.part.take(keep)
+            state.cache.keep(keep)
+
+
+def _polish(state: SMOState) -> bool:
+    """A last Newton step where it costs little beside what has been done; True if it was tried.
+
+    It makes the solution more exact than the tolerance; pairs then see to the other rows.
+    """
+    small = len(state.beta) <= SMALL
+    if state.polished_at == state.n_iter or state.n_polished >= (MAX_POLISH if small else 1):
+        return False
+    free = free_rows(state.part, state.box.eps)
+    state.polished_at = state.n_iter
+    state.n_polished += 1
+    if small or newton_cost(len(free), len(state.part.F)) < 0.5 * state.work:
+        newton_step(state, free)
+        return True
+    return False
+
+
+def _worth_shrinking_after(state: SMOState) -> float:
+    """Updates that must have been paid before putting rows aside can pay itself."""
+    return float(max(MIN_BURST, state.cache.n_used))

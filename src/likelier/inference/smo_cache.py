@@ -1,0 +1,179 @@
+"""Kernel rows on demand: made by BLAS in blocks, kept in bounded memory, least used given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.kernels import Linear, Poly, Prepared, Rbf
+from likelier.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows
+from likelier.models.kernel_expansion import kernel_block
+
+MIN_SLOTS = 8  # a pair of rows, and some that are fetched with it
+MIN_BLOCK, MAX_BLOCK = 16, 32  # rows made at once
+CALL = 6e4  # nanoseconds that asking for a block costs, whatever its size
+# Features that stay in the second-level cache of a core: then a row is made where it is needed,
+# one at a time, which saves the rows that a block would make in vain.
+IN_LOOP_BYTES = 3 << 17
+Run = Callable[[Callable[[int], None], int], Iterator[None]]
+
+
+class RowCache:
+    """Rows of the kernel matrix over an active set of rows.
+
+    Row ``i`` (a position in the active set) is ``slots[slot_of[i]]`` if that is not -1.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        All rows of the problem, in the precision the kernel rows shall have.
+    n_bytes : int
+        Memory for kernel rows.
+    run : callable, optional
+        ``run(function, count)`` calls ``function(0) ... function(count - 1)`` in threads.
+    """
+
+    def __init__(self, prepared: Prepared, n_bytes: int, run: Run | None, n_parts: int) -> None:
+        self.prepared, self._run, self.n_parts = prepared, run, n_parts
+        n = prepared.n_rows
+        item = prepared.dtype.itemsize
+        held = min(n * n, max(n_bytes // item, MIN_SLOTS * n))
+        self._flat = np.empty(held, dtype=prepared.dtype)  # not touched before it is used
+        self.clock = np.zeros(1, dtype=np.int64)
+        self.count = np.zeros(1, dtype=np.int64)  # slots in use
+        self.diagonal = np.asarray(prepared.diagonal(), dtype=prepared.dtype)
+        self.scale = float(abs(self.diagonal).max()) if n else 0.0
+        self._reset(np.arange(n))
+
+    def _reset(self, active: Array) -> None:
+        """Forget all rows; from now on they have the columns of ``active``."""
+        n = len(active)
+        self.active, self.n_used = active, 0
+        everything = n == self.prepared.n_rows
+        by_rows = self.prepared.kernel.precomputed or everything
+        self._columns = self.prepared if by_rows else self.prepared.take(active)
+        n_slots = min(n, len(self._flat) // n)
+        self.slots = self._flat[: n_slots * n].reshape(n_slots, n)
+        # rows fetched unasked may never be needed: as many as the call costs anyhow
+        per_row = n * (0.04 * self.prepared.X.shape[1] + 1.2)
+        block = int(np.clip(CALL / per_row, MIN_BLOCK, MAX_BLOCK)) * self.n_parts
+        self.block = max(1, min(block, n_slots // 2))
+        self.recipe = _recipe(self._columns)
+        self.slot_of = np.full(n, -1, dtype=np.int64)
+        self.row_of = np.full(n_slots, -1, dtype=np.int64)
+        self.stamps = np.zeros(n_slots, dtype=np.int64)
+
+    @property
+    def n_used(self) -> int:
+        """Number of rows held."""
+        return int(self.count[0])
+
+    @n_used.setter
+    def n_used(self, count: int) -> None:
+        self.count[0] = count
+
+    @property
+    def n_slots(self) -> int:
+        """Number of rows that can be held."""
+        return len(self.slots)
+
+    def restart(self) -> None:
+        """Return to all rows of the problem; those held are lost unless they are whole."""
+        if len(self.active) < self.prepared.n_rows:
+            self._reset(np.arange(self.prepared.n_rows))
+
+    def keep(self, positions: Array) -> None:
+        """Go on with some of the active rows; the rows held keep what belongs to them."""
+        width = len(self.active)
+        inside = np.zeros(width, dtype=bool)
+        inside[positions] = True
+        held = np.flatnonzero(inside[self.row_of[: self.n_used]])
+        rows, stamps = self.row_of[held], self.stamps[held]
+        compact_rows(self._flat, width, held, positions)
+        self._reset(self.active[positions])
+        held = held[: self.n_slots]
+        new_place = np.cumsum(inside) - 1
+        self.n_used = len(held)
+        self.row_of[: len(held)] = new_place[rows[: len(held)]]
+        self.stamps[: len(held)] = stamps[: len(held)]
+        self.slot_of[self.row_of[: len(held)]] = np.arange(len(held))
+
+    def values(self, rows: Array, columns: Array) -> Array:
+        """Kernel values of any rows of the problem, active or not, in working precision."""
+        return kernel_block(self.prepared, rows, columns)
+
+    def fetch(self, rows: Array) -> None:
+        """Make kernel rows (none of them held yet) and hold them."""
+        count = len(rows)
+        first = self.n_used
+        if first + count <= self.n_slots:
+            places = np.arange(first, first + count)
+            self.n_used += count
+            self._make(rows, self.slots[first : first + count])
+        else:
+            places = np.argpartition(self.stamps, count - 1)[:count]
+            given_up = self.row_of[places]
+            self.slot_of[given_up[given_up >= 0]] = -1
+            self.n_used = self.n_slots
+            self.slots[places] = self._make(rows, None)
+        self.row_of[places] = rows
+        self.slot_of[rows] = places
+        self.clock[0] += 1
+        self.stamps[places] = self.clock[0]
+
+    def _make(self, rows: Array, out: Array | None) -> Array:
+        numbers = self.active[rows]
+        if out is None:
+            out = np.empty((len(rows), len(self.active)), dtype=self.prepared.dtype)
+        if self.prepared.kernel.precomputed:
+            out[:] = self.prepared.X[numbers][:, self.active]
+            return out
+        if self._run is None or len(rows) < 2 * self.n_parts:
+            self.prepared.take(numbers).block(self._columns, out)
+            return out
+        borders = np.linspace(0, len(rows), self.n_parts + 1).astype(int)
+
+        def part(k: int) -> None:
+            some = slice(borders[k], borders[k + 1])
+            self.prepared.take(numbers[some]).block(self._columns, out[some])
+
+        for _ in self._run(part, self.n_parts):
+            pass
+        return out
+
+
+def _recipe(rows: Prepared) -> tuple[int, Array, Array, Array]:
+    """How the compiled loop makes kernel rows itself: kind, parameters, features, norms."""
+    kernel, X, dtype = rows.kernel, rows.X, rows.dtype
+    none = np.zeros(1, dtype=dtype)
+    elsewhere = (ELSEWHERE, none, none[:, None], none)
+    if not isinstance(X, np.ndarray) or X.nbytes > IN_LOOP_BYTES:
+        return elsewhere
+    columns = np.ascontiguousarray(X.T)
+    if isinstance(kernel, Rbf):
+        scale = 1.0 if isinstance(kernel.gamma, tuple) else kernel.gamma
+        return RBF, np.array([scale], dtype=dtype), columns, np.asarray(rows.norms)
+    if isinstance(kernel, Poly):
+        numbers = [kernel.gamma, kernel.coef0, float(kernel.degree)]
+        return POLY, np.array(numbers, dtype=dtype), columns, none
+    if type(kernel) is Linear:
+        return LINEAR, none, columns, none
+    return elsewhere
+
+
+def in_precision(prepared: Prepared, dtype: Any, dense_bytes: int) -> Prepared:
+    """Rows in a lower precision; dense where BLAS is then faster and memory allows it."""
+    X = prepared.X.astype(dtype)
+    size = X.shape[0] * X.shape[1]
+    if (
+        not isinstance(X, np.ndarray)
+        and 24 * X.nnz > size
+        and size * X.dtype.itemsize <= dense_bytes
+    ):
+        X = X.toarray()
+    norms = None if prepared.norms is None else prepared.norms.astype(dtype)
+    return replace(prepared, X=X, norms=norms)

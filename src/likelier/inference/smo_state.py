@@ -1,0 +1,185 @@
+"""The state of SMO: coefficients, residuals, the active rows, and what can be told from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.inference.smo_cache import RowCache
+from likelier.inference.smo_newton import MAX_FREE, newton_cost, newton_move
+from likelier.loops.smo import FAR, likely_rows, marks, subtract_rows
+from likelier.models.kernel_expansion import Box, KernelExpansion, Subset, block_rows
+
+SINGLE_ERROR = 5e-7  # relative error of a float32 kernel value
+MARGIN = 0.1  # share of the tolerance that rounding of the kernel rows may use
+
+
+@dataclass
+class ActivePart:
+    """The active rows of the problem: positions, and what belongs to each."""
+
+    rows: Array
+    F: Array
+    beta: Array
+    lower: Array
+    upper: Array
+    up: Array
+    down: Array
+
+    def take(self, keep: Array) -> ActivePart:
+        return ActivePart(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
+
+
+@dataclass
+class SMOState:
+    """Coefficients and residuals of all rows, the active part, and the kernel rows held."""
+
+    model: KernelExpansion
+    box: Box
+    rows: Subset
+    cache: RowCache
+    beta: Array  # of all rows, up to date for rows that are not active
+    anchor: Array  # the coefficients that ``F`` belongs to
+    F: Array
+    part: ActivePart
+    tol: float
+    n_iter: int = 0
+    rounds: int = 0
+    gap: float = np.inf
+    work: float = 0.0  # nanoseconds, roughly: decisions must not depend on a clock
+    since_newton: float = 0.0
+    since_shrink: int = 0
+    n_polished: int = 0
+    polished_at: int = -1
+    done: bool = False
+    message: str = ""
+    history: list[float] = field(default_factory=list)
+
+    def coefficients(self) -> Array:
+        """Coefficients of all rows as they are now."""
+        beta = self.beta.copy()
+        beta[self.part.rows] = self.part.beta
+        return beta
+
+
+def whole_part(box: Box, beta: Array, F: Array) -> ActivePart:
+    """All rows of a problem as the active ones."""
+    up, down = marks(beta, box.lower, box.upper, box.eps)
+    return ActivePart(np.arange(len(beta)), F.copy(), beta.copy(), box.lower, box.upper, up, down)
+
+
+def begin_at(state: SMOState, beta: Array) -> None:
+    """Set the coefficients of a State that has not begun."""
+    scale = abs(beta).sum()
+    if abs(beta.sum()) > 1e-9 * max(scale, 1e-300):
+        return  # weights or bounds have changed: not a point of this problem
+    F = residuals(state, beta, exact=False)
+    state.beta, state.anchor, state.F = beta, beta.copy(), F
+    state.part = whole_part(state.box, beta, F)
+
+
+def rounding_matters(state: SMOState) -> bool:
+    """Whether float32 kernel rows could spoil the residuals at the tolerance asked for."""
+    cache = state.cache
+    if cache.prepared.dtype == np.float64:
+        return False
+    moved = state.part.beta - state.anchor[state.part.rows]
+    return bool(SINGLE_ERROR * cache.scale * np.sqrt(moved @ moved) > MARGIN * state.tol)
+
+
+def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
+    """The row that is lacking, and those most likely to be lacking next."""
+    count = cache.block
+    if cache.n_used + count > cache.n_slots:  # rows fetched unasked would drive out used ones
+        count = min(count, max(4, cache.n_slots - cache.n_used))
+    return np.asarray(likely_rows(part.F, part.up, part.down, cache.slot_of, wanted, count - 1))
+
+
+def may_move(part: ActivePart, eps: float) -> Array:
+    """Positions that are free, or whose bound the residuals do not hold them to for sure."""
+    gains, costs = part.F + part.up, part.F + part.down
+    top, lowest = gains.max(), costs.min()
+    # a row may go up if somebody could go down at less, and the other way round
+    movable = (gains > lowest) | (costs < top)
+    return np.flatnonzero(movable | _inside(part, eps))
+
+
+def _inside(part: ActivePart, eps: float) -> Array:
+    """Which coefficients lie strictly between their bounds (and kinks)."""
+    inside = (part.beta > part.lower) & (part.beta < part.upper)
+    return inside & (part.beta != 0.0) if eps > 0.0 else inside
+
+
+def free_rows(part: ActivePart, eps: float) -> Array:
+    """Positions of the coefficients that lie between their bounds."""
+    return np.flatnonzero(_inside(part, eps))
+
+
+def newton_step(state: SMOState, free: Array) -> None:
+    """Try a Newton step on the free coefficients of the active rows."""
+    part, eps, cache = state.part, state.box.eps, state.cache
+    if not 2 <= len(free) <= min(MAX_FREE, cache.n_slots):
+        return
+    numbers = part.rows[free]
+    K = np.asarray(state.rows.block(numbers, numbers), dtype=np.float64)
+    beta = part.beta[free]
+    sign = np.sign(beta) if eps > 0.0 else 0.0
+    low = np.where(beta > 0.0, np.maximum(part.lower[free], 0.0), part.lower[free]) - beta
+    high = np.where(beta < 0.0, np.minimum(part.upper[free], 0.0), part.upper[free]) - beta
+    r = part.F[free] - eps * sign
+    move = newton_move(K, r, low, high)
+    state.work += newton_cost(len(free), len(part.F))
+    if move is None:
+        return
+    absent = free[cache.slot_of[free] < 0]
+    if len(absent):
+        cache.fetch(absent)
+    if (cache.slot_of[free] < 0).any():
+        return  # more rows than there is room for
+    moved = np.clip(beta + move, beta + low, beta + high)
+    at_low, at_high = move <= low, move >= high
+    moved[at_low] = (beta + low)[at_low]
+    moved[at_high] = (beta + high)[at_high]
+    moved = on_bounds(moved, part.lower[free], part.upper[free])
+    subtract_rows(part.F, cache.slots, cache.slot_of[free], moved - beta)
+    part.beta[free] = moved
+    part.up, part.down = marks(part.beta, part.lower, part.upper, eps)
+
+
+def on_bounds(values: Array, lower: Array, upper: Array) -> Array:
+    """Values within rounding of a bound or of zero, on it."""
+    scale = 1e-14 * np.maximum(abs(lower), abs(upper))
+    for bound in (lower, upper, 0.0):
+        values = np.where(abs(values - bound) <= scale, bound, values)
+    return np.asarray(values)
+
+
+def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
+    """``F = t - K beta`` of all rows, from the last ones known and what has moved since."""
+    changed = np.flatnonzero(beta != state.anchor)
+    F = state.F.copy()
+    if not len(changed):
+        return F
+    amounts = beta[changed] - state.anchor[changed]
+    step = block_rows(len(changed), 8)
+    for start in range(0, len(F), step):
+        some = np.arange(start, min(start + step, len(F)))
+        K = state.rows.block(some, changed) if exact else state.cache.values(some, changed)
+        F[some] -= K @ amounts
+    return F
+
+
+def intercept(box: Box, beta: Array, F: Array) -> float:
+    """Mean over free support vectors of what they ask for, else the middle of the interval."""
+    inside = (beta > box.lower) & (beta < box.upper)
+    if box.eps > 0.0:
+        inside &= beta != 0.0
+    if inside.any():
+        return float(np.mean(F[inside] - box.eps * np.sign(beta[inside])))
+    up, down = marks(beta, box.lower, box.upper, box.eps)
+    top, low = float((F + up).max()), float((F + down).min())
+    if top <= -0.5 * FAR or low >= 0.5 * FAR:  # one side has no row: its bound is open
+        return low if top <= -0.5 * FAR else top
+    return 0.5 * (top + low)

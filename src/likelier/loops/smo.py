@@ -1,0 +1,318 @@
+"""Pair updates of the support vector dual: choose two rows, move them, carry the residuals along.
+
+One form serves classification and regression: maximise over ``beta``
+
+    ``sum_i t_i beta_i - eps sum_i |beta_i| - 1/2 beta^T K beta``,
+    ``lower <= beta <= upper``, ``sum beta = 0``.
+
+Residuals are ``F = t - K beta``. Moving ``beta_i`` up gains ``F_i + up_i`` per unit and moving it
+down costs ``F_i + down_i``: ``up`` is ``-eps`` or ``+eps`` by the sign of beta, or ``-FAR`` where
+the bound forbids the move, and ``down`` likewise. So the searches have no branch, and a loop
+over all rows uses the vector unit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from likelier.base import Array
+from likelier.loops.exponential import fast_exp
+
+FAR = 1e300  # beyond every residual; an infinity would not survive the compiler's freedom
+CHUNK = 256  # rows searched at once before it is noted where the best one was
+TINY_CURVATURE = 1e-12
+CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
+# Kernels whose rows are made inside the loop; of all others the caller makes them.
+ELSEWHERE, RBF, LINEAR, POLY = 0, 1, 2, 3
+# Residuals are finite: sums may be reordered and comparisons need not think of NaN.
+FLAGS = {"contract", "nnan", "nsz", "reassoc"}
+
+
+def _selector(comparison):
+    """Compile the larger or smaller of two numbers so that a loop of them becomes vector code.
+
+    The minimum and maximum of the language are branches to the compiler, which it must not
+    reorder; the same choice marked as free of NaN is a reduction.
+    """
+
+    @intrinsic
+    def select(context, a, b):
+        if a != b or not isinstance(a, types.Float):
+            raise TypeError("two floats of the same type are needed")
+
+        def build(context, builder, signature, args):
+            free = ("nnan", "nsz")
+            first = builder.fcmp_ordered(comparison, args[0], args[1], flags=free)
+            return builder.select(first, args[0], args[1], flags=free)
+
+        return a(a, a), build
+
+    return select
+
+
+_larger = _selector(">")
+_smaller = _selector("<")
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def _move_and_find_top(F, up, row_i, row_j, step_i, step_j):
+    """Take a move of two rows out of the residuals; return the row that gains most by going up."""
+    best, where = -10.0 * FAR, 0
+    for start in range(0, len(F), CHUNK):
+        f, u = F[start : start + CHUNK], up[start : start + CHUNK]
+        ki, kj = row_i[start : start + CHUNK], row_j[start : start + CHUNK]
+        top = -10.0 * FAR
+        for k in range(len(f)):
+            value = f[k] - (step_i * ki[k] + step_j * kj[k])
+            f[k] = value
+            top = _larger(top, value + u[k])
+        if top > best:
+            best, where = top, start
+    for k in range(where, min(where + CHUNK, len(F))):
+        if F[k] + up[k] == best:
+            return k, best
+    return where, best
+
+
+@njit(cache=True, nogil=True)
+def _find_top(F, up):
+    best = 0
+    for k in range(len(F)):
+        if F[k] + up[k] > F[best] + up[best]:
+            best = k
+    return best, F[best] + up[best]
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def _gain(distance, curvature, zero, tiny):
+    """Twice what the best move of a pair gains."""
+    d = _larger(distance, zero)
+    return d * d / _larger(curvature, tiny)
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def _find_partner(F, down, row, diagonal, own, top):
+    """Row that gains most when it moves against the one at the top; and the lowest cost."""
+    kind = row.dtype.type  # gains are compared in the precision of the kernel values
+    zero, two, tiny = kind(0.0), kind(2.0), kind(TINY_CURVATURE)
+    best, where, lowest = kind(-1.0), 0, 10.0 * FAR
+    for start in range(0, len(F), CHUNK):
+        f, d = F[start : start + CHUNK], down[start : start + CHUNK]
+        k_row, k_own = row[start : start + CHUNK], diagonal[start : start + CHUNK]
+        found, low = kind(-1.0), 10.0 * FAR
+        for k in range(len(f)):
+            cost = f[k] + d[k]
+            low = _smaller(low, cost)
+            curvature = own + k_own[k] - two * k_row[k]
+            found = _larger(found, _gain(kind(top - cost), curvature, zero, tiny))
+        lowest = min(lowest, low)
+        if found > best:
+            best, where = found, start
+    partner, best = where, kind(-1.0)
+    for k in range(where, min(where + CHUNK, len(F))):
+        curvature = own + diagonal[k] - two * row[k]
+        found = _gain(kind(top - (F[k] + down[k])), curvature, zero, tiny)
+        if found > best:
+            partner, best = k, found
+    return partner, lowest
+
+
+@njit(cache=True, nogil=True)
+def _set_marks(i, beta, lower, upper, eps, up, down):
+    b = beta[i]
+    up[i] = -FAR if b >= upper[i] else (-eps if b >= 0.0 else eps)
+    down[i] = FAR if b <= lower[i] else (-eps if b > 0.0 else eps)
+
+
+@njit(cache=True, nogil=True)
+def set_marks(beta, lower, upper, eps, up, down):
+    """Prices of moving every row up or down."""
+    for i in range(len(beta)):
+        _set_marks(i, beta, lower, upper, eps, up, down)
+
+
+@njit(cache=True, nogil=True)
+def _moved_pair(bi, bj, step, ceiling, floor):
+    """Move one row up and another down by ``step``, or until the first is at its limit."""
+    room_i, room_j = ceiling - bi, bj - floor
+    if step < room_i and step < room_j:
+        return bi + step, bj - step
+    if room_i < room_j:
+        return ceiling, bj - room_i
+    if room_j < room_i:
+        return bi + room_j, floor
+    return ceiling, floor
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
+def _make_row(kind, parameters, columns, norms, i, out):
+    """Kernel values of row ``i`` with all, from features stored one after the other."""
+    n, one = len(out), out.dtype.type(1.0)
+    for start in range(0, n, 2 * CHUNK):
+        part = out[start : start + 2 * CHUNK]
+        part[:] = one - one
+        for f in range(len(columns)):
+            values, own = columns[f, start : start + 2 * CHUNK], columns[f, i]
+            for k in range(len(part)):
+                part[k] += own * values[k]
+        if kind == RBF:
+            theirs, mine = norms[start : start + 2 * CHUNK], norms[i]
+            scale, two, zero = parameters[0], one + one, one - one
+            for k in range(len(part)):
+                square = (mine + theirs[k]) - two * part[k]
+                square = zero if square <= zero else square
+                part[k] = fast_exp(-scale * square)
+        elif kind == POLY:
+            for k in range(len(part)):
+                value = parameters[0] * part[k] + parameters[1]
+                power = value
+                for _ in range(int(parameters[2]) - 1):
+                    power = power * value
+                part[k] = power
+
+
+@njit(cache=True, nogil=True)
+def _free_slot(slot_of, row_of, stamps, n_used):
+    """A slot for one more row: the next free one, or the one not used for longest."""
+    if n_used[0] < len(stamps):
+        n_used[0] += 1
+        return n_used[0] - 1
+    slot = 0
+    for k in range(len(stamps)):
+        if stamps[k] < stamps[slot]:
+            slot = k
+    slot_of[row_of[slot]] = -1
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def _find_row(i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, clock, n_used):
+    """Slot of a kernel row, made if it can be made here; -1 if the caller must make it."""
+    if slot_of[i] < 0:
+        if kind == ELSEWHERE:
+            return -1
+        slot = _free_slot(slot_of, row_of, stamps, n_used)
+        _make_row(kind, parameters, columns, norms, i, slots[slot, : len(slot_of)])
+        slot_of[i], row_of[slot] = slot, i
+    clock[0] += 1
+    stamps[slot_of[i]] = clock[0]
+    return slot_of[i]
+
+
+@njit(cache=True, nogil=True)
+def smo_updates(
+    F, beta, lower, upper, eps, up, down, diagonal, tol, max_updates,
+    slots, slot_of, row_of, stamps, clock, n_used, kind, parameters, columns, norms,
+):  # fmt: skip
+    """Update pairs until the gap is at most ``tol``, a kernel row is lacking, or it is enough.
+
+    ``slots[slot_of[i]]`` is the kernel row of ``i``; -1 says there is none, and ``row_of`` is the
+    inverse. ``stamps`` notes when a slot was last used. Cost per update: two passes over the
+    rows; a row made here costs rows x features.
+
+    Returns
+    -------
+    status, n_updates, wanted, gap
+        ``wanted`` is the row that lacks its kernel values.
+    """
+    n, count = len(F), 0
+    i, top = _find_top(F, up)
+    while True:
+        slot = _find_row(
+            i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, clock, n_used
+        )
+        if slot < 0:
+            return NEEDS_ROW, count, i, np.inf
+        row_i = slots[slot, :n]
+        j, lowest = _find_partner(F, down, row_i, diagonal, diagonal[i], top)
+        gap = top - lowest
+        if gap <= tol:
+            return CONVERGED, count, -1, gap
+        if count >= max_updates:
+            return PAUSED, count, -1, gap
+        slot = _find_row(
+            j, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, clock, n_used
+        )
+        if slot < 0:
+            return NEEDS_ROW, count, j, gap
+        row_j = slots[slot, :n]
+        curvature = np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(row_i[j])
+        step = (top - (F[j] + down[j])) / max(curvature, TINY_CURVATURE)
+        bi, bj = beta[i], beta[j]
+        # the price changes where beta changes its sign: a move ends there at the latest
+        ceiling = 0.0 if bi < 0.0 else upper[i]
+        floor = 0.0 if bj > 0.0 else lower[j]
+        beta[i], beta[j] = _moved_pair(bi, bj, step, ceiling, floor)
+        _set_marks(i, beta, lower, upper, eps, up, down)
+        _set_marks(j, beta, lower, upper, eps, up, down)
+        i, top = _move_and_find_top(F, up, row_i, row_j, beta[i] - bi, beta[j] - bj)
+        count += 1
+
+
+@njit(cache=True, nogil=True)
+def _insert(value, row, values, rows, count):
+    """Put a row into a short list sorted by falling value; return how many the list holds."""
+    place = count if count < len(rows) else len(rows) - 1
+    while place > 0 and values[place - 1] < value:
+        values[place], rows[place] = values[place - 1], rows[place - 1]
+        place -= 1
+    values[place], rows[place] = value, row
+    return min(count + 1, len(rows))
+
+
+@njit(cache=True, nogil=True)
+def likely_rows(F, up, down, slot_of, wanted, count):
+    """The row that is lacking and up to ``count`` more without kernel values, in order.
+
+    Half of them gain most by going up, half cost least to go down: the next ones to be asked for.
+    """
+    half = max(1, count // 2)
+    rising, falling = np.empty(half, dtype=np.int64), np.empty(half, dtype=np.int64)
+    gains, savings = np.empty(half), np.empty(half)
+    n_rising, n_falling = 0, 0
+    for i in range(len(F)):
+        if slot_of[i] >= 0 or i == wanted:
+            continue
+        gain, saving = F[i] + up[i], -(F[i] + down[i])
+        if n_rising < half or gain > gains[half - 1]:
+            n_rising = _insert(gain, i, gains, rising, n_rising)
+        if n_falling < half or saving > savings[half - 1]:
+            n_falling = _insert(saving, i, savings, falling, n_falling)
+    every = np.empty(1 + n_rising + n_falling, dtype=np.int64)
+    every[0] = wanted
+    every[1 : 1 + n_rising] = rising[:n_rising]
+    every[1 + n_rising :] = falling[:n_falling]
+    return np.unique(every)
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def subtract_rows(F, slots, numbers, amounts):
+    """``F -= sum_k amounts_k slots[numbers_k]``."""
+    n = len(F)
+    for k in range(len(numbers)):
+        row, amount = slots[numbers[k], :n], amounts[k]
+        for i in range(n):
+            F[i] -= amount * row[i]
+
+
+@njit(cache=True, nogil=True)
+def compact_rows(flat, width, numbers, columns):
+    """Keep some rows (ascending) and columns (ascending) of a flat matrix, in place.
+
+    What is written never lies behind what is still to be read.
+    """
+    place = 0
+    for number in numbers:
+        start = number * width
+        for column in columns:
+            flat[place] = flat[start + column]
+            place += 1
+
+
+def marks(beta: Array, lower: Array, upper: Array, eps: float) -> tuple[Array, Array]:
+    """Prices of moving every row up and down, as new arrays."""
+    up, down = np.empty_like(beta), np.empty_like(beta)
+    set_marks(beta, lower, upper, eps, up, down)
+    return up, down

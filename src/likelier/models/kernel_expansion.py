@@ -1,0 +1,117 @@
+"""The kernel expansion: scores ``sum_i beta_i K(x, x_i) + b`` over the rows it was fitted on.
+
+Objective: ``C sum_i omega_i loss(y_i, f_i) + 1/2 beta^T K beta``, for the hinge and the epsilon-
+insensitive loss. The dual of both has one form (see `Box`): with ``y in {-1, +1}`` the hinge is
+the absolute loss with ``eps = 0`` whose ``beta_i`` has the sign of ``y_i``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from likelier.base import Array, Loss, Matrix, Model
+from likelier.kernels import Kernel, Prepared
+from likelier.losses import EpsilonInsensitive
+
+BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
+
+
+@dataclass(frozen=True)
+class Box:
+    """The dual: maximise ``t^T beta - eps |beta|_1 - 1/2 beta^T K beta``, ``sum beta = 0``.
+
+    ``lower <= beta <= upper``; ``target`` is ``t``.
+    """
+
+    target: Array
+    lower: Array
+    upper: Array
+    eps: float
+
+
+@dataclass(frozen=True)
+class KernelExpansion(Model):
+    """A kernel, a loss ("hinge" or "epsilon_insensitive") and the weight ``C`` of a row."""
+
+    has_energy: ClassVar[bool] = True
+
+    kernel: Kernel
+    loss: Loss
+    C: float = 1.0
+
+    def box(self, y: Array, weight: Array | None = None) -> Box:
+        """The dual of the problem with these targets and weights of rows."""
+        limit = np.full(len(y), self.C) if weight is None else self.C * weight
+        y = np.asarray(y, dtype=np.float64)
+        if isinstance(self.loss, EpsilonInsensitive):
+            return Box(y, -limit, limit, float(self.loss.epsilon))
+        none = np.zeros(len(y))
+        return Box(y, np.where(y > 0, none, -limit), np.where(y > 0, limit, none), 0.0)
+
+    def energy(self, beta: Array, F: Array, intercept: float, box: Box) -> float:
+        """Primal objective, from the residuals ``F = t - K beta`` of all rows."""
+        limit = np.maximum(box.upper, -box.lower)
+        losses = self.loss.value(box.target, box.target - F + intercept)
+        return float(limit @ losses + 0.5 * (beta @ (box.target - F)))
+
+    def scores(self, beta: Array, intercept: Array, rows: Prepared, Z: Matrix) -> Array:
+        """Scores of new rows; ``beta`` has one column per output. Cost: pairs of rows."""
+        if rows.n_rows == 0:
+            return np.repeat(intercept[None], Z.shape[0], axis=0)
+        step = block_rows(rows.n_rows, 8)
+        starts = range(0, max(Z.shape[0], 1), step)
+        parts = [rows.against(Z[start : start + step]) @ beta for start in starts]
+        return np.asarray(np.concatenate(parts) + intercept)
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Rows of one problem among all rows of the data, which are prepared once for all problems.
+
+    ``exact`` holds all rows in float64, ``working`` the same in the precision that is enough for
+    most of the work (None if nobody has made it yet), ``inside`` the numbers of the problem's own
+    rows (None for all).
+    """
+
+    exact: Prepared
+    inside: Array | None = None
+    working: Prepared | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the problem."""
+        return self.exact.n_rows if self.inside is None else len(self.inside)
+
+    def block(self, rows: Array, columns: Array) -> Array:
+        """Float64 kernel values of some rows of the problem with some others."""
+        if self.inside is None:
+            return kernel_block(self.exact, rows, columns)
+        return kernel_block(self.exact, self.inside[rows], self.inside[columns])
+
+    def take(self, prepared: Prepared) -> Prepared:
+        """The rows of the problem, out of all; of a precomputed kernel also its columns."""
+        if self.inside is None:
+            return prepared
+        if prepared.kernel.precomputed:
+            return replace(prepared, X=prepared.X[self.inside][:, self.inside])
+        return prepared.take(self.inside)
+
+
+def dual_objective(box: Box, beta: Array, F: Array) -> float:
+    """What the dual maximises, from the residuals ``F = t - K beta``."""
+    return float(0.5 * beta @ (box.target + F) - box.eps * abs(beta).sum())
+
+
+def block_rows(width: int, itemsize: int) -> int:
+    """Rows of this width that make a block of kernel values."""
+    return max(16, BLOCK_BYTES // max(1, width * itemsize))
+
+
+def kernel_block(prepared: Prepared, rows: Array, columns: Array) -> Array:
+    """Kernel values of some of the prepared rows with some others."""
+    if prepared.kernel.precomputed:
+        return np.asarray(prepared.X[rows][:, columns])
+    return prepared.take(rows).block(prepared.take(columns))
