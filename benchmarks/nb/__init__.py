@@ -1,0 +1,1 @@
+"""Benchmarks of naive Bayes: ``python -m benchmarks.nb`` measures and writes the page."""

@@ -1,0 +1,207 @@
+"""How the naive Bayes estimators learn: one pass of statistics, wherever the rows come from."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.callback import with_callbacks
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from likelier.base import Array, Batch, Matrix
+from likelier.data import TableEncoder, block_source
+from likelier.engines import LocalEngine, StreamEngine
+from likelier.estimators.naive_bayes_data import (
+    HELD_OUT,
+    OrdinaryRows,
+    RowSample,
+    check_labels,
+    encode_labels,
+    join_classes,
+    stats_block_rows,
+)
+from likelier.estimators.naive_bayes_predict import NaiveBayesPredictions, all_finite
+from likelier.estimators.problem import is_stream, require_targets
+from likelier.inference.closed_form import (
+    ClosedForm,
+    ClosedState,
+)
+
+
+class NaiveBayes(NaiveBayesPredictions):
+    """Learning: in memory, from a stream, batch by batch, from other models."""
+
+    # -- learning -----------------------------------------------------------------------
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model in one pass.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
+            Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
+            ``(X, y, sample_weight)`` blocks is read once, in bounded memory.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; a row of weight 0 is as good as absent.
+        """
+        self._validate_params()
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if is_stream(X):
+            self._fit_stream(X, y, sample_weight)
+        else:
+            rows = self._check_rows(X, y, sample_weight, reset=True)
+            self._learn(rows, None, *encode_labels(np.asarray(rows.y)))
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn some more rows; in whatever batches they come, the statistics are the same.
+
+        Classes may appear at any time; ``classes`` may announce some. The threshold of
+        `is_outlier` follows the latest rows.
+        """
+        self._validate_params()
+        fitted = hasattr(self, "classes_")
+        rows = self._check_rows(X, y, sample_weight, reset=not fitted)
+        labels, codes = encode_labels(np.asarray(rows.y))
+        known = self.classes_ if fitted else None
+        joined = join_classes(known, classes, labels)
+        codes = np.searchsorted(joined, labels)[codes]
+        return self._learn(rows, self._stats(joined) if fitted else None, joined, codes)
+
+    def merge(self, other: NaiveBayes) -> Self:
+        """Add everything another fitted model of this kind has learned, in place.
+
+        Both may have seen different classes; of the constructor's words this model's count.
+        """
+        check_is_fitted(self, "classes_")
+        if type(other) is not type(self):
+            raise TypeError(
+                f"other must be a {type(self).__name__} to be merged, got {type(other).__name__}"
+            )
+        check_is_fitted(other, "classes_")
+        self._check_mergeable(other)
+        classes = np.union1d(self.classes_, other.classes_)
+        stats = self._stats(classes) + other._stats(classes)
+        self._store(classes, stats, self._ordinary().thinned_with(other._ordinary()))
+        return self
+
+    def _check_mergeable(self, other: NaiveBayes) -> None:
+        if other.n_features_in_ != self.n_features_in_:
+            raise ValueError(
+                f"other has {other.n_features_in_} features and this model {self.n_features_in_}; "
+                "only models of the same columns can be merged"
+            )
+        names = [getattr(m, "feature_names_in_", None) for m in (self, other)]
+        if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
+            raise ValueError("other has columns of other names, or in another order")
+
+    def _learn(self, rows: Batch, before: Any, classes: Array, codes: Array) -> Self:
+        """Add rows to the statistics; nothing of the model changes until all is computed."""
+        inference = ClosedForm(self._prior(len(classes)))
+        model = self._model(len(classes), int(rows.X.shape[1]))
+        seed = self._seed()
+        with LocalEngine(
+            rows.X, codes, rows.weight, seed=seed, n_jobs=self.n_jobs,
+            block_rows=stats_block_rows(rows.X, len(classes)),
+        ) as engine:  # fmt: skip
+            state, _ = inference.step(ClosedState(model, before), engine)
+            self._check_finite(state.stats, rows.X)
+            ordinary = _ordinary_rows(inference, state, engine.sample(HELD_OUT), engine.n_rows)
+        if before is not None:
+            ordinary = self._ordinary() + ordinary
+        self._store(classes, state.stats, ordinary)
+        return self
+
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """One pass over blocks; an interruption keeps what has been learned."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+            )
+        source = self._open(X, y)
+        sample = RowSample(HELD_OUT, np.random.default_rng([self._seed(), 1]))
+        classes, stats, n_rows = None, None, 0
+        try:
+            for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
+                labels, codes = encode_labels(check_labels(require_targets(batch)))
+                joined = join_classes(classes, None, labels)
+                codes = np.searchsorted(joined, labels)[codes]
+                model = self._model(len(joined), self.n_features_in_)
+                found = model.stats(Batch(batch.X, codes, batch.weight))
+                if stats is not None and classes is not None:
+                    found = stats.spread(np.searchsorted(joined, classes), len(joined)) + found
+                sample.offer(batch)
+                classes, stats, n_rows = joined, found, n_rows + batch.n_rows
+        finally:
+            if classes is not None:
+                self._finish_stream(classes, stats, sample.batch(), n_rows)
+
+    def _finish_stream(self, classes: Array, stats: Any, sample: Batch, n_rows: int) -> None:
+        inference = ClosedForm(self._prior(len(classes)))
+        state = ClosedState(self._model(len(classes), self.n_features_in_), stats)
+        codes = np.searchsorted(classes, np.asarray(sample.y))
+        batch = Batch(sample.X, codes, sample.weight)
+        self._store(classes, stats, _ordinary_rows(inference, state, batch, n_rows))
+
+    def _store(self, classes: Array, stats: Any, ordinary: OrdinaryRows) -> None:
+        model = self._model(len(classes), self.n_features_in_)
+        shown = self._publish(model, stats)
+        self.classes_ = classes
+        self.stats_ = stats.to_arrays()
+        self.ordinary_scores_, self.ordinary_weight_ = ordinary.scores, ordinary.weight
+        for name, value in shown.items():
+            setattr(self, name, value)
+
+    def _ordinary(self) -> OrdinaryRows:
+        return OrdinaryRows(self.ordinary_scores_, self.ordinary_weight_)
+
+    # -- checks -------------------------------------------------------------------------
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
+        """Rows of positive weight, with their labels."""
+        X = self._check_X(X, reset=reset)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = check_labels(column_or_1d(y, warn=True))
+        check_consistent_length(X, y)
+        if sample_weight is None:
+            return Batch(X, y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if weight.all():
+            return Batch(X, y, weight)
+        return Batch(X, y, weight, rows=np.flatnonzero(weight)).compact()
+
+    def _check_finite(self, stats: Any, X: Matrix) -> None:
+        """Raise if the statistics are not finite because the rows are not."""
+        if not all(map(all_finite, stats.to_arrays().values())):
+            self._refuse_infinite(X)
+
+    def _open(self, X: Any, y: Any) -> Any:
+        """Source of blocks for a path or an iterator; sets the names of its columns."""
+        if y is not None and not isinstance(y, str | int):
+            raise TypeError(
+                "with a path or an iterator as X, y is the name of the target column (or None); "
+                f"got {type(y).__name__}"
+            )
+        source = block_source(X, target=y)
+        self.n_features_in_ = int(source.n_features)
+        self.__dict__.pop("feature_names_in_", None)
+        if isinstance(source.encoder, TableEncoder):
+            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        return source
+
+
+def _ordinary_rows(
+    inference: ClosedForm, state: ClosedState, batch: Batch, n_rows: int
+) -> OrdinaryRows:
+    scores = inference.held_out(state, batch, n_rows)
+    weight = np.ones(batch.n_rows) if batch.weight is None else np.asarray(batch.weight)
+    return OrdinaryRows(scores, weight[: len(scores)])

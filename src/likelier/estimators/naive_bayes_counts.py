@@ -1,0 +1,314 @@
+"""`MultinomialNB` and `BernoulliNB`: scikit-learn's, with outliers and drawn rows."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array
+from likelier.estimators.naive_bayes_base import NaiveBayes
+from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
+from likelier.models.naive_bayes_counts import (
+    BernoulliModel,
+    CountStats,
+    MultinomialModel,
+)
+
+SMALLEST_ALPHA = 1e-10
+
+
+class CountingNB(NaiveBayes):
+    """What the two estimators on counts share: smoothing and the class prior."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
+        "force_alpha": ["boolean"],
+        "fit_prior": ["boolean"],
+        "class_prior": ["array-like", None],
+        "bayesian": ["boolean"],
+        "random_state": ["random_state"],
+    }
+    _stats_kind: type[ClassStatistics] = CountStats
+    alpha: Any
+    force_alpha: bool
+    fit_prior: bool
+    class_prior: Any
+    class_log_prior_: Array
+    feature_count_: Array
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _alpha(self, n_features: int) -> Array:
+        """Pseudocounts: one for all features, or one each."""
+        alpha = np.asarray(self.alpha, dtype=np.float64)
+        if alpha.ndim and alpha.shape != (n_features,):
+            raise ValueError(
+                f"When alpha is an array, it should contains `n_features`. "
+                f"Got {alpha.shape[0]} elements instead of {n_features}."
+            )
+        alpha = np.atleast_1d(alpha)
+        if not (np.isfinite(alpha).all() and alpha.min() >= 0.0):
+            raise ValueError("All values in alpha must be greater than 0.")
+        if alpha.min() < SMALLEST_ALPHA and not self.force_alpha:
+            warnings.warn(
+                f"alpha too small will result in numeric errors, setting alpha = "
+                f"{SMALLEST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
+                stacklevel=2,
+            )
+            return np.maximum(alpha, SMALLEST_ALPHA)
+        if self.bayesian and alpha.min() <= 0.0:
+            raise ValueError("alpha must be positive with bayesian=True: it is the prior")
+        return alpha
+
+    def _prior(self, n_classes: int) -> ClassPrior:
+        if self.class_prior is None:
+            return ClassPrior(learned=bool(self.fit_prior), bayesian=bool(self.bayesian))
+        given = np.asarray(self.class_prior, dtype=np.float64)
+        if given.shape != (n_classes,):
+            raise ValueError(
+                f"Number of priors must match number of classes: class_prior has {len(given)} "
+                f"entries for {n_classes} classes"
+            )
+        if not (given >= 0.0).all() or not given.any():
+            raise ValueError("class_prior must not be negative, nor zero for every class")
+        return ClassPrior(given)
+
+    def _log_prior(self) -> Array:
+        return self.class_log_prior_
+
+    def _counts(self, stats: CountStats) -> dict[str, Any]:
+        return {
+            "class_count_": stats.class_count,
+            "class_log_prior_": np.array(
+                self._prior(len(stats.class_count)).log(stats.class_count)
+            ),
+            "feature_count_": stats.feature_count,
+        }
+
+
+class MultinomialNB(CountingNB):
+    """Naive Bayes for counts, such as those of words; the numbers are those of scikit-learn.
+
+    ``log p(x | y) = sum_j x_j log p_yj`` up to the multinomial coefficient, with
+    ``p_yj = (n_yj + alpha) / (n_y + alpha d)``. Fractional counts (tf-idf) work too.
+
+    A missing count (NaN) is refused: it leaves the length of its row unknown, which the model
+    takes as given, so there is no law to integrate it out of.
+
+    Parameters
+    ----------
+    alpha : float or array-like of shape (n_features,), default=1.0
+        Pseudocount of every term in every class.
+    force_alpha : bool, default=True
+        If False, an alpha below 1e-10 is raised to it.
+    fit_prior : bool, default=True
+        Learn the class probabilities; otherwise they are equal.
+    class_prior : array-like of shape (n_classes,), default=None
+        Probabilities of the classes.
+    bayesian : bool, default=False
+        Average over the distributions of terms instead of plugging in their estimates: rows
+        are then Dirichlet-multinomial, in which a term that occurs once is likelier to occur
+        again. Class probabilities count one row more per class.
+    n_jobs : int or None, default=None
+        Threads.
+    random_state : int, RandomState or None, default=None
+        Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+
+    Attributes
+    ----------
+    classes_, class_count_, class_log_prior_ : ndarray of shape (n_classes,)
+    feature_count_, feature_log_prob_ : ndarray of shape (n_classes, n_features)
+        Counts, and log probabilities of the terms.
+    mean_length_ : ndarray of shape (n_classes,)
+        Mean number of events in a row of each class.
+    ordinary_scores_, ordinary_weight_ : ndarray
+        Out-of-fold scores of some training rows, behind `is_outlier`.
+
+    Notes
+    -----
+    `fit` visits every stored value once; predicting costs stored values x classes.
+    `score_samples` is ``log p(x | length of x)`` with the multinomial coefficient, and
+    `is_outlier` compares it per counted event, since long rows are less probable for their
+    length alone. `sample` draws the length of a row from a Poisson law with the mean length
+    of its class, and returns a CSR array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import MultinomialNB
+    >>> X = np.array([[3, 0, 1], [2, 1, 0], [0, 3, 1], [0, 2, 2]])
+    >>> model = MultinomialNB().fit(X, ["a", "a", "b", "b"])
+    >>> [str(label) for label in model.predict([[2, 0, 0], [0, 1, 1]])]
+    ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: Any = 1.0,
+        force_alpha: bool = True,
+        fit_prior: bool = True,
+        class_prior: Any = None,
+        bayesian: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.force_alpha = force_alpha
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
+        self.bayesian = bayesian
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    feature_log_prob_: Array
+    mean_length_: Array
+
+    def _model(self, n_classes: int, n_features: int) -> MultinomialModel:
+        return MultinomialModel(n_classes, self._alpha(n_features), bool(self.bayesian))
+
+    def _publish(self, model: MultinomialModel, stats: CountStats) -> dict[str, Any]:
+        # one row per term in memory, which is what predicting needs
+        table = model.log_table(stats).T
+        length = model.mean_length(stats)
+        return {**self._counts(stats), "feature_log_prob_": table, "mean_length_": length}
+
+    def _laws(self) -> ClassLaws:
+        model = self._model(len(self.classes_), self.n_features_in_)
+        if self.bayesian:
+            return model.laws(self._stats(self.classes_))
+        return model.laws_of(np.ascontiguousarray(self.feature_log_prob_.T), self.mean_length_)
+
+
+class BernoulliNB(CountingNB):
+    """Naive Bayes for features that are present or absent; scikit-learn's numbers.
+
+    ``p(x | y) = prod_j p_yj^x_j (1 - p_yj)^(1 - x_j)``, with
+    ``p_yj = (rows of y with feature j + alpha) / (rows of y + 2 alpha)``. Missing values (NaN)
+    are integrated out: the feature drops out of the product of its row, and shares are among
+    the rows whose value is known.
+
+    Parameters
+    ----------
+    alpha : float or array-like of shape (n_features,), default=1.0
+        Pseudocount of presence and of absence.
+    force_alpha : bool, default=True
+        If False, an alpha below 1e-10 is raised to it.
+    binarize : float or None, default=0.0
+        A value above it is presence; None says that X holds zeros and ones already.
+    fit_prior : bool, default=True
+        Learn the class probabilities; otherwise they are equal.
+    class_prior : array-like of shape (n_classes,), default=None
+        Probabilities of the classes.
+    bayesian : bool, default=False
+        Average over the probabilities. Given the class that changes nothing, since a Beta law
+        of a probability predicts with its mean, which is the smoothed estimate; class
+        probabilities count one row more per class, and `predict_uncertainty` gets an
+        epistemic part.
+    n_jobs : int or None, default=None
+        Threads.
+    random_state : int, RandomState or None, default=None
+        Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+
+    Attributes
+    ----------
+    classes_, class_count_, class_log_prior_ : ndarray of shape (n_classes,)
+    feature_count_, feature_log_prob_ : ndarray of shape (n_classes, n_features)
+        Counts, and log probabilities of presence.
+    log_odds_ : ndarray of shape (n_classes, n_features)
+        Log odds of presence.
+    empty_score_ : ndarray of shape (n_classes,)
+        Log probability of a row without any feature.
+    ordinary_scores_, ordinary_weight_ : ndarray
+        Out-of-fold scores of some training rows, behind `is_outlier`.
+
+    Notes
+    -----
+    `fit` visits every stored value once; predicting costs stored values x classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import BernoulliNB
+    >>> X = np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1], [0, 1, 1]])
+    >>> model = BernoulliNB().fit(X, ["a", "a", "b", "b"])
+    >>> str(model.predict([[1, np.nan, 0]])[0])
+    'a'
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **CountingNB._parameter_constraints,
+        "binarize": [None, Interval(Real, 0, None, closed="left")],
+    }
+    log_odds_: Array
+    empty_score_: Array
+
+    def __init__(
+        self,
+        *,
+        alpha: Any = 1.0,
+        force_alpha: bool = True,
+        binarize: float | None = 0.0,
+        fit_prior: bool = True,
+        class_prior: Any = None,
+        bayesian: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.force_alpha = force_alpha
+        self.binarize = binarize
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
+        self.bayesian = bayesian
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _model(self, n_classes: int, n_features: int) -> BernoulliModel:
+        return BernoulliModel(n_classes, self._alpha(n_features), self.binarize)
+
+    def _publish(self, model: BernoulliModel, stats: CountStats) -> dict[str, Any]:
+        laws = model.laws(stats)
+        return {
+            **self._counts(stats),
+            "log_odds_": laws.table.T,
+            "empty_score_": laws.base,
+        }
+
+    @property
+    def feature_log_prob_(self) -> Array:
+        """Log probability of presence of every feature per class, computed when asked for."""
+        check_is_fitted(self, "classes_")
+        model = self._model(len(self.classes_), self.n_features_in_)
+        return model.log_present(self._stats(self.classes_)).T
+
+    def _laws(self) -> ClassLaws:
+        model = self._model(len(self.classes_), self.n_features_in_)
+        table = np.ascontiguousarray(self.log_odds_.T)
+        return model.laws_of(table, self.empty_score_, lambda: self.feature_log_prob_.T)
+
+    def _check_mergeable(self, other: Any) -> None:
+        super()._check_mergeable(other)
+        if other.binarize != self.binarize:
+            raise ValueError(
+                f"other was fitted with binarize={other.binarize!r}, this model with "
+                f"binarize={self.binarize!r}: their counts mean different things"
+            )

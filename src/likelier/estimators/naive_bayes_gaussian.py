@@ -1,0 +1,138 @@
+"""`GaussianNB`: scikit-learn's, with missing values, sparse rows, outliers and drawn rows."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from likelier.base import Array
+from likelier.estimators.naive_bayes_base import NaiveBayes
+from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
+from likelier.models.naive_bayes_gaussian import GaussianLaws, GaussianModel, GaussianStats
+
+
+class GaussianNB(NaiveBayes):
+    """Naive Bayes with Gaussian features; the numbers are those of scikit-learn.
+
+    ``p(y, x) = p(y) prod_j N(x_j; mean_yj, var_yj)``, with class means and population
+    variances. Missing values (NaN) are integrated out: a feature that is missing in a row
+    drops out of its product, and a mean is that of the values there are.
+
+    Parameters
+    ----------
+    priors : array-like of shape (n_classes,), default=None
+        Probabilities of the classes; by default their shares of the training weight.
+    var_smoothing : float, default=1e-9
+        Share of the largest variance of a feature that is added to all variances. It is the
+        variance over all rows seen, also after `partial_fit`.
+    bayesian : bool, default=False
+        Average over means and variances instead of plugging in their estimates: the features
+        are then Student-t, under a conjugate prior that weighs as much as one row and has
+        mean and variance of all rows. Class probabilities count one row more per class.
+    n_jobs : int or None, default=None
+        Threads.
+    random_state : int, RandomState or None, default=None
+        Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    class_count_ : ndarray of shape (n_classes,)
+        Training weight of each class.
+    class_prior_ : ndarray of shape (n_classes,)
+    theta_, var_ : ndarray of shape (n_classes, n_features)
+        Mean and smoothed variance of each feature per class.
+    epsilon_ : float
+        What was added to the variances.
+    ordinary_scores_, ordinary_weight_ : ndarray
+        Out-of-fold scores of some training rows, behind `is_outlier`.
+
+    Notes
+    -----
+    `fit` visits every value once (of a CSR matrix every stored value twice); predicting costs
+    rows x features x classes. Sums are kept in double precision whatever the input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import GaussianNB
+    >>> X = np.array([[-1.0, -1], [-2, -1], [-3, -2], [1, 1], [2, 1], [3, 2]])
+    >>> model = GaussianNB().fit(X, ["a", "a", "a", "b", "b", "b"])
+    >>> str(model.predict([[-0.8, np.nan]])[0])  # a missing value is integrated out
+    'a'
+    >>> rows, labels = model.sample(3, y="b")
+    >>> rows.shape
+    (3, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "priors": ["array-like", None],
+        "var_smoothing": [Interval(Real, 0, None, closed="left")],
+        "bayesian": ["boolean"],
+        "random_state": ["random_state"],
+    }
+    _stats_kind: type[ClassStatistics] = GaussianStats
+    class_prior_: Array
+    theta_: Array
+    var_: Array
+
+    def __init__(
+        self,
+        *,
+        priors: Any = None,
+        var_smoothing: float = 1e-9,
+        bayesian: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.priors = priors
+        self.var_smoothing = var_smoothing
+        self.bayesian = bayesian
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _model(self, n_classes: int, n_features: int) -> GaussianModel:
+        return GaussianModel(n_classes, float(self.var_smoothing), bool(self.bayesian))
+
+    def _prior(self, n_classes: int) -> ClassPrior:
+        if self.priors is None:
+            return ClassPrior(bayesian=bool(self.bayesian))
+        priors = np.asarray(self.priors, dtype=np.float64)
+        if priors.shape != (n_classes,):
+            raise ValueError(
+                f"Number of priors must match number of classes: priors has {len(priors)} "
+                f"entries for {n_classes} classes"
+            )
+        if not np.isclose(priors.sum(), 1.0):
+            raise ValueError(f"The sum of the priors should be 1, got {priors.sum()}")
+        if (priors < 0.0).any():
+            raise ValueError("Priors must be non-negative")
+        return ClassPrior(priors)
+
+    def _publish(self, model: GaussianModel, stats: GaussianStats) -> dict[str, Any]:
+        theta, var = model.estimates(stats)
+        return {
+            "class_count_": stats.class_count,
+            "class_prior_": np.exp(self._prior(len(theta)).log(stats.class_count)),
+            "theta_": theta,
+            "var_": var,
+            "epsilon_": model.epsilon(stats),
+        }
+
+    def _laws(self) -> ClassLaws:
+        if not self.bayesian:
+            return GaussianLaws(self.theta_, self.var_)
+        model = self._model(len(self.classes_), self.n_features_in_)
+        return model.laws(self._stats(self.classes_))
+
+    def _log_prior(self) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.class_prior_))

@@ -1,0 +1,237 @@
+"""What the naive Bayes estimators do once fitted: predict, judge strange rows, draw new ones."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+
+from likelier.base import Array, Batch, Matrix, Uncertainty
+from likelier.calibration import conformal_quantile
+from likelier.engines import LocalEngine
+from likelier.estimators.problem import as_csr
+from likelier.inference.closed_form import ClassPosterior, class_probabilities
+from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics, NaiveBayesModel
+from likelier.predictive import Categorical
+
+DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty
+
+
+class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+    """Shell of the three estimators, which say what the model is and what is fitted.
+
+    ``_model`` and ``_prior`` name the parts, ``_publish`` shows statistics as scikit-learn's
+    attributes, ``_laws`` and ``_log_prior`` read the parts back from those attributes.
+    """
+
+    _stats_kind: type[ClassStatistics]
+    bayesian: bool
+    n_jobs: int | None
+    random_state: Any
+    classes_: Array
+    stats_: dict[str, Array]
+    ordinary_scores_: Array
+    ordinary_weight_: Array
+
+    # -- what a subclass says -----------------------------------------------------------
+    def _model(self, n_classes: int, n_features: int) -> NaiveBayesModel:
+        raise NotImplementedError
+
+    def _prior(self, n_classes: int) -> ClassPrior:
+        raise NotImplementedError
+
+    def _publish(self, model: Any, stats: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _laws(self) -> ClassLaws:
+        raise NotImplementedError
+
+    def _log_prior(self) -> Array:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _stats(self, classes: Array) -> Any:
+        """Statistics so far, among at least the present classes."""
+        stats = self._stats_kind.from_arrays(self.stats_)
+        if len(classes) == len(self.classes_):
+            return stats
+        return stats.spread(np.searchsorted(classes, self.classes_), len(classes))
+
+    # -- checks -------------------------------------------------------------------------
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        """Rows as float32 or float64; that they are finite shows in the results."""
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+        )  # fmt: skip
+        if isinstance(X, np.ndarray) and not (X.flags.c_contiguous or X.flags.f_contiguous):
+            X = np.ascontiguousarray(X)
+        return as_csr(X)
+
+    def _refuse_infinite(self, X: Matrix) -> None:
+        values = X if isinstance(X, np.ndarray) else X.data
+        missing = bool(self.__sklearn_tags__().input_tags.allow_nan)
+        assert_all_finite(values, allow_nan=missing, input_name="X")
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    # -- predicting ---------------------------------------------------------------------
+    def _posterior(self) -> ClassPosterior:
+        return ClassPosterior(self._laws(), self._log_prior())
+
+    def _by_blocks(self, X: Any, compute: Any, n_columns: int | None = None) -> Array:
+        """Compute something for every row, block by block: nothing large is copied."""
+        X = self._check_X(X, reset=False)
+        n = int(X.shape[0])
+        out = np.empty(n if n_columns is None else (n, n_columns))
+
+        def fill(batch: Batch) -> None:
+            out[batch.start : batch.start + batch.n_rows] = compute(batch.X)
+
+        with LocalEngine(X, n_jobs=self.n_jobs) as engine:
+            for _ in engine.map_blocks(fill):
+                pass
+        if not all_finite(out):
+            self._refuse_infinite(X)
+        return out
+
+    def predict_joint_log_proba(self, X: Any) -> Array:
+        """``log p(class) + log p(x | class)`` for every row and class, as scikit-learn has it.
+
+        Missing values are integrated out. What all classes share (the multinomial
+        coefficient) is left out here and included in `score_samples`.
+        """
+        check_is_fitted(self, "classes_")
+        return self._by_blocks(X, self._posterior().joint, len(self.classes_))
+
+    def predict(self, X: Any) -> Array:
+        """Most probable class of every row."""
+        check_is_fitted(self, "classes_")
+        X = self._check_X(X, reset=False)
+        with LocalEngine(X, n_jobs=self.n_jobs) as engine:
+            best = self._posterior().best
+            codes = np.concatenate(list(engine.map_blocks(lambda batch: best(batch.X))))
+        impossible = codes < 0  # a row that no class can have made is as good as no row
+        if impossible.any():
+            self._refuse_infinite(X)
+            codes[impossible] = int(np.argmax(self._log_prior()))
+        return np.asarray(self.classes_[codes])
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Log probability of every class."""
+        joint = self.predict_joint_log_proba(X)
+        return class_probabilities(joint, self._log_prior(), logarithm=True)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of every class."""
+        return class_probabilities(self.predict_joint_log_proba(X), self._log_prior())
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the predicted classes in nats.
+
+        With ``bayesian=True`` the epistemic part is the disagreement of 20 draws of the
+        parameters from their posterior; a plug-in estimate has none.
+        """
+        check_is_fitted(self, "classes_")
+        if not self.bayesian:
+            return Categorical(self.predict_proba(X)).uncertainty()
+        K = len(self.classes_)
+        model, stats = self._model(K, self.n_features_in_), self._stats(self.classes_)
+        rng = np.random.default_rng([self._seed(), 2])
+        draws = []
+        for _ in range(DRAWS):
+            posterior = ClassPosterior(model.draw_laws(stats, rng), self._log_prior())
+            joint = self._by_blocks(X, posterior.joint, K)
+            draws.append(class_probabilities(joint, posterior.log_prior))
+        return Categorical(np.stack(draws, axis=1)).uncertainty()
+
+    # -- a model that generates -----------------------------------------------------------
+    def score_samples(self, X: Any) -> Array:
+        """``log p(x)`` of every row, whatever its class; missing values are integrated out."""
+        check_is_fitted(self, "classes_")
+        return self._by_blocks(X, self._posterior().log_density)
+
+    def is_outlier(self, X: Any, coverage: float = 0.99) -> Array:
+        """Whether each row is stranger than rows of the training data are.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows to judge.
+        coverage : float
+            Share of ordinary rows that should not be called outliers.
+
+        Returns
+        -------
+        array of bool
+            True where ``log p(x)`` is below the threshold.
+
+        Notes
+        -----
+        The threshold is calibrated out of fold: `fit` keeps the scores of up to 1,000 training
+        rows under statistics they were taken out of, never the rows themselves. With too few
+        of them for a coverage nothing is an outlier.
+        """
+        check_is_fitted(self, "classes_")
+        scores = self._by_blocks(X, self._posterior().typicality)
+        if not len(self.ordinary_scores_):
+            return np.zeros(len(scores), dtype=bool)
+        bound = conformal_quantile(-self.ordinary_scores_, coverage, self.ordinary_weight_)
+        return np.asarray(scores < -bound)
+
+    def sample(self, n: int = 1, y: Any = None) -> tuple[Any, Array]:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        y : label or array-like of n labels, optional
+            Their classes; drawn from the class probabilities by default.
+
+        Returns
+        -------
+        X : ndarray or CSR array of shape (n, n_features)
+            The rows.
+        y : ndarray of shape (n,)
+            Their classes.
+        """
+        check_is_fitted(self, "classes_")
+        whole: Any = n
+        if isinstance(whole, bool) or not isinstance(whole, Integral) or whole < 1:
+            raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
+        rng = np.random.default_rng([self._seed(), 3])
+        if y is None:
+            codes = rng.choice(len(self.classes_), size=int(n), p=np.exp(self._log_prior()))
+        else:
+            codes = self._codes_of(y, int(n))
+        return self._laws().sample(codes, rng), np.asarray(self.classes_[codes])
+
+    def _codes_of(self, y: Any, n: int) -> Array:
+        """Class numbers of the labels asked for."""
+        labels = np.atleast_1d(np.asarray(y))
+        if labels.shape not in ((1,), (n,)):
+            raise ValueError(f"y must be one label or {n} labels, got shape {labels.shape}")
+        places = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
+        wrong = self.classes_[places] != labels
+        if wrong.any():
+            raise ValueError(
+                f"y holds {labels[wrong][0]!r}, which is not one of the classes {self.classes_!r}"
+            )
+        return np.broadcast_to(places, (n,)).copy()
+
+
+def all_finite(values: Array) -> bool:
+    """Whether no value is infinite or NaN; nearly always one sum tells."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())

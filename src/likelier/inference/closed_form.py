@@ -1,0 +1,120 @@
+"""Closed form: one pass of additive statistics, and the posterior of a generative model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
+from likelier.loops.counts import best_columns, log_sum_rows, normalise_rows
+from likelier.models.naive_bayes import ClassLaws, ClassPrior, NaiveBayesModel
+from likelier.predictive import Categorical
+
+FOLDS = 5
+LOWEST = 1e300  # stands for the logarithm of zero where numbers must be finite
+
+
+@dataclass(frozen=True)
+class ClosedState:
+    """A model and the statistics of all rows it has seen; None before the first."""
+
+    model: NaiveBayesModel
+    stats: Any = None
+
+
+@dataclass(frozen=True)
+class ClassPosterior(Posterior):
+    """Laws of the classes and their log probabilities."""
+
+    laws: ClassLaws
+    log_prior: Array
+
+    def joint(self, X: Matrix) -> Array:
+        """``log p(class) + log p(x | class)``, up to the measure that all classes share."""
+        out = self.laws.log_density(X)
+        out += self.log_prior
+        return out
+
+    def log_density(self, X: Matrix) -> Array:
+        """``log p(x)`` of every row."""
+        out = self.laws.log_measure(X)
+        joint = self.joint(X)
+        total = np.empty(len(joint))
+        log_sum_rows(joint, total)
+        out += total
+        return out
+
+    def best(self, X: Matrix) -> Array:
+        """Number of the most probable class of every row; -1 where no class is possible."""
+        joint = self.joint(X)
+        out = np.empty(len(joint), dtype=np.intp)
+        best_columns(joint, out)
+        return out
+
+    def predictive(self, X: Matrix) -> Categorical:
+        return Categorical(class_probabilities(self.joint(X), self.log_prior))
+
+    def typicality(self, X: Matrix) -> Array:
+        """``log p(x)`` per unit of size of the row: what tells strange rows apart."""
+        return np.asarray(self.log_density(X) / self.laws.size(X))
+
+
+def class_probabilities(joint: Array, log_prior: Array, logarithm: bool = False) -> Array:
+    """Probabilities of the classes of every row, or their logarithms.
+
+    A row that no class can have made (which takes ``alpha=0`` or an overflow) is as good as no
+    row: its probabilities are those of the classes.
+    """
+    out = np.empty(joint.shape)
+    normalise_rows(joint, np.ascontiguousarray(log_prior), logarithm, out)
+    return out
+
+
+@dataclass(frozen=True)
+class ClosedForm(Inference):
+    """Statistics of all rows in one pass; the posterior follows without iterating.
+
+    A further step on another engine adds its rows: a stream is learned batch by batch, and
+    statistics of different machines are merged by adding them. Cost: one visit to every value.
+    """
+
+    prior: ClassPrior = field(default_factory=ClassPrior)
+
+    def init(self, model: NaiveBayesModel, engine: Engine) -> ClosedState:
+        """Return a state that has seen nothing."""
+        return ClosedState(model)
+
+    def step(self, state: ClosedState, engine: Engine) -> tuple[ClosedState, Info]:
+        """Add the statistics of all rows of the engine."""
+        found = engine.reduce(state.model.stats, lambda left, right: left + right)
+        stats = found if state.stats is None else state.stats + found
+        return replace(state, stats=stats), Info(passes=1.0, converged=True)
+
+    def posterior(self, state: ClosedState) -> ClassPosterior:
+        """Laws and probabilities of the classes."""
+        if state.stats is None:
+            raise ValueError("no rows have been seen yet: take a step first")
+        return ClassPosterior(
+            state.model.laws(state.stats), self.prior.log(state.stats.class_count)
+        )
+
+    def held_out(self, state: ClosedState, batch: Batch, n_rows: int) -> Array:
+        """Typicality of rows under statistics that have not seen them; finite.
+
+        ``batch`` is part of the ``n_rows`` rows in the statistics. It is taken out again, in
+        as many parts as it takes to leave four fifths of the rows in each time: an
+        out-of-fold score costs no second pass. A single row has none.
+        """
+        m = batch.n_rows
+        n_folds = min(m, -(-FOLDS * m // n_rows))
+        out = np.empty(m)
+        for fold in range(n_folds):
+            rows = np.arange(fold, m, n_folds)
+            part = replace(batch, rows=rows).compact()
+            count, laws, X = state.model.held_out_laws(state.stats, part)
+            if not count.any():
+                return np.empty(0)
+            out[rows] = ClassPosterior(laws, self.prior.log(count)).typicality(X)
+        return np.clip(np.where(np.isnan(out), -LOWEST, out), -LOWEST, LOWEST)

@@ -1,0 +1,301 @@
+"""Multinomial and Bernoulli naive Bayes: counts of terms, and presence of features.
+
+Both score a row by a product with a table: ``log p(x | k) = x^T table_k + base_k``. ``alpha``
+is a pseudocount per feature and class: the prior is Dirichlet(alpha), or Beta(alpha, alpha).
+The posterior predictive of a row of counts is a Dirichlet-multinomial; that of presence
+is Bernoulli with the smoothed probability, so there plugging in and averaging agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Batch, Matrix
+from likelier.loops.counts import (
+    add_counts,
+    add_missing,
+    log_counts,
+    log_odds,
+)
+from likelier.loops.rows import as_rows
+from likelier.models.naive_bayes import (
+    ClassLaws,
+    ClassStatistics,
+    NaiveBayesModel,
+    codes_of,
+    place_rows,
+    weights_of,
+)
+from likelier.models.naive_bayes_tables import (
+    DirichletLaws,
+    LinearLaws,
+    check_binary,
+    has_missing,
+    narrow,
+    stored_values,
+    zero_for_missing,
+)
+
+NO_SKIP = np.empty(0, dtype=bool)
+NO_TABLE = np.empty((0, 0))
+
+
+@dataclass(frozen=True)
+class CountStats(ClassStatistics):
+    """Weight of every class, and weighted counts of every feature in it.
+
+    ``seen`` is the weight of rows whose feature is known: of shape (n_classes, 1), or
+    (n_classes, n_features) once values were missing.
+    """
+
+    class_count: Array
+    feature_count: Array
+    seen: Array
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.class_count + other.class_count,
+            self.feature_count + other.feature_count,
+            self.seen + other.seen,
+        )
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(
+            _without(self.class_count, other.class_count),
+            _without(self.feature_count, other.feature_count),
+            _without(self.seen, other.seen),
+        )
+
+    def spread(self, places: Array, n_classes: int) -> Self:
+        arrays = (self.class_count, self.feature_count, self.seen)
+        return type(self)(*(place_rows(array, places, n_classes) for array in arrays))
+
+
+def _without(total: Array, part: Array) -> Array:
+    """Difference, without the tiny negatives that rounding can leave of fractional weights."""
+    left = total - part
+    return np.asarray(np.maximum(left, 0.0, out=left))
+
+
+def count_rows(
+    X: Matrix, codes: Array, weight: Array, n_classes: int, threshold: float | None
+) -> CountStats:
+    """Counts of every class: values, or with a threshold how many are above it.
+
+    Cost: one visit to every stored value.
+    """
+    counts = np.zeros((n_classes, int(X.shape[1])))
+    # sparse rows class by class, so that one row of the table is in the cache at a time
+    order = np.argsort(codes, kind="stable") if sparse.issparse(X) else np.arange(len(codes))
+    level = 0.0 if threshold is None else float(threshold)
+    add_counts(*as_rows(X), order, codes, weight, threshold is not None, level, counts)
+    total = np.bincount(codes, weights=weight if len(weight) else None, minlength=n_classes)
+    total = total.astype(np.float64)
+    return CountStats(total, counts, total[:, None])
+
+
+def smallest(X: Matrix) -> float:
+    """Smallest stored value; NaN if a value is missing, zero for none."""
+    values = stored_values(X)
+    return float(values.min()) if values.size else 0.0
+
+
+@dataclass(frozen=True)
+class MultinomialModel(NaiveBayesModel):
+    """Rows of counts, drawn term by term from the class's distribution over terms.
+
+    The length of a row is taken as given: it says nothing about the class.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+    alpha : array of shape (1,) or (n_features,)
+        Pseudocount of every term in every class.
+    bayesian : bool
+        Average over the distributions (Dirichlet-multinomial) instead of plugging them in.
+    """
+
+    n_classes: int
+    alpha: Array
+    bayesian: bool = False
+
+    def stats(self, batch: Batch) -> CountStats:
+        """Counts of a batch. Cost: one visit to every stored value."""
+        batch = batch.compact()
+        if not smallest(batch.X) >= 0.0:
+            raise _bad_count(batch.X)
+        return count_rows(batch.X, codes_of(batch), weights_of(batch), self.n_classes, None)
+
+    def log_table(self, stats: CountStats) -> Array:
+        """``log p(term | class)`` with one row per term."""
+        return log_shares(stats.feature_count, self.alpha, self._totals(stats.feature_count))
+
+    def _totals(self, counts: Array) -> Array:
+        """Counts and pseudocounts of each class together."""
+        each = counts.shape[1] if len(self.alpha) == 1 else 1
+        return np.asarray(counts.sum(axis=1) + each * self.alpha.sum())
+
+    def laws(self, stats: CountStats) -> LinearLaws | DirichletLaws:
+        """Multinomial laws, or Dirichlet-multinomial laws of the next row if ``bayesian``."""
+        length = self.mean_length(stats)
+        if not self.bayesian:
+            return self.laws_of(self.log_table(stats), length)
+        counts = stats.feature_count
+        return DirichletLaws(counts + self.alpha, self._totals(counts), length)
+
+    def held_out_laws(self, stats: CountStats, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
+        """Laws of the terms that occur in the rows, without these rows."""
+        X, terms = narrow(batch.X)
+        part = count_rows(X, codes_of(batch), weights_of(batch), self.n_classes, None)
+        counts = _without(stats.feature_count[:, terms], part.feature_count)
+        total = self._totals(stats.feature_count) - part.feature_count.sum(axis=1)
+        total = np.maximum(total, counts.sum(axis=1))
+        alpha = self.alpha if len(self.alpha) == 1 else self.alpha[terms]
+        laws: ClassLaws
+        if self.bayesian:
+            laws = DirichletLaws(counts + alpha, total, self.mean_length(stats))
+        else:
+            laws = self.laws_of(log_shares(counts, alpha, total), self.mean_length(stats))
+        return _without(stats.class_count, part.class_count), laws, X
+
+    def draw_laws(self, stats: CountStats, rng: np.random.Generator) -> LinearLaws:
+        """Multinomial laws with distributions drawn from their Dirichlet posterior."""
+        share = rng.standard_gamma(stats.feature_count + self.alpha)
+        share = np.maximum(share, np.finfo(np.float64).tiny)
+        table = np.log(share) - np.log(share.sum(axis=1, keepdims=True))
+        length = self.mean_length(stats)
+        return self.laws_of(np.ascontiguousarray(table.T), length)
+
+    def laws_of(self, table: Array, length: Array) -> LinearLaws:
+        """Laws with this table of logarithms, for rows of these mean lengths."""
+        zeros = np.zeros(self.n_classes)
+        return LinearLaws(table, zeros, length=length, forbids=not self.alpha.all())
+
+    def mean_length(self, stats: CountStats) -> Array:
+        """Mean length of the rows of every class."""
+        total, rows = stats.feature_count.sum(axis=1), stats.class_count
+        out = np.zeros(len(rows))
+        return np.asarray(np.divide(total, rows, out=out, where=rows > 0.0))
+
+
+@dataclass(frozen=True)
+class BernoulliModel(NaiveBayesModel):
+    """Independent features that are present or absent.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+    alpha : array of shape (1,) or (n_features,)
+        Pseudocount of presence and of absence, of every feature in every class.
+    threshold : float or None
+        A value above it is presence; None says that values are zero or one already.
+    """
+
+    n_classes: int
+    alpha: Array
+    threshold: float | None = 0.0
+    has_missing: ClassVar[bool] = True
+
+    def stats(self, batch: Batch) -> CountStats:
+        """Counts of a batch. Cost: one visit to every stored value."""
+        batch = batch.compact()
+        codes, weight, X = codes_of(batch), weights_of(batch), batch.X
+        missing = has_missing(X)
+        if self.threshold is None:
+            check_binary(X)
+            X = zero_for_missing(X) if missing else X
+        stats = count_rows(X, codes, weight, self.n_classes, self.threshold)
+        if not missing:
+            return stats
+        lost = np.zeros(stats.feature_count.shape)
+        add_missing(*as_rows(batch.X), codes, weight, lost)
+        return replace(stats, seen=np.maximum(stats.seen - lost, 0.0))
+
+    def log_present(self, stats: CountStats) -> Array:
+        """``log p(present | class)`` with one row per feature."""
+        return log_shares(stats.feature_count, self.alpha, stats.seen + 2.0 * self.alpha)
+
+    def laws(self, stats: CountStats) -> LinearLaws:
+        """Bernoulli laws; averaging over the probabilities gives the same."""
+        K, d = stats.feature_count.shape
+        table, base = np.empty((d, K)), np.zeros(K)
+        log_odds(stats.feature_count, stats.seen, self.alpha, NO_SKIP, table, base)
+        return self.laws_of(table, base, lambda: self.log_present(stats))
+
+    def laws_of(self, table: Array, base: Array, log_present: Callable[[], Array]) -> LinearLaws:
+        """Laws with this table of log odds; ``base`` is the score of an empty row."""
+        return LinearLaws(
+            table, base, log_present=log_present, threshold=self.threshold,
+            forbids=not self.alpha.all(),
+        )  # fmt: skip
+
+    def held_out_laws(self, stats: CountStats, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
+        """Laws of the features present in some of the rows, without these rows."""
+        if not sparse.issparse(batch.X) or stats.seen.shape[1] > 1 or has_missing(batch.X):
+            return super().held_out_laws(stats, batch)
+        X, features = narrow(batch.X)
+        part = count_rows(X, codes_of(batch), weights_of(batch), self.n_classes, self.threshold)
+        counts = _without(stats.feature_count[:, features], part.feature_count)
+        left = CountStats(
+            _without(stats.class_count, part.class_count), counts, _without(stats.seen, part.seen)
+        )
+        alpha = self.alpha if len(self.alpha) == 1 else self.alpha[features]
+        laws = replace(self, alpha=alpha).laws(left)
+        skip = np.zeros(stats.feature_count.shape[1], dtype=bool)
+        skip[features] = True
+        log_odds(stats.feature_count, left.seen, self.alpha, skip, NO_TABLE, laws.base)
+        return left.class_count, laws, X
+
+    def draw_laws(self, stats: CountStats, rng: np.random.Generator) -> LinearLaws:
+        """Bernoulli laws with probabilities drawn from their Beta posterior."""
+        p = rng.beta(
+            stats.feature_count + self.alpha,
+            np.maximum(stats.seen - stats.feature_count, 0.0) + self.alpha,
+        )
+        p = np.clip(p, 1e-300, 1.0 - 2.0**-53)
+        absent, present = np.log1p(-p), np.log(p)
+        table = np.ascontiguousarray((present - absent).T)
+        return self.laws_of(table, absent.sum(axis=1), lambda: present.T)
+
+
+def log_shares(counts: Array, alpha: Array, total: Array) -> Array:
+    """``log((counts + alpha) / total)`` with one row per feature; ``total`` (K,) or (K, 1 or d)."""
+    K, d = counts.shape
+    out = np.empty((d, K))
+    if total.ndim == 1 or total.shape[1] == 1:
+        log_counts(counts, alpha, _log_total(total).reshape(K), out)
+        return out
+    log_counts(counts, alpha, np.zeros(K), out)
+    out -= _log_total(total).T
+    return out
+
+
+def _log_total(total: Array) -> Array:
+    """Logarithm; zero for the total of nothing, whose shares are zero anyway."""
+    return np.asarray(np.log(np.where(total > 0.0, total, 1.0)))
+
+
+def _bad_count(X: Any) -> ValueError:
+    """Say which column holds a negative or missing count."""
+    values = stored_values(X)
+    negative = values < 0.0
+    bad = negative if negative.any() else np.isnan(values)
+    place = int(np.argmax(bad))
+    column = int(X.indices[place]) if values.ndim == 1 else place % int(X.shape[1])
+    if negative.any():
+        return ValueError(
+            f"Negative values in data passed to MultinomialNB (input X), column {column}: "
+            "counts must not be negative"
+        )
+    return ValueError(
+        f"Input X contains NaN, in column {column}: a missing count leaves the length of its row "
+        "unknown, so MultinomialNB cannot integrate it out; write 0 where a term does not "
+        "occur, or leave the column or the row out"
+    )

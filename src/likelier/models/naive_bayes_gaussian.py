@@ -1,0 +1,310 @@
+"""Gaussian naive Bayes: every feature of a class is Gaussian, or Student-t once averaged.
+
+Plug-in: class means and population variances, the variances increased by ``var_smoothing``
+times the largest variance of a feature over all rows. Bayesian: mean and variance of every
+feature and class have the conjugate prior ``mu | v ~ N(m0, v)``, ``v ~ scaled inverse chi^2``
+with one degree of freedom and scale ``v0``, where ``m0`` and ``v0`` are mean and variance over
+all rows: the prior weighs as much as one row. The next value then has a Student-t law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from likelier.base import Array, Batch, Matrix
+from likelier.loops.moments import (
+    dense_moments,
+    dense_moments_missing,
+    gaussian_log_density,
+    sparse_squares,
+    sparse_sums,
+    student_log_density,
+)
+from likelier.loops.rows import as_rows
+from likelier.models.naive_bayes import (
+    ClassLaws,
+    ClassStatistics,
+    NaiveBayesModel,
+    codes_of,
+    place_rows,
+    weights_of,
+)
+
+TINY = float(np.finfo(np.float64).tiny)
+NO_TABLE = np.empty((0, 0))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weight, mean and sum of squared deviations of every column of every group of rows.
+
+    ``count`` has shape (groups, 1), or (groups, n_features) once values were missing.
+    """
+
+    count: Array
+    mean: Array
+    ssd: Array
+
+    def __add__(self, other: Moments) -> Moments:
+        """Moments of both sets of rows, by the rule of Chan, Golub and LeVeque."""
+        count = self.count + other.count
+        share = np.divide(other.count, count, out=np.zeros(count.shape), where=count > 0.0)
+        away = other.mean - self.mean
+        mean = self.mean + share * away
+        # a group that was empty takes the other's mean as it is, not through a difference
+        mean = np.where(self.count == 0.0, other.mean, mean)
+        ssd = self.ssd + other.ssd + self.count * share * away**2
+        return Moments(count, mean, ssd)
+
+    def __sub__(self, other: Moments) -> Moments:
+        """Moments without rows that were added before."""
+        count = np.maximum(self.count - other.count, 0.0)
+        share = np.divide(other.count, count, out=np.zeros(count.shape), where=count > 0.0)
+        away = self.mean - other.mean
+        mean = np.where(count > 0.0, self.mean + share * away, 0.0)
+        ssd = self.ssd - other.ssd - share * self.count * away**2
+        return Moments(count, mean, np.where(count > 0.0, np.maximum(ssd, 0.0), 0.0))
+
+    def variance(self) -> Array:
+        """Population variance; zero for an empty group."""
+        return np.divide(self.ssd, self.count, out=np.zeros(self.ssd.shape), where=self.count > 0.0)
+
+    def pooled(self) -> Moments:
+        """Moments of all groups together."""
+        count = self.count.sum(axis=0, keepdims=True)
+        share = np.divide(self.count, count, out=np.zeros(self.count.shape), where=count > 0.0)
+        # from the mean of one group, so that a constant column has exactly no deviation
+        first = self.mean[np.argmax(self.count[:, 0])]
+        mean = first + (share * (self.mean - first)).sum(axis=0, keepdims=True)
+        between = (self.count * (self.mean - mean) ** 2).sum(axis=0, keepdims=True)
+        return Moments(count, mean, self.ssd.sum(axis=0, keepdims=True) + between)
+
+
+@dataclass(frozen=True)
+class GaussianStats(ClassStatistics):
+    """Weighted moments of every class, and moments of all rows without their weights."""
+
+    class_count: Array
+    count: Array
+    mean: Array
+    ssd: Array
+    row_count: Array
+    row_mean: Array
+    row_ssd: Array
+
+    @classmethod
+    def of(cls, class_count: Array, classes: Moments, rows: Moments) -> Self:
+        """Return the statistics made of these moments."""
+        return cls(
+            class_count, classes.count, classes.mean, classes.ssd, rows.count, rows.mean, rows.ssd
+        )
+
+    @property
+    def classes(self) -> Moments:
+        """Moments of the classes."""
+        return Moments(self.count, self.mean, self.ssd)
+
+    @property
+    def rows(self) -> Moments:
+        """Moments of all rows."""
+        return Moments(self.row_count, self.row_mean, self.row_ssd)
+
+    def __add__(self, other: Self) -> Self:
+        return self.of(
+            self.class_count + other.class_count,
+            self.classes + other.classes,
+            self.rows + other.rows,
+        )
+
+    def __sub__(self, other: Self) -> Self:
+        left = np.maximum(self.class_count - other.class_count, 0.0)
+        return self.of(left, self.classes - other.classes, self.rows - other.rows)
+
+    def spread(self, places: Array, n_classes: int) -> Self:
+        arrays = (self.class_count, self.count, self.mean, self.ssd)
+        total, *moments = (place_rows(array, places, n_classes) for array in arrays)
+        return self.of(total, Moments(*moments), self.rows)
+
+
+def class_moments(X: Matrix, codes: Array, weight: Array, n_classes: int) -> tuple[Array, Moments]:
+    """Weight of every class and its moments. Cost: one visit to every stored value (CSR: two)."""
+    shape = (n_classes, int(X.shape[1]))
+    find = _sparse_moments if sparse.issparse(X) else _dense_moments
+    with np.errstate(over="ignore", invalid="ignore"):
+        total, found = find(X, codes, weight, shape)
+    if not (np.isfinite(found.mean).all() and np.isfinite(found.ssd).all()):
+        wrong = ~(np.isfinite(found.mean) & np.isfinite(found.ssd)).all(axis=0)
+        raise ValueError(
+            f"Input X contains infinity, or values whose squares are, in column "
+            f"{int(np.argmax(wrong))}; only NaN, for missing values, is understood"
+        )
+    return total, found
+
+
+def _dense_moments(
+    X: Matrix, codes: Array, weight: Array, shape: tuple[int, int]
+) -> tuple[Array, Moments]:
+    pivot, sums, squares = np.zeros((3, *shape))
+    total = np.zeros(shape[0])
+    data, _, _, d = as_rows(X)
+    dense_moments(data, d, codes, weight, pivot, total, sums, squares)
+    count = total[:, None]
+    if np.isnan(sums).any():  # missing values: count every column of its own
+        sums, squares, count = np.zeros((3, *shape))
+        dense_moments_missing(data, d, codes, weight, pivot, count, sums, squares)
+        pivot = np.where(count > 0.0, pivot, 0.0)
+    away = np.divide(sums, count, out=np.zeros(shape), where=count > 0.0)
+    return total, Moments(count, pivot + away, np.maximum(squares - away * sums, 0.0))
+
+
+def _sparse_moments(
+    X: Any, codes: Array, weight: Array, shape: tuple[int, int]
+) -> tuple[Array, Moments]:
+    data, indices, indptr, _ = as_rows(X)
+    order = np.argsort(codes, kind="stable")  # class by class: one row of each table at a time
+    total = np.bincount(codes, weights=weight if len(weight) else None, minlength=shape[0])
+    total = total.astype(np.float64)
+    hits, sums, lost = np.zeros(shape), np.zeros(shape), NO_TABLE
+    sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums)
+    count = total[:, None]
+    if np.isnan(sums).any():
+        hits, sums, lost = np.zeros((3, *shape))
+        sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums)
+        count = np.maximum(count - lost, 0.0)
+    mean = np.divide(sums, count, out=np.zeros(shape), where=count > 0.0)
+    ssd = np.maximum(count - hits, 0.0) * mean**2  # of the zeros that are not stored
+    sparse_squares(data, indices, indptr, order, codes, weight, mean, ssd)
+    return total, Moments(count, mean, ssd)
+
+
+@dataclass(frozen=True)
+class GaussianModel(NaiveBayesModel):
+    """Independent Gaussian features in every class.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+    var_smoothing : float
+        Share of the largest variance of a feature that is added to all variances.
+    bayesian : bool
+        Average over mean and variance (Student-t) instead of plugging them in.
+    """
+
+    n_classes: int
+    var_smoothing: float = 1e-9
+    bayesian: bool = False
+    has_missing: ClassVar[bool] = True
+
+    def stats(self, batch: Batch) -> GaussianStats:
+        """Moments of a batch. Cost: rows x features, or the stored values of a CSR matrix."""
+        batch = batch.compact()
+        codes, weight = codes_of(batch), weights_of(batch)
+        total, classes = class_moments(batch.X, codes, weight, self.n_classes)
+        if len(weight) == 0:
+            return GaussianStats.of(total, classes, classes.pooled())
+        _, rows = class_moments(batch.X, np.zeros(len(codes), dtype=np.intp), weight[:0], 1)
+        return GaussianStats.of(total, classes, rows)
+
+    def epsilon(self, stats: GaussianStats) -> float:
+        """What is added to every variance: relative to the variance of all rows seen."""
+        return float(self.var_smoothing * stats.rows.variance().max())
+
+    def estimates(self, stats: GaussianStats) -> tuple[Array, Array]:
+        """Means and smoothed variances of the classes.
+
+        A feature of which a class has no value at all takes mean and variance of all rows;
+        one that no row has is standard Gaussian everywhere, and so tells nothing.
+        """
+        theta, variance = stats.mean, stats.classes.variance()
+        if stats.count.shape[1] > 1:
+            unseen = (stats.count == 0.0) & (stats.class_count[:, None] > 0.0)
+            known = stats.row_count > 0.0
+            theta = np.where(unseen, np.where(known, stats.row_mean, 0.0), theta)
+            overall = np.where(known, stats.rows.variance(), 1.0)
+            variance = np.where(unseen, overall, variance)
+        return theta, variance + self.epsilon(stats)
+
+    def laws(self, stats: GaussianStats) -> GaussianLaws | StudentLaws:
+        """Gaussian laws, or Student-t laws of the next row if ``bayesian``."""
+        if not self.bayesian:
+            return GaussianLaws(*self.estimates(stats))
+        kappa, df, loc, scale2 = self._posterior(stats)
+        return StudentLaws(loc, scale2 * (1.0 + 1.0 / kappa), df)
+
+    def _posterior(self, stats: GaussianStats) -> tuple[Array, Array, Array, Array]:
+        """``kappa, df, m, s2``: ``mu | v ~ N(m, v / kappa)``, ``v ~ df s2 / chi^2_df``."""
+        n = np.broadcast_to(stats.count, stats.mean.shape)
+        m0 = np.where(stats.row_count > 0.0, stats.row_mean, 0.0)
+        v0 = np.where(stats.row_count > 0.0, stats.rows.variance(), 1.0) + self.epsilon(stats)
+        kappa = 1.0 + n
+        away = stats.mean - m0
+        scale2 = (v0 + stats.ssd + n / kappa * away**2) / (1.0 + n)
+        return kappa, 1.0 + n, m0 + n / kappa * away, scale2
+
+    def draw_laws(self, stats: GaussianStats, rng: np.random.Generator) -> GaussianLaws:
+        """Gaussian laws with means and variances drawn from their posterior."""
+        kappa, df, loc, scale2 = self._posterior(stats)
+        variance = scale2 * df / rng.chisquare(df)
+        mean = loc + np.sqrt(variance / kappa) * rng.standard_normal(loc.shape)
+        return GaussianLaws(mean, variance)
+
+
+@dataclass(frozen=True)
+class GaussianLaws(ClassLaws):
+    """Independent Gaussians: ``mean`` and ``variance`` of shape (n_classes, n_features)."""
+
+    mean: Array
+    variance: Array
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.mean)
+
+    def log_density(self, X: Matrix) -> Array:
+        """Log density of every row under every class. Cost: rows x features x classes."""
+        variance = np.maximum(self.variance, TINY)  # a point mass is the limit of narrow laws
+        half_log = 0.5 * np.log(2.0 * np.pi * variance)
+        out = np.empty((X.shape[0], self.n_classes))
+        gaussian_log_density(
+            *as_rows(X), np.ascontiguousarray(self.mean), 1.0 / variance, half_log,
+            -half_log.sum(axis=1), out,
+        )  # fmt: skip
+        return out
+
+    def sample(self, codes: Array, rng: np.random.Generator) -> Array:
+        noise = rng.standard_normal((len(codes), self.mean.shape[1]))
+        return np.asarray(self.mean[codes] + np.sqrt(self.variance)[codes] * noise)
+
+
+@dataclass(frozen=True)
+class StudentLaws(ClassLaws):
+    """Independent Student-t laws: location, squared scale and degrees of freedom."""
+
+    loc: Array
+    scale2: Array
+    df: Array
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.loc)
+
+    def log_density(self, X: Matrix) -> Array:
+        """Log density of every row under every class. Cost: rows x features x classes."""
+        df, scale2 = self.df, np.maximum(self.scale2, TINY)
+        norm = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * np.log(np.pi * df * scale2)
+        out = np.empty((X.shape[0], self.n_classes))
+        student_log_density(
+            *as_rows(X), self.loc, 1.0 / (df * scale2), np.ascontiguousarray(df), norm, out
+        )
+        return out
+
+    def sample(self, codes: Array, rng: np.random.Generator) -> Array:
+        return np.asarray(
+            self.loc[codes] + np.sqrt(self.scale2)[codes] * rng.standard_t(self.df[codes])
+        )

@@ -1,0 +1,239 @@
+"""Laws of rows of counts and of presence: a product with a table, or Dirichlet-multinomial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+from likelier.loops.counts import dirichlet_scores, log_coefficients, mark_presence, sparse_scores
+from likelier.loops.rows import as_rows
+from likelier.models.naive_bayes import ClassLaws
+
+
+@dataclass(frozen=True)
+class LinearLaws(ClassLaws):
+    """Laws that are linear in the row: ``x^T table_k + base_k``, ``table`` of shape (d, K).
+
+    Infinite entries, which only ``alpha=0`` makes, forbid a value: minus infinity a term that
+    must not occur, plus infinity a feature that must. ``forbids`` says that there may be some.
+
+    ``log_present`` (which computes a table of the log probabilities of presence, seldom needed)
+    is given for Bernoulli features only, ``length`` (the mean length of the rows of a class)
+    for multinomial ones.
+    """
+
+    table: Array
+    base: Array
+    log_present: Callable[[], Array] | None = None
+    threshold: float | None = None
+    length: Array | None = None
+    forbids: bool = True
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.base)
+
+    def log_density(self, X: Matrix) -> Array:
+        """Log probability of every row under every class. Cost: stored values x classes."""
+        missing = self.log_present is not None and has_missing(X)
+        values = self._features(X, missing)
+        if self.forbids and not np.isfinite(self.table).all():
+            out = self._forbidding_product(values)
+        else:
+            out = product(values, self.table)
+        out += self.base
+        if missing:
+            out -= self._missing_part(X)
+        return out
+
+    def _features(self, X: Matrix, missing: bool) -> Matrix:
+        """Rows as the table takes them: presence as 0 and 1, missing values as 0."""
+        if self.log_present is None:
+            return X
+        if self.threshold is None:
+            return zero_for_missing(X) if missing else X
+        return presence(X, self.threshold)
+
+    def _forbidding_product(self, values: Matrix) -> Array:
+        never, must = np.isneginf(self.table), np.isposinf(self.table)
+        out = product(values, np.where(never | must, 0.0, self.table))
+        if self.log_present is not None:  # a feature that must be there has probability one
+            out += product(values, np.where(must, self.log_present(), 0.0))
+        broken = product(presence(values, 0.0), never.astype(float) - must.astype(float))
+        broken += must.sum(axis=0)
+        out[broken > 0.5] = -np.inf
+        return out
+
+    def _missing_part(self, X: Matrix) -> Array:
+        """What the missing features contribute as if they were absent: it is taken out again."""
+        assert self.log_present is not None
+        absent = self.log_present() - np.where(np.isinf(self.table), 0.0, self.table)
+        absent = np.where(np.isposinf(self.table), 0.0, absent)
+        if sparse.issparse(X):
+            holes: Any = X.copy()
+            holes.data = np.isnan(X.data).astype(np.float64)
+            return product(holes, absent)
+        return product(np.isnan(X).astype(np.float64), absent)
+
+    def log_measure(self, X: Matrix) -> Array:
+        """Multinomial coefficient ``n! / prod x_j!`` of rows of counts."""
+        if self.log_present is not None:
+            return np.zeros(X.shape[0])
+        out = np.empty(X.shape[0])
+        log_coefficients(*as_rows(X), out)
+        return out
+
+    def size(self, X: Matrix) -> Array:
+        """Length of rows of counts: a long one is less probable for its length alone."""
+        return np.ones(X.shape[0]) if self.log_present is not None else row_lengths(X)
+
+    def sample(self, codes: Array, rng: np.random.Generator) -> Matrix:
+        if self.log_present is not None:
+            p = np.exp(self.log_present()).T
+            return (rng.random((len(codes), p.shape[1])) < p[codes]).astype(np.float64)
+        assert self.length is not None
+        lengths = rng.poisson(self.length[codes])
+        return sample_counts(np.exp(self.table).T, codes, lengths, rng)
+
+
+@dataclass(frozen=True)
+class DirichletLaws(ClassLaws):
+    """Dirichlet-multinomial laws with parameters ``pseudo`` of shape (n_classes, n_terms).
+
+    ``total`` is their sum per class, and may include terms that the table leaves out.
+    """
+
+    pseudo: Array
+    total: Array
+    length: Array
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.pseudo)
+
+    def log_density(self, X: Matrix) -> Array:
+        """Log probability without the coefficient. Cost: stored values x classes."""
+        out = np.empty((X.shape[0], self.n_classes))
+        dirichlet_scores(*as_rows(X), self.pseudo, self.total, out)
+        return out
+
+    def log_measure(self, X: Matrix) -> Array:
+        """Multinomial coefficient of rows of counts."""
+        out = np.empty(X.shape[0])
+        log_coefficients(*as_rows(X), out)
+        return out
+
+    def size(self, X: Matrix) -> Array:
+        """Length of the rows: a long one is less probable for its length alone."""
+        return row_lengths(X)
+
+    def sample(self, codes: Array, rng: np.random.Generator) -> Matrix:
+        lengths = rng.poisson(self.length[codes])
+        parts = []
+        for code, length in zip(codes, lengths, strict=True):  # every row has its own share
+            share = rng.standard_gamma(self.pseudo[code])
+            one = np.array([0])
+            parts.append(sample_counts(share[None], one, np.array([length]), rng))
+        return sparse.csr_array(sparse.vstack(parts, format="csr"))
+
+
+def sample_counts(
+    share: Array, codes: Array, lengths: Array, rng: np.random.Generator
+) -> sparse.csr_array:
+    """Draw rows of counts of these lengths, term by term, row ``i`` by ``share[codes[i]]``."""
+    bounds = np.cumsum(share, axis=1)
+    owner = np.repeat(np.arange(len(codes)), lengths)
+    terms = np.empty(len(owner), dtype=np.intp)
+    draws = rng.random(len(owner))
+    for k in np.unique(codes):
+        mine = codes[owner] == k
+        place = np.searchsorted(bounds[k], draws[mine] * bounds[k, -1], side="right")
+        terms[mine] = np.minimum(place, share.shape[1] - 1)
+    shape = (len(codes), share.shape[1])
+    rows = sparse.csr_array((np.ones(len(owner)), (owner, terms)), shape=shape)
+    rows.sum_duplicates()
+    return rows
+
+
+def row_lengths(X: Matrix) -> Array:
+    """Sum of the counts of every row, at least one."""
+    return np.maximum(np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1), 1.0)
+
+
+def product(X: Matrix, table: Array) -> Array:
+    """``X @ table`` in double precision; a float32 matrix is converted, so give it in blocks."""
+    if sparse.issparse(X):
+        out = np.empty((X.shape[0], table.shape[1]))
+        data, indices, indptr, _ = as_rows(X)
+        sparse_scores(data, indices, indptr, np.ascontiguousarray(table).reshape(-1), out)
+        return out
+    dense: Array = np.asarray(X, dtype=np.float64)
+    # few classes: BLAS is faster with the long side of the result last
+    return np.ascontiguousarray((table.T @ dense.T).T)
+
+
+def presence(X: Matrix, threshold: float) -> Matrix:
+    """One where a value is above the threshold, zero elsewhere and where it is missing."""
+    data = as_rows(X).data
+    out = np.empty(len(data))
+    mark_presence(data, threshold, out)
+    if sparse.issparse(X):
+        marked: Matrix = _with_data(X, out)
+        return marked
+    return out.reshape(X.shape)
+
+
+def check_binary(X: Matrix) -> None:
+    """Raise unless all values lie between zero and one."""
+    values = stored_values(X)
+    if values.size and not (np.nanmin(values) >= 0.0 and np.nanmax(values) <= 1.0):
+        raise ValueError("binarize=None needs X of zeros and ones; set binarize to a threshold")
+
+
+def stored_values(X: Any) -> Array:
+    """All values of a dense matrix, the stored ones of a sparse one."""
+    return np.asarray(X.data) if hasattr(X, "indptr") else np.asarray(X)
+
+
+def _with_data(X: Any, data: Array) -> Any:
+    """The same sparse rows with other values."""
+    out = type(X)(X.shape, dtype=data.dtype)
+    out.data, out.indices, out.indptr = data, X.indices, X.indptr
+    return out
+
+
+def zero_for_missing(X: Any) -> Any:
+    """Rows with zero where a value is missing."""
+    if sparse.issparse(X):
+        return _with_data(X, np.where(np.isnan(stored_values(X)), 0.0, stored_values(X)))
+    return np.where(np.isnan(X), 0.0, X)
+
+
+def has_missing(X: Matrix) -> bool:
+    """Whether a value is missing (NaN); infinity, which means nothing, is an error."""
+    values = stored_values(X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum(dtype=np.float64)
+    if np.isfinite(total):
+        return False
+    if np.isinf(values).any():
+        raise ValueError("Input X contains infinity; only NaN, for missing values, is understood")
+    return bool(np.isnan(values).any())
+
+
+def narrow(X: Matrix) -> tuple[Matrix, Any]:
+    """Rows with only the columns that have a stored value, and which those are."""
+    if not sparse.issparse(X):
+        return X, slice(None)
+    used = np.zeros(X.shape[1], dtype=bool)
+    used[X.indices] = True
+    columns = np.flatnonzero(used)
+    places = np.cumsum(used, dtype=X.indices.dtype) - 1
+    out: Any = type(X)((X.shape[0], len(columns)), dtype=X.dtype)
+    out.data, out.indices, out.indptr = X.data, places[X.indices].astype(X.indices.dtype), X.indptr
+    return out, columns
