@@ -280,7 +280,7 @@ def test_classes_never_trained_on_are_counted(tmp_path):
 
 def test_info(tmp_path):
     train = write(tmp_path / "t.csv", flowers(300, 0))
-    run_ok("fit", train, "-t", "species", "-o", tmp_path / "m")
+    run_ok("fit", train, "-t", "species", "-m", "linear", "-o", tmp_path / "m")
     facts = json.loads(run_ok("info", tmp_path / "m", "--json").stdout)
     assert facts["model"] == "LinearClassifier"
     assert facts["classes"] == ["iris", "lily", "rose, wild"]

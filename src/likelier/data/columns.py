@@ -57,7 +57,8 @@ class Summary:
     ``values`` holds the different values as text, or None once there are more than
     `MAX_CATEGORIES`; ``mean`` is the mean of the finite numbers; ``first_missing`` is the
     number of the first row without a value, -1 if there is none; ``example`` is one text
-    that is not a number.
+    that is not a number. ``n_values`` texts, different within their block, had ``n_words``
+    words between spaces.
     """
 
     kind: Kind = Kind.EMPTY
@@ -68,6 +69,13 @@ class Summary:
     first_missing: int = -1
     values: frozenset[str] | None = frozenset()
     example: str | None = None
+    n_values: int = 0
+    n_words: int = 0
+
+    @property
+    def mean_words(self) -> float:
+        """Words of a text, on average."""
+        return self.n_words / max(1, self.n_values)
 
     def merge(self, other: Summary) -> Summary:
         """Return the summary of both; ``other`` describes later rows."""
@@ -83,6 +91,8 @@ class Summary:
             first_missing=other.first_missing if self.first_missing < 0 else self.first_missing,
             values=None if values is None or len(values) > MAX_CATEGORIES else values,
             example=self.example if self.example is not None else other.example,
+            n_values=self.n_values + other.n_values,
+            n_words=self.n_words + other.n_words,
         )
 
     def _share(self, other: Summary) -> float:
@@ -114,8 +124,9 @@ def summarise(
         absent = texts.absent if numbers is None else np.isnan(numbers)
         values = None if so_far.values is None else texts.few_values()
         example = texts.example() if kind == Kind.TEXT else None
+        words = texts.words() if kind == Kind.TEXT else (0, 0)
     else:
-        kind, values, example = kind_of(array.type), frozenset(), None
+        kind, values, example, words = kind_of(array.type), frozenset(), None, (0, 0)
         numbers = _floats(array) if kind.numeric else None
         absent = _is_null(array) if numbers is None else np.isnan(numbers)
     finite = np.empty(0) if numbers is None else numbers[np.isfinite(numbers)]
@@ -129,6 +140,8 @@ def summarise(
         first_missing=so_far.n_rows + int(np.argmax(absent)) if n_missing else -1,
         values=values,
         example=example,
+        n_values=words[0],
+        n_words=words[1],
     )
 
 
@@ -221,6 +234,18 @@ class Texts:
             if text is not None and not _is_number(text):
                 return str(text)
         return None
+
+    def words(self) -> tuple[int, int]:
+        """Return how many different texts there are, and how many words between spaces."""
+        values = self._encoded[0].drop_null()
+        gaps = pc.sum(pc.count_substring_regex(values, r"\s+")).as_py() or 0
+        return len(values), len(values) + gaps
+
+    def documents(self) -> list[str]:
+        """Return the text of each row, empty where it is missing."""
+        values, codes = self._encoded
+        texts = [*("" if text is None else text for text in values.to_pylist()), ""]
+        return [texts[code] for code in codes.tolist()]
 
     def strings(self) -> Array:
         """Return the texts as a NumPy array of strings; no value may be missing."""

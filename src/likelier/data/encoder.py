@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from likelier.data.learn import (
     summarise_table,
 )
 from likelier.data.tables import Table
+from likelier.data.text import TextCode, documents_of, is_running_text, learn_texts
 
 FORM = "table-1"
 # With this many output columns, of which at most a tenth is not zero, rows are kept sparse.
@@ -36,14 +37,16 @@ class ColumnCode:
     """How one column is encoded.
 
     A number becomes one output column. A column with ``categories`` becomes one column of
-    0 and 1 for each of them; a value that is not listed becomes zeros. ``indicator`` adds a
-    column that is 1 where the value is missing; ``mean`` stands in for a missing number.
+    0 and 1 for each of them; a value that is not listed becomes zeros. A column of running
+    text (``text``) becomes one column for each of its words. ``indicator`` adds a column that
+    is 1 where the value is missing; ``mean`` stands in for a missing number.
     """
 
     name: str
     categories: tuple[str, ...] | None = None
     mean: float = 0.0
     indicator: bool = False
+    text: TextCode | None = None
 
     @property
     def output_names(self) -> list[str]:
@@ -51,6 +54,8 @@ class ColumnCode:
         names = [self.name]
         if self.categories is not None:
             names = [f"{self.name}={category}" for category in self.categories]
+        if self.text is not None:
+            names = [f"{self.name}:{term}" for term in self.text.terms]
         return [*names, f"{self.name} is missing"] if self.indicator else names
 
 
@@ -96,7 +101,7 @@ class TableEncoder:
         missing: str = "error",
         exclude: Sequence[str | int] = (),
     ) -> Self:
-        """Learn the encoding from one pass over a table.
+        """Learn the encoding from one pass over a table, and one more over running text.
 
         Parameters
         ----------
@@ -127,7 +132,7 @@ class TableEncoder:
             kind = goal.kind
         check_features(found, missing)
         return cls(
-            columns=tuple(_code(column, summary) for column, summary in found.items()),
+            columns=_codes(table, found),
             target=name,
             target_kind=kind,
             missing=missing,
@@ -232,7 +237,8 @@ class TableEncoder:
     # -- as plain values ----------------------------------------------------------------
     def to_json(self) -> dict[str, Any]:
         """Plain form: only dicts, lists, strings, numbers and None."""
-        plain = asdict(self)
+        bare = replace(self, columns=tuple(replace(code, text=None) for code in self.columns))
+        plain = asdict(bare)
         plain["target_kind"] = str(self.target_kind)
         for key in ("missing_values", "table_columns"):
             plain[key] = list(plain[key])
@@ -240,6 +246,8 @@ class TableEncoder:
             {**code, "categories": None if code["categories"] is None else list(code["categories"])}
             for code in plain["columns"]
         ]
+        for code, own in zip(plain["columns"], self.columns, strict=True):
+            code["text"] = None if own.text is None else own.text.to_json()
         return {"form": FORM, **plain}
 
     @classmethod
@@ -254,6 +262,7 @@ class TableEncoder:
                     categories=None if code["categories"] is None else _strings(code["categories"]),
                     mean=float(code["mean"]),
                     indicator=bool(code["indicator"]),
+                    text=None if code.get("text") is None else TextCode.from_json(code["text"]),
                 )
                 for code in plain["columns"]
             )
@@ -286,8 +295,12 @@ class TableEncoder:
     def _encode(self, code: ColumnCode, array: pa.Array) -> Piece:
         """Encode one column: where the entry of each row goes, and its value."""
         slots: Array | None = None
+        matrix = None
         try:
-            if code.categories is None:
+            if code.text is not None:
+                documents, absent = documents_of(array, self.missing_values)
+                matrix, values = code.text.matrix(documents), np.zeros(len(documents))
+            elif code.categories is None:
                 values = to_floats(array, self.missing_values)
                 absent = np.isnan(values)
                 if np.isinf(values).any():
@@ -304,7 +317,19 @@ class TableEncoder:
                 raise ValueError(missing_values({code.name: int(absent.sum())}))
             if slots is None:
                 values = np.where(absent, code.mean, values)
-        return Piece(values, slots, absent if code.indicator else None, len(code.output_names))
+        mark = absent if code.indicator else None
+        return Piece(values, slots, mark, len(code.output_names), matrix)
+
+
+def _codes(table: Table, found: Mapping[str, Summary]) -> tuple[ColumnCode, ...]:
+    """Return how to encode columns with these summaries; running text is read once more."""
+    texts = learn_texts(table, [name for name, s in found.items() if is_running_text(s)])
+    return tuple(
+        ColumnCode(name, indicator=summary.n_missing > 0, text=texts[name])
+        if name in texts
+        else _code(name, summary)
+        for name, summary in found.items()
+    )
 
 
 def _code(name: str, summary: Summary) -> ColumnCode:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from likelier.data.columns import MAX_CATEGORIES, Kind, Summary, summarise
 from likelier.data.tables import Table, default_block_rows
+from likelier.data.text import is_running_text
 
 LISTED = 10
 
@@ -102,9 +103,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _check_categories(name: str, summary: Summary) -> None:
-    if summary.kind == Kind.TEXT and summary.values is None:
+    if summary.kind == Kind.TEXT and summary.values is None and not is_running_text(summary):
         raise ValueError(
             f"column {name!r} holds text, such as {summary.example!r}, with more than "
-            f"{MAX_CATEGORIES} different values, too many to give each a column of its own; "
+            f"{MAX_CATEGORIES} different values, too many to give each a column of its own, and "
+            "too few words in them for running text; "
             "exclude it or group its values (or, if it should hold numbers, mend this one)"
         )

@@ -1,0 +1,195 @@
+"""Vocabularies: terms in one array of bytes, found again by a hash table that compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.loops.ngrams import fill_slots, hash_terms, number_spans
+from likelier.loops.term_rows import gather_terms, prefix_keys
+from likelier.loops.unaligned import PADDING
+
+_NO_HASHES = np.zeros(0, dtype=np.uint64)
+
+
+class Vocabulary:
+    """Different terms in a definite order; a value.
+
+    Parameters
+    ----------
+    arena : ndarray of uint8
+        The terms as UTF-8, one after another, and `PADDING` bytes more.
+    ends : ndarray of int64
+        Where each ends.
+    """
+
+    def __init__(self, arena: Array, ends: Array) -> None:
+        self._arena = arena
+        self._ends = ends
+
+    @classmethod
+    def from_terms(cls, terms: Sequence[str]) -> Self:
+        """Make one from strings; they must differ."""
+        encoded = [term.encode() for term in terms]
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        padded = b"".join(encoded) + bytes(PADDING)
+        return cls(np.frombuffer(padded, dtype=np.uint8).copy(), ends)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def terms(self) -> list[str]:
+        """Return the terms as strings."""
+        whole = self._arena.tobytes()
+        ends = self._ends.tolist()
+        return [whole[start:end].decode() for start, end in pairwise([0, *ends])]
+
+    def numbers(self, text: Array, starts: Array, stops: Array) -> Array:
+        """Return the number of the term in each span of ``text``, -1 where there is none."""
+        numbers = np.empty(len(starts), dtype=np.int32)
+        table = (self._slots, _NO_HASHES, self._ends, self._arena, len(self))
+        number_spans(text, starts, stops, 0, numbers, *table, False)
+        return numbers
+
+    @cached_property
+    def _slots(self) -> Array:
+        slots, _ = _hashed(self._arena, self._ends)
+        return slots
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_arena": self._arena, "_ends": self._ends}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form, of two arrays."""
+        return {"bytes": self._arena[: len(self._arena) - PADDING], "ends": self._ends}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Make it again from its plain form; compiled code trusts what is checked here."""
+        data, ends = (np.asarray(plain[key]) for key in ("bytes", "ends"))
+        if data.dtype != np.uint8 or data.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1:
+            raise ValueError("damaged vocabulary: not bytes and ends")
+        if np.any(np.diff(ends, prepend=0) < 0) or (ends[-1] if len(ends) else 0) != len(data):
+            raise ValueError("damaged vocabulary: ends that do not fit its bytes")
+        found = cls(np.append(data, np.zeros(PADDING, dtype=np.uint8)), ends.copy())
+        try:
+            different = len(set(found.terms())) == len(found)
+        except UnicodeDecodeError:
+            raise ValueError("damaged vocabulary: its bytes are no text") from None
+        if not different:
+            raise ValueError("damaged vocabulary: a term occurs twice")
+        return found
+
+
+class TermTable:
+    """A vocabulary that grows: spans that are new become terms, numbered as they appear."""
+
+    def __init__(self, start: Vocabulary | None = None) -> None:
+        self.n_terms = 0 if start is None else len(start)
+        if start is None:
+            self._arena = np.empty(1 << 16, dtype=np.uint8)
+            self._ends = np.empty(1 << 12, dtype=np.int64)
+            self._hashes = np.empty(1 << 12, dtype=np.uint64)
+            self._slots = np.zeros(1 << 13, dtype=np.uint64)
+        else:
+            self._arena, self._ends = start._arena.copy(), start._ends.copy()
+            self._slots, self._hashes = _hashed(self._arena, self._ends)
+
+    def numbers(self, text: Array, starts: Array, stops: Array) -> Array:
+        """Return the number of the term in each span of ``text``."""
+        numbers = np.empty(len(starts), dtype=np.int32)
+        done = 0
+        while True:
+            table = (self._slots, self._hashes, self._ends, self._arena, self.n_terms)
+            done, self.n_terms = number_spans(text, starts, stops, done, numbers, *table, True)
+            if done == len(starts):
+                return numbers
+            self._grow(int(stops[done] - starts[done]))
+
+    def vocabulary(self, order: Array | None = None) -> Vocabulary:
+        """Return the terms listed by ``order``, or all as they are numbered."""
+        ends = self._ends[: self.n_terms]
+        starts = np.append(0, ends[:-1])[: self.n_terms]
+        if order is None:
+            order = np.arange(self.n_terms)
+        size = int((ends[order] - starts[order]).sum())
+        arena = np.zeros(size + PADDING, dtype=np.uint8)
+        new_ends = np.empty(len(order), dtype=np.int64)
+        gather_terms(self._arena, starts, ends, order, arena, new_ends)
+        return Vocabulary(arena, new_ends)
+
+    def order(self) -> Array:
+        """Return the numbers of the terms in the order of their text."""
+        ends = self._ends[: self.n_terms]
+        return sorted_order(self._arena, np.append(0, ends[:-1])[: self.n_terms], ends)
+
+    def _grow(self, length: int) -> None:
+        """Make room for twice the terms, and for at least one of this length."""
+        used = int(self._ends[self.n_terms - 1]) if self.n_terms else 0
+        if used + length + PADDING > len(self._arena):
+            self._arena = _larger(self._arena, 2 * (used + length + PADDING))
+        if self.n_terms == len(self._ends):
+            self._ends = _larger(self._ends, 2 * self.n_terms + 16)
+            self._hashes = _larger(self._hashes, 2 * self.n_terms + 16)
+        if 2 * self.n_terms >= len(self._slots):
+            self._slots = np.zeros(4 * len(self._slots), dtype=np.uint64)
+            fill_slots(self._slots, self._hashes, self.n_terms)
+
+
+def sorted_order(arena: Array, starts: Array, ends: Array) -> Array:
+    """Return the order of terms by their bytes, which is that of their code points.
+
+    Eight bytes at first, then among terms that agree so far as many as fit in a number beside
+    the rank of their group: each round sorts plain integers, and fewer of them.
+    """
+    keys = prefix_keys(arena, starts, ends, 0, 8)
+    order = np.argsort(keys)
+    tied, group = _ties(keys[order])
+    skip = 8
+    while len(tied):
+        terms = order[tied]
+        width = (64 - int(group[-1]).bit_length()) // 8
+        keys = prefix_keys(arena, starts[terms], ends[terms], skip, width)
+        left = (ends[terms] - starts[terms]).max() - skip
+        if left <= 0:  # they differ in zeros at their end only
+            keys = (ends[terms] - starts[terms]).astype(np.uint64)
+        keys |= group << np.uint64(8 * width)
+        inner = np.argsort(keys)
+        order[tied] = terms[inner]
+        if left <= 0:
+            break
+        again, group = _ties(keys[inner])
+        tied = tied[again]
+        skip += width
+    return order
+
+
+def _ties(keys: Array) -> tuple[Array, Array]:
+    """Return which sorted keys equal a neighbour, and the rank of each one's group."""
+    same = keys[1:] == keys[:-1]
+    tied = np.flatnonzero(np.append(False, same) | np.append(same, False))
+    first = np.append(True, ~same)[tied] if len(keys) else np.zeros(0, dtype=bool)
+    return tied, np.cumsum(first).astype(np.uint64)
+
+
+def _hashed(arena: Array, ends: Array) -> tuple[Array, Array]:
+    """Return slots and hashes of some terms."""
+    hashes = np.empty(len(ends), dtype=np.uint64)
+    hash_terms(arena, ends, hashes)
+    slots = np.zeros(1 << (2 * len(ends) + 1).bit_length(), dtype=np.uint64)
+    fill_slots(slots, hashes, len(ends))
+    return slots, hashes
+
+
+def _larger(array: Array, size: int) -> Array:
+    larger = np.empty(size, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
