@@ -1,0 +1,47 @@
+"""The command: ``python -m benchmarks.kernel [PART ...] [--sets a,b] [--seeds N] [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.common import CACHE, DOCS, machine_facts, write_json
+from benchmarks.kernel import classify, regress
+from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
+from benchmarks.kernel.writer import write
+
+PARTS = ("classify", "noise", "regress", "write")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "threadpoolctl")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure the parts asked for, then write the page; what is stored is not measured again."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
+    parser.add_argument("--sets", help="data sets, separated by commas")
+    parser.add_argument("--seeds", type=int, help="how many seeds or splits")
+    parser.add_argument("--models", default="ours,svc,boosting", help="of the part classify")
+    parser.add_argument("--quick", action="store_true", help="few sets and one seed")
+    parser.add_argument("--out", type=Path, help="folder of the page and its picture")
+    options = parser.parse_args(arguments)
+    folder = CACHE / ("kernel-quick" if options.quick else "kernel")
+    docs = options.out or (folder / "docs" if options.quick else DOCS)
+    write_json(folder / "machine.json", machine_facts(PACKAGES))
+    asked = tuple(options.sets.split(",")) if options.sets else None
+    seeds = range(options.seeds or (1 if options.quick else 5))
+    classes = asked or (QUICK if options.quick else CLASSES)
+    for part in options.parts or PARTS:
+        if part == "classify":
+            classify.run(folder, classes, seeds, options.models.split(","))
+        elif part == "noise":
+            classify.run(folder, classes, seeds, ("ours", "svc"), noisy=True)
+        elif part == "regress":
+            numbers = asked or (NUMBERS[:2] if options.quick else NUMBERS)
+            splits = range(options.seeds or (1 if options.quick else 20))
+            regress.run(folder, numbers, splits)
+        else:
+            write(folder, docs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Classification with no options against a grid-searched SVC, on the same rows.
+
+Each case (data set, seed, model) is stored as soon as it is measured, so a run can be resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import remember
+from benchmarks.kernel.problem import Split, class_split
+from likelier import BayesianKernelClassifier
+from likelier.calibration import ece
+
+C_GRID, GAMMA_GRID, FOLDS = (0.1, 1, 10, 100), (0.1, 0.3, 1, 3, 10), 3
+NOISE_SHARE = 0.2
+
+
+def run(
+    folder: Path,
+    sets: Iterable[str],
+    seeds: Iterable[int],
+    models: Iterable[str] = ("ours", "svc", "boosting"),
+    noisy: bool = False,
+) -> None:
+    """Measure every model on every set and seed that is not stored yet."""
+    measures = {"ours": ours, "svc": svc, "boosting": boosting}
+    part = "noise" if noisy else "classify"
+    for seed in seeds:
+        for name in sets:
+            for model in models:
+                record = remember(
+                    folder / f"{part}-{model}.json",
+                    f"{name}/{seed}",
+                    partial(_measure, measures[model], name, seed, noisy),
+                )
+                print(f"{name} seed {seed} {model}: accuracy {record['accuracy']:.4f}", flush=True)
+
+
+def _measure(
+    measure: Callable[[Split, int], dict[str, Any]], name: str, seed: int, noisy: bool
+) -> dict[str, Any]:
+    split = class_split(name, seed)
+    if noisy:
+        split = Split(split.X, flipped(split.y, seed), split.X_test, split.y_test)
+    with threadpool_limits(1):
+        record = measure(split, seed)
+    n, d = split.X.shape
+    return {"rows": n, "inputs": d, "test_rows": len(split.y_test), **record}
+
+
+def flipped(y: Any, seed: int) -> Any:
+    """The labels, a fifth of them changed to another class."""
+    rng = np.random.default_rng([seed, 78])
+    chosen = rng.random(len(y)) < NOISE_SHARE
+    n_classes = int(y.max()) + 1
+    other = (y + rng.integers(1, n_classes, len(y))) % n_classes
+    return np.where(chosen, other, y)
+
+
+def scores(p: Any, y: Any) -> dict[str, float]:
+    """Accuracy, log loss and calibration error of probabilities."""
+    given = np.clip(p[np.arange(len(y)), y], 1e-15, 1.0)
+    return {
+        "accuracy": float((p.argmax(axis=1) == y).mean()),
+        "log_loss": float(-np.log(given).mean()),
+        "ece": ece(np.clip(p, 0.0, 1.0), y),
+    }
+
+
+def ours(split: Split, seed: int) -> dict[str, Any]:
+    """BayesianKernelClassifier with no options."""
+    start = time.process_time()
+    model = BayesianKernelClassifier(random_state=seed).fit(split.X, split.y)
+    fitted = time.process_time() - start
+    record = {"cpu": fitted, **scores(model.predict_proba(split.X_test), split.y_test)}
+    if split.X.shape[1] == 784:  # images: what does not look like them must be noticed
+        record["ood"] = strange(model, split.X_test[:2000])
+    return record
+
+
+def strange(model: Any, X: Any) -> dict[str, float]:
+    """Area under the curve of `score_samples` against three kinds of strange images."""
+    rng = np.random.default_rng(0)
+    usual = model.score_samples(X)
+    kinds = {
+        "uniform noise": rng.uniform(0.0, 255.0, X.shape),
+        "permuted pixels": X[:, rng.permutation(X.shape[1])],
+        "inverted": 255.0 - X,
+    }
+    truth = np.repeat([1, 0], len(X))
+    return {
+        kind: float(roc_auc_score(truth, np.concatenate([usual, model.score_samples(rows)])))
+        for kind, rows in kinds.items()
+    }
+
+
+def svc(split: Split, seed: int) -> dict[str, Any]:
+    """SVC by grid search; the time is that of the search and its last fit."""
+    d = split.X.shape[1]
+    start = time.process_time()
+    scaler = StandardScaler().fit(split.X)
+    X, X_test = scaler.transform(split.X), scaler.transform(split.X_test)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    grid = {"C": C_GRID, "gamma": [value / d for value in GAMMA_GRID]}
+    search = GridSearchCV(SVC(cache_size=500), grid, cv=folds).fit(X, split.y)
+    record: dict[str, Any] = {"cpu": time.process_time() - start, "best": search.best_params_}
+    record["accuracy"] = float((search.predict(X_test) == split.y_test).mean())
+    for method in ("sigmoid", "temperature"):
+        model = CalibratedClassifierCV(
+            SVC(cache_size=500, **search.best_params_), method=method, cv=folds, ensemble=False
+        ).fit(X, split.y)
+        record[method] = scores(model.predict_proba(X_test), split.y_test)
+    return record
+
+
+def boosting(split: Split, seed: int) -> dict[str, Any]:
+    """HistGradientBoosting with its defaults."""
+    start = time.process_time()
+    model = HistGradientBoostingClassifier(random_state=seed).fit(split.X, split.y)
+    fitted = time.process_time() - start
+    return {"cpu": fitted, **scores(model.predict_proba(split.X_test), split.y_test)}

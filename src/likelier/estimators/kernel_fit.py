@@ -1,0 +1,362 @@
+"""How a kernel machine is fitted: hyperparameters on a sample, then weights on all rows.
+
+What depends on the kind of target is a `Task`; rows in memory and rows of a stream differ only
+in the engine that passes over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.callback import with_callbacks
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+
+from likelier.base import Array, Batch, Engine, Matrix
+from likelier.data import TableEncoder, block_source
+from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines.rows import take_rows
+from likelier.engines.threads import one_blas_thread
+from likelier.estimators.kernel_words import Clock, KernelWords
+from likelier.estimators.problem import is_stream
+from likelier.inference.evidence import Plan, Scales, learn_scales
+from likelier.inference.kernel_search import Fold
+from likelier.models.kernel_machine import (
+    IdentityMap,
+    KernelMap,
+    Standard,
+    fourier_map,
+    landmark_map,
+)
+
+SAMPLE_ROWS = 20_000  # rows that hyperparameters are learned from
+MERGE_ROWS, MERGE_VALUES = 2000, 2_000_000  # up to here equal rows become one that weighs more
+HOLD_OUT_FROM, HOLD_OUT_SHARE, HOLD_OUT_MOST = 1000, 0.2, 1000
+SEARCH_ROWS, SEARCH_COMPONENTS = 2500, 384
+SMALL_FOLDS = 3
+KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass makes them again
+KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
+HEAD_BLOCK = 2048
+MAX_SCALES = 2000  # inputs with a scale of their own; beyond, groups of them share one
+N_GROUPS = 64
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows, encoded targets (class numbers or numbers) and positive weights."""
+
+    X: Matrix
+    y: Array
+    weight: Array | None
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return int(self.X.shape[0])
+
+    def take(self, rows: Array) -> Rows:
+        """Some of the rows."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(take_rows(self.X, rows), self.y[rows], weight)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known before the weights: how inputs are scaled, and the learned scales."""
+
+    standard: Standard
+    scales: Scales
+    standardised: Array  # the sample, dense, in single precision
+    sample: Rows
+
+    def centre(self) -> Array:
+        """What to subtract from rows in their own units."""
+        if sparse.issparse(self.sample.X):
+            return np.zeros_like(self.standard.mean)
+        return self.standard.mean
+
+    def gamma(self, scale: float = 1.0) -> Array:
+        """Scales in the units of the data."""
+        return scale * self.scales.gamma * self.standard.inverse
+
+
+class KernelFit(KernelWords):
+    """Fitting; targets, search and weights are left to the two public classes.
+
+    ``_encode`` turns targets into numbers and sets what is known of them, ``_evidence_targets``
+    gives the columns the evidence explains, ``_learn_particle`` finds the weights of one
+    particle, ``_begin`` and ``_store`` frame the particles.
+    """
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
+            Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
+            ``(X, y, sample_weight)`` blocks is read in bounded memory.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none.
+        """
+        self._check_words()
+        seed = self._seed()
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self.__dict__.pop("stream_", None)
+        clock = Clock(self, (None, None) if is_stream(X) else (X, y))
+        if is_stream(X):
+            self._fit_stream(X, y, sample_weight, seed, clock)
+        else:
+            X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
+            self._fit_memory(X, y, weight, seed, clock)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    # -- rows in memory -----------------------------------------------------------------
+    def _fit_memory(
+        self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
+    ) -> None:
+        if weight is not None and not weight.all():
+            present = np.flatnonzero(weight)
+            X, y, weight = take_rows(X, present), y[present], weight[present]
+        codes, weight = self._encode(y, weight)
+        rows = merge_equal(Rows(X, codes, weight))
+        rng = np.random.default_rng([seed, 0])
+        sample = rows
+        if rows.n > SAMPLE_ROWS:
+            sample = rows.take(np.sort(rng.permutation(rows.n)[:SAMPLE_ROWS]))
+        engine = LocalEngine(
+            rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
+        )
+        with engine, one_blas_thread():
+            self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, clock)
+
+    def _fit_engine(
+        self,
+        engine: Engine,
+        sample: Rows,
+        n_rows: int,
+        standard: Standard,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> None:
+        """Hyperparameters from the sample, weights from the engine, for every particle."""
+        parts = []
+        for particle in range(int(self.n_particles)):
+            held = self._held_rows(sample, rng)
+            prepared = self._prepare(sample, held, standard, rng, clock)
+            parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, clock))
+            if particle + 1 < self.n_particles and clock.over:
+                break  # fewer particles are a model all the same
+        self._store(parts, standard)
+        self.n_iter_ = clock.n_iter
+
+    def _check_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Matrix, Array, Array | None]:
+        """Validated rows, targets and weights."""
+        X = self._check_X(X, reset=reset)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = self._check_y(column_or_1d(y, warn=True))
+        check_consistent_length(X, y)
+        if sample_weight is None:
+            return X, y, None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weight.any():
+            raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
+        return X, y, weight
+
+    # -- hyperparameters ----------------------------------------------------------------
+    def _held_rows(self, sample: Rows, rng: np.random.Generator) -> Array:
+        """Rows of the sample to judge by; none where rows are few or nothing is chosen."""
+        if sample.n < HOLD_OUT_FROM:
+            return np.empty(0, dtype=np.intp)
+        wanted = min(HOLD_OUT_SHARE * sample.n, HOLD_OUT_MOST)
+        groups = self._strata(sample.y)
+        parts = []
+        for group in np.unique(groups):
+            inside = rng.permutation(np.flatnonzero(groups == group))
+            parts.append(inside[: round(wanted * len(inside) / sample.n)])
+        return np.sort(np.concatenate(parts))
+
+    def _strata(self, y: Array) -> Array:
+        return np.zeros(len(y))
+
+    def _prepare(
+        self,
+        sample: Rows,
+        held: Array,
+        standard: Standard,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> Prepared:
+        """Learn the scales on the rows that are not held out."""
+        inside = np.setdiff1d(np.arange(sample.n), held)
+        given = self._given_gamma(sample.X.shape[1])
+        if given is not None:  # in the units of the data, where nothing is standardised
+            Z = standard.apply(sample.X, np.float32)
+            return Prepared(standard, Scales(given * standard.spread(), 0.1, 1.0), Z, sample)
+        Z = standard.apply(sample.X, np.float32)
+        if self.features == "identity":
+            flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
+            return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample)
+        groups = input_groups(Z[inside], self._evidence_targets(sample.y[inside]))
+        columns, weight = Z, sample.weight
+        scales = learn_scales(
+            columns[inside],
+            self._evidence_targets(sample.y[inside]),
+            None if weight is None else weight[inside],
+            rng,
+            Plan(),
+            groups,
+            lambda part: clock.tick("evidence", f"{part:.0%} of the steps"),
+        )
+        return Prepared(standard, scales, Z, sample)
+
+    def _folds(self, prepared: Prepared, held: Array, rng: np.random.Generator) -> list[Fold]:
+        """Rows to learn from and to judge by: one hold-out, or three parts in turn."""
+        n = prepared.sample.n
+        if len(held):
+            inside = rng.permutation(np.setdiff1d(np.arange(n), held))[:SEARCH_ROWS]
+            return [self._fold(prepared, inside, held, rng)]
+        part = rng.permutation(n) % SMALL_FOLDS
+        folds = []
+        for number in range(SMALL_FOLDS):
+            inside, outside = np.flatnonzero(part != number), np.flatnonzero(part == number)
+            if not len(outside) or len(np.unique(prepared.sample.y[inside])) < 2:
+                return []
+            folds.append(self._fold(prepared, rng.permutation(inside), outside, rng))
+        return folds
+
+    def _fold(
+        self, prepared: Prepared, inside: Array, outside: Array, rng: np.random.Generator
+    ) -> Fold:
+        Z, sample = prepared.standardised, prepared.sample
+        zero, gamma = np.zeros(Z.shape[1]), prepared.scales.gamma
+        key = int(rng.integers(2**31))
+        landmarks = Z[inside[:SEARCH_COMPONENTS]]
+
+        def make_map(scale: float) -> KernelMap:
+            return self._make_map(landmarks, zero, scale * gamma, key, SEARCH_COMPONENTS)
+
+        def some(rows: Array) -> tuple[Array, Array, Array | None]:
+            return Z[rows], sample.y[rows], None if sample.weight is None else sample.weight[rows]
+
+        return Fold(make_map, *some(inside), *some(outside))
+
+    def _make_map(
+        self, landmarks: Matrix, centre: Array, gamma: Array, key: int, n_components: int
+    ) -> KernelMap:
+        if self.features == "identity":
+            return IdentityMap(centre, gamma)
+        if self.features == "fourier":
+            return fourier_map(n_components, centre, gamma, np.random.default_rng(key))
+        return landmark_map(landmarks, centre, gamma)
+
+    def _final_map(
+        self, prepared: Prepared, scale: float, n_rows: int, rng: np.random.Generator
+    ) -> KernelMap:
+        """The map of all rows, in the units of the data."""
+        wanted = self._n_components(n_rows)
+        chosen = rng.permutation(prepared.sample.n)[:wanted]
+        return self._make_map(
+            take_rows(prepared.sample.X, np.sort(chosen)),
+            prepared.centre(),
+            prepared.gamma(scale),
+            int(rng.integers(2**31)),
+            wanted,
+        )
+
+    def _features(
+        self, engine: Engine, made: KernelMap, n_rows: int
+    ) -> tuple[Engine, Callable[[Batch], Array]]:
+        """An engine over the features where memory allows, else one that makes them each time."""
+        if 4 * n_rows * made.n_features > (KEEP_BYTES if engine.in_memory else KEEP_STREAM):
+            return engine, lambda batch: made(batch.X, np.float32)
+        parts = list(engine.map_blocks(lambda b: (made(b.X, np.float32), b.y, b.weight)))
+        whole = np.concatenate([p for p, _, _ in parts])
+        y = np.concatenate([np.asarray(y) for _, y, _ in parts])
+        weight = None if parts[0][2] is None else np.concatenate([w for _, _, w in parts])
+        kept = LocalEngine(whole, y, weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
+        return kept, lambda batch: np.asarray(batch.X)
+
+    # -- streams ------------------------------------------------------------------------
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, clock: Clock) -> None:
+        """Hyperparameters from a sample of the stream; every further pass is a sum over it."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+            )
+        source = self._open(X, y)
+        if not source.repeatable:
+            for batch in StreamEngine(source, seed=seed, shuffle=False).blocks():
+                self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight, seed)
+            self._end_stream()
+            return
+        encoded, n_rows, standard = self._open_encoded(source, seed)
+        engine = StreamEngine(encoded, seed=seed, shuffle=False)
+        engine.know_rows(n_rows)
+        batch = engine.sample(SAMPLE_ROWS)
+        sample = Rows(batch.X, np.asarray(batch.y), batch.weight)
+        rng = np.random.default_rng([seed, 0])
+        with one_blas_thread():
+            self._fit_engine(engine, sample, n_rows, standard, rng, clock)
+
+    def _open(self, X: Any, y: Any) -> Any:
+        """Source of blocks for a path or an iterator; sets the names of its columns."""
+        if y is not None and not isinstance(y, str | int):
+            raise TypeError(
+                "with a path or an iterator as X, y is the name of the target column (or None); "
+                f"got {type(y).__name__}"
+            )
+        source = block_source(X, target=y)
+        self.n_features_in_ = int(source.n_features)
+        self.__dict__.pop("feature_names_in_", None)
+        if isinstance(source.encoder, TableEncoder):
+            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        return source
+
+
+def input_groups(Z: Array, targets: Array) -> Array | None:
+    """Which inputs share a scale; None where each has its own.
+
+    Thousands of scales cannot be learned from hundreds of rows: inputs that tell about as much
+    of the targets by themselves (by their largest correlation) share one.
+    """
+    n, d = Z.shape
+    if d <= MAX_SCALES:
+        return None
+    centred = targets - targets.mean(axis=0)
+    told = np.abs(Z.T @ (centred / (centred.std(axis=0) + 1e-12)).astype(Z.dtype)) / n
+    order = np.argsort(told.max(axis=1), kind="stable")
+    groups = np.empty(d, dtype=np.intp)
+    groups[order] = np.arange(d) * N_GROUPS // d
+    return groups
+
+
+def merge_equal(rows: Rows) -> Rows:
+    """Equal rows with equal targets as one row that weighs as much, in sorted order.
+
+    So the model does not depend on the order of few rows, and a weight means exactly as many
+    rows. Larger data are left as they are.
+    """
+    if rows.n > MERGE_ROWS or rows.n * rows.X.shape[1] > MERGE_VALUES:
+        return rows
+    dense = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
+    joined = np.column_stack([dense, rows.y])
+    order = np.lexsort(joined.T[::-1])
+    ordered = joined[order]
+    first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
+    omega = np.ones(rows.n) if rows.weight is None else rows.weight
+    weight = np.add.reduceat(omega[order], first)
+    merged = rows.take(order[first])
+    one = bool((weight == 1.0).all())
+    return Rows(merged.X, merged.y, None if one else weight)

@@ -1,0 +1,107 @@
+"""What a fitted kernel classifier says about rows: classes, probabilities, how sure it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array, Uncertainty
+from likelier.calibration import restore
+from likelier.estimators.kernel_stream import ClassStream
+from likelier.inference.laplace import HeadPosterior, class_predictive, to_predictive
+from likelier.models.kernel_machine import KernelMap, restore_map
+from likelier.predictive import ClassPredictive
+
+PREDICT_ROWS = 4096
+
+
+class ClassPredictions(ClassStream):
+    """Predictions from the fitted maps, weights and covariances."""
+
+    def _posteriors(self) -> list[tuple[KernelMap, HeadPosterior]]:
+        check_is_fitted(self, "maps_")
+        return [
+            (restore_map(plain), HeadPosterior(W, roots, self.layout_, float(variance)))
+            for plain, W, roots, variance in zip(
+                self.maps_, self.weights_, self.roots_, self.prior_variance_, strict=True
+            )
+        ]
+
+    def _predictives(self, X: Any) -> list[ClassPredictive]:
+        """One predictive for every block of rows."""
+        posteriors = self._posteriors()
+        X = self._check_X(X, reset=False)
+        blocks = range(0, X.shape[0], PREDICT_ROWS)
+        return [self._of_block(posteriors, X[start : start + PREDICT_ROWS]) for start in blocks]
+
+    def _of_block(self, posteriors: Any, X: Any) -> ClassPredictive:
+        parts = []
+        for i, (made, posterior) in enumerate(posteriors):
+            Phi = made(X, X.dtype)
+            scores, spread = posterior.scores(Phi), float(self.posterior_scale_[i])
+            if self.calibration_[i]:
+                parts.append(self._calibrated(scores, self.calibration_[i]))
+                continue
+            covariance = np.zeros_like(scores)
+            if spread > 0.0:
+                covariance = posterior.covariance(Phi, made.residual(Phi))
+            parts.append(class_predictive(scores, covariance, spread))
+        return to_predictive(parts)
+
+    @staticmethod
+    def _calibrated(scores: Array, calibration: dict[str, Any]) -> tuple[Array, Array]:
+        probabilities = restore(calibration)
+        if scores.shape[1] == 1:
+            return probabilities.probabilities(scores[:, 0])[:, None], np.ones(1)
+        return probabilities.probabilities(scores)[:, None], np.ones(1)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of every class, averaged over the posterior."""
+        return np.concatenate([part.probabilities() for part in self._predictives(X)])
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> Array:
+        """Most probable class of every row, always that of `predict_proba`."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def decision_function(self, X: Any) -> Array:
+        """Log odds of the second of two classes, else log probabilities."""
+        p = np.clip(self.predict_proba(X), 1e-300, 1.0)
+        return np.asarray(logit(p[:, 1]) if p.shape[1] == 2 else np.log(p))
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the class in nats: in all, within the posterior, and between its parts."""
+        parts = [part.uncertainty() for part in self._predictives(X)]
+        return Uncertainty(
+            np.concatenate([part.total for part in parts]),
+            np.concatenate([part.aleatoric for part in parts]),
+            np.concatenate([part.epistemic for part in parts]),
+        )
+
+    def score_samples(self, X: Any) -> Array:
+        """How well the training data cover each row; low far from them.
+
+        Minus the logarithm of the share of the prior variance of the scores that the data left
+        open: about zero far away, where nothing has been learned.
+        """
+        posteriors = self._posteriors()
+        X = self._check_X(X, reset=False)
+        out = np.zeros(X.shape[0])
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            rows = slice(start, start + PREDICT_ROWS)
+            for made, posterior in posteriors:
+                Phi = made(X[rows], X.dtype)
+                covariance = posterior.covariance(Phi, made.residual(Phi))
+                if covariance.ndim == 3:
+                    covariance = np.diagonal(covariance, axis1=1, axis2=2)
+                share = covariance.mean(axis=1) / posterior.prior_variance
+                out[rows] -= np.log(np.maximum(share, 1e-300)) / len(posteriors)
+        return out

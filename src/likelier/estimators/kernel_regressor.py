@@ -1,0 +1,300 @@
+"""`BayesianKernelRegressor`: kernel regression that tunes itself, with honest intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array, Engine, Uncertainty
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
+from likelier.estimators.kernel_numbers import NumberStream
+from likelier.estimators.kernel_words import Clock, _number
+from likelier.inference.kernel_regression import (
+    RATIO_RANGE,
+    EpsilonLoss,
+    RegressionJudge,
+    Sums,
+    Weights,
+    batch_sums,
+    fit_weights,
+    left_out_noise,
+    solve_weights,
+)
+from likelier.inference.kernel_search import Choice, search
+from likelier.models.kernel_machine import KernelMap, Standard, restore_map
+from likelier.predictive import Gaussian
+
+N_ROUNDS = 5  # a closed form is cheap to try, and noise may be far below the evidence's floor
+PREDICT_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Particle:
+    """One fitted set of hyperparameters and the weights that go with it."""
+
+    map: KernelMap
+    weights: Weights
+    choice: Choice
+    noise: float
+    sums: Sums | None
+
+
+class BayesianKernelRegressor(RegressorMixin, NumberStream):
+    """Kernel regression with learned scales and noise: mean, intervals and quantiles.
+
+    ``y = phi(x)^T w + b + noise`` on Nystroem features of ``exp(-1/2 sum_j gamma_j^2 (x_j -
+    x'_j)^2)``: a Gaussian process whose scales climb the evidence on random subsets, whose ratio
+    of noise to amplitude and common scale are checked on held-out rows, and whose weights have
+    the exact posterior given those.
+
+    Parameters
+    ----------
+    loss : {"gaussian", "epsilon_insensitive"}, default="gaussian"
+        Likelihood. The second is robust to outliers and has no posterior of the weights: its
+        intervals come from residuals of held-out rows.
+    epsilon : float, default=0.1
+        Half the width of the tube of "epsilon_insensitive", in units of the targets' spread.
+    features : {"nystroem", "fourier", "identity"}, default="nystroem"
+        Features of the kernel; "identity" is the linear case.
+    n_components : int or "auto", default="auto"
+        Number of features; "auto" is a quarter of the rows, between 512 and 1536.
+    gamma : "auto", float or array of shape (n_features,), default="auto"
+        Inverse length scales in the units of the data; "auto" learns them.
+    alpha : float or "auto", default="auto"
+        Prior precision of the weights relative to that of the noise.
+    temperature : float, default=1.0
+        The data count for N / temperature observations.
+    n_particles : int, default=1
+        Fits with hyperparameters of their own, whose predictions are averaged.
+    max_iter : int, default=100
+        Largest number of steps of a fit that has no closed form.
+    tol : float, default=1e-4
+        Its tolerance.
+    time_budget : float or None, default=None
+        Seconds after which the search for hyperparameters ends.
+    n_jobs : int or None, default=None
+        Threads for passes over the rows.
+    random_state : int, RandomState or None, default=None
+        Seeds subsets and landmarks. The same seed gives the same bits.
+    verbose : int, default=0
+        Print every step.
+
+    Attributes
+    ----------
+    gamma_ : ndarray of shape (n_features,)
+        Learned inverse length scales in the units of the data (of the first particle).
+    feature_relevance_ : ndarray of shape (n_features,)
+        Share of every input in the scales.
+    noise_ : ndarray of shape (n_particles,)
+        Standard deviation of the noise, in the units of the target.
+    alpha_ : ndarray of shape (n_particles,)
+        Ratio of noise to amplitude that was chosen.
+
+    Notes
+    -----
+    Cost: the scales as in `BayesianKernelClassifier`, then one pass of ``rows x components x
+    (inputs + components)`` and ``components^3``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import BayesianKernelRegressor
+    >>> X = np.linspace(0.0, 6.0, 80)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = BayesianKernelRegressor(random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.99
+    True
+    >>> mean, std = model.predict([[3.0], [60.0]], return_std=True)
+    >>> bool(std[1] > 10.0 * std[0])
+    True
+    """
+
+    _losses = ("gaussian", "epsilon_insensitive")
+
+    def __init__(
+        self,
+        loss: str = "gaussian",
+        *,
+        epsilon: float = 0.1,
+        features: str = "nystroem",
+        n_components: int | str = "auto",
+        gamma: Any = "auto",
+        alpha: float | str = "auto",
+        temperature: float = 1.0,
+        n_particles: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        time_budget: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.epsilon = epsilon
+        self.features = features
+        self.n_components = n_components
+        self.gamma = gamma
+        self.alpha = alpha
+        self.temperature = temperature
+        self.n_particles = n_particles
+        self.max_iter = max_iter
+        self.tol = tol
+        self.time_budget = time_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_words(self) -> None:
+        super()._check_words()
+        if self.epsilon != 0.0:
+            _number("epsilon", self.epsilon, 0.0)
+
+    # -- targets ------------------------------------------------------------------------
+    def _check_y(self, y: Array) -> Array:
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "y must hold numbers for regression; for labels use BayesianKernelClassifier"
+            ) from None
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity; leave those rows out")
+        return y
+
+    def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        """Targets of mean zero and unit variance."""
+        omega = np.ones(len(y)) if weight is None else weight
+        mean = float(omega @ y / omega.sum())
+        spread = float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum()))
+        self._set_units(mean, spread)
+        return (y - self.target_mean_) / self.target_spread_, weight
+
+    def _evidence_targets(self, y: Array) -> Array:
+        return y[:, None]
+
+    # -- weights ------------------------------------------------------------------------
+    def _epsilon_loss(self) -> EpsilonLoss | None:
+        return None if self.loss == "gaussian" else EpsilonLoss(float(self.epsilon))
+
+    def _learn_particle(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        held: Array,
+        n_rows: int,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> Particle:
+        choice, noise = self._choose(prepared, held, rng, clock)
+        made = self._final_map(prepared, choice.scale, n_rows, rng)
+        loss = self._epsilon_loss()
+        if loss is not None:
+            rows, features = self._features(engine, made, n_rows)
+            weights = fit_weights(rows.reduce, features, loss, choice, made.n_features)
+            return Particle(made, weights, choice, noise, None)
+        # a closed form needs its digits: double precision
+        sums: Sums = engine.reduce(lambda b: batch_sums(b, made(b.X, np.float64)), Sums.__add__)
+        weights = solve_weights(sums, choice.precision)
+        sample = prepared.sample
+        Phi = made(sample.X, np.float64)
+        noise = left_out_noise(weights, Phi, sample.y, sample.weight, made.residual(Phi))
+        clock.tick("weights", f"noise {noise:.4g}")
+        return Particle(made, weights, choice, noise, sums)
+
+    def _choose(
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+    ) -> tuple[Choice, float]:
+        """Ratio and scale by held-out rows, and the noise there."""
+        scales = prepared.scales
+        ratio = float(np.clip(scales.noise / scales.amplitude, *RATIO_RANGE))
+        if self.alpha != "auto":
+            ratio = float(self.alpha)
+        choice = Choice(ratio * float(self.temperature))
+        folds = self._folds(prepared, held, rng) if prepared.sample.n >= 6 else []
+        if not folds:
+            return choice, scales.noise
+        loss = self._epsilon_loss()
+        judge = RegressionJudge(folds, loss)
+        move_scale = prepared.sample.n >= HOLD_OUT_FROM and isinstance(self.gamma, str)
+        automatic = self.alpha == "auto"
+        choice = search(
+            judge, choice, automatic, move_scale, lambda: clock.over, N_ROUNDS, RATIO_RANGE
+        )
+        if loss is None:
+            return choice, scales.noise
+        rest, _ = judge.residuals(choice)
+        return choice, float(judge.omega @ rest**2 / judge.omega.sum())
+
+    def _store(self, parts: list[Particle], standard: Standard) -> None:
+        """Fitted attributes: plain arrays."""
+        self.maps_ = [part.map.to_arrays() for part in parts]
+        self.weights_ = [part.weights.mean for part in parts]
+        self.roots_ = [part.weights.root for part in parts]
+        self.ratio_ = np.array([part.weights.ratio for part in parts])
+        self.alpha_ = np.array([part.choice.precision for part in parts])
+        self.noise_ = np.sqrt([part.noise for part in parts]) * self.target_spread_
+        self.gamma_ = np.asarray(self.maps_[0]["gamma"])
+        self.input_spread_ = standard.spread()
+        self.n_components_ = parts[0].map.n_features - 1
+        if hasattr(self, "stream_") and parts[0].sums is not None:
+            self.stream_["sums"] = {
+                "gram": parts[0].sums.gram, "cross": parts[0].sums.cross,
+                "weight": parts[0].sums.weight,
+            }  # fmt: skip
+
+    # -- predictions --------------------------------------------------------------------
+    def _moments(self, X: Any) -> tuple[Array, Array, Array]:
+        """Mean, variance of the function and of the noise, ``(n, particles)`` each."""
+        check_is_fitted(self, "maps_")
+        X = self._check_X(X, reset=False)
+        means, inside, noise = [], [], []
+        for i, plain in enumerate(self.maps_):
+            made = restore_map(plain)
+            weights = Weights(self.weights_[i], self.roots_[i], float(self.ratio_[i]))
+            mean, variance = np.empty(X.shape[0]), np.empty(X.shape[0])
+            for start in range(0, X.shape[0], PREDICT_ROWS):
+                rows = slice(start, start + PREDICT_ROWS)
+                Phi = made(X[rows], np.float64)
+                mean[rows] = Phi @ weights.mean
+                variance[rows] = weights.variance(Phi, made.residual(Phi))
+            means.append(self.target_mean_ + self.target_spread_ * mean)
+            inside.append(self.noise_[i] ** 2 * variance)
+            noise.append(np.full(X.shape[0], self.noise_[i] ** 2))
+        return np.stack(means, 1), np.stack(inside, 1), np.stack(noise, 1)
+
+    def _predictive(self, X: Any) -> Gaussian:
+        mean, inside, noise = self._moments(X)
+        return Gaussian(mean, np.sqrt(inside + noise), weights=np.ones(mean.shape[1]))
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean of the target; with ``return_std`` also its standard deviation."""
+        predictive = self._predictive(X)
+        return (predictive.mean(), predictive.std()) if return_std else predictive.mean()
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Central interval of the target of each row, ``(n, 2)``."""
+        return self._predictive(X).interval(coverage)
+
+    def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Quantiles of the target of each row."""
+        return self._predictive(X).quantiles(alpha)
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Variance of the target: of the noise (aleatoric) and of the function (epistemic)."""
+        mean, inside, noise = self._moments(X)
+        epistemic = inside.mean(axis=1) + mean.var(axis=1)
+        return Uncertainty(noise.mean(axis=1) + epistemic, noise.mean(axis=1), epistemic)
+
+    def score_samples(self, X: Any) -> Array:
+        """How well the training data cover each row; low far from them.
+
+        Minus the logarithm of the share of the prior variance of the function that the data
+        left open: about zero far away, where nothing has been learned.
+        """
+        _, inside, noise = self._moments(X)
+        prior = noise / self.ratio_
+        return np.asarray(-np.log(np.maximum(inside / prior, 1e-300)).mean(axis=1))

@@ -1,0 +1,160 @@
+"""What the two kernel machines share apart from fitting: words, checks, and one fitted part."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from likelier.base import Array, Matrix
+from likelier.engines.threads import count_threads
+from likelier.estimators.problem import as_csr
+
+FEATURES = ("nystroem", "fourier", "identity")
+MIN_COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = 512, 1536, 4
+
+
+class KernelWords(CallbackSupportMixin, BaseEstimator):
+    """Constructor words of both kernel machines; see the two public classes."""
+
+    _losses: tuple[str, ...] = ()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_words(self) -> None:
+        """Raise for constructor words that make no sense, naming the word."""
+        _one_of("loss", self.loss, self._losses)
+        _one_of("features", self.features, FEATURES)
+        _number_or_auto("n_components", self.n_components, 1, integer=True)
+        _number_or_auto("alpha", self.alpha, 0.0)
+        _number("temperature", self.temperature, 0.0)
+        _number("tol", self.tol, 0.0)
+        for name in ("n_particles", "max_iter"):
+            _integer(name, getattr(self, name), 1)
+        if self.time_budget is not None:
+            _number("time_budget", self.time_budget, 0.0)
+        if isinstance(self.gamma, str) and self.gamma != "auto":
+            raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
+        count_threads(self.n_jobs)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        return as_csr(X)
+
+    def _given_gamma(self, n_inputs: int) -> Array | None:
+        """Scales the caller chose, in the units of the data; None to learn them."""
+        if isinstance(self.gamma, str):
+            return None
+        gamma = np.asarray(self.gamma, dtype=np.float64)
+        if gamma.ndim > 1 or (gamma.ndim == 1 and len(gamma) != n_inputs):
+            raise ValueError(
+                f"gamma must be one number or one for each of {n_inputs} inputs, got shape "
+                f"{gamma.shape}"
+            )
+        if not (np.isfinite(gamma) & (gamma >= 0.0)).all():
+            raise ValueError("gamma must hold finite numbers >= 0")
+        return np.broadcast_to(gamma, (n_inputs,)).copy()
+
+    def _n_components(self, n_rows: int) -> int:
+        """Features: some for every so many rows, so that cost grows no faster than needed."""
+        if self.n_components != "auto":
+            return int(self.n_components)
+        return int(np.clip(n_rows // ROWS_PER_COMPONENT, MIN_COMPONENTS, MAX_COMPONENTS))
+
+    @property
+    def feature_relevance_(self) -> Array:
+        """Share of every input in the learned scales: squares of the relative ``gamma_``."""
+        check_is_fitted(self, "gamma_")
+        squares = (self.gamma_ * self.input_spread_) ** 2
+        total = squares.sum()
+        return np.asarray(squares / total if total > 0.0 else squares)
+
+    def plot_relevance(self, n_top: int = 20, ax: Any = None) -> Any:
+        """Bars of the most relevant inputs; needs matplotlib. Returns the axes."""
+        from matplotlib import pyplot as plt  # an optional package, only where it is used
+
+        relevance = self.feature_relevance_
+        names = getattr(self, "feature_names_in_", np.arange(len(relevance)))
+        order = np.argsort(relevance, kind="stable")[::-1][:n_top][::-1]
+        axes = plt.subplots()[1] if ax is None else ax
+        axes.barh([str(names[j]) for j in order], relevance[order])
+        axes.set_xlabel("share of the learned scales")
+        return axes
+
+
+@dataclass
+class Clock:
+    """Time that is left, progress, and what callbacks say."""
+
+    estimator: Any
+    data: tuple[Any, Any]
+    begin: float = field(default_factory=time.perf_counter)
+    stopped: bool = False
+    n_iter: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the time budget is used up, or a callback asked to stop."""
+        budget = self.estimator.time_budget
+        late = budget is not None and time.perf_counter() - self.begin > budget
+        return self.stopped or late
+
+    def tick(self, stage: str, text: str = "", **fitted: Any) -> bool:
+        """One step of a stage is done; True asks for an end."""
+        self.n_iter += 1
+        if self.estimator.verbose:
+            print(f"{stage} {self.n_iter}: {text}")
+        context = getattr(self.estimator, "_callback_fit_ctx", None)
+        if context is not None and getattr(self.estimator, "_skl_callbacks", None):
+            X, y = self.data
+            sub = context.subcontext(task_name=stage)
+            sub.call_on_fit_task_begin(estimator=self.estimator, X=X, y=y)
+            stop = sub.call_on_fit_task_end(
+                estimator=self.estimator, X=X, y=y, reconstruction_attributes=fitted or None
+            )
+            self.stopped = self.stopped or bool(stop)
+        return self.over
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}")
+
+
+def _number(name: str, value: Any, low: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not (np.isfinite(float(value)) and float(value) > low):
+        raise ValueError(f"{name} must be a finite number above {low:g}, got {value}")
+
+
+def _integer(name: str, value: Any, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < low:
+        raise ValueError(f"{name} must be at least {low}, got {value}")
+
+
+def _number_or_auto(name: str, value: Any, low: float, integer: bool = False) -> None:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+    elif integer:
+        _integer(name, value, int(low))
+    else:
+        _number(name, value, low)

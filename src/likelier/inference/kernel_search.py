@@ -1,0 +1,210 @@
+"""The last hyperparameters of a kernel classifier, judged on rows that were held out.
+
+The evidence of a Gaussian process gives a good start: scales, and from noise and amplitude a
+prior precision. Its Gaussian likelihood is not that of classes, so precision and common scale
+may still move, each by a fixed factor either way, and only where the paired gain on held-out
+rows exceeds half its standard error: noise alone should not steer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.inference.laplace import head_posterior
+from likelier.inference.softmax_head import (
+    HeadLoss,
+    HeadProblem,
+    Prior,
+    fit_head,
+    ready_features,
+    ridge,
+    rows_in_memory,
+)
+from likelier.models.kernel_machine import KernelMap
+
+# Precision in the units of the evidence: a Gaussian likelihood with noise s on targets of unit
+# variance bends like a softmax whose weights have about five times the precision s / a.
+PRECISION_FACTOR, PRECISION_RANGE = 0.2, (0.005, 0.5)
+# Few rows cannot tell a weak prior from a weaker one, but rows unlike them would suffer.
+SEARCH_RANGE = (0.0015, 5.0)
+PRECISION_MOVE, SCALE_MOVE = 3.0, 1.5
+N_ROUNDS = 2
+WORTH = 0.5  # standard errors
+LOCAL_CONSTANT = 0.1  # precision of the constants where they alone speak far from the data
+SEARCH_TOL, SEARCH_ITER = 2e-3, 25
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Hyperparameters: prior precision of class weights, common scale, posterior spread."""
+
+    precision: float
+    scale: float = 1.0
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to learn from and rows to judge by; features are made from a common scale."""
+
+    make_map: Callable[[float], KernelMap]
+    rows: Array
+    codes: Array
+    weight: Array | None
+    held_rows: Array
+    held_codes: Array
+    held_weight: Array | None
+    cache: dict[float, tuple[KernelMap, Array, Array]] = field(default_factory=dict, repr=False)
+
+    def features(self, scale: float) -> tuple[KernelMap, Array, Array]:
+        """Features of both kinds of rows; those of the last few scales are kept."""
+        if scale not in self.cache:
+            if len(self.cache) > 3:
+                self.cache.pop(next(iter(self.cache)))
+            made = self.make_map(scale)
+            self.cache[scale] = (
+                made, made(self.rows, np.float32), made(self.held_rows, np.float32),
+            )  # fmt: skip
+        return self.cache[scale]
+
+
+def start_choice(noise: float, amplitude: float) -> Choice:
+    """What the evidence says about the prior precision."""
+    return Choice(float(np.clip(PRECISION_FACTOR * noise / amplitude, *PRECISION_RANGE)))
+
+
+def output_precision(choice: Choice, loss: HeadLoss) -> float:
+    """Precision of the weights of one output; the only score of two classes is a difference."""
+    return 0.5 * choice.precision if loss.n_outputs == 1 else choice.precision
+
+
+def head_prior(made: KernelMap, precision: float, start: Array) -> Prior:
+    """Prior of the weights: around zero, and for the constants around the classes' shares.
+
+    Where features vanish far from the data the constants are all that is left there: they are
+    held at the shares of the classes, so that far away nothing is claimed to be known.
+    """
+    constant = LOCAL_CONSTANT if made.local else None
+    return Prior(ridge(made.n_features, precision, constant), start)
+
+
+def class_shares(codes: Array, weight: Array | None, n_classes: int) -> Array:
+    """Smoothed shares of the classes."""
+    counts = np.bincount(codes.astype(np.intp), weight, n_classes) + 1.0
+    return np.asarray(counts / counts.sum())
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a fit says about rows it has not seen: scores, their covariance, the truth."""
+
+    scores: Array
+    covariance: Array
+    codes: Array
+    weight: Array | None
+
+
+class Judge:
+    """Held-out losses of choices, over one or more folds."""
+
+    def __init__(self, folds: list[Fold], loss: HeadLoss) -> None:
+        self.folds, self.loss = folds, loss
+
+    def losses(self, choice: Choice) -> Array:
+        """Loss of every held-out row."""
+        parts = []
+        for fold in self.folds:
+            _, W = self._fit(fold, choice)
+            _, _, held = fold.features(choice.scale)
+            scores = (held @ W.astype(held.dtype)).astype(np.float64)
+            parts.append(self.loss.terms(scores, fold.held_codes)[0])
+        return np.concatenate(parts)
+
+    def held(self, choice: Choice) -> Held:
+        """Scores of all held-out rows with the covariance of their posterior."""
+        parts = [self._held(fold, choice) for fold in self.folds]
+        weights = [part.weight for part in parts if part.weight is not None]
+        return Held(
+            np.concatenate([part.scores for part in parts]),
+            np.concatenate([part.covariance for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate(weights) if weights else None,
+        )
+
+    def _fit(self, fold: Fold, choice: Choice) -> tuple[HeadProblem, Array]:
+        made, Phi, _ = fold.features(choice.scale)
+        shares = class_shares(fold.codes, fold.weight, self.loss.n_classes)
+        start = self.loss.start(Phi.shape[1], shares)
+        prior = head_prior(made, output_precision(choice, self.loss), start)
+        reduce = rows_in_memory(Phi, fold.codes, fold.weight)
+        problem = HeadProblem(reduce, ready_features, self.loss, prior)
+        return problem, fit_head(problem, start, SEARCH_TOL, SEARCH_ITER).W
+
+    def _held(self, fold: Fold, choice: Choice) -> Held:
+        problem, W = self._fit(fold, choice)
+        made, _, held = fold.features(choice.scale)
+        variance = 1.0 / output_precision(choice, self.loss)
+        posterior = head_posterior(problem, W, variance)
+        covariance = posterior.covariance(held, made.residual(held))
+        return Held(posterior.scores(held), covariance, fold.held_codes, fold.held_weight)
+
+    @property
+    def omega(self) -> Array:
+        """Weights of the held-out rows."""
+        parts = [
+            np.ones(len(f.held_codes)) if f.held_weight is None else f.held_weight
+            for f in self.folds
+        ]
+        return np.concatenate(parts)
+
+
+def search(
+    judge: Any,
+    start: Choice,
+    move_precision: bool,
+    move_scale: bool,
+    stop: Callable[[], bool] | None = None,
+    n_rounds: int = N_ROUNDS,
+    limits: tuple[float, float] = SEARCH_RANGE,
+) -> Choice:
+    """Move precision and scale while held-out rows gain; each try costs one small fit."""
+    moves = []
+    if move_precision:
+        moves += [(1.0 / PRECISION_MOVE, 1.0), (PRECISION_MOVE, 1.0)]
+    if move_scale:
+        moves += [(1.0, 1.0 / SCALE_MOVE), (1.0, SCALE_MOVE)]
+    if not moves:
+        return start
+    omega = judge.omega
+    best, best_losses = start, judge.losses(start)
+    tried = {(round(best.precision, 12), round(best.scale, 12))}
+    least, most = min(limits[0], start.precision), max(limits[1], start.precision)
+    for _ in range(n_rounds):
+        before = best
+        for precision, scale in moves:
+            if stop is not None and stop():
+                return best
+            moved = min(max(best.precision * precision, least), most)
+            option = Choice(moved, best.scale * scale)
+            key = (round(option.precision, 12), round(option.scale, 12))
+            if key in tried:
+                continue
+            tried.add(key)
+            losses = judge.losses(option)
+            if worth(best_losses - losses, omega):
+                best, best_losses = option, losses
+        if best is before:
+            break
+    return best
+
+
+def worth(gains: Array, omega: Array) -> bool:
+    """Whether a mean gain exceeds `WORTH` standard errors."""
+    mean = float(omega @ gains / omega.sum())
+    error = float(np.sqrt((omega**2) @ (gains - mean) ** 2)) / float(omega.sum())
+    return mean > WORTH * error

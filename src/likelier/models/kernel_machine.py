@@ -1,0 +1,284 @@
+"""The kernel machine: scores ``phi(x)^T W + b`` on features of a kernel with learned scales.
+
+Features come from landmarks ``z_1..z_m`` (Nystroem): with ``K_zz + jitter I = L L^T``,
+``phi(x) = L^{-1} k_z(x)`` has ``phi(x)^T phi(x') ~ k(x, x')``. What is missing, ``1 - |phi(x)|^2``,
+is the variance that the landmarks leave open: nearly zero among the data, one far from them.
+Random Fourier features and the inputs themselves are the alternatives, without that variance.
+
+Everything here is NumPy, in the precision of the rows: nothing to compile at the first call.
+A map is a frozen record of arrays; rows are centred only where they are dense, which changes
+no distance but saves digits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import linalg, sparse
+
+from likelier.base import Array, Matrix
+
+JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
+BLOCK_ROWS = 2048
+SPARSE = (sparse.csr_array, sparse.csr_matrix)
+CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
+CENTRED_CONSTANT = 1e-24  # the same where the mean was subtracted before squaring
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Mean and inverse spread of every input, by additive sums over the rows.
+
+    A constant input has the inverse spread zero: it cannot tell anything.
+    """
+
+    mean: Array
+    inverse: Array
+
+    @classmethod
+    def from_sums(cls, sums: Array, squares: Array, total: float) -> Standard:
+        """From weighted sums and sums of squares of the columns."""
+        mean, square = sums / total, squares / total
+        variance = square - mean**2
+        told = variance > CONSTANT * np.maximum(square, 1e-300)
+        inverse = np.divide(1.0, np.sqrt(variance, where=told, out=np.ones_like(mean)))
+        return cls(mean, np.where(told, inverse, 0.0))
+
+    @classmethod
+    def of(cls, X: Matrix, weight: Array | None = None) -> Standard:
+        """Of rows in memory; two passes, so that a large mean costs no digits."""
+        omega = np.full(X.shape[0], 1.0) if weight is None else weight
+        total = omega.sum()
+        mean = np.asarray(X.T @ omega, dtype=np.float64) / total
+        if sparse.issparse(X):
+            squares = np.asarray(X.multiply(X).T @ omega, dtype=np.float64)
+            return cls.from_sums(mean * total, squares, total)
+        variance = np.zeros(X.shape[1])
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            part = X[start : start + BLOCK_ROWS] - mean
+            variance += omega[start : start + BLOCK_ROWS] @ (part * part)
+        variance /= total
+        told = variance > CENTRED_CONSTANT * mean**2 + 1e-300
+        inverse = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)
+        return cls(mean, inverse)
+
+    def spread(self) -> Array:
+        """Standard deviation of every input; zero where it is constant."""
+        told = self.inverse > 0.0
+        return np.divide(1.0, self.inverse, out=np.zeros_like(self.mean), where=told)
+
+    def apply(self, X: Matrix, dtype: Any) -> Array:
+        """Standardised dense rows."""
+        dense = X.toarray() if sparse.issparse(X) else X
+        return np.asarray((dense - self.mean) * self.inverse, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class KernelMap(ABC):
+    """Rows to features; the last feature is one, for the intercept."""
+
+    kind: ClassVar[str]
+    local: ClassVar[bool] = False
+    """Whether all features but the constant vanish far from the data."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of features, the constant one included."""
+
+    @abstractmethod
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows, in the precision of ``out``."""
+
+    @abstractmethod
+    def residual(self, features: Array) -> Array:
+        """Share of the prior variance of each row that the features do not carry."""
+
+    def __call__(self, X: Matrix, dtype: Any = np.float64) -> Array:
+        """Features of the rows, block by block. Cost per row: landmarks x (inputs + landmarks)."""
+        out = np.empty((X.shape[0], self.n_features), dtype=dtype)
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            self.fill(X[part], out[part])
+        return out
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Plain form."""
+        return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(frozen=True)
+class LandmarkMap(KernelMap):
+    """Nystroem features.
+
+    Attributes
+    ----------
+    centre : array of shape (n_inputs,)
+        Subtracted from dense rows; zero for sparse ones.
+    gamma : array of shape (n_inputs,)
+        Inverse length scales in the units of the rows.
+    landmarks : array or CSR matrix of shape (m, n_inputs)
+        Rows, centred and multiplied by ``gamma``.
+    whiten : array of shape (m, m)
+        ``L^{-T}``, upper triangular.
+    """
+
+    kind: ClassVar[str] = "nystroem"
+    local: ClassVar[bool] = True
+
+    centre: Array
+    gamma: Array
+    landmarks: Any
+    whiten: Array
+
+    @property
+    def n_features(self) -> int:
+        """Landmarks and the constant."""
+        return len(self.whiten) + 1
+
+    @cached_property
+    def _prepared(self) -> dict[Any, tuple[Any, Array, Array]]:
+        return {}
+
+    def _parts(self, dtype: Any) -> tuple[Any, Array, Array]:
+        """Landmarks, half their squares and the whitening, in one precision."""
+        if dtype not in self._prepared:
+            Z = self.landmarks.astype(dtype)
+            half = half_squares(Z).astype(dtype)
+            self._prepared[dtype] = (Z, half, self.whiten.astype(dtype))
+        return self._prepared[dtype]
+
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows."""
+        Z, half, whiten = self._parts(out.dtype)
+        rows = scale_rows(X, self.centre, self.gamma, out.dtype)
+        kernel = rbf_block(rows, Z, half)
+        np.matmul(kernel, whiten, out=out[:, :-1])
+        out[:, -1] = 1.0
+
+    def residual(self, features: Array) -> Array:
+        """``1 - |phi|^2``, between zero and one."""
+        inside = np.einsum("ij,ij->i", features[:, :-1], features[:, :-1], dtype=np.float64)
+        return np.asarray(np.clip(1.0 - inside, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class FourierMap(KernelMap):
+    """Paired cosines and sines at random frequencies, orthogonal within blocks."""
+
+    kind: ClassVar[str] = "fourier"
+
+    centre: Array
+    gamma: Array
+    frequencies: Array
+
+    @property
+    def n_features(self) -> int:
+        """A cosine and a sine for every frequency, and the constant."""
+        return 2 * len(self.frequencies) + 1
+
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows."""
+        m = len(self.frequencies)
+        rows = scale_rows(X, self.centre, self.gamma, out.dtype)
+        angle = np.asarray(rows @ self.frequencies.T.astype(out.dtype))
+        np.cos(angle, out=out[:, :m])
+        np.sin(angle, out=out[:, m:-1])
+        out[:, :-1] *= out.dtype.type(m**-0.5)
+        out[:, -1] = 1.0
+
+    def residual(self, features: Array) -> Array:
+        """Zero: the features have length one everywhere, also far from the data."""
+        return np.zeros(len(features))
+
+
+@dataclass(frozen=True)
+class IdentityMap(KernelMap):
+    """The inputs themselves, standardised and scaled: the linear case."""
+
+    kind: ClassVar[str] = "identity"
+
+    centre: Array
+    gamma: Array
+
+    @property
+    def n_features(self) -> int:
+        """Inputs and the constant."""
+        return len(self.gamma) + 1
+
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows."""
+        rows = scale_rows(X, self.centre, self.gamma, out.dtype)
+        out[:, :-1] = as_dense(rows)
+        out[:, -1] = 1.0
+
+    def residual(self, features: Array) -> Array:
+        """Zero: a linear function has no other directions."""
+        return np.zeros(len(features))
+
+
+def landmark_map(rows: Matrix, centre: Array, gamma: Array) -> LandmarkMap:
+    """Nystroem features whose landmarks are these rows. Costs ``m^3`` multiplications, twice."""
+    Z = scale_rows(rows, centre, gamma, np.float64)
+    kernel = rbf_block(Z, Z, half_squares(Z))
+    kernel = 0.5 * (kernel + kernel.T)
+    kernel[np.diag_indices_from(kernel)] = 1.0 + JITTER
+    root = linalg.cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
+    inverse, _ = linalg.lapack.dtrtri(root, lower=1, overwrite_c=1)
+    return LandmarkMap(centre, gamma, Z, np.ascontiguousarray(np.tril(inverse).T))
+
+
+def fourier_map(
+    n_features: int, centre: Array, gamma: Array, rng: np.random.Generator
+) -> FourierMap:
+    """Orthogonal frequencies of the rbf kernel: directions at right angles, chi lengths."""
+    d, m = len(gamma), max(1, n_features // 2)
+    blocks = []
+    for start in range(0, m, d):
+        directions, _ = np.linalg.qr(rng.standard_normal((d, d)))
+        size = min(d, m - start)
+        lengths = np.sqrt(rng.chisquare(d, size))
+        blocks.append(directions.T[:size] * lengths[:, None])
+    return FourierMap(centre, gamma, np.concatenate(blocks))
+
+
+def restore_map(plain: dict[str, Any]) -> KernelMap:
+    """The map whose plain form this is."""
+    kinds: dict[str, Any] = {map.kind: map for map in (LandmarkMap, FourierMap, IdentityMap)}
+    return kinds[plain["kind"]](**{k: v for k, v in plain.items() if k != "kind"})  # type: ignore[no-any-return]
+
+
+def scale_rows(X: Matrix, centre: Array, gamma: Array, dtype: Any) -> Any:
+    """Rows centred (dense only) and multiplied by ``gamma``; sparse rows stay sparse."""
+    if sparse.issparse(X):
+        scaled = X.astype(dtype)
+        scaled = sparse.csr_array(scaled, copy=scaled is X)
+        scaled.data *= gamma.astype(dtype)[scaled.indices]
+        return scaled
+    return ((X - centre) * gamma).astype(dtype, copy=False)
+
+
+def rbf_block(rows: Any, landmarks: Any, half: Array) -> Array:
+    """``exp(-1/2 |x - z|^2)`` of scaled rows; ``half`` are half the squares of the landmarks."""
+    if not sparse.issparse(rows):
+        landmarks = as_dense(landmarks)
+    products = as_dense(rows @ landmarks.T)
+    products -= half_squares(rows)[:, None].astype(products.dtype)
+    products -= half
+    np.minimum(products, 0.0, out=products)
+    return np.asarray(np.exp(products, out=products))
+
+
+def half_squares(rows: Any) -> Array:
+    """Half the squared length of every row, dense or sparse."""
+    squares = (rows.multiply(rows) if isinstance(rows, SPARSE) else rows * rows).sum(axis=1)
+    return 0.5 * np.asarray(squares).ravel()
+
+
+def as_dense(rows: Any) -> Array:
+    """A dense matrix, from a sparse one if need be."""
+    return np.asarray(rows.toarray() if isinstance(rows, SPARSE) else rows)

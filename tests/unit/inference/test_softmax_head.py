@@ -1,0 +1,134 @@
+"""The convex head: gradients, curvature, optimum, weights and priors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from likelier.inference.kernel_regression import EpsilonLoss
+from likelier.inference.softmax_head import (
+    HINGE_SHARPNESS,
+    HeadLoss,
+    HeadProblem,
+    Prior,
+    fit_head,
+    lower_factor,
+    ready_features,
+    ridge,
+    rows_in_memory,
+)
+
+LOSSES = [
+    HeadLoss(2),
+    HeadLoss(4),
+    HeadLoss(2, 1.0, HINGE_SHARPNESS),
+    HeadLoss(4, 1.0, HINGE_SHARPNESS),
+    EpsilonLoss(0.3),
+]
+
+
+def problem(loss, n=80, D=6, seed=0, precision=0.3, weighted=False):
+    rng = np.random.default_rng(seed)
+    Phi = np.column_stack([rng.normal(size=(n, D - 1)), np.ones(n)])
+    y = rng.normal(size=n) if isinstance(loss, EpsilonLoss) else rng.integers(0, loss.n_classes, n)
+    weight = rng.uniform(0.5, 2.0, n) if weighted else None
+    prior = Prior(ridge(D, precision))
+    reduce = rows_in_memory(Phi, y.astype(float), weight)
+    return HeadProblem(reduce, ready_features, loss, prior), Phi, y, weight
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_gradient_by_central_differences(loss, weighted):
+    head, Phi, _, _ = problem(loss, weighted=weighted)
+    W = 0.5 * np.random.default_rng(1).normal(size=(Phi.shape[1], loss.n_outputs))
+    _, gradient = head.value_gradient(W)
+    step, differences = 1e-5, np.zeros_like(W)
+    for place in np.ndindex(*W.shape):
+        move = np.zeros_like(W)
+        move[place] = step
+        high, _ = head.value_gradient(W + move)
+        low, _ = head.value_gradient(W - move)
+        differences[place] = (high - low) / (2.0 * step)
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_reaches_the_optimum(loss):
+    head, Phi, _, _ = problem(loss, weighted=True)
+    shape = (Phi.shape[1], loss.n_outputs)
+
+    def flat(theta):
+        value, gradient = head.value_gradient(theta.reshape(shape))
+        return value, gradient.ravel()
+
+    best = minimize(flat, np.zeros(shape).ravel(), jac=True, options={"maxiter": 2000})
+    fit = fit_head(head, np.zeros(shape), 1e-10, 500)
+    assert fit.value <= best.fun + 1e-6 * abs(best.fun)
+    assert all(np.diff(fit.values) <= 0.0)
+
+
+def test_softmax_agrees_with_logistic_regression():
+    loss = HeadLoss(3)
+    head, Phi, y, _ = problem(loss, precision=0.5)
+    fit = fit_head(head, np.zeros((Phi.shape[1], 3)), 1e-12, 500)
+    peer = LogisticRegression(C=2.0, tol=1e-10, max_iter=5000).fit(Phi[:, :-1], y)
+    scores = Phi @ fit.W
+    mine = np.exp(scores - scores.max(axis=1, keepdims=True))
+    mine /= mine.sum(axis=1, keepdims=True)
+    # the peer's intercept has no penalty, ours a weak one
+    np.testing.assert_allclose(mine, peer.predict_proba(Phi[:, :-1]), atol=2e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_rounded_hinge_is_an_upper_bound_within_its_promise(n_classes):
+    loss = HeadLoss(n_classes, 1.0, HINGE_SHARPNESS)
+    rng = np.random.default_rng(2)
+    scores, y = 2.0 * rng.normal(size=(200, loss.n_outputs)), rng.integers(0, n_classes, 200)
+    value, _, _ = loss.terms(scores, y.astype(float))
+    if n_classes == 2:
+        plain = np.maximum(0.0, 1.0 - np.where(y == 1, 1.0, -1.0) * scores[:, 0])
+    else:
+        rivals = scores.copy()
+        rivals[np.arange(200), y] = -np.inf
+        plain = np.maximum(0.0, 1.0 + rivals.max(axis=1) - scores[np.arange(200), y])
+    assert (value >= plain - 1e-12).all()
+    assert (value <= plain + np.log(n_classes) / HINGE_SHARPNESS + 1e-12).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", LOSSES[:4], ids=str)
+def test_huge_scores_stay_finite(loss, dtype):
+    scores = np.full((2, loss.n_outputs), 1e4, dtype=dtype)
+    scores[1] *= -1
+    for part in loss.terms(scores, np.array([0.0, 1.0])):
+        assert np.isfinite(part).all() and part.dtype == dtype
+
+
+def test_a_matrix_prior_is_a_quadratic():
+    loss, rng = HeadLoss(3), np.random.default_rng(3)
+    head, Phi, _, _ = problem(loss)
+    D = Phi.shape[1]
+    roots = rng.normal(size=(3, D, D))
+    H, M = roots @ roots.transpose(0, 2, 1), rng.normal(size=(D, 3))
+    prior = Prior(H, M)
+    W = rng.normal(size=(D, 3))
+    expected = 0.5 * sum((W - M)[:, k] @ H[k] @ (W - M)[:, k] for k in range(3))
+    assert prior.value(W) == pytest.approx(expected)
+    fit = fit_head(HeadProblem(head.reduce, ready_features, loss, prior), M, 1e-10, 300)
+    _, gradient = HeadProblem(head.reduce, ready_features, loss, prior).value_gradient(fit.W)
+    assert np.abs(gradient).max() < 1e-3
+
+
+def test_a_watch_may_end_the_search():
+    head, Phi, _, _ = problem(HeadLoss(3))
+    fit = fit_head(head, np.zeros((Phi.shape[1], 3)), 0.0, 50, lambda W, value, step: step == 2)
+    assert fit.n_iter == 2 and not fit.converged
+
+
+def test_factor_mends_what_rounding_broke():
+    ones = np.ones((5, 5), dtype=np.float32)
+    factor = lower_factor(ones - 1e-6 * np.eye(5, dtype=np.float32))
+    np.testing.assert_allclose(factor @ factor.T, np.ones((5, 5)), atol=1e-4)
