@@ -219,3 +219,28 @@ def test_many_rows_drop_the_losing_rates():
         lanes.append(len(model.stream_["etas"]))
     assert lanes[0] == 8 * 3  # eight rates, two classes and one to come
     assert lanes[-1] in (3, 6, 9)  # the best one and up to two larger ones
+
+
+@pytest.mark.parametrize("batch", [20, 500])
+def test_partial_fit_after_fit_keeps_what_was_learned(batch):
+    """More rows of the same kind must not undo a fit of many: its rows count in the rates."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12_000, 8))
+    y = (X @ rng.standard_normal(8) + rng.logistic(size=12_000) > 0).astype(int)
+    target = X @ np.ones(8) + rng.standard_normal(12_000)
+    fitted, more = slice(0, 10_000), slice(10_000, 12_000)
+
+    def log_loss(model):
+        p = model.predict_proba(X)[np.arange(len(y)), y]
+        return -np.log(p).mean()
+
+    model = LinearClassifier(random_state=0).fit(X[fitted], y[fitted])
+    before = log_loss(model)
+    for first in range(more.start, more.stop, batch):
+        model.partial_fit(X[first : first + batch], y[first : first + batch])
+        assert log_loss(model) < 1.01 * before
+    line = LinearRegressor(random_state=0).fit(X[fitted], target[fitted])
+    before = np.mean((line.predict(X) - target) ** 2)
+    for first in range(more.start, more.stop, batch):
+        line.partial_fit(X[first : first + batch], target[first : first + batch])
+        assert np.mean((line.predict(X) - target) ** 2) < 1.01 * before

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
@@ -20,7 +19,14 @@ from likelier.estimators.problem import (
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
+from likelier.estimators.targets import (
+    check_labels,
+    class_codes,
+    class_weights,
+    combine_weights,
+    lane_codes,
+    unique_labels,
+)
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
@@ -73,7 +79,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the rows and stop when their loss no longer falls.
+        Hold out ``validation_fraction`` of the rows and stop when their loss has not fallen for
+        five passes. The fit then stays with stochastic passes (rows in memory only), keeps the
+        coefficients of the best pass, and certifies nothing.
     validation_fraction : float, default=0.1
         Share of rows held out.
     probability : bool, default=True
@@ -81,9 +89,11 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         "softmax"). That takes fits on parts of the data: one for 2,000 rows or more, five
         below; False saves them.
     warm_start : bool, default=False
-        Start from the last coefficients.
+        Start from the last coefficients, if their shape fits. That saves iterations where the
+        optimum is near; rates and averages of stochastic passes begin anew.
     n_jobs : int or None, default=None
-        Threads; results do not depend on how many they are, as far as BLAS permits.
+        Threads for sums over rows, and for the classes of the "dual" route; stochastic passes and
+        searches use one. Sums are added in the same order whatever the number of threads.
     random_state : int, RandomState or None, default=None
         Seeds the order of rows. The same seed gives the same bits.
     verbose : int, default=0
@@ -106,11 +116,13 @@ class LinearClassifier(ClassifierMixin, ClassStream):
 
     Notes
     -----
-    ``learning_rate="auto"`` tries eight global rates side by side on a sample, with a rate of
-    its own for every feature, and then takes the cheapest route: Newton steps by sums over
-    rows for few features (cost per iteration: rows x nonzeros^2), L-BFGS for a middling
-    number, implicit steps with memory (dual coordinate ascent) for many, averaged stochastic
-    passes otherwise (rows x nonzeros each).
+    ``learning_rate="auto"`` takes the cheapest route: for few features Newton steps by sums over
+    rows, first on growing subsets (cost per iteration: rows x nonzeros^2), and for losses with
+    kinks an interior point method at the same cost; L-BFGS for a middling number of features,
+    implicit steps with memory (dual coordinate ascent) for many, averaged stochastic passes
+    otherwise (rows x nonzeros each). Stochastic passes give every feature a rate of its own
+    and try eight global ones side by side on a sample. A fit that ends before it converged is
+    never worse than the zero model on its training rows.
 
     ``X`` may also be a path (CSV, Parquet, libsvm; ``y`` names the target column) or an
     iterator of ``(X, y)`` or ``(X, y, sample_weight)`` blocks: memory then does not grow with
@@ -183,17 +195,20 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     def _check_y(self, y: Array) -> Array:
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        check_labels(y)
         return y
 
     def _memory_targets(
         self, y: Array, weight: Array | None, loss: Loss
     ) -> tuple[Array, Array | None]:
         """Class numbers of the lanes, and weights that include the classes'."""
-        present = np.ones(len(y), dtype=bool) if weight is None else weight > 0.0
-        self._set_classes(np.unique(y[present]))
-        codes = np.zeros(len(y))
-        codes[present] = class_codes(self.classes_, y[present])
+        present = slice(None) if weight is None else weight > 0.0
+        self._set_classes(unique_labels(y[present]))
+        if weight is None:
+            codes = class_codes(self.classes_, y)
+        else:  # labels of absent rows need not be among the classes
+            codes = np.zeros(len(y))
+            codes[present] = class_codes(self.classes_, y[present])
         per_class = class_weights(self.class_weight, self.classes_, codes[present])
         weight = combine_weights(weight, per_class, codes)
         return lane_codes(codes, self._outputs(loss)), weight

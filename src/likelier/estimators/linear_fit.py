@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self
 
@@ -34,7 +35,7 @@ from likelier.inference.solve import Solution, solve
 QUIET_TOL, QUIET_ITER = 1e-2, 100
 
 
-class LinearFit(LinearWords):
+class LinearFit(LinearWords, ABC):
     """Fitting; what depends on the kind of target is left to the two public classes.
 
     ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many lanes
@@ -93,8 +94,6 @@ class LinearFit(LinearWords):
         if sample_weight is None:
             return X, y, None
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
         return X, y, weight
 
     def _local(
@@ -158,7 +157,7 @@ class LinearFit(LinearWords):
 
     def _fit_once(self, source: Any) -> None:
         """One pass over an iterator that cannot be restarted."""
-        for name in ("coef_", "classes_", "n_iter_"):
+        for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_"):
             self.__dict__.pop(name, None)
         for batch in stream_engine(source, 0, False).blocks():
             self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
@@ -210,9 +209,9 @@ class LinearFit(LinearWords):
         if watch.best is not None:
             solution = watch.with_best(solution)
         if not solution.converged and not watch.stopped and self.tol is not None and not quiet:
+            why = f"in max_iter={self.max_iter} iterations; raise max_iter or tol"
             warnings.warn(
-                f"{type(self).__name__} did not reach tol={self.tol:g} in max_iter="
-                f"{self.max_iter} iterations; raise max_iter or tol",
+                f"{type(self).__name__} did not reach tol={self.tol:g} {solution.message or why}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -235,14 +234,15 @@ class LinearFit(LinearWords):
         for name, value in self._fitted(problem, solution.theta).items():
             setattr(self, name, value)
         self.n_iter_ = solution.n_iter
+        self.n_rows_seen_ = int(problem.engine.n_rows or 0)
         self.route_ = solution.route
         self.objective_ = float(solution.objective)
         self.converged_ = bool(solution.converged)
         self._store_certificate(certificate)
 
+    @abstractmethod
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
         """``coef_`` and ``intercept_`` in the shapes scikit-learn has."""
-        raise NotImplementedError
 
     def _store_certificate(self, certificate: Certificate | None) -> None:
         """Keep the covariance, or the reason why there is none."""

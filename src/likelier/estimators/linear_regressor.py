@@ -162,13 +162,12 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
     def _learn(self, X: Matrix, y: Array, weight: Array | None) -> Self:
         loss = self._checked_loss()
         learner, d = self._learner(loss), X.shape[1]
-        if not hasattr(self, "stream_"):
-            start = None
-            if hasattr(self, "coef_"):
-                start = self._theta()
-            self.stream_ = learner.start(d, 1, start)
         if weight is not None:
             X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+        if not hasattr(self, "stream_"):
+            start = self._theta() if hasattr(self, "coef_") else None
+            seen = getattr(self, "n_rows_seen_", 0)
+            self.stream_ = learner.remember(learner.start(d, 1, start), Batch(X, y, weight), seen)
         if hasattr(self, "coef_") and len(y) > 1:  # rows not learned yet: honest residuals
             self.n_features_in_ = d
             self._finish(X, y, weight, loss, 0)

@@ -55,6 +55,7 @@ class ClassStream(LinearFit):
             X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
         per_label = self._label_weights()
         labels = np.unique(y) if classes is None else np.union1d(classes, y)
+        fresh = not hasattr(self, "stream_")
         self._meet(labels, learner, loss, d)
         order = np.argsort(self.arrival_)
         known, K = self.arrival_[order], len(order)
@@ -65,6 +66,8 @@ class ClassStream(LinearFit):
             weight = np.asarray(combine_weights(weight, per_class, codes))
             X, codes, weight = X[weight > 0.0], codes[weight > 0.0], weight[weight > 0.0]
         batch = Batch(X, order[codes.astype(np.intp)].astype(np.float64), weight)
+        if fresh:
+            self.stream_ = learner.remember(self.stream_, batch, getattr(self, "n_rows_seen_", 0))
         if K == 1:  # a stream that begins with a single class: nothing to tell apart yet
             if not loss.coupled:
                 self.stream_ = learner.learn(self.stream_, batch, K)

@@ -135,8 +135,9 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         level : float
             Probability that the interval holds the coefficient it targets: the minimiser of
             the expected loss plus the penalty. With ``alpha > 0`` that is the penalised
-            coefficient, pulled towards zero; the default ``alpha="auto"`` moves it by less
-            than a standard error over sqrt(rows).
+            coefficient, pulled towards zero. The default ``alpha="auto"`` adds about what one
+            row of data would: small next to a standard error where rows are many and features
+            not nearly collinear. Coverage is asymptotic in the number of rows.
 
         Returns
         -------

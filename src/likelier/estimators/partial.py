@@ -6,20 +6,27 @@ it is what a class that has not been seen yet would know, and a new class starts
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from likelier.base import Array, Batch, Loss
 from likelier.estimators.problem import Penalty, column_spread, column_sums
-from likelier.inference.sgd import AdaptiveSGD, AdaptiveState, ScheduledSGD, SGDState
-from likelier.loops.rows import column_squares
+from likelier.inference.sgd import (
+    MIN_AVERAGE_ROWS,
+    AdaptiveSGD,
+    AdaptiveState,
+    ScheduledSGD,
+    SGDState,
+)
+from likelier.loops.rows import column_counts, column_squares
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
 FEWER_RATES = 2000  # rows after which only the three most promising rates go on
 ONE_RATE = 20_000  # rows after which the best one goes on alone
+AVERAGES_PER_FOLD = 12  # averages an adaptive run takes while its rows grow e-fold
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,27 @@ class StreamLearner:
         model = self._model(n_features, n_outputs + self.spare_lanes)
         if theta is not None and self.spare_lanes:
             theta = np.hstack([theta, np.zeros((len(theta), 1))])
-        return pack(self.inference.start(model, theta))
+        inference = self.inference
+        if theta is not None and isinstance(inference, AdaptiveSGD):
+            # rates above one are for a start from nothing: noise would choose them at times
+            inference = replace(inference, factors=inference.factors[inference.factors <= 1.0])
+        return pack(inference.start(model, theta))
+
+    def remember(self, plain: dict[str, Any], batch: Batch, n_rows: int) -> dict[str, Any]:
+        """Go on after a fit of ``n_rows`` rows, taken to be like those of the coming batch.
+
+        Rates fall with the rows learned, and the average weighs them: without a past the first
+        batch would count as much as everything the fit has learned.
+        """
+        if "etas" not in plain or n_rows < 1 or batch.n_rows < 1:
+            return plain
+        out, times = dict(plain), n_rows / batch.n_rows
+        out["squares"] = times * column_squares(batch.X)
+        out["counts"] = times * column_counts(batch.X)
+        out["sums"] = times * column_sums(batch.X)
+        averages = AVERAGES_PER_FOLD * np.log1p(n_rows / MIN_AVERAGE_ROWS)
+        out["clock"] = np.array([n_rows, int(averages)], dtype=np.int64)
+        return out
 
     def learn(self, plain: dict[str, Any], batch: Batch, n_outputs: int) -> dict[str, Any]:
         """Learn the rows of a batch, in order."""

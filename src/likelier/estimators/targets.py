@@ -7,12 +7,58 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
 
 from likelier.base import Array
+
+FEW_LABELS = 1024  # whole numbers so close together are looked up in a table
+
+
+def whole_labels(y: Array) -> tuple[Array, int] | None:
+    """Labels as offsets from the smallest, if all are whole numbers not far apart; else None.
+
+    Such labels need neither sorting nor searching: two sweeps over them tell everything.
+    """
+    if not len(y) or y.dtype.kind not in "iubf":
+        return None
+    low, high = y.min(), y.max()
+    if not (np.isfinite(low) and np.isfinite(high) and float(high) - float(low) < FEW_LABELS):
+        return None
+    offsets = y.astype(np.intp) - int(low)
+    if y.dtype.kind == "f" and not (offsets + int(low) == y).all():
+        return None
+    return offsets, int(low)
+
+
+def check_labels(y: Array) -> None:
+    """Raise unless ``y`` can be class labels; whole numbers are known to be without sorting."""
+    whole = whole_labels(y)
+    if whole is None or 2 * np.count_nonzero(np.bincount(whole[0])) > len(y):
+        check_classification_targets(y)
+
+
+def unique_labels(y: Array) -> Array:
+    """Sorted distinct labels."""
+    whole = whole_labels(y)
+    if whole is None:
+        return np.unique(y)
+    offsets, low = whole
+    return np.asarray(np.flatnonzero(np.bincount(offsets)) + low).astype(y.dtype)
 
 
 def class_codes(classes: Array, y: Array) -> Array:
     """Number of each label in the sorted ``classes``; unknown labels are an error."""
+    whole = whole_labels(y)
+    if whole is not None and classes.dtype == y.dtype:
+        offsets, low = whole
+        distinct = np.flatnonzero(np.bincount(offsets))
+        table = np.zeros(int(distinct[-1]) + 1)
+        table[distinct] = _searched(classes, (distinct + low).astype(y.dtype))
+        return np.asarray(table[offsets])
+    return _searched(classes, y)
+
+
+def _searched(classes: Array, y: Array) -> Array:
     codes = np.searchsorted(classes, y)
     codes = np.minimum(codes, len(classes) - 1)
     wrong = classes[codes] != y

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.posterior import LinearPosterior
@@ -41,8 +40,8 @@ class DualState:
     """Primal weights and one dual per row and lane; updated in place by a step."""
 
     model: LinearModel
-    rows: Any  # the matrix, columns scaled so that the penalty is the same for all
-    scale: Array | None
+    rows: Any
+    rates: Array | None  # one over the penalty of every feature, where they differ
     y: Array
     weight: Array
     norms: Array
@@ -54,11 +53,9 @@ class DualState:
     objective: float = np.nan
 
     def theta(self) -> Array:
-        """Parameters as one matrix, in the units of the features."""
+        """Parameters as one matrix."""
         d = self.model.n_features
         W = np.hstack([part.weights.reshape(d, -1) for part in self.parts])
-        if self.scale is not None:
-            W = W * self.scale[:, None]
         if not self.model.fit_intercept:
             return W
         return np.vstack([W, np.hstack([part.intercept for part in self.parts])])
@@ -77,12 +74,16 @@ class Dual(Inference):
     n_jobs: int = 1
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> DualState:
-        """Start from zero; a primal ``theta`` has no counterpart in the dual."""
+        """Start from zero, or from the slopes of a smooth loss at ``theta``.
+
+        At an optimum those are its duals: a start near it stays near. (At a kink a slope can be
+        anything, so losses with kinks start from zero.)
+        """
         batches = list(engine.blocks(0))
         batch, present = batches[0], np.concatenate([_row_numbers(b) for b in batches])
         assert batch.y is not None and engine.n_rows is not None
-        X, scale, l2 = _uniform_penalty(model, batch.X)
-        norms = row_norms(X)
+        X, (rates, l2) = batch.X, _penalties(model)
+        norms = row_norms(X, rates)
         share = 1.0 / (l2 * engine.n_rows)
         # as fast as a feature of typical size; rows that are all empty have none
         rate = share * (float(norms[present].mean()) or 1.0) if model.fit_intercept else 0.0
@@ -90,9 +91,12 @@ class Dual(Inference):
         borders = np.linspace(0, model.n_outputs, n_parts + 1).astype(int)
         parts = [_new_part(int(a), int(b - a), X.shape) for a, b in pairwise(borders)]
         weight = NO_WEIGHT if batch.weight is None else batch.weight
-        return DualState(
-            model, as_rows(X), scale, batch.y, weight, norms, parts, share, rate, engine.n_rows
+        state = DualState(
+            model, as_rows(X), rates, batch.y, weight, norms, parts, share, rate, engine.n_rows
         )
+        if theta is not None and model.loss.smooth:
+            _start_at(state, X, np.sort(present), theta)
+        return state
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:
         """Visit every row once; every thread has its own classes."""
@@ -138,16 +142,35 @@ def _new_part(first_class: int, n_lanes: int, shape: tuple[int, int]) -> _Part:
     )  # fmt: skip
 
 
-def _uniform_penalty(model: LinearModel, X: Matrix) -> tuple[Matrix, Array | None, float]:
-    """Scale the columns so that all have one penalty; nothing is copied if they have."""
+def _penalties(model: LinearModel) -> tuple[Array | None, float]:
+    """One over every feature's penalty with strength 1, or None with the strength of all."""
     l2 = model.penalty.l2[: model.n_features]
-    if l2.min() == l2.max():
-        return X, None, float(l2[0])
-    scale = 1.0 / np.sqrt(l2)
-    if sparse.issparse(X):
-        data = X.data * scale[X.indices]
-        return type(X)((data, X.indices, X.indptr), shape=X.shape), scale, 1.0
-    return X * scale, scale, 1.0
+    return (None, float(l2[0])) if l2.min() == l2.max() else (1.0 / l2, 1.0)
+
+
+def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None:
+    """Duals and weights that belong to the slopes of the losses at ``theta``."""
+    model, K = state.model, state.model.n_outputs
+    scores = model.scores(theta, X[present])
+    weight = state.weight[present] if len(state.weight) else None
+    y = state.y[present]
+    targets: Array = y
+    if model.classes and not model.loss.coupled:
+        targets = np.where(y[:, None] == np.arange(K), 1.0, -1.0)
+    elif not model.classes:
+        targets = y[:, None]
+    duals = -model.loss.slope(targets, scores)
+    given = duals if weight is None else duals * weight[:, None]
+    W = np.asarray(X[present].T @ given, dtype=np.float64) * state.share
+    if state.rates is not None:
+        W *= state.rates[:, None]
+    for part in state.parts:
+        lanes = slice(part.first_class, part.first_class + len(part.intercept))
+        part.dual[present], part.points[present] = duals[:, lanes], scores[:, lanes]
+        part.weights[:] = W[:, lanes].ravel()
+        if model.fit_intercept:
+            part.intercept[:] = theta[-1, lanes]
+            part.anchor[:] = part.intercept - state.intercept_rate * given[:, lanes].sum(axis=0)
 
 
 def _visit(state: DualState, part: _Part, order: Array) -> float:
@@ -157,7 +180,7 @@ def _visit(state: DualState, part: _Part, order: Array) -> float:
             *state.rows, order, state.y - part.first_class, state.weight, state.norms,
             loss.code, loss.parameters, loss.coupled, state.model.classes,
             part.dual, part.points, part.weights, part.intercept,
-            state.share, state.intercept_rate,
+            state.share, state.intercept_rate, state.rates,
         )
     )  # fmt: skip
 

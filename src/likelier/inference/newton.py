@@ -12,21 +12,31 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.posterior import LinearPosterior
-from likelier.loops.rows import column_counts, column_squares
+from likelier.loops.rows import all_rows, as_rows
+from likelier.loops.sgd import second_moments
 from likelier.models.linear import LinearModel, LinearStats
 from likelier.models.penalty import ElasticNet
 
-GROWTH = 8  # each subset is so many times larger than the one before
+GROWTH = 4  # each subset is so many times larger than the one before
 SUBSET_STEPS = 6
+HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
+PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
 CHUNK = 4096
-PRIOR_SCORE = 2.0
+PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
 FULL_STEP = 0.1  # a gap below this part of the objective: a full step is tried on trust
 DAMPINGS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # times a bound of the Hessian: with 1 no step goes up
+STEEP_DAMPINGS = (*DAMPINGS, 10.0, 1e2, 1e3, 1e4)  # where no bound exists, as for exp
 NARROWING = 0.2  # of the envelope, once its own minimum is nearly found
 NEAR = 0.2  # of its width
+SLOW = 10.0  # what a step on an envelope gained, times this, may still be to come
+PERFECT_FIT = (
+    "because the model fits the training rows perfectly (the classes are separable), so without a "
+    "penalty its weights grow without bound; set alpha > 0"
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,11 @@ class NewtonState:
     objective: float = np.inf
     gap: float = np.inf
     stats: LinearStats | None = None  # sums at ``theta``, while they are still needed
+    first: float = 0.0  # size of the first objective on all rows
+    gain: float = 0.0  # of the last damped step
+    n_rows: int = 0
+    wary: bool = False  # a step taken on trust has failed
+    every: int = 1  # rows of which one adds to the next Hessian
     bound: Array | None = None  # mean of x x^T: times the largest curvature, it bounds the Hessian
     trusted: NewtonState | None = None  # where a step taken on trust came from
 
@@ -58,6 +73,8 @@ class _Chunks:
 
     def reduce(self, map: Any, merge: Any) -> Any:
         batch, total = self.batch, None
+        if sparse.issparse(batch.X):
+            return map(batch)
         for first in range(0, batch.n_rows, CHUNK):
             rows = slice(first, first + CHUNK)
             weight = None if batch.weight is None else batch.weight[rows]
@@ -82,13 +99,9 @@ class Newton(Inference):
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
         state = self.start(model, engine, model.zeros() if theta is None else theta)
-        width = state.width
         for size in subset_sizes(model, engine):
-            assert engine.n_rows is not None
-            batch = engine.sample(size, iteration=1)
-            subset = NewtonState(_for_subset(model, batch, engine.n_rows), state.theta, width)
-            state = self._on_subset(subset, batch)
-        return NewtonState(model, state.theta, width)
+            state = self.on_subset(state, engine, size)
+        return state
 
     def start(self, model: LinearModel, engine: Engine, theta: Array) -> NewtonState:
         """First State at ``theta`` itself."""
@@ -98,48 +111,82 @@ class Newton(Inference):
         width = float(model.stats(theta, batch).value.mean()) / batch.n_rows
         return NewtonState(model, theta, max(1e-6, width))
 
-    def _on_subset(self, state: NewtonState, batch: Batch) -> NewtonState:
-        """A few steps on one subset: enough to be as near as its sampling error."""
-        noise = state.model.n_rows_theta / (2.0 * batch.n_rows)
+    def on_subset(self, state: NewtonState, engine: Engine, size: int) -> NewtonState:
+        """Go on from a State on a random subset, until as near as its sampling error."""
+        assert engine.n_rows is not None
+        batch, model = engine.sample(size, iteration=1), state.model
+        subset = NewtonState(_for_subset(model, batch), state.theta, state.width)
+        noise = model.n_rows_theta / (2.0 * batch.n_rows)
         for _ in range(SUBSET_STEPS):
-            state = self._newton_step(state, _Chunks(batch))
-            if state.gap < 0.1 * max(noise, 1e-2 * abs(state.objective)):
+            subset = self._newton_step(subset, _Chunks(batch))
+            if subset.gap < noise:
                 break
-        return state
+        every = 1
+        if model.loss.smooth and not model.loss.coupled:
+            every = max(1, engine.n_rows // (HESSIAN_ROWS * model.n_rows_theta))
+        return NewtonState(model, subset.theta, state.width, every=every)
 
     def step(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
         """One step on all rows."""
+        before = state.theta
         state = self._newton_step(state, engine)
-        enough = self.tol * abs(state.objective)
-        near = state.gap <= enough
-        if state.width > enough and state.gap <= state.width * NEAR:
+        state = replace(state, first=state.first or abs(state.objective))
+        if state.width > 0.0:
+            return self._narrow(state, engine)
+        near = state.gap <= self.tol * abs(state.objective)
+        message = ""
+        if not near and 0.0 <= state.objective < PERFECT * state.first:
+            # nothing is left to gain: rounding, an intercept on its way to infinity, or all weights
+            moved = np.abs(state.theta - before).max() > 1e-6 * np.abs(before).max()
+            endless = bool(moved and not state.model.penalty.l2.any())
+            near, message = not endless, PERFECT_FIT if endless else ""
+        return state, Info(state.objective, state.gap, 1.0, near, message)
+
+    def _narrow(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
+        """What a step on an envelope is worth for the loss itself, and the next width.
+
+        The envelope lies below the loss, so its minimum bounds that of the loss from below.
+        Where few rows touch a kink its Hessian knows few directions and the Newton decrement
+        says little: a step that still gained something is not near.
+        """
+        model = state.model
+        sums = engine.reduce(lambda batch: model.values_at([state.theta], batch), np.add)
+        objective = float(sums.sum()) / state.n_rows
+        objective += float(model.penalty.value(state.theta).sum())
+        left = max(state.gap, SLOW * state.gain)
+        gap = max(objective - state.objective, 0.0) + left
+        if gap > self.tol * abs(objective) and left <= state.width * NEAR:
             # near the optimum of this envelope: the next one is closer to the loss itself
-            state = replace(state, width=max(state.width * NARROWING, 0.9 * enough))
-            near = False
-        return state, Info(state.objective, state.gap, 1.0, near)
+            state = replace(state, width=state.width * NARROWING)
+        return state, Info(objective, gap, 1.0, gap <= self.tol * abs(objective))
 
     def _newton_step(self, state: NewtonState, rows: Rows) -> NewtonState:
         """Sums at the point, then a full step or the best of several dampings side by side.
 
-        Near the optimum the full step is taken on trust; when the next sums show that it
-        went up, it is taken back and the dampings decide.
+        A full step is taken on trust; when the next sums show that it went up, it is taken
+        back and the dampings decide, from then on whenever the optimum is not near.
         """
         model, theta, width = state.model, state.theta, state.width
+        every, state = state.every, replace(state, every=1)
         stats = rows.reduce(
-            lambda batch: model.stats(theta, batch, order=2, width=width), LinearStats.__add__
+            lambda batch: model.stats(theta, batch, order=2, width=width, every=every),
+            LinearStats.__add__,
         )
         objective = float(stats.value.sum()) / stats.n_rows
         objective += float(model.penalty.value(theta).sum())
         trusted = state.trusted
         if trusted is not None and not objective <= trusted.objective * (1.0 + 1e-12):
-            return replace(self._damped(trusted, rows), gap=np.inf)
+            return replace(self._damped(trusted, rows), gap=np.inf, wary=True)
         if not np.isfinite(objective):
             raise FloatingPointError("the objective is not finite; rescale the features or targets")
         full, gap = quadratic_minimum(model, theta, stats)
-        state = replace(state, objective=objective, gap=gap, stats=stats, trusted=None)
-        if gap > FULL_STEP * abs(objective) or width > 0.0:
-            return self._damped(state, rows)
-        return replace(state, theta=full, trusted=state, stats=None)
+        state = replace(
+            state, objective=objective, gap=gap, stats=stats, trusted=None, n_rows=stats.n_rows
+        )
+        bold = not state.wary and np.isfinite(model.loss.max_curvature)
+        if width == 0.0 and (bold or gap <= FULL_STEP * abs(objective)):
+            return replace(state, theta=full, trusted=state, stats=None)
+        return self._damped(state, rows)
 
     @staticmethod
     def _damped(state: NewtonState, rows: Rows) -> NewtonState:
@@ -149,52 +196,55 @@ class Newton(Inference):
         bound = _curvature_bound(state, rows, stats)
         state = replace(state, bound=bound)
         top = 1.0 / width if width > 0.0 else model.loss.max_curvature
+        dampings: tuple[float, ...] = DAMPINGS
         if not np.isfinite(top):
+            dampings = STEEP_DAMPINGS
             assert stats.hessian is not None
             top = float(np.trace(stats.hessian.mean(axis=0)) / stats.n_rows / np.trace(bound))
         points = [state.theta] + [
-            quadratic_minimum(model, state.theta, stats, mu * top * bound)[0] for mu in DAMPINGS
+            quadratic_minimum(model, state.theta, stats, mu * top * bound)[0] for mu in dampings
         ]
         sums = rows.reduce(lambda batch: model.values_at(points, batch, width), np.add)
         penalties = np.stack([model.penalty.value(point) for point in points])
         if model.loss.coupled:
             penalties = penalties.sum(axis=1, keepdims=True)
         values = sums / stats.n_rows + penalties
-        choice = np.argmin(np.where(np.isfinite(values), values, np.inf), axis=0)
+        values = np.where(np.isfinite(values), values, np.inf)
+        choice = np.argmin(values, axis=0)
         choice = np.broadcast_to(choice, model.n_outputs)
         best = np.stack([points[c][:, k] for k, c in enumerate(choice)], axis=1)
-        return replace(state, theta=best, stats=None, trusted=None)
+        gain = state.objective - float(np.min(values, axis=0).sum())
+        return replace(state, theta=best, stats=None, trusted=None, gain=gain)
 
     def posterior(self, state: NewtonState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
 
 
-def _for_subset(model: LinearModel, batch: Batch, n_rows: int) -> LinearModel:
+def _for_subset(model: LinearModel, batch: Batch) -> LinearModel:
     """The model with a penalty fit for a subset.
 
-    The penalty weighs as much more as rows are missing, and a weak prior is added on what
-    one feature may do to a score where it is not zero (standard deviation `PRIOR_SCORE`). A
-    rare feature seen in three rows would otherwise seem to separate the classes, and a start
-    from sure predictions that are wrong is where Newton's method breaks down.
+    A weak prior is added on what one feature may do to a score where it is not zero
+    (standard deviation `PRIOR_SCORE`). A rare feature seen in three rows would otherwise seem to
+    separate the classes, and a start from sure predictions that are wrong is where Newton's
+    method breaks down.
     """
     d, n = model.n_features, batch.n_rows
-    counts = np.maximum(column_counts(batch.X), 1)
+    squares, counts = np.zeros(d), np.zeros(d)
+    second_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), squares, counts)
     prior = np.zeros(model.n_rows_theta)
-    prior[:d] = column_squares(batch.X) / counts / (PRIOR_SCORE**2 * n)
-    factor = n_rows / n
-    penalty = ElasticNet(factor * model.penalty.l2 + prior, factor * model.penalty.l1)
-    return replace(model, penalty=penalty)
+    prior[:d] = squares / np.maximum(counts, 1.0) / (PRIOR_SCORE**2 * n)
+    return replace(model, penalty=ElasticNet(model.penalty.l2 + prior, model.penalty.l1))
 
 
 def subset_sizes(model: LinearModel, engine: Engine) -> list[int]:
-    """Sizes of the subsets to start on: from a few rows per parameter up to a part of all."""
+    """Sizes of the subsets to start on: from a few rows per parameter up to half of all."""
     n_rows = engine.n_rows
     if n_rows is None or not engine.in_memory:
         return []
     parameters = model.n_rows_theta * (model.n_outputs if model.loss.coupled else 1)
     size, sizes = max(1000, 10 * parameters), []
-    while size * GROWTH / 2 <= n_rows:
+    while 2 * size <= n_rows:
         sizes.append(size)
         size *= GROWTH
     return sizes

@@ -8,18 +8,44 @@ import numpy as np
 
 from likelier.base import Array, Matrix, Posterior
 from likelier.models.linear import LinearModel
+from likelier.predictive import Bernoulli, Categorical, Gaussian, Predictive
 
 
 @dataclass(frozen=True)
 class LinearPosterior(Posterior):
-    """A point estimate of ``theta``."""
+    """A point estimate of ``theta``; ``noise`` is the spread of the targets of a regression."""
 
     model: LinearModel
     theta: Array
+    noise: float = 1.0
 
     def scores(self, X: Matrix) -> Array:
         """Scores of the rows of ``X``."""
         return self.model.scores(self.theta, X)
 
-    def predictive(self, X: Matrix) -> Array:
-        return np.asarray(self.model.loss.link(self.scores(X)))
+    def predictive(self, X: Matrix) -> Predictive:
+        """Distribution of the target of each row, where the loss is a likelihood.
+
+        A single output of a classifier gives a `Bernoulli` of being its positive class, several
+        give a `Categorical`; squared losses a `Gaussian` of standard deviation ``noise``.
+
+        Raises
+        ------
+        ValueError
+            For losses that say nothing about probabilities, and for counts.
+        """
+        loss, scores = self.model.loss, self.scores(X)
+        if not loss.probabilistic or loss.task == "count":
+            raise ValueError(
+                f"loss={loss.name!r} has no distribution of the target among those of "
+                "likelier.predictive; use `scores`, or calibrate them"
+            )
+        if loss.task == "regression":
+            return Gaussian(scores[:, 0], np.full(len(scores), self.noise))
+        if scores.shape[1] == 1:
+            return Bernoulli(prob=np.asarray(loss.link(scores[:, 0])))
+        shares = np.asarray(loss.link(scores))
+        if not loss.coupled:  # one against the rest: each of its own, together one
+            shares = np.maximum(shares, np.finfo(float).tiny)
+            shares = shares / shares.sum(axis=1, keepdims=True)
+        return Categorical(shares)

@@ -1,10 +1,12 @@
 """From a model and an engine to parameters: which inference, in which order, until when.
 
-``learning_rate="auto"`` means no rate to choose. A search over global rates on a sample gives a
-start; then the cheapest route that reaches the optimum finishes:
+``learning_rate="auto"`` means no rate to choose. The cheapest route that reaches the optimum is
+taken; stochastic passes find their rate by a search on a sample:
 
 ==========  ====================================================================
 newton      few features: second-order steps by sums over rows
+interior    few features, a loss with kinks, rows in memory: the same for its
+            optimality conditions
 lbfgs       a middling number, smooth loss, rows in memory: one stochastic pass,
             then L-BFGS in the metric of a subset
 dual        many features, L2 penalty, rows in memory: implicit steps with memory
@@ -16,15 +18,16 @@ sgd         everything else (streams, kinks without a penalty): averaged
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Engine, Inference, Info
+from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.certify import Certificate, certify
 from likelier.inference.dual import Dual
+from likelier.inference.interior import Interior
 from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
 from likelier.inference.newton import Newton, subset_sizes
 from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
@@ -37,7 +40,6 @@ START_WORK = 2e8
 STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
-ABUNDANT = 1500  # rows per parameter
 SIMILAR = 1.05
 
 
@@ -66,6 +68,7 @@ class Solution:
     converged: bool
     route: str
     certificate: Certificate | None = None
+    message: str = ""  # why it did not converge, where that is known
 
 
 Watch = Callable[[Callable[[], Array], Info], bool]
@@ -86,9 +89,10 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     if second_order and engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
         light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
         affordable = light or n_rows * pairs <= SMALL_WORK
-        # kinks make second-order steps slow: with a penalty the dual is better
-        if affordable and (model.loss.smooth or not _has_dual(model, engine, n_nonzeros)):
-            return "newton"
+        # kinks make Newton's own steps slow
+        kinked = not model.loss.smooth and engine.in_memory and not model.penalty.sparse
+        if affordable:
+            return "interior" if kinked else "newton"
     if not engine.in_memory or model.penalty.sparse:
         return "sgd"
     if model.loss.smooth and model.n_features <= METRIC_FEATURES:
@@ -156,10 +160,13 @@ class _Run:
         """Search for a rate on a sample, then the route."""
         if route == "dual":
             dual = Dual(self.tol, self.settings.n_jobs)
-            return self._iterate(dual, dual.init(self.model, self.engine), route)
-        search = self._search(theta, n_nonzeros)
+            return self._iterate(dual, dual.init(self.model, self.engine, theta), route)
         if route == "newton":
-            return self._newton(search)
+            return self._newton(theta, n_nonzeros)
+        if route == "interior":
+            interior = Interior(self.tol)
+            return self._iterate(interior, interior.init(self.model, self.engine, theta), route)
+        search = self._search(theta, n_nonzeros)
         if route == "sgd":
             return self._stochastic(search)
         theta = self._one_pass(search)
@@ -179,31 +186,29 @@ class _Run:
             sgd.learn(state, next(iter(self.engine.blocks(0))))
         return state
 
-    def _newton(self, search: AdaptiveState) -> Solution:
-        """Second-order steps, after a first look at more rows than the search saw.
+    def _newton(self, theta: Array | None, n_nonzeros: float) -> Solution:
+        """Second-order steps on growing subsets, then on all rows.
 
-        With many rows per parameter a subset tells nearly all; with fewer, one stochastic
-        pass over all rows is the better start.
+        Each subset counts as an iteration. Far from an optimum with kinks, and where a stream
+        has no subsets, the search over rates gives the better start.
         """
-        newton = Newton(self.tol)
-        if self.engine.in_memory and subset_sizes(self.model, self.engine):
-            abundant = (self.engine.n_rows or 0) >= ABUNDANT * self.model.n_rows_theta
-            if not abundant and self.model.loss.smooth:
-                theta = self._one_pass(search)
-                state = newton.start(self.model, self.engine, theta)
-            else:
-                state = newton.init(self.model, self.engine, search.theta())
-                self._after(lambda: state.theta, Info(passes=0.0))
-        else:
-            state = newton.init(self.model, self.engine, search.theta())
+        newton, model = Newton(self.tol), self.model
+        if theta is None:
+            theta = model.zeros()
+            if not (model.loss.smooth and self.engine.in_memory):
+                theta = self._search(None, n_nonzeros).theta()
+        state = newton.start(model, self.engine, theta)
+        for size in subset_sizes(model, self.engine):
+            if self.stopped or self.n_iter >= self.settings.max_iter:
+                break
+            state = newton.on_subset(state, self.engine, size)
+            self._after(partial(_theta, newton, state), Info(passes=0.0))
         solution = self._iterate(newton, state, "newton")
         tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
-        if not (solution.converged and tight and self.model.loss.smooth):
+        if not (solution.converged and tight and model.loss.smooth):
             return solution
-        theta, certificate = certify(self.model, self.engine, solution.theta)
-        return Solution(
-            theta, solution.n_iter, solution.objective, solution.gap, True, "newton", certificate
-        )
+        theta, certificate = certify(model, self.engine, solution.theta)
+        return replace(solution, theta=theta, certificate=certificate)
 
     def _one_pass(self, search: AdaptiveState) -> Array:
         """Go on for a pass with one rate: worth several first-order steps from a far start.
@@ -251,9 +256,36 @@ class _Run:
             state, info = inference.step(state, self.engine)
             self._after(partial(_theta, inference, state), info)
             converged = info.converged and self.settings.tol is not None
-        theta = _theta(inference, state)
+            if info.message and self.settings.tol is not None:
+                break
         info = self.info
-        return Solution(theta, self.n_iter, info.objective, info.gap, converged, route)
+        solution = Solution(
+            _theta(inference, state), self.n_iter, info.objective, info.gap, converged, route,
+            message=info.message,
+        )  # fmt: skip
+        proven = converged and route != "sgd"
+        auto = self.settings.learning_rate == "auto" and self.engine.repeatable
+        return self._no_worse_than_zero(solution) if auto and not proven else solution
+
+    def _no_worse_than_zero(self, solution: Solution) -> Solution:
+        """One look at all rows: an unfinished fit may be worse than knowing nothing.
+
+        Cost: a first-order pass at most. Independent outputs are judged one by one.
+        """
+        model, engine = self.model, self.engine
+        theta = solution.theta
+
+        def sums(batch: Batch) -> Array:
+            return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])
+
+        values = engine.reduce(sums, np.add) / (engine.n_rows or 1)
+        penalty = model.penalty.value(theta)
+        values[0] += penalty.sum(keepdims=True) if model.loss.coupled else penalty
+        worse = ~(values[0] <= values[1])
+        if worse.any():
+            theta = np.where(worse, 0.0, theta)
+        objective = float(np.where(worse, values[1], values[0]).sum())
+        return replace(solution, theta=theta, objective=objective)
 
 
 def _theta(inference: Inference, state: Any) -> Array:

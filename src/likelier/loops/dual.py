@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from likelier.loops.rows import row_add, row_scores, row_start
+from likelier.loops.rows import row_add, row_add_rates, row_scores, row_start
 from likelier.loops.sgd import lane_target, steps
 from likelier.losses import coupled_value, loss_value
 
@@ -36,8 +36,12 @@ def dual_pass(
     intercept,
     share,
     intercept_rate,
+    rates=None,
 ):
     """Visit the rows once. ``share`` is ``1 / (lambda N)``.
+
+    With ``rates`` every feature has a penalty of its own, ``lambda / rate_j``; the norms are then
+    sums of ``rate_j x_j^2``.
 
     ``dual[i]`` holds the last ``g`` of row i and ``points[i]`` the score where it is a
     slope. Returns a lower bound on how much the dual objective (a sum over rows) rose.
@@ -61,7 +65,10 @@ def dual_pass(
             points[i, k] = m[k] + size * g[k]
             step[k] = omega * share * change
             intercept[k] += omega * intercept_rate * change
-        row_add(data, indices, start, stop, weights, step)
+        if rates is None:
+            row_add(data, indices, start, stop, weights, step)
+        else:
+            row_add_rates(data, indices, start, stop, weights, step, rates)
     return rise
 
 

@@ -173,21 +173,35 @@ def row_add(data, indices, start, stop, weights, step):
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
-def squared_norms(data, indices, indptr, n_columns, n_rows):
-    """Squared Euclidean norm of every row."""
+def row_add_rates(data, indices, start, stop, weights, step, rates):
+    """``w[j, lane] += rate_j x_j step[lane]``."""
+    n_lanes = np.uintp(len(step))
+    for p in range(start, stop):
+        j = column(indices, start, p)
+        x = data[p] * rates[j]
+        if x != 0.0:
+            for lane in range(n_lanes):
+                weights[j * n_lanes + lane] += x * step[lane]
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def squared_norms(data, indices, indptr, n_columns, n_rows, rates):
+    """Squared Euclidean norm of every row; with ``rates``, each square times that of its column."""
     out = np.empty(n_rows)
     for i in range(n_rows):
         total = 0.0
-        for p in range(row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)):
-            total += np.float64(data[p]) * data[p]
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        for p in range(start, stop):
+            square = np.float64(data[p]) * data[p]
+            total += square if rates is None else square * rates[column(indices, start, p)]
         out[i] = total
     return out
 
 
-def row_norms(X: Matrix) -> Array:
-    """Squared Euclidean norm of every row of a matrix."""
+def row_norms(X: Matrix, rates: Array | None = None) -> Array:
+    """Squared Euclidean norm of every row of a matrix, each square times ``rates[column]``."""
     rows: Any = as_rows(X)
-    return np.asarray(squared_norms(*rows, X.shape[0]))
+    return np.asarray(squared_norms(*rows, X.shape[0], rates))
 
 
 def column_squares(X: Matrix, weight: Array | None = None) -> Array:

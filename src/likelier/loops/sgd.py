@@ -253,7 +253,10 @@ def adaptive_pass(
     Coordinate j of lane l moves with rate ``etas[l] rates[j] / t^power``. The penalty of
     coordinates a sparse row does not touch is owed until their next visit (``seen[j]`` is
     the ``elapsed[0]`` of the last one) and then paid at once by one implicit step; unless
-    ``pay_now``, all penalties of this call stay owed until `settle`.
+    ``pay_now``, all penalties of this call stay owed until `settle`. The penalty of the step
+    itself is part of the proximal point: with ``a = eta rate_j`` and ``s = 1 / (1 + a l2_j)``,
+    ``m = sum s x_j w_j + b``, ``q = sum s a x_j^2 + k``, ``w_j <- s (w_j + a omega g x_j)``. (An L1
+    penalty has no such form: it is paid just before.)
     Lanes come in groups of ``n_outputs``, one group per global rate; ``progressive[group]``
     gathers the losses met before learning.
     """
@@ -301,14 +304,18 @@ def adaptive_pass(
                 continue
             j = column(indices, start, pos)
             first = j * n_lanes
+            rate = schedule * rates[j]
+            joint = 0.0  # strength of the penalty that is part of this step
             if pay_now:
-                owed = rates[j] * (total - seen[j])
+                joint = l2[j] if implicit and l1[j] == 0.0 else 0.0
+                owed = rates[j] * (total - seen[j] - (schedule if joint > 0.0 else 0.0))
                 seen[j] = total
                 catch_up(weights, first, n_lanes, etas, owed, l2[j], l1[j])
-            square = schedule * rates[j] * x * x
             for lane in range(n_lanes):
-                m[lane] += x * weights[first + lane]
-                q[lane] += etas[lane] * square
+                a = etas[lane] * rate
+                s = 1.0 / (1.0 + a * joint)
+                m[lane] += s * x * weights[first + lane]
+                q[lane] += s * a * x * x
         for group in range(n_groups):
             here = slice(group * n_outputs, (group + 1) * n_outputs)
             value = lanes_value(code, p, coupled, classes, y[i], m[here])
@@ -325,8 +332,13 @@ def adaptive_pass(
             j = column(indices, start, pos)
             move = x * rates[j]
             first = j * n_lanes
-            for lane in range(n_lanes):
-                weights[first + lane] += move * g[lane]
+            if pay_now and implicit and l1[j] == 0.0:
+                for lane in range(n_lanes):
+                    s = 1.0 / (1.0 + etas[lane] * schedule * rates[j] * l2[j])
+                    weights[first + lane] = s * (weights[first + lane] + move * g[lane])
+            else:
+                for lane in range(n_lanes):
+                    weights[first + lane] += move * g[lane]
     elapsed[0] = total
 
 

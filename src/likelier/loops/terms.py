@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
 from likelier.loops.rows import column, row_start
 from likelier.loops.sgd import lane_target
 from likelier.losses import (
+    LOG_LOSS,
     coupled_slope,
     coupled_value,
     loss_curvature,
@@ -15,6 +18,22 @@ from likelier.losses import (
     loss_slope,
     loss_value,
 )
+
+
+@njit(cache=True, nogil=True)
+def loss_terms(code, p, y, f, width):
+    """Value, slope and curvature of one row; the log loss with one exponential for all three."""
+    if width > 0.0:
+        return loss_envelope(code, p, y, f, width)
+    if code == LOG_LOSS:
+        z = y * f
+        e = math.exp(-abs(z))
+        near = 1.0 / (1.0 + e)  # probability of the likelier class, and of the other one
+        far = e * near
+        if z >= 0.0:
+            return math.log1p(e), -y * far, far * near
+        return math.log1p(e) - z, -y * near, far * near
+    return loss_value(code, p, y, f), loss_slope(code, p, y, f), loss_curvature(code, p, y, f)
 
 
 @njit(cache=True, nogil=True)
@@ -27,19 +46,15 @@ def scalar_terms(code, p, classes, width, y, weight, scores, order, slope, curva
         for k in range(n_lanes):
             t = lane_target(classes, y[i], k)
             f = scores[i, k]
-            if width > 0.0:
-                value, first, second = loss_envelope(code, p, t, f, width)
-                total[k] += omega * value
-                if order >= 1:
-                    slope[i, k] = omega * first
-                if order >= 2:
-                    curvature[i, k] = omega * second
+            if order == 0 and width == 0.0:
+                total[k] += omega * loss_value(code, p, t, f)
                 continue
-            total[k] += omega * loss_value(code, p, t, f)
+            value, first, second = loss_terms(code, p, t, f, width)
+            total[k] += omega * value
             if order >= 1:
-                slope[i, k] = omega * loss_slope(code, p, t, f)
+                slope[i, k] = omega * first
             if order >= 2:
-                curvature[i, k] = omega * loss_curvature(code, p, t, f)
+                curvature[i, k] = omega * second
     return total
 
 
@@ -95,3 +110,97 @@ def sparse_gram(data, indices, indptr, n_columns, weight, out):
             x = h * data[a]
             for b in range(a, stop):
                 row[column(indices, start, b)] += x * data[b]
+
+
+@njit(cache=True, nogil=True)
+def sparse_sums(
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    code,
+    p,
+    classes,
+    lane,
+    width,
+    w,
+    intercept,
+    every,
+    gradient,
+    hessian,
+    diagonal,
+):
+    """Loss, gradient and Hessian of one lane over the listed sparse rows, each row read once.
+
+    ``w`` and ``gradient`` end with the intercept if there is one. Pairs of columns are added on
+    one side of ``hessian`` only, as in `sparse_gram`; only one row in ``every`` adds pairs, while
+    ``diagonal`` gets the squares of all rows.
+    """
+    total = 0.0
+    d = np.uintp(n_columns)
+    for r in range(len(rows)):
+        i = rows[r]
+        omega = weight[i] if len(weight) else 1.0
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        f = w[d] if intercept else 0.0
+        for a in range(start, stop):
+            f += data[a] * w[column(indices, start, a)]
+        value, slope, curvature = loss_terms(code, p, lane_target(classes, y[i], lane), f, width)
+        total += omega * value
+        slope *= omega
+        curvature *= omega
+        if intercept:
+            gradient[d] += slope
+            diagonal[d] += curvature
+        for a in range(start, stop):
+            j = column(indices, start, a)
+            gradient[j] += slope * data[a]
+            diagonal[j] += curvature * data[a] * data[a]
+        if r % every:
+            continue
+        for a in range(start, stop):
+            row, x = hessian[column(indices, start, a)], curvature * data[a]
+            for b in range(a, stop):
+                row[column(indices, start, b)] += x * data[b]
+        if intercept:
+            hessian[d, d] += curvature
+            for a in range(start, stop):
+                hessian[column(indices, start, a), d] += curvature * data[a]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def sparse_values(
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    code,
+    p,
+    classes,
+    lane,
+    width,
+    w,
+    intercept,
+):
+    """Summed loss of one lane over the listed sparse rows: scores are never stored."""
+    total = 0.0
+    d = np.uintp(n_columns)
+    for i in rows:
+        omega = weight[i] if len(weight) else 1.0
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        f = w[d] if intercept else 0.0
+        for a in range(start, stop):
+            f += data[a] * w[column(indices, start, a)]
+        t = lane_target(classes, y[i], lane)
+        if width > 0.0:
+            total += omega * loss_envelope(code, p, t, f, width)[0]
+        else:
+            total += omega * loss_value(code, p, t, f)
+    return total

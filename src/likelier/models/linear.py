@@ -10,14 +10,20 @@ row if the model has one, the intercept. Statistics are additive over blocks of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Loss, Matrix, Model
-from likelier.loops.rows import as_rows
-from likelier.loops.terms import coupled_terms, scalar_terms, sparse_gram
+from likelier.loops.rows import all_rows, as_rows
+from likelier.loops.terms import (
+    coupled_terms,
+    scalar_terms,
+    sparse_gram,
+    sparse_sums,
+    sparse_values,
+)
 from likelier.models.penalty import ElasticNet
 
 NO_WEIGHT = np.empty(0)
@@ -98,13 +104,22 @@ class LinearModel(Model):
         return float(stats.value.sum()) / stats.n_rows + float(self.penalty.value(theta).sum())
 
     def stats(
-        self, theta: Array, batch: Batch, order: int = 0, width: float = 0.0, meat: bool = False
+        self,
+        theta: Array,
+        batch: Batch,
+        order: int = 0,
+        width: float = 0.0,
+        meat: bool = False,
+        every: int = 1,
     ) -> LinearStats:
         """Additive statistics of a batch up to the given derivative of the loss.
 
-        ``width`` replaces a scalar loss by its Moreau envelope. Cost: rows x features for
-        orders 0 and 1, times features once more for order 2 and the meat.
+        ``width`` replaces a scalar loss by its Moreau envelope. With ``every`` > 1 the Hessian
+        of a scalar loss comes from one row in so many, except its diagonal. Cost: rows x features
+        for orders 0 and 1, times features once more for order 2 and the meat.
         """
+        if order == 2 and not meat and not self.loss.coupled and sparse.issparse(batch.X):
+            return self._sparse_stats(theta, batch, width, every)
         batch = batch.compact()
         X = batch.X
         if not sparse.issparse(X):
@@ -114,16 +129,62 @@ class LinearModel(Model):
         if order == 0:
             return LinearStats(batch.n_rows, value)
         gradient = self.pull_back(X, slope)
-        hessian = self._hessian(X, curvature, batch.weight) if order >= 2 else None
+        hessian = self._hessian(X, curvature, batch.weight, every) if order >= 2 else None
         outer = self._outer(X, slope) if meat else None
         return LinearStats(batch.n_rows, value, gradient, hessian, outer)
 
+    def _sparse_stats(self, theta: Array, batch: Batch, width: float, every: int) -> LinearStats:
+        """Value, gradient and Hessian of sparse rows in one sweep, nothing gathered."""
+        p, K = self.n_rows_theta, self.n_outputs
+        gradient, hessian, value = np.zeros((K, p)), np.zeros((K, p, p)), np.empty(K)
+        rows = self._sparse_rows(batch)
+        for k in range(K):
+            diagonal = np.zeros(p)
+            value[k] = sparse_sums(
+                *rows, k, width, theta[:, k].copy(), self.fit_intercept, every,
+                gradient[k], hessian[k], diagonal,
+            )  # fmt: skip
+            _mirror(hessian[k])
+            if every > 1:
+                _thinned(hessian[k], every, diagonal)
+        return LinearStats(batch.n_rows, value, gradient.T.copy(), hessian)
+
+    def _sparse_values(self, thetas: list[Array], batch: Batch, width: float) -> Array:
+        """One output: no score is stored."""
+        rows = self._sparse_rows(batch)
+        sums = [sparse_values(*rows, 0, width, w[:, 0].copy(), self.fit_intercept) for w in thetas]
+        return np.array(sums)[:, None]
+
+    def _sparse_rows(self, batch: Batch) -> tuple[Any, ...]:
+        """Sparse rows, targets, weights and loss as the compiled sums take them."""
+        weight = NO_WEIGHT if batch.weight is None else batch.weight
+        loss = self.loss
+        return (
+            *as_rows(batch.X), all_rows(batch.X, batch.rows), batch.y, weight,
+            loss.code, loss.parameters, self.classes,
+        )  # fmt: skip
+
     def values_at(self, thetas: list[Array], batch: Batch, width: float = 0.0) -> Array:
         """Summed loss per lane of a batch at several points, one row per point."""
+        if sparse.issparse(batch.X) and not self.loss.coupled and self.n_outputs == 1:
+            return self._sparse_values(thetas, batch, width)
         batch = batch.compact()
         all_scores = self.scores(np.hstack(thetas), batch.X)
         parts = np.split(all_scores, len(thetas), axis=1)
         return np.stack([self.terms(batch, np.ascontiguousarray(f), 0, width)[0] for f in parts])
+
+    def values_at_zero(self, batch: Batch) -> Array:
+        """Summed loss per lane of a batch where every score is zero; the rows are not read."""
+        if not self.classes or self.loss.coupled:
+            return self.terms(batch.compact(), np.zeros((batch.n_rows, self.n_outputs)), 0)[0]
+        assert batch.y is not None
+        y, weight = batch.y, batch.weight
+        if batch.rows is not None:
+            y, weight = y[batch.rows], None if weight is None else weight[batch.rows]
+        of_class = np.bincount(y.astype(np.intp), weights=weight, minlength=self.n_outputs)
+        right, wrong = self.loss.value(np.array([1.0, -1.0]), np.zeros(2))
+        mine = of_class[: self.n_outputs]
+        return np.asarray(right * mine + wrong * (of_class.sum() - mine))
 
     def terms(
         self, batch: Batch, scores: Array, order: int, width: float = 0.0
@@ -158,8 +219,7 @@ class LinearModel(Model):
         out = np.zeros((p, p))
         if sparse.issparse(X):
             sparse_gram(*as_rows(X), weight, out)
-            out += out.T
-            out[np.diag_indices(p)] *= 0.5
+            _mirror(out)
         else:
             out[:d, :d] = _dense_gram(X, weight)
         if self.fit_intercept:
@@ -167,9 +227,17 @@ class LinearModel(Model):
             out[d, d] = weight.sum()
         return out
 
-    def _hessian(self, X: Matrix, curvature: Array, weight: Array | None) -> Array:
+    def _hessian(self, X: Matrix, curvature: Array, weight: Array | None, every: int) -> Array:
         if not self.loss.coupled:
-            return np.stack([self.gram(X, curvature[:, k]) for k in range(self.n_outputs)])
+            out = np.stack([self.gram(X[::every], h[::every]) for h in curvature.T])
+            if every > 1:
+                dense = np.asarray(X)  # sparse rows have their own sums
+                squares = curvature.T @ (dense * dense)
+                if self.fit_intercept:
+                    squares = np.column_stack([squares, curvature.sum(axis=0)])
+                for hessian, diagonal in zip(out, squares, strict=True):
+                    _thinned(hessian, every, diagonal)
+            return out
         omega = np.ones(len(curvature)) if weight is None else weight
         p, K = self.n_rows_theta, self.n_outputs
         full = np.empty((K, p, K, p))
@@ -188,6 +256,23 @@ class LinearModel(Model):
             for j in range(k + 1):
                 full[k, :, j] = full[j, :, k] = self.gram(X, slope[:, k] * slope[:, j])
         return full.reshape(1, K * p, K * p)
+
+
+def _thinned(hessian: Array, every: int, diagonal: Array) -> None:
+    """Scale a Hessian of one row in ``every`` up to all rows, in place.
+
+    Its diagonal is no smaller than that of all rows: a rare feature may be missing from the few
+    rows, and without curvature of its own would take steps without limit.
+    """
+    hessian *= every
+    np.fill_diagonal(hessian, np.maximum(hessian.diagonal(), diagonal))
+
+
+def _mirror(half: Array) -> None:
+    """Complete a symmetric matrix of which every pair was added on one side only."""
+    diagonal = half.diagonal().copy()
+    half += half.T
+    np.fill_diagonal(half, diagonal)
 
 
 def _dense_gram(X: Array, weight: Array) -> Array:

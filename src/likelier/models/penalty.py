@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import lapack
 
 from likelier.base import Array
 from likelier.loops.quadratic import coordinate_descent
@@ -43,34 +44,33 @@ class ElasticNet:
     def minimise(self, hessian: Array, slope: Array, w: Array) -> Array:
         """``argmin_v slope^T (v - w) + (v - w)^T hessian (v - w) / 2 + penalty(v)``, one column."""
         if not self.sparse:
-            gradient = slope + self.l2 * w
-            return np.asarray(w - solve_positive(hessian + np.diag(self.l2), gradient))
+            return np.asarray(w - solve_positive(hessian, slope + self.l2 * w, self.l2))
         v = w.astype(np.float64, copy=True)
         coordinate_descent(hessian, slope, w, self.l2, self.l1, v)
         return v
 
 
-def solve_positive(matrix: Array, right: Array) -> Array:
+def solve_positive(matrix: Array, right: Array, ridge: Array | float = 0.0) -> Array:
     """Solve with a positive semi-definite matrix whose rows may have very different scales.
 
-    Scaling to a unit diagonal first makes Cholesky as accurate as the best scaling of the
-    features would. Directions the matrix knows nothing about (collinear columns without a
-    penalty) get nothing.
+    ``ridge`` is added to the diagonal. Scaling to a unit diagonal first makes Cholesky as
+    accurate as the best scaling of the features would. Directions the matrix knows nothing
+    about (collinear columns without a penalty) get nothing. Cost: n^3 / 3.
     """
-    scale = np.sqrt(np.diagonal(matrix))
-    alive = scale > 0.0
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=alive)
-    scaled = matrix * inverse[:, None] * inverse
-    scaled[~alive, ~alive] = 1.0
+    diagonal = np.diagonal(matrix) + ridge
+    alive = diagonal > 0.0
+    inverse = alive / np.sqrt(np.where(alive, diagonal, 1.0))
+    scaled = matrix * inverse
+    scaled *= inverse[:, None]
+    np.fill_diagonal(scaled, 1.0)
     right = (right.T * inverse).T
-    try:
-        factor = linalg.cho_factor(scaled, lower=True, check_finite=False)
-        if np.abs(np.diagonal(factor[0])).min() ** 2 < 1e-13 * len(scaled):
-            raise linalg.LinAlgError
-        solution = linalg.cho_solve(factor, right, check_finite=False)
-    except linalg.LinAlgError:
+    # upper triangle of the transpose: LAPACK then works in place on rows as they lie in memory
+    factor, failed = lapack.dpotrf(scaled.T, lower=0, clean=0, overwrite_a=0)
+    if failed or np.diagonal(factor).min() ** 2 < 1e-13 * len(scaled):
         values, vectors = linalg.eigh(scaled, check_finite=False)
         keep = values > 1e-12 * len(scaled) * values[-1]
         vectors = vectors[:, keep]
         solution = (vectors / values[keep]) @ (vectors.T @ right)
+    else:
+        solution = lapack.dpotrs(factor, right, lower=0)[0]
     return np.asarray((solution.T * inverse).T)

@@ -118,3 +118,28 @@ def test_rows_without_entries():
         theta, _ = run(Dual(1e-4), model, LocalEngine(sparse.csr_array((40, 2)), y), 200)
         assert np.isfinite(theta).all()
         assert not theta[:2].any()
+
+
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Hinge(), losses.Softmax()], ids=repr)
+def test_a_start_at_the_optimum_stays_there(loss):
+    """Slopes at the optimum are its duals where the loss is smooth; kinks start from zero."""
+    model, engine = problem(loss)
+    theta, _ = run(Dual(1e-8), model, engine, 2000)
+    dual = Dual(1e-8)
+    near, _ = dual.step(dual.init(model, engine, theta), engine)
+    cold, _ = dual.step(dual.init(model, engine), engine)
+    best = energy(model, engine, theta)
+    if loss.smooth:
+        assert energy(model, engine, near.theta()) == pytest.approx(best, rel=1e-5)
+    else:
+        np.testing.assert_array_equal(near.theta(), cold.theta())
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_penalties_of_their_own_copy_no_data(kind):
+    model, engine = problem(losses.LogLoss(), kind=kind)
+    l2 = np.append(np.linspace(0.02, 0.4, 4), 0.0)
+    uneven = LinearModel(model.loss, 4, 3, True, True, ElasticNet(l2, 0.0 * l2))
+    state = Dual().init(uneven, engine)
+    X = next(iter(engine.blocks(0))).X
+    assert np.shares_memory(state.rows.data, X.data if sparse.issparse(X) else X)

@@ -114,20 +114,20 @@ def test_an_infinite_objective_says_so():
 
 def test_subsets_start_at_some_rows_per_parameter_and_stay_below_all():
     model, _ = problem(losses.LogLoss())
-    for n_rows, sizes in ((200, []), (4000, [1000]), (100_000, [1000, 8000])):
+    for n_rows, sizes in ((200, []), (4000, [1000]), (100_000, [1000, 4000, 16_000])):
         X = np.zeros((n_rows, 4))
         assert subset_sizes(model, LocalEngine(X, np.zeros(n_rows))) == sizes
 
 
 def test_subsets_lead_to_the_same_optimum():
-    """Enough rows for two subsets; the last steps use every row."""
+    """Enough rows for three subsets; the last steps use every row."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((33_000, 3))
     y = (X[:, 0] + rng.logistic(size=33_000) < 0).astype(float)
     zeros = np.zeros(4)
     model = LinearModel(losses.LogLoss(), 3, 1, True, True, ElasticNet(zeros, zeros))
     engine = LocalEngine(X, y)
-    assert len(subset_sizes(model, engine)) == 2
+    assert len(subset_sizes(model, engine)) == 3
     state, info = list(steps(model, engine, tol=1e-10))[-1]
     stats = engine.reduce(lambda b: model.stats(state.theta, b, order=1), LinearStats.__add__)
     assert info.converged
@@ -177,3 +177,46 @@ def test_l1_gives_exact_zeros(kind):
     assert (abs(slope[zero]) <= 0.15 + 1e-4).all()
     active = (state.theta != 0.0) & (l1[:, None] > 0.0)
     np.testing.assert_allclose(slope[active], -0.15 * np.sign(state.theta[active]), atol=1e-3)
+
+
+def test_a_perfect_fit_without_a_penalty_stops_early_and_says_why():
+    """Separable classes have no optimum: the objective falls for ever."""
+    X = np.random.default_rng(0).standard_normal((200, 4))
+    zeros = np.zeros(5)
+    model = LinearModel(losses.LogLoss(), 4, 1, True, True, ElasticNet(zeros, zeros))
+    path = list(steps(model, LocalEngine(X, (X[:, 0] < 0.0).astype(float)), n=100, tol=1e-4))
+    said = [info.message for _, info in path]
+    assert "separable" in next(message for message in said if message)
+    assert said.index(next(filter(None, said))) < 50
+    assert not any(info.converged for _, info in path)
+
+
+def test_kinked_losses_report_the_loss_itself():
+    for loss in KINKED:
+        model, engine = problem(loss)
+        for state, info in steps(model, engine, n=60, tol=1e-3):
+            assert info.objective == pytest.approx(energy(model, engine, state.theta))
+        best = energy(
+            model, engine, [s for s, _ in steps(model, engine, n=300, tol=1e-7)][-1].theta
+        )
+        assert info.converged
+        assert info.objective - best <= 1e-3 * info.objective
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_a_thinned_hessian_keeps_the_curvature_of_rare_features(kind):
+    """The first step on all rows samples its Hessian; its diagonal is that of all rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3))
+    X[:, 2] = 0.0
+    X[7, 2] = 1.0  # met once, in a row that is not sampled
+    zeros = np.zeros(4)
+    model = LinearModel(losses.LogLoss(), 3, 1, True, True, ElasticNet(zeros, zeros))
+    batch = Batch(kind(X), (X[:, 0] < 0.0).astype(float))
+    theta = 0.1 * rng.standard_normal((4, 1))
+    full = model.stats(theta, batch, order=2)
+    thin = model.stats(theta, batch, order=2, every=4)
+    np.testing.assert_allclose(thin.gradient, full.gradient)
+    assert (np.diagonal(thin.hessian[0]) >= np.diagonal(full.hessian[0]) * (1 - 1e-12)).all()
+    assert np.linalg.eigvalsh(thin.hessian[0]).min() > 0.0
+    assert abs(thin.hessian - full.hessian).max() < 0.5 * abs(full.hessian).max()

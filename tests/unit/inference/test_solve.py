@@ -49,7 +49,9 @@ LOG, HINGE = losses.LogLoss(), losses.Hinge()
         ((LOG, 200, 20_000, 1, 1e-3, 0.1, 5), "sgd"),
         ((HINGE, 200, 20_000, 1, 1e-3, 0.0, 5), "dual"),
         ((HINGE, 200, 20_000, 1, 0.0, 0.0, 5), "sgd"),
-        ((HINGE, 500, 10, 1, 0.0), "newton"),
+        ((HINGE, 500, 10, 1, 0.0), "interior"),
+        ((HINGE, 500, 10), "interior"),
+        ((HINGE, 500, 10, 1, 1e-3, 0.1), "newton"),
         ((losses.MulticlassHinge(), 500, 10, 3), "dual"),
         ((losses.MulticlassHinge(), 500, 10, 3, 0.0), "sgd"),
         ((losses.MulticlassHinge(), 500, 10, 3, 1e-3, 0.1), "sgd"),
@@ -99,11 +101,11 @@ def test_chosen_rates_are_a_route_of_their_own(rate):
     assert solution.certificate is None
 
 
-@pytest.mark.parametrize("route", ["newton", "lbfgs", "dual", "sgd"])
+@pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "sgd"])
 @pytest.mark.parametrize("max_iter", [1, 2, 5])
 def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
     monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
-    model, engine = problem(LOG)
+    model, engine = problem(HINGE if route == "interior" else LOG)
     seen = []
     solution = solve(
         model, engine, Settings(tol=None, max_iter=max_iter), 4.0, None,
@@ -114,10 +116,10 @@ def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
     np.testing.assert_array_equal(seen[-1], solution.theta)
 
 
-@pytest.mark.parametrize("route", ["newton", "lbfgs", "dual", "sgd"])
+@pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "sgd"])
 def test_whoever_watches_may_stop(route, monkeypatch):
     monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
-    model, engine = problem(HINGE if route == "dual" else LOG)
+    model, engine = problem(HINGE if route in ("dual", "interior") else LOG)
     seen = []
 
     def watch(theta, info):

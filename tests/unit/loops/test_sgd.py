@@ -200,7 +200,10 @@ def test_float32_rows_are_computed_in_double_precision():
 
 
 def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, pay_now):
-    """Penalties are owed until a coordinate is met again, then paid in one implicit step."""
+    """Penalties are owed until a coordinate is met again, then paid in one implicit step.
+
+    That of the present step is part of the proximal point, unless it has a kink.
+    """
     X, y, weight, K = data
     lanes = K * len(etas)
     eta = np.repeat(etas, K)
@@ -215,16 +218,25 @@ def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, pay_now
     for i in order:
         x, omega = X[i], weight[i]
         now += 1.0
+        s = np.ones_like(W)
         if pay_now:
             for j in np.flatnonzero(x):
-                W[j] = pay(j)
-        m, q = x @ W + b, eta * ((rates * x * x).sum() + k)
+                if implicit and l1[j] == 0.0:
+                    s[j] = 1.0 / (1.0 + eta * rates[j] * l2[j])
+                    now -= 1.0
+                    W[j] = pay(j)
+                    now += 1.0
+                    seen[j] = now
+                else:
+                    W[j] = pay(j)
+        m = x @ (s * W) + b
+        q = eta * ((rates * x * x) @ s + k)
         g = np.empty(lanes)
         for group in range(len(etas)):
             here = slice(group * K, (group + 1) * K)
             g[here] = direction(loss, y[i], m[here], omega * q[here], implicit)
             met[group] += omega * value(loss, y[i], m[here])
-        W += np.outer(rates * x, eta * omega * g)
+        W = s * (W + np.outer(rates * x, eta * omega * g))
         b = b + k * eta * omega * g
     for j in range(X.shape[1]):
         W[j] = pay(j)
@@ -247,6 +259,7 @@ def test_adaptive_pass_is_the_formula_row_by_row(loss, kind, implicit, pay_now):
     rng = np.random.default_rng(2)
     rates, etas = 10.0 ** rng.uniform(-3, 0, X.shape[1]), np.array([0.02, 0.1, 0.4])
     l2, l1 = rng.uniform(0, 0.1, X.shape[1]), rng.uniform(0, 0.02, X.shape[1])
+    l1[::2] = 0.0
     order = rng.permutation(len(y))
     lanes = K * len(etas)
     W, b, met = np.zeros(X.shape[1] * lanes), np.zeros(lanes), np.zeros(len(etas))
@@ -266,3 +279,32 @@ def test_adaptive_pass_is_the_formula_row_by_row(loss, kind, implicit, pay_now):
     assert clock[0] == len(y)
     assert elapsed[0] == len(y)
     assert (seen == len(y)).all()
+
+
+def test_a_step_with_rates_of_its_own_is_the_joint_proximal_point():
+    """Loss and penalty at once; paying the penalty first and then stepping is not the minimum."""
+    rng = np.random.default_rng(5)
+    x, w, rates = rng.standard_normal(3), rng.standard_normal(3), np.array([0.5, 2.0, 7.0])
+    l2, k, eta, omega, y = np.array([0.3, 1.0, 0.1]), 0.4, 1.5, 1.3, 0.7
+    loss = losses.SquaredError()
+    W, b = w.copy(), np.array([0.2])
+    adaptive_pass(
+        *as_rows(x[None]), np.zeros(1, dtype=np.int64), np.array([y]), np.array([omega]),
+        loss.code, loss.parameters, False, True, False, 1, W, b, np.array([eta]), rates,
+        np.zeros(3), np.zeros(1), l2, np.zeros(3), True, 0.0, k, np.zeros(2, dtype=np.int64),
+        np.zeros(1),
+    )  # fmt: skip
+
+    def slope(theta):
+        residual = omega * (x @ theta[:3] + theta[3] - y)
+        near = (theta[:3] - w) / (eta * rates)
+        return np.append(
+            residual * x + l2 * theta[:3] + near, residual + (theta[3] - 0.2) / (eta * k)
+        )
+
+    np.testing.assert_allclose(slope(np.append(W, b)), 0.0, atol=1e-12)
+    split = w / (1.0 + eta * rates * l2)  # the penalty first, then the loss alone
+    c = omega * eta * ((rates * x * x).sum() + k)
+    g = (y - x @ split - 0.2) / (1.0 + c)
+    split = np.append(split + eta * rates * omega * g * x, 0.2 + k * eta * omega * g)
+    assert abs(slope(split)).max() > 0.1

@@ -1,0 +1,44 @@
+"""Labels looked up in a table are the labels found by sorting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from likelier.estimators.targets import check_labels, class_codes, unique_labels, whole_labels
+
+LABELS = {
+    "int64": np.array([3, -1, 3, 7, -1]),
+    "int8 over its whole range": np.array([-128, 127, 0, -128], dtype=np.int8),
+    "uint8": np.array([250, 3, 250], dtype=np.uint8),
+    "bool": np.array([True, False, True]),
+    "float": np.array([-1.0, 1.0, 1.0, -1.0]),
+    "far apart": np.array([0, 10**12, 5]),
+    "float far apart": np.array([0.0, 1e300, -1e300]),
+    "strings": np.array(["b", "a", "b"]),
+    "objects": np.array(["b", "a", "b"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_classes_and_codes_are_those_of_sorting(name):
+    y = LABELS[name]
+    classes, codes = np.unique(y, return_inverse=True)
+    found = unique_labels(y)
+    assert found.dtype == classes.dtype
+    np.testing.assert_array_equal(found, classes)
+    np.testing.assert_array_equal(class_codes(classes, y), codes)
+
+
+@pytest.mark.parametrize(
+    "y", [np.array([0.5, 1.0]), np.array([np.nan, 1.0]), np.array([])], ids=str
+)
+def test_other_numbers_are_not_whole(y):
+    assert whole_labels(y) is None
+
+
+def test_unknown_labels_and_continuous_targets_are_errors():
+    with pytest.raises(ValueError, match="not one of the classes"):
+        class_codes(np.array([0, 1]), np.array([0, 2]))
+    with pytest.raises(ValueError, match="continuous"):
+        check_labels(np.linspace(0.0, 1.0, 30))
