@@ -16,7 +16,7 @@ BENCH := $(VENV)/.installed-bench
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench bench-linear docs docs-sync constraints clean distclean
+.PHONY: help demo test test-all lint format bench bench-kernel bench-linear bench-nb bench-svm bench-text docs docs-sync constraints clean distclean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; \
@@ -41,10 +41,22 @@ format: $(TEST)  ## format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: bench-linear  ## all benchmarks; tables and pictures go to docs/benchmarks
+bench: bench-kernel bench-linear bench-nb bench-svm bench-text  ## all benchmarks; tables and pictures go to docs/benchmarks
+
+bench-kernel: $(BENCH)  ## kernel machines against a grid-searched SVC and boosted trees
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.kernel
 
 bench-linear: $(BENCH)  ## linear models against scikit-learn, LIBLINEAR and Vowpal Wabbit
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.linear
+
+bench-nb: $(BENCH)  ## naive Bayes against scikit-learn
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.nb
+
+bench-svm: $(BENCH)  ## SVC and SVR against LIBSVM
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.svm
+
+bench-text: $(BENCH)  ## text features against scikit-learn
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.text
 
 docs: $(DOCS)  ## API reference as HTML, in build/docs
 	$(BIN)/python -m pdoc --docformat numpy --math --output-directory build/docs likelier

@@ -11,17 +11,51 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from likelier import losses
+    from likelier.estimators.kernel_classifier import BayesianKernelClassifier
+    from likelier.estimators.kernel_regressor import BayesianKernelRegressor
     from likelier.estimators.linear import LinearClassifier, LinearRegressor
+    from likelier.estimators.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
+    from likelier.estimators.svm import SVC, SVR
+    from likelier.features.fourier import FourierFeatures
+    from likelier.features.nystroem import NystroemFeatures
+    from likelier.features.text import TextFeatures
     from likelier.persistence import load, save
 
 __version__ = "0.1.0"
 
-__all__ = ["LinearClassifier", "LinearRegressor", "__version__", "load", "losses", "save"]
+__all__ = [
+    "SVC",
+    "SVR",
+    "BayesianKernelClassifier",
+    "BayesianKernelRegressor",
+    "BernoulliNB",
+    "FourierFeatures",
+    "GaussianNB",
+    "LinearClassifier",
+    "LinearRegressor",
+    "MultinomialNB",
+    "NystroemFeatures",
+    "TextFeatures",
+    "__version__",
+    "load",
+    "losses",
+    "save",
+]
 
 # Where each public name lives; a public module is listed under its own name.
 _HOME = {
+    "SVC": "likelier.estimators.svm",
+    "SVR": "likelier.estimators.svm",
+    "BayesianKernelClassifier": "likelier.estimators.kernel_classifier",
+    "BayesianKernelRegressor": "likelier.estimators.kernel_regressor",
+    "BernoulliNB": "likelier.estimators.naive_bayes",
+    "FourierFeatures": "likelier.features.fourier",
+    "GaussianNB": "likelier.estimators.naive_bayes",
     "LinearClassifier": "likelier.estimators.linear",
     "LinearRegressor": "likelier.estimators.linear",
+    "MultinomialNB": "likelier.estimators.naive_bayes",
+    "NystroemFeatures": "likelier.features.nystroem",
+    "TextFeatures": "likelier.features.text",
     "load": "likelier.persistence",
     "losses": "likelier.losses",
     "save": "likelier.persistence",

@@ -10,6 +10,7 @@ import click
 from likelier import __version__
 from likelier.cli.options import (
     MODELS,
+    choose_model,
     common_options,
     estimator_parameters,
     reading_arguments,
@@ -56,9 +57,7 @@ def main(ctx: click.Context) -> None:
     "-m",
     "--model",
     type=click.Choice(list(MODELS)),
-    default="linear",
-    show_default=True,
-    help="Kind of model.",
+    help="Kind of model: kernel by default, linear where --loss or --param is given.",
 )
 @click.option(
     "--task",
@@ -124,7 +123,7 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     options["memory_limit"] = given["memory"] << 20
     model = fit_model(
         file,
-        MODELS[given["model"]],
+        choose_model(given),
         estimator_parameters(given),
         options,
         reading_arguments(given),

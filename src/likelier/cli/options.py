@@ -22,8 +22,14 @@ class ModelChoice:
 
 # Every model of the command line; a new one is one line here.
 MODELS: dict[str, ModelChoice] = {
+    "bernoulli_nb": ModelChoice("BernoulliNB", None),
+    "gaussian_nb": ModelChoice("GaussianNB", None),
+    "kernel": ModelChoice("BayesianKernelClassifier", "BayesianKernelRegressor"),
     "linear": ModelChoice("LinearClassifier", "LinearRegressor"),
+    "multinomial_nb": ModelChoice("MultinomialNB", None),
 }
+
+DEFAULT_MODEL, MODEL_WITH_LOSS = "kernel", "linear"
 
 FORMATS = ("auto", "csv", "parquet", "libsvm")
 
@@ -71,6 +77,14 @@ def reading_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["encoding"] is not None:
         arguments["encoding"] = given["encoding"]
     return arguments
+
+
+def choose_model(given: Mapping[str, Any]) -> ModelChoice:
+    """Return the model asked for; a loss or a parameter without a model is the linear one's."""
+    name = given["model"]
+    if name is None:
+        name = MODEL_WITH_LOSS if given["loss"] or given["param"] else DEFAULT_MODEL
+    return MODELS[name]
 
 
 def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,12 @@ _HELPERS: dict[str, str] = {
     "LibsvmLayout": "likelier.data",
     "TableEncoder": "likelier.data",
     "TabularModel": "likelier.estimators.tabular",
+    "TermStatistics": "likelier.features.text_counts",
+    "Vocabulary": "likelier.features.text_vocabulary",
+    **dict.fromkeys(
+        ("Laplacian", "Linear", "Matern", "Poly", "Precomputed", "Rbf", "Sigmoid"),
+        "likelier.kernels",
+    ),
 }
 _registered: dict[str, type] = {}
 
