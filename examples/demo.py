@@ -1,6 +1,6 @@
 """A tour in a few seconds: fit, judge with uncertainty, explain, save and reload.
 
-Run with ``make demo``. The data are two small sets that come with scikit-learn.
+Run with ``make demo``. The data are three small sets that come with scikit-learn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
@@ -30,6 +30,7 @@ def main() -> None:
     compile_once(console)
     classifier, rows = classify(console)
     regress(console)
+    recognise(console)
     save_and_reload(console, classifier, rows)
 
 
@@ -97,6 +98,29 @@ def coefficient_table(model: Any, names: list[str]) -> Table:
         cells = (f"{estimate:.1f}", f"{error:.1f}", f"{low:.1f} to {high:.1f}")
         table.add_row(names[j], *cells, style=None if low <= 0.0 <= high else "bold")
     return table
+
+
+def recognise(console: Console) -> None:
+    """Handwritten digits: a kernel machine with nothing to choose, and pictures of nothing."""
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
+    started = time.perf_counter()
+    model = likelier.BayesianKernelClassifier(random_state=0).fit(X, y)
+    describe_fit(console, "Kernel machine: digits", X, time.perf_counter() - started)
+
+    probability = model.predict_proba(X_test)
+    of_truth = probability[np.arange(len(y_test)), y_test]
+    scores = Table("score on held-out rows", "value", "standard error")
+    add_score(scores, "accuracy", model.predict(X_test) == y_test)
+    add_score(scores, "log loss", -np.log(np.clip(of_truth, 1e-300, 1.0)))
+    console.print(scores)
+
+    shuffled = np.random.default_rng(0).permuted(X_test, axis=1)
+    threshold = np.quantile(model.score_samples(X_test), 0.05)
+    strange = (model.score_samples(shuffled) < threshold).mean()
+    console.print(
+        f"With their pixels shuffled, {strange:.0%} look stranger than 95% of the digits."
+    )
 
 
 def save_and_reload(console: Console, model: Any, rows: np.ndarray) -> None:

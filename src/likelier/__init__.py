@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from likelier import losses
+    from likelier import kernels, losses
     from likelier.estimators.kernel_classifier import BayesianKernelClassifier
     from likelier.estimators.kernel_regressor import BayesianKernelRegressor
     from likelier.estimators.linear import LinearClassifier, LinearRegressor
@@ -37,6 +37,7 @@ __all__ = [
     "NystroemFeatures",
     "TextFeatures",
     "__version__",
+    "kernels",
     "load",
     "losses",
     "save",
@@ -56,6 +57,7 @@ _HOME = {
     "MultinomialNB": "likelier.estimators.naive_bayes",
     "NystroemFeatures": "likelier.features.nystroem",
     "TextFeatures": "likelier.features.text",
+    "kernels": "likelier.kernels",
     "load": "likelier.persistence",
     "losses": "likelier.losses",
     "save": "likelier.persistence",
