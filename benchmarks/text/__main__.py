@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--sets", help="corpora, separated by commas")
+    parser.add_argument("--models", default="", help="pipelines, separated by semicolons")
     parser.add_argument("--quick", action="store_true", help="few documents, one repeat")
     parser.add_argument("--out", type=Path, help="folder of the page and its pictures")
     options = parser.parse_args(arguments)
@@ -59,7 +61,9 @@ def _parts(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:
             "pipelines": lambda: pipelines.run(1, 500),
             "memory": lambda: memory.run((1, 2)),
         }
-    return {"speed": lambda: speed.run(sets), "pipelines": pipelines.run, "memory": memory.run}
+    only = [name for name in options.models.split(";") if name]
+    measured = partial(pipelines.run, only=only)
+    return {"speed": lambda: speed.run(sets), "pipelines": measured, "memory": memory.run}
 
 
 if __name__ == "__main__":

@@ -32,9 +32,10 @@ order. Pairs and characters: the first {rows} documents.
 PIPELINES = """## Whole pipelines
 
 20newsgroups, the published split, full messages: the time from the training documents to the
-predictions of all test documents. Both sides fit the same objective (`alpha = 1 / (C N)`), each
-with its own default tolerance; scikit-learn's `LogisticRegression` has `C=1`, `LinearSVC` `C=1`
-and `SGDClassifier` `alpha=1e-4`. Accuracy is that on the test part, the mean over seeds.
+predictions of all test documents. Both sides fit the same objective (`alpha = 1 / (C N)`; only
+`LinearSVC` also penalises the intercept), each with its own default tolerance: scikit-learn's
+`LogisticRegression` and `LinearSVC` with `C=1`, `SGDClassifier` with `alpha=1e-4`. Accuracy is
+that on the test part, the mean over seeds.
 """
 MEMORY = """## Memory of a stream
 

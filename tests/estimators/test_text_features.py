@@ -17,6 +17,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
 
 import likelier
 from likelier import LinearClassifier, TextFeatures
@@ -271,6 +272,25 @@ def test_documents_that_cannot_be_read(documents, kind, message):
 def test_words_that_mean_nothing(words, kind, message):
     with pytest.raises(kind, match=message):
         TextFeatures(**words).fit(DOCUMENTS)
+
+
+CHECKS = [
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("words", [{}, {"n_features": 16}])
+def test_scikit_learns_checks_that_need_no_data(name, words):
+    getattr(estimator_checks, name)("TextFeatures", TextFeatures(**words))
 
 
 def test_stop_words_that_can_never_match_are_told():
