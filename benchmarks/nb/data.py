@@ -21,10 +21,19 @@ def load(name: str) -> tuple[Any, Any, Any, Any]:
     if name == TEXT:
         return _newsgroups()
     with np.load(_folder() / f"{name}.npz", allow_pickle=False) as file:
-        X, y = file["X"].astype(np.float64), file["y"]
-        if "Xt" not in file.files:
+        X, y = _rows(file, "X"), file["y"]
+        if "yt" not in file.files:
             return X, y, X, y
-        return X, y, file["Xt"].astype(np.float64), file["yt"]
+        return X, y, _rows(file, "Xt"), file["yt"]
+
+
+def _rows(file: Any, key: str) -> Any:
+    """Rows in double precision, dense or CSR as they are stored."""
+    if key in file.files:
+        return file[key].astype(np.float64)
+    data, indices, indptr = (file[f"{key}_{part}"] for part in ("data", "indices", "indptr"))
+    parts = (data.astype(np.float64), indices.astype(np.int32), indptr.astype(np.int32))
+    return sparse.csr_matrix(parts, shape=tuple(int(n) for n in file[f"{key}_shape"]))
 
 
 def _folder() -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
-from likelier.loops.counts import best_columns, log_sum_rows, normalise_rows
+from likelier.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, NaiveBayesModel
 from likelier.predictive import Categorical
 
@@ -40,7 +40,7 @@ class ClassPosterior(Posterior):
     def log_density(self, X: Matrix) -> Array:
         """``log p(x)`` of every row."""
         out = self.laws.log_measure(X)
-        joint = self.joint(X)
+        joint = np.ascontiguousarray(self.joint(X))
         total = np.empty(len(joint))
         log_sum_rows(joint, total)
         out += total
@@ -50,7 +50,10 @@ class ClassPosterior(Posterior):
         """Number of the most probable class of every row; -1 where no class is possible."""
         joint = self.joint(X)
         out = np.empty(len(joint), dtype=np.intp)
-        best_columns(joint, out)
+        if joint.flags.c_contiguous:
+            best_columns(joint, out)
+        else:
+            best_rows(np.ascontiguousarray(joint.T), out)
         return out
 
     def predictive(self, X: Matrix) -> Categorical:
@@ -68,7 +71,7 @@ def class_probabilities(joint: Array, log_prior: Array, logarithm: bool = False)
     row: its probabilities are those of the classes.
     """
     out = np.empty(joint.shape)
-    normalise_rows(joint, np.ascontiguousarray(log_prior), logarithm, out)
+    normalise_rows(np.ascontiguousarray(joint), np.ascontiguousarray(log_prior), logarithm, out)
     return out
 
 

@@ -42,11 +42,18 @@ def add_counts(data, indices, indptr, n_columns, order, codes, weight, presence,
                 target[column(indices, start, p)] += w * data[p]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=_REORDER)
 def mark_presence(data, threshold, out):
-    """Write one where a value is above the threshold and zero elsewhere."""
+    """Write one where a value is above the threshold and zero elsewhere; return the sum of all.
+
+    The sum is not finite where a value is missing or infinite.
+    """
+    total = 0.0
     for p in range(len(data)):
-        out[p] = 1.0 if data[p] > threshold else 0.0
+        x = np.float64(data[p])
+        total += x
+        out[p] = 1.0 if x > threshold else 0.0
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -187,6 +194,22 @@ def best_columns(joint, out):
             elif joint[i, k] != joint[i, k]:  # so that somebody looks at the row
                 top, best = np.inf, -1
         out[i] = best
+
+
+@njit(cache=True, nogil=True)
+def best_rows(scores, out):
+    """The same for scores with one row per class, where columns go side by side."""
+    top = scores[0].copy()
+    out[:] = 0
+    for k in range(1, scores.shape[0]):
+        row = scores[k]
+        for i in range(len(top)):
+            better = row[i] > top[i]
+            top[i] = row[i] if better else top[i]
+            out[i] = k if better else out[i]
+    for i in range(len(top)):
+        if not top[i] > -np.inf:
+            out[i] = -1
 
 
 @njit(cache=True, nogil=True)

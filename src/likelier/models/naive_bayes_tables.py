@@ -40,31 +40,33 @@ class LinearLaws(ClassLaws):
 
     def log_density(self, X: Matrix) -> Array:
         """Log probability of every row under every class. Cost: stored values x classes."""
-        missing = self.log_present is not None and has_missing(X)
-        values = self._features(X, missing)
+        values, missing = self._features(X)
         if self.forbids and not np.isfinite(self.table).all():
             out = self._forbidding_product(values)
         else:
             out = product(values, self.table)
-        out += self.base
+        if self.base.any():
+            out += self.base
         if missing:
             out -= self._missing_part(X)
         return out
 
-    def _features(self, X: Matrix, missing: bool) -> Matrix:
-        """Rows as the table takes them: presence as 0 and 1, missing values as 0."""
+    def _features(self, X: Matrix) -> tuple[Matrix, bool]:
+        """Rows as the table takes them (presence, 0 for missing), and whether values miss."""
         if self.log_present is None:
-            return X
+            return X, False
         if self.threshold is None:
-            return zero_for_missing(X) if missing else X
-        return presence(X, self.threshold)
+            missing = has_missing(X)
+            return zero_for_missing(X) if missing else X, missing
+        values, total = presence(X, self.threshold)
+        return values, not np.isfinite(total) and has_missing(X)
 
     def _forbidding_product(self, values: Matrix) -> Array:
         never, must = np.isneginf(self.table), np.isposinf(self.table)
         out = product(values, np.where(never | must, 0.0, self.table))
         if self.log_present is not None:  # a feature that must be there has probability one
             out += product(values, np.where(must, self.log_present(), 0.0))
-        broken = product(presence(values, 0.0), never.astype(float) - must.astype(float))
+        broken = product(presence(values, 0.0)[0], never.astype(float) - must.astype(float))
         broken += must.sum(axis=0)
         out[broken > 0.5] = -np.inf
         return out
@@ -174,18 +176,18 @@ def product(X: Matrix, table: Array) -> Array:
         return out
     dense: Array = np.asarray(X, dtype=np.float64)
     # few classes: BLAS is faster with the long side of the result last
-    return np.ascontiguousarray((table.T @ dense.T).T)
+    return np.asarray((table.T @ dense.T).T)
 
 
-def presence(X: Matrix, threshold: float) -> Matrix:
-    """One where a value is above the threshold, zero elsewhere and where it is missing."""
+def presence(X: Matrix, threshold: float) -> tuple[Matrix, float]:
+    """One where a value is above the threshold, zero elsewhere and where it is missing.
+
+    The second value is finite if no value is missing or infinite.
+    """
     data = as_rows(X).data
     out = np.empty(len(data))
-    mark_presence(data, threshold, out)
-    if sparse.issparse(X):
-        marked: Matrix = _with_data(X, out)
-        return marked
-    return out.reshape(X.shape)
+    total = float(mark_presence(data, threshold, out))
+    return (_with_data(X, out) if sparse.issparse(X) else out.reshape(X.shape)), total
 
 
 def check_binary(X: Matrix) -> None:
