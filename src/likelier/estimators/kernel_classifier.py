@@ -10,12 +10,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
-from likelier.base import Array, Engine
-from likelier.estimators.kernel_fit import Prepared
+from likelier.base import Array, Engine, Loss
+from likelier.estimators.kernel_fit import Prepared, Rows
+from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_predict import ClassPredictions
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.targets import class_codes, class_weights, combine_weights
+from likelier.inference.evidence import Scales
 from likelier.inference.kernel_search import (
     Choice,
     Judge,
@@ -25,7 +27,13 @@ from likelier.inference.kernel_search import (
     search,
     start_choice,
 )
-from likelier.inference.laplace import HeadPosterior, choose_spread, head_posterior
+from likelier.inference.laplace import (
+    MAX_JOINT,
+    HeadPosterior,
+    choose_spread,
+    head_posterior,
+    mean_shift,
+)
 from likelier.inference.softmax_head import (
     HINGE_SHARPNESS,
     HeadLoss,
@@ -34,6 +42,7 @@ from likelier.inference.softmax_head import (
     ready_features,
     rows_in_memory,
 )
+from likelier.losses import MulticlassHinge, Softmax
 from likelier.models.kernel_machine import KernelMap
 
 DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
@@ -64,10 +73,16 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
     loss : {"softmax", "hinge"}, default="softmax"
         Likelihood. "hinge" (multiclass, its maximum rounded) has no likelihood of its own:
         its probabilities are calibrated on held-out rows, and its weights have no posterior.
-    features : {"nystroem", "fourier", "identity"}, default="nystroem"
-        Features of the kernel; "identity" is the linear case.
+    inference : {"evidence", "svgd", "stein_gaussian"}, default="evidence"
+        "svgd" moves particles over weights and scales together (Stein variational gradient
+        descent), "stein_gaussian" a mixture of Gaussians over them, which keeps its variance;
+        see the notes.
+    features : {"auto", "nystroem", "fourier", "identity"}, default="auto"
+        Features of the kernel; "identity" is the linear case. "auto" is "nystroem" for the
+        evidence, "fourier" for particles.
     n_components : int or "auto", default="auto"
-        Number of features; "auto" is a quarter of the rows, between 512 and 1536.
+        Number of features; "auto" is a quarter of the rows, between 512 and 1536, and 256 for
+        particles.
     gamma : "auto", float or array of shape (n_features,), default="auto"
         Inverse length scales in the units of the data; "auto" learns them.
     alpha : float or "auto", default="auto"
@@ -78,12 +93,13 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         is; "auto" is what held-out rows like best, at least 0.01.
     temperature : float, default=1.0
         The data count for N / temperature observations.
-    n_particles : int, default=1
-        Fits with hyperparameters of their own, whose probabilities are averaged.
+    n_particles : int or "auto", default="auto"
+        Fits with hyperparameters of their own, whose probabilities are averaged: 1 by default.
+        Particles of "svgd" (20), Gaussians of "stein_gaussian" (4).
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     max_iter : int, default=100
-        Largest number of steps for the weights.
+        Largest number of steps for the weights; a step of particles is ten minibatches.
     tol : float, default=1e-3
         Stop when the expected decrease is this small relative to the objective.
     time_budget : float or None, default=None
@@ -99,7 +115,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
     ----------
     classes_ : ndarray of shape (n_classes,)
     gamma_ : ndarray of shape (n_features,)
-        Learned inverse length scales in the units of the data (of the first particle).
+        Learned inverse length scales in the units of the data (of the first fit of an
+        ensemble; geometric mean of particles).
     feature_relevance_ : ndarray of shape (n_features,)
         Share of every input in the scales.
     alpha_, posterior_scale_ : ndarray of shape (n_particles,)
@@ -113,6 +130,11 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
     Cost: about 36 Cholesky factors of 300 to 640 rows for the scales whatever the number of
     rows, ten small fits for the hold-out, then ``rows x components x (inputs + components)``.
     Few rows (up to 2,000) give the same model in any order.
+
+    "svgd" and "stein_gaussian" cost ``10 max_iter`` gradients of all particles on 256 rows, for
+    "hinge" twice. They have no ``partial_fit``, no ``score_samples``, no iterators that can be
+    read once only, and ``gamma`` and ``posterior_scale`` must be "auto". In many dimensions the
+    particles of "svgd" are an ensemble of nearly equal fits, not draws from the posterior.
 
     Examples
     --------
@@ -133,13 +155,14 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         self,
         loss: str = "softmax",
         *,
-        features: str = "nystroem",
+        inference: str = "evidence",
+        features: str = "auto",
         n_components: int | str = "auto",
         gamma: Any = "auto",
         alpha: float | str = "auto",
         posterior_scale: float | str = "auto",
         temperature: float = 1.0,
-        n_particles: int = 1,
+        n_particles: int | str = "auto",
         class_weight: Any = None,
         max_iter: int = 100,
         tol: float = 1e-3,
@@ -149,6 +172,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         verbose: int = 0,
     ) -> None:
         self.loss = loss
+        self.inference = inference
         self.features = features
         self.n_components = n_components
         self.gamma = gamma
@@ -168,6 +192,11 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         super()._check_words()
         if self.posterior_scale != 0.0 or isinstance(self.posterior_scale, bool):
             _number_or_auto("posterior_scale", self.posterior_scale, 0.0)
+        if self.inference != "evidence" and self.posterior_scale != "auto":
+            raise ValueError(
+                f'posterior_scale must be "auto" with inference={self.inference!r}: particles '
+                "are averaged as they are"
+            )
 
     # -- targets ------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
@@ -213,6 +242,29 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         if self.loss == "hinge":
             return HeadLoss(self._n_classes(), 1.0, HINGE_SHARPNESS)
         return HeadLoss(self._n_classes())
+
+    # -- particles ----------------------------------------------------------------------
+    def _is_judged(self) -> bool:
+        return bool(self.loss == "hinge")
+
+    def _particle_loss(self) -> Loss:
+        return MulticlassHinge() if self.loss == "hinge" else Softmax()
+
+    def _particle_strength(self, scales: Scales) -> Strength:
+        if self.alpha != "auto":
+            return Strength(float(self.alpha))
+        return Strength(start_choice(scales.noise, scales.amplitude).precision)
+
+    def _judge(self, posterior: ParticleState, held: Rows, strength: Strength) -> Strength:
+        scores = posterior.scores(held.X)
+        omega = np.ones(held.n) if held.weight is None else held.weight
+        weight = np.tile(omega / len(scores), len(scores))  # a row counts once for all particles
+        codes, flat = np.tile(held.y, len(scores)), scores.reshape(-1, scores.shape[2])
+        return replace(strength, calibration=self._calibrate(flat, codes, weight))
+
+    def _store_particles(self, strength: Strength) -> None:
+        self.calibration_ = [strength.calibration or {}]
+        self.posterior_scale_ = np.ones(1)
 
     # -- weights ------------------------------------------------------------------------
     def _learn_particle(
@@ -274,8 +326,11 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         """Gaussian posterior; with a temperature the data count for less."""
         posterior = head_posterior(problem, W, 1.0 / precision)
         T = float(self.temperature)
+        shift = np.zeros_like(W)
+        if W.size <= MAX_JOINT and self.loss == "softmax":  # small: it costs little
+            shift = T * mean_shift(problem, posterior)
         roots = posterior.roots * np.sqrt(T).astype(posterior.roots.dtype)
-        return replace(posterior, roots=roots, prior_variance=T / precision)
+        return replace(posterior, roots=roots, prior_variance=T / precision, shift=shift)
 
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
@@ -317,6 +372,11 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         self.maps_ = [part.map.to_arrays() for part in parts]
         self.weights_ = [part.posterior.mean for part in parts]
         self.roots_ = [part.posterior.roots for part in parts]
+        shifts = [part.posterior.shift for part in parts]
+        self.mean_shift_ = [
+            np.zeros_like(W) if shift is None else shift
+            for W, shift in zip(self.weights_, shifts, strict=True)
+        ]
         self.layout_ = parts[0].posterior.layout
         self.prior_variance_ = np.array([part.posterior.prior_variance for part in parts])
         self.calibration_ = [part.calibration for part in parts]

@@ -20,7 +20,8 @@ from likelier.data import TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.kernel_words import Clock, KernelWords
+from likelier.estimators.kernel_particles import KernelParticles
+from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import is_stream
 from likelier.inference.evidence import Plan, Scales, learn_scales
 from likelier.inference.kernel_search import Fold
@@ -83,7 +84,7 @@ class Prepared:
         return scale * self.scales.gamma * self.standard.inverse
 
 
-class KernelFit(KernelWords):
+class KernelFit(KernelParticles):
     """Fitting; targets, search and weights are left to the two public classes.
 
     ``_encode`` turns targets into numbers and sets what is known of them, ``_evidence_targets``
@@ -109,7 +110,8 @@ class KernelFit(KernelWords):
         seed = self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self.__dict__.pop("stream_", None)
+        for name in ("stream_", "maps_", "particles_"):  # of an earlier fit, maybe of another kind
+            self.__dict__.pop(name, None)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
         if is_stream(X):
             self._fit_stream(X, y, sample_weight, seed, clock)
@@ -148,12 +150,15 @@ class KernelFit(KernelWords):
         clock: Clock,
     ) -> None:
         """Hyperparameters from the sample, weights from the engine, for every particle."""
-        parts = []
-        for particle in range(int(self.n_particles)):
+        if self.inference != "evidence":
+            self._fit_particles(engine, sample, n_rows, standard, rng, clock)
+            return
+        parts, n_particles = [], self._n_particles()
+        for particle in range(n_particles):
             held = self._held_rows(sample, rng)
             prepared = self._prepare(sample, held, standard, rng, clock)
             parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, clock))
-            if particle + 1 < self.n_particles and clock.over:
+            if particle + 1 < n_particles and clock.over:
                 break  # fewer particles are a model all the same
         self._store(parts, standard)
         self.n_iter_ = clock.n_iter
@@ -297,6 +302,11 @@ class KernelFit(KernelWords):
             )
         source = self._open(X, y)
         if not source.repeatable:
+            if self.inference != "evidence":
+                raise ValueError(
+                    f"inference={self.inference!r} passes over the data many times, and X can be "
+                    "read once only: give a path or a list of blocks, or use inference='evidence'"
+                )
             for batch in StreamEngine(source, seed=seed, shuffle=False).blocks():
                 self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight, seed)
             self._end_stream()

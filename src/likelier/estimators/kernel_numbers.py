@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import StreamEngine
@@ -17,7 +18,7 @@ from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_fit import KernelFit
 from likelier.estimators.kernel_stream import GROWTH, START_ROWS
-from likelier.estimators.kernel_words import Clock
+from likelier.estimators.kernel_words import Clock, by_evidence
 from likelier.estimators.problem import NumberSource, Summary, require_targets, summarise
 from likelier.inference.kernel_regression import Sums, Weights, batch_sums, solve_weights
 from likelier.models.kernel_machine import Standard, restore_map
@@ -51,6 +52,7 @@ class NumberStream(KernelFit):
         standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
         return _UnitSource(source, mean, self.target_spread_), summary.n_rows, standard
 
+    @available_if(by_evidence)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn some rows, once.
 
@@ -63,7 +65,7 @@ class NumberStream(KernelFit):
         return self._learn(X, y, weight, self._seed() if fresh else self.stream_["seed"])
 
     def _learn(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> Self:
-        if self.n_particles != 1 or self.loss != "gaussian":
+        if self._n_particles() != 1 or self.loss != "gaussian":
             raise ValueError('batch by batch needs n_particles=1 and loss="gaussian"')
         if not hasattr(self, "stream_"):
             self.stream_: dict[str, Any] = {"seed": seed, "learned": 0, "absorbing": False}

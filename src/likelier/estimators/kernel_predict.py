@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 from scipy.special import logit
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Uncertainty
+from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
+from likelier.estimators.kernel_particles import calibrated_link
 from likelier.estimators.kernel_stream import ClassStream
+from likelier.estimators.kernel_words import _integer, by_evidence
 from likelier.inference.laplace import HeadPosterior, class_predictive, to_predictive
 from likelier.models.kernel_machine import KernelMap, restore_map
 from likelier.predictive import ClassPredictive
@@ -24,18 +28,32 @@ class ClassPredictions(ClassStream):
     def _posteriors(self) -> list[tuple[KernelMap, HeadPosterior]]:
         check_is_fitted(self, "maps_")
         return [
-            (restore_map(plain), HeadPosterior(W, roots, self.layout_, float(variance)))
-            for plain, W, roots, variance in zip(
-                self.maps_, self.weights_, self.roots_, self.prior_variance_, strict=True
+            (
+                restore_map(plain),
+                HeadPosterior(
+                    W, roots, self.layout_, float(self.prior_variance_[i]), self.mean_shift_[i]
+                ),
+            )
+            for i, (plain, W, roots) in enumerate(
+                zip(self.maps_, self.weights_, self.roots_, strict=True)
             )
         ]
 
     def _predictives(self, X: Any) -> list[ClassPredictive]:
         """One predictive for every block of rows."""
+        check_is_fitted(self, "gamma_")
+        if hasattr(self, "particles_"):
+            return self._by_particles(self._check_X(X, reset=False))
         posteriors = self._posteriors()
         X = self._check_X(X, reset=False)
         blocks = range(0, X.shape[0], PREDICT_ROWS)
         return [self._of_block(posteriors, X[start : start + PREDICT_ROWS]) for start in blocks]
+
+    def _by_particles(self, X: Matrix) -> list[ClassPredictive]:
+        posterior, link = self._particle_posterior(), calibrated_link(self.calibration_[0])
+        starts = range(0, X.shape[0], PREDICT_ROWS)
+        parts: list[Any] = [posterior.predictive(X[i : i + PREDICT_ROWS], link) for i in starts]
+        return parts
 
     def _of_block(self, posteriors: Any, X: Any) -> ClassPredictive:
         parts = []
@@ -86,6 +104,33 @@ class ClassPredictions(ClassStream):
             np.concatenate([part.epistemic for part in parts]),
         )
 
+    def coef_draws(self, n_draws: int, random_state: Any = None) -> Array:
+        """Draws of the weights from their posterior.
+
+        Parameters
+        ----------
+        n_draws : int
+        random_state : int, RandomState or None, default=None
+            With "svgd" nothing is drawn: its particles come in turn.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_components_ + 1, n_outputs)
+            The intercept last. Two classes have one output with ``inference="evidence"``, else
+            every class has one. Parts of an ensemble come in turn.
+        """
+        _integer("n_draws", n_draws, 1)
+        check_is_fitted(self, "gamma_")
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        if hasattr(self, "particles_"):
+            return self._particle_draws(int(n_draws), rng)
+        if self.loss == "hinge":
+            raise ValueError('loss="hinge" has no posterior of the weights here; use "softmax"')
+        posteriors = [posterior for _, posterior in self._posteriors()]
+        draws = [posterior.draw(int(n_draws), rng) for posterior in posteriors]
+        return np.stack([draws[i % len(draws)][i] for i in range(n_draws)])
+
+    @available_if(by_evidence)
     def score_samples(self, X: Any) -> Array:
         """How well the training data cover each row; low far from them.
 

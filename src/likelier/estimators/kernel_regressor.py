@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Engine, Uncertainty
-from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
+from likelier.base import Array, Engine, Loss, Uncertainty
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
 from likelier.estimators.kernel_numbers import NumberStream
-from likelier.estimators.kernel_words import Clock, _number
+from likelier.estimators.kernel_particles import ParticleState, Strength
+from likelier.estimators.kernel_words import Clock, _integer, _number, by_evidence
+from likelier.inference.evidence import Scales
 from likelier.inference.kernel_regression import (
+    NOISE_LEAST,
     RATIO_RANGE,
     EpsilonLoss,
     RegressionJudge,
@@ -25,6 +30,7 @@ from likelier.inference.kernel_regression import (
     solve_weights,
 )
 from likelier.inference.kernel_search import Choice, search
+from likelier.losses import EpsilonInsensitive, SquaredError
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 from likelier.predictive import Gaussian
 
@@ -58,20 +64,28 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         intervals come from residuals of held-out rows.
     epsilon : float, default=0.1
         Half the width of the tube of "epsilon_insensitive", in units of the targets' spread.
-    features : {"nystroem", "fourier", "identity"}, default="nystroem"
-        Features of the kernel; "identity" is the linear case.
+    inference : {"evidence", "svgd", "stein_gaussian"}, default="evidence"
+        "svgd" moves particles over weights and scales together (Stein variational gradient
+        descent), "stein_gaussian" a mixture of Gaussians over them, which keeps its variance;
+        see the notes.
+    features : {"auto", "nystroem", "fourier", "identity"}, default="auto"
+        Features of the kernel; "identity" is the linear case. "auto" is "nystroem" for the
+        evidence, "fourier" for particles.
     n_components : int or "auto", default="auto"
-        Number of features; "auto" is a quarter of the rows, between 512 and 1536.
+        Number of features; "auto" is a quarter of the rows, between 512 and 1536, and 256 for
+        particles.
     gamma : "auto", float or array of shape (n_features,), default="auto"
         Inverse length scales in the units of the data; "auto" learns them.
     alpha : float or "auto", default="auto"
         Prior precision of the weights relative to that of the noise.
     temperature : float, default=1.0
         The data count for N / temperature observations.
-    n_particles : int, default=1
-        Fits with hyperparameters of their own, whose predictions are averaged.
+    n_particles : int or "auto", default="auto"
+        Fits with hyperparameters of their own, whose predictions are averaged: 1 by default.
+        Particles of "svgd" (20), Gaussians of "stein_gaussian" (4).
     max_iter : int, default=100
-        Largest number of steps of a fit that has no closed form.
+        Largest number of steps of a fit that has no closed form; a step of particles is ten
+        minibatches.
     tol : float, default=1e-4
         Its tolerance.
     time_budget : float or None, default=None
@@ -86,7 +100,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     Attributes
     ----------
     gamma_ : ndarray of shape (n_features,)
-        Learned inverse length scales in the units of the data (of the first particle).
+        Learned inverse length scales in the units of the data (of the first fit of an
+        ensemble; geometric mean of particles).
     feature_relevance_ : ndarray of shape (n_features,)
         Share of every input in the scales.
     noise_ : ndarray of shape (n_particles,)
@@ -98,6 +113,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     -----
     Cost: the scales as in `BayesianKernelClassifier`, then one pass of ``rows x components x
     (inputs + components)`` and ``components^3``.
+
+    "svgd" and "stein_gaussian" cost ``20 max_iter`` gradients of all particles on 256 rows: a
+    first fit tells the noise by rows held out. They have no ``partial_fit``, no
+    ``score_samples``, no iterators that can be read once only, and ``gamma`` must be "auto". In
+    many dimensions the particles of "svgd" are an ensemble of nearly equal fits, not draws.
 
     Examples
     --------
@@ -120,12 +140,13 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         loss: str = "gaussian",
         *,
         epsilon: float = 0.1,
-        features: str = "nystroem",
+        inference: str = "evidence",
+        features: str = "auto",
         n_components: int | str = "auto",
         gamma: Any = "auto",
         alpha: float | str = "auto",
         temperature: float = 1.0,
-        n_particles: int = 1,
+        n_particles: int | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-4,
         time_budget: float | None = None,
@@ -135,6 +156,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     ) -> None:
         self.loss = loss
         self.epsilon = epsilon
+        self.inference = inference
         self.features = features
         self.n_components = n_components
         self.gamma = gamma
@@ -175,6 +197,34 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
 
     def _evidence_targets(self, y: Array) -> Array:
         return y[:, None]
+
+    # -- particles ----------------------------------------------------------------------
+    def _particle_loss(self) -> Loss:
+        gaussian = self.loss == "gaussian"
+        return SquaredError() if gaussian else EpsilonInsensitive(float(self.epsilon))
+
+    def _particle_strength(self, scales: Scales) -> Strength:
+        return self._strength(scales.noise, 1.0 / scales.amplitude)
+
+    def _strength(self, noise: float, precision: float) -> Strength:
+        """A tube's loss is linear, so it counts in standard deviations."""
+        dispersion = noise if self.loss == "gaussian" else np.sqrt(noise)
+        alpha = precision if self.alpha == "auto" else float(self.alpha) / dispersion
+        return Strength(alpha, dispersion, noise)
+
+    def _judge(self, posterior: ParticleState, held: Rows, strength: Strength) -> Strength:
+        """Noise is the mean square of held-out residuals.
+
+        It includes what few rows leave open of the function, so intervals are rather too wide
+        than too narrow: particles, not being draws, cannot be trusted to make up for it.
+        """
+        scores = posterior.scores(held.X)[..., 0]
+        square = (held.y - scores.mean(axis=0)) ** 2
+        noise = float(np.average(square, weights=held.weight))
+        return self._strength(max(noise, NOISE_LEAST), strength.alpha)
+
+    def _store_particles(self, strength: Strength) -> None:
+        self.noise_ = np.sqrt([strength.noise]) * self.target_spread_
 
     # -- weights ------------------------------------------------------------------------
     def _epsilon_loss(self) -> EpsilonLoss | None:
@@ -249,8 +299,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     # -- predictions --------------------------------------------------------------------
     def _moments(self, X: Any) -> tuple[Array, Array, Array]:
         """Mean, variance of the function and of the noise, ``(n, particles)`` each."""
-        check_is_fitted(self, "maps_")
+        check_is_fitted(self, "gamma_")
         X = self._check_X(X, reset=False)
+        if hasattr(self, "particles_"):
+            mean = self.target_mean_ + self.target_spread_ * self._particle_scores(X)[..., 0].T
+            return mean, np.zeros_like(mean), np.full_like(mean, self.noise_[0] ** 2)
         means, inside, noise = [], [], []
         for i, plain in enumerate(self.maps_):
             made = restore_map(plain)
@@ -289,6 +342,36 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         epistemic = inside.mean(axis=1) + mean.var(axis=1)
         return Uncertainty(noise.mean(axis=1) + epistemic, noise.mean(axis=1), epistemic)
 
+    def coef_draws(self, n_draws: int, random_state: Any = None) -> Array:
+        """Draws of the weights from their posterior, for targets of mean zero and unit variance.
+
+        Parameters
+        ----------
+        n_draws : int
+        random_state : int, RandomState or None, default=None
+            With "svgd" nothing is drawn: its particles come in turn.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_components_ + 1, 1)
+            The intercept last. Parts of an ensemble come in turn.
+        """
+        _integer("n_draws", n_draws, 1)
+        check_is_fitted(self, "gamma_")
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        if hasattr(self, "particles_"):
+            return self._particle_draws(int(n_draws), rng)
+        if not self.roots_[0].size:
+            raise ValueError(f'loss={self.loss!r} has no posterior of the weights; use "gaussian"')
+        out = np.empty((n_draws, len(self.weights_[0]), 1))
+        for i in range(n_draws):
+            part = i % len(self.weights_)
+            sd = self.noise_[part] / self.target_spread_
+            noise = rng.standard_normal(len(self.roots_[part])) @ self.roots_[part]
+            out[i, :, 0] = self.weights_[part] + sd * noise
+        return out
+
+    @available_if(by_evidence)
     def score_samples(self, X: Any) -> Array:
         """How well the training data cover each row; low far from them.
 

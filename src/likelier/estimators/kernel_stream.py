@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import StreamEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
-from likelier.estimators.kernel_words import Clock
+from likelier.estimators.kernel_words import Clock, by_evidence
 from likelier.estimators.problem import (
     EncodedSource,
     Summary,
@@ -46,6 +47,7 @@ class ClassStream(KernelFit):
 
     weights_: list[Array]
     roots_: list[Array]
+    mean_shift_: list[Array]
     prior_variance_: Array
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, Standard]:
@@ -61,6 +63,7 @@ class ClassStream(KernelFit):
         standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
         return EncodedSource(source, classes, per_class, 2), summary.n_rows, standard
 
+    @available_if(by_evidence)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn some rows, once.
 
@@ -86,7 +89,7 @@ class ClassStream(KernelFit):
     def _learn(
         self, X: Matrix, y: Array, weight: Array | None, seed: int, classes: Any = None
     ) -> Self:
-        if self.n_particles != 1:
+        if self._n_particles() != 1:
             raise ValueError("n_particles must be 1 where rows come batch by batch")
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -192,6 +195,7 @@ class ClassStream(KernelFit):
                 fit.W, state["precision"], float(self.prior_variance_[0])
             )
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
+        self.mean_shift_ = [np.zeros_like(posterior.mean)]  # small beside so many rows
         self.layout_ = posterior.layout
         self.objective_, self.converged_ = float(fit.value), fit.converged
         state["n_rows"] += len(y)

@@ -17,7 +17,9 @@ from likelier.base import Array, Matrix
 from likelier.engines.threads import count_threads
 from likelier.estimators.problem import as_csr
 
-FEATURES = ("nystroem", "fourier", "identity")
+FEATURES = ("auto", "nystroem", "fourier", "identity")
+INFERENCES = ("evidence", "svgd", "stein_gaussian")
+N_PARTICLES = {"evidence": 1, "svgd": 20, "stein_gaussian": 4}
 MIN_COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = 512, 1536, 4
 
 
@@ -35,17 +37,36 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
         """Raise for constructor words that make no sense, naming the word."""
         _one_of("loss", self.loss, self._losses)
         _one_of("features", self.features, FEATURES)
+        _one_of("inference", self.inference, INFERENCES)
         _number_or_auto("n_components", self.n_components, 1, integer=True)
         _number_or_auto("alpha", self.alpha, 0.0)
         _number("temperature", self.temperature, 0.0)
         _number("tol", self.tol, 0.0)
-        for name in ("n_particles", "max_iter"):
-            _integer(name, getattr(self, name), 1)
+        _number_or_auto("n_particles", self.n_particles, 1, integer=True)
+        _integer("max_iter", self.max_iter, 1)
         if self.time_budget is not None:
             _number("time_budget", self.time_budget, 0.0)
         if isinstance(self.gamma, str) and self.gamma != "auto":
             raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
         count_threads(self.n_jobs)
+        if self.inference != "evidence":
+            self._check_particle_words()
+
+    def _check_particle_words(self) -> None:
+        """Raise for words that particles cannot follow."""
+        wanted = f"with inference={self.inference!r}"
+        if self.features == "nystroem":
+            raise ValueError(
+                f'features must be "fourier" or "identity" {wanted}: landmarks cannot follow '
+                "scales that move"
+            )
+        if not isinstance(self.gamma, str):
+            raise ValueError(f'gamma must be "auto" {wanted}: its scales are learned')
+
+    def _n_particles(self) -> int:
+        if self.n_particles == "auto":
+            return N_PARTICLES[self.inference]
+        return int(self.n_particles)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -95,6 +116,16 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
         axes.barh([str(names[j]) for j in order], relevance[order])
         axes.set_xlabel("share of the learned scales")
         return axes
+
+
+def by_evidence(estimator: Any) -> bool:
+    """Whether a method is there that particles do not have."""
+    if estimator.inference == "evidence":
+        return True
+    raise AttributeError(
+        f"this method needs inference='evidence'; inference={estimator.inference!r} has neither "
+        "partial_fit nor score_samples: use fit, whose X may be a path"
+    )
 
 
 @dataclass

@@ -14,8 +14,8 @@ up to a constant: Gaussian priors, that of gamma cut off below zero, and the Jac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,7 @@ from scipy.spatial.distance import pdist
 
 from likelier.base import Array, Batch, Loss, Matrix, Model
 from likelier.loops.sincos import fourier_features
+from likelier.models.kernel_machine import Standard
 from likelier.predictive import Categorical, Gaussian, Predictive
 
 CHUNK_BYTES = 1 << 20  # features of a chunk of particles or rows should stay in the cache
@@ -288,6 +289,54 @@ class FourierMachine(Model):
 
 
 PARTS = ("weights", "intercept", "gamma")
+
+
+@dataclass(frozen=True)
+class ScaledMachine:
+    """A `FourierMachine` that takes rows in their own units, block by block.
+
+    Rows are standardised as they come. With means of zero sparse rows are only divided by the
+    spreads, so they stay sparse.
+    """
+
+    machine: FourierMachine
+    standard: Standard
+
+    @property
+    def temperature(self) -> float | None:
+        """How many observations the data count for."""
+        return self.machine.temperature
+
+    def scale(self, X: Matrix, dtype: Any = None) -> Matrix:
+        """Rows as the machine sees them, by default in their own precision; cost of a copy."""
+        dtype = X.dtype if dtype is None else dtype
+        if not sparse.issparse(X) or self.standard.mean.any():
+            return self.standard.apply(X, dtype)
+        values = (X.data * self.standard.inverse[X.indices]).astype(dtype)
+        return type(X)((values, X.indices, X.indptr), shape=X.shape)
+
+    def start(self, n_particles: int, stream: np.random.Generator) -> Array:
+        """Random first particles."""
+        return self.machine.start(n_particles, stream)
+
+    def energy_gradient(self, theta: Array, batch: Batch, count: float) -> tuple[Array, Array]:
+        """Energy of every particle and its gradient.
+
+        Standardised rows need single precision only: minibatches are far noisier.
+        """
+        batch = batch.compact()
+        scaled = replace(batch, X=self.scale(batch.X, np.float32))
+        return self.machine.energy_gradient(theta, scaled, count)
+
+    def scores(self, theta: Array, X: Matrix) -> Array:
+        """Scores by every particle, (P, rows, K)."""
+        return self.machine.scores(theta, self.scale(X))
+
+    def predictive(
+        self, theta: Array, X: Matrix, link: Callable[[Array], Array] | None = None
+    ) -> Predictive:
+        """Mixture with one component per particle."""
+        return self.machine.predictive(theta, self.scale(X), link)
 
 
 def _scores(parts: Parameters, phi: Matrix) -> Array:
