@@ -11,9 +11,12 @@ import pytest
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine
 from likelier.inference.smo import SMO
-from likelier.kernels import Rbf
+from likelier.inference.smo_cache import Memory
+from likelier.inference.smo_path import solve_path
+from likelier.kernels import Precomputed, Rbf
+from likelier.loops.smo import marks
 from likelier.losses import EpsilonInsensitive, Hinge
-from likelier.models.kernel_expansion import KernelExpansion
+from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
 
 N, D = 400, 3
 LOSSES = [Hinge(), EpsilonInsensitive(0.1)]
@@ -105,3 +108,52 @@ def test_a_start_is_a_start(loss):
     state, info = SMO(1e-3).step(state, engine)
     assert info.converged
     np.testing.assert_array_equal(SMO().posterior(state).beta, optimum.beta)
+
+
+@every_loss
+@pytest.mark.parametrize("cache_bytes", [200 << 20, 1 << 19], ids=["whole", "rows"])
+def test_a_path_is_as_good_as_fresh_starts(loss, cache_bytes):
+    """Where the kernel matrix is held as a whole, and where there is room for some rows only."""
+    model, engine = problem(loss)
+    X, y = engine._X, engine._y
+    rows = Subset(model.kernel.prepare(X))
+    models = [dataclasses.replace(model, C=C) for C in (0.01, 0.1, 1.0, 10.0, 100.0)]
+    inference = SMO(cache_bytes=cache_bytes)
+    path = solve_path(inference, models, rows, y)
+    K = model.kernel.matrix(X)
+    updates = 0
+    for one, found in zip(models, path, strict=True):
+        alone = inference.solve(inference.start(one, rows, y))
+        assert found.converged
+        assert found.objective >= alone.objective - 1e-6 * abs(alone.objective)
+        box, F = one.box(y), y - K @ found.beta
+        assert found.objective == pytest.approx(dual_objective(box, found.beta, F), rel=1e-7)
+        up, down = marks(found.beta, box.lower, box.upper, box.eps)
+        assert (F + up).max() - (F + down).min() <= inference.tol  # in float64
+        assert abs(found.beta.sum()) < 1e-9 * one.C * N
+        updates += alone.n_iter
+    assert sum(found.n_iter for found in path) < updates
+
+
+def test_memory_of_one_path_serves_the_next():
+    model, engine = problem(LOSSES[0])
+    memory, models = Memory(), [model, dataclasses.replace(model, C=30.0)]
+    for count in (300, 400, 350):  # 300 before 400: the memory has to grow
+        rows = Subset(model.kernel.prepare(engine._X[:count]))
+        again = solve_path(SMO(), models, rows, engine._y[:count], None, memory)
+        fresh = solve_path(SMO(), models, rows, engine._y[:count])
+        for one, two in zip(again, fresh, strict=True):
+            np.testing.assert_array_equal(one.theta, two.theta)
+
+
+def test_a_path_does_not_write_to_a_precomputed_matrix():
+    X, y = problem(LOSSES[0])[1]._X[:100], problem(LOSSES[0])[1]._y[:100]
+    kernel = Precomputed()
+    K = Rbf(0.5).matrix(X)
+    K.flags.writeable = False
+    models = [KernelExpansion(kernel, Hinge(), C) for C in (1.0, 10.0)]
+    given = solve_path(SMO(1e-6), models, Subset(kernel.prepare(K)), y)
+    models = [KernelExpansion(Rbf(0.5), Hinge(), C) for C in (1.0, 10.0)]
+    made = solve_path(SMO(1e-6), models, Subset(Rbf(0.5).prepare(X)), y)
+    for one, two in zip(given, made, strict=True):
+        assert one.objective == pytest.approx(two.objective, rel=1e-7)

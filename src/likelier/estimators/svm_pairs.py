@@ -6,6 +6,7 @@ the first class of the pair, except that the only pair of two classes is turned 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,6 +17,7 @@ from likelier.base import Array
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.svm_words import Rows
 from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
+from likelier.inference.smo_cache import Memory
 from likelier.inference.smo_path import solve_path
 from likelier.losses import Hinge
 from likelier.models.kernel_expansion import KernelExpansion
@@ -50,6 +52,7 @@ def solve_pairs(
     pairs = class_pairs(n_classes)
     share = min(team.n_threads, len(pairs))
     alone = len(pairs) == 1
+    own = threading.local()  # one thread solves one pair after the other in the same memory
 
     def solve(number: int) -> list[PairSolution]:
         first, second = pairs[number]
@@ -59,7 +62,10 @@ def solve_pairs(
         weight = None if rows.weight is None else rows.weight[inside]
         smo = inference(len(inside), share, team if alone else None)
         models = [KernelExpansion(rows.prepared.kernel, Hinge(), C) for C in Cs]
-        found = solve_path(smo, models, rows.subset(None if alone else inside), y, weight)
+        if not hasattr(own, "memory"):
+            own.memory = Memory()
+        subset = rows.subset(None if alone else inside)
+        found = solve_path(smo, models, subset, y, weight, own.memory)
         return [pair_solution(inside, posterior) for posterior in found]
 
     rows.make_working()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info, Matrix, Posterior
-from likelier.inference.smo_cache import RowCache, Run, in_precision
+from likelier.inference.smo_cache import Memory, RowCache, Run, in_precision
 from likelier.inference.smo_newton import newton_cost
 from likelier.inference.smo_state import (
     SMOState,
@@ -26,6 +26,7 @@ from likelier.inference.smo_state import (
     may_move,
     newton_step,
     residuals,
+    rounding_error,
     rounding_matters,
     rows_to_fetch,
     whole_part,
@@ -34,7 +35,10 @@ from likelier.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
 from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
 
 MIN_BURST = 1000
-AIM = 0.9  # where residuals will be recomputed, the tolerance is undercut by this factor
+SHORT_BURST = 600  # where putting rows aside costs little because the whole matrix is held
+# Residuals from float32 kernel values undercut the tolerance, so that the exact ones are within:
+AIM = 0.9  # when pairs are updated,
+WITHIN = 0.95  # when it is seen whether all rows are done.
 WORTH_SHRINKING = 0.7  # put rows aside when at most this share stays
 MAX_ROUNDS = 30
 SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
@@ -136,7 +140,7 @@ class SMO(Inference):
             begin_at(state, np.clip(beta, box.lower, box.upper))
         return state
 
-    def cache(self, rows: Subset, exact: bool = False) -> RowCache:
+    def cache(self, rows: Subset, exact: bool = False, memory: Memory | None = None) -> RowCache:
         """Room for kernel rows, in float32 unless they are few or must be exact."""
         if exact or rows.n_rows <= SMALL:
             working = rows.take(rows.exact)
@@ -144,7 +148,7 @@ class SMO(Inference):
             working = in_precision(rows.take(rows.exact), np.float32, self.cache_bytes)
         else:
             working = rows.take(rows.working)
-        return RowCache(working, self.cache_bytes, self.run, self.n_parts)
+        return RowCache(working, self.cache_bytes, self.run, self.n_parts, memory)
 
     def step(self, state: SMOState, engine: Engine | None = None) -> tuple[SMOState, Info]:
         """Run a burst of pair updates, then decide what comes next."""
@@ -190,11 +194,11 @@ class SMO(Inference):
     def _burst(self, state: SMOState) -> int:
         """Pair updates until the tolerance is met or a budget is spent."""
         part, cache, eps = state.part, state.cache, state.box.eps
-        aim = AIM * state.tol if state.rounds or rounding_matters(state) else state.tol
+        aim = state.tol if cache.prepared.dtype == np.float64 else AIM * state.tol
         diagonal = cache.diagonal
         if len(part.rows) < len(diagonal):
             diagonal = diagonal[part.rows]
-        left = max(len(part.F), MIN_BURST)
+        left = max(len(part.F), MIN_BURST) if cache.whole is None else SHORT_BURST
         if self.max_iter >= 0:
             left = min(left, self.max_iter - state.n_iter)
         while True:
@@ -241,19 +245,22 @@ class SMO(Inference):
         if _polish(state):
             return
         shrunk = len(state.part.F) < len(state.beta)
-        matters = rounding_matters(state)
+        matters, error = rounding_matters(state), rounding_error(state)
         state.beta[state.part.rows] = state.part.beta
         if not (shrunk or matters):
+            state.drift = error
             state.F, state.anchor = state.part.F, state.beta.copy()
             state.done = True
             return
         state.F = residuals(state, state.beta, exact=matters)
+        state.drift = 0.0 if matters else error
         state.anchor = state.beta.copy()
         state.rounds += 1
         part = whole_part(state.box, state.beta, state.F)
         state.gap = float((part.F + part.up).max() - (part.F + part.down).min())
         state.history.append(state.gap)
-        if state.gap <= state.tol:
+        single = state.cache.prepared.dtype == np.float32 and not matters
+        if state.gap <= (WITHIN if single else 1.0) * state.tol:
             state.done = True
         elif state.rounds >= MAX_ROUNDS:
             state.done, state.message = True, "rounding"
@@ -279,13 +286,15 @@ def _polish(state: SMOState) -> bool:
 
     It makes the solution more exact than the tolerance; pairs then see to the other rows.
     """
-    small = len(state.beta) <= SMALL
-    if state.polished_at == state.n_iter or state.n_polished >= (MAX_POLISH if small else 1):
+    small, held = len(state.beta) <= SMALL, state.cache.whole is not None
+    most = MAX_POLISH if small or held else 1
+    if state.polished_at == state.n_iter or state.n_polished >= most:
         return False
     free = free_rows(state.part, state.box.eps)
     state.polished_at = state.n_iter
     state.n_polished += 1
-    if small or newton_cost(len(free), len(state.part.F)) < 0.5 * state.work:
+    share = 1.0 if held else 0.5  # work on a held matrix is that of updates only
+    if small or newton_cost(len(free), len(state.part.F)) < share * state.work:
         newton_step(state, free)
         return True
     return False
@@ -293,4 +302,6 @@ def _polish(state: SMOState) -> bool:
 
 def _worth_shrinking_after(state: SMOState) -> float:
     """Updates that must have been paid before putting rows aside can pay itself."""
+    if state.cache.whole is not None:
+        return 0.0
     return float(max(MIN_BURST, state.cache.n_used))

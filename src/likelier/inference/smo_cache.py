@@ -10,7 +10,7 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.kernels import Linear, Poly, Prepared, Rbf
-from likelier.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows
+from likelier.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows, gather_block
 from likelier.models.kernel_expansion import kernel_block
 
 MIN_SLOTS = 8  # a pair of rows, and some that are fetched with it
@@ -19,7 +19,29 @@ CALL = 6e4  # nanoseconds that asking for a block costs, whatever its size
 # Features that stay in the second-level cache of a core: then a row is made where it is needed,
 # one at a time, which saves the rows that a block would make in vain.
 IN_LOOP_BYTES = 3 << 17
+PANEL = 256  # rows of the whole matrix that are made at once
 Run = Callable[[Callable[[int], None], int], Iterator[None]]
+
+
+ROWS, WHOLE = 0, 1  # what memory is taken for
+
+
+class Memory:
+    """Memory for kernel values that goes from one problem to the next.
+
+    The system clears fresh memory page by page when it is first touched, which costs more than
+    the kernel values of a small problem.
+    """
+
+    def __init__(self) -> None:
+        self._held = [np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8)]
+
+    def take(self, purpose: int, count: int, dtype: np.dtype[Any]) -> Array:
+        """An array of ``count`` entries, not cleared; what was taken before is given up."""
+        size = count * dtype.itemsize
+        if len(self._held[purpose]) < size:  # not touched before it is used
+            self._held[purpose] = np.empty(size, dtype=np.uint8)
+        return self._held[purpose][:size].view(dtype)
 
 
 class RowCache:
@@ -35,19 +57,67 @@ class RowCache:
         Memory for kernel rows.
     run : callable, optional
         ``run(function, count)`` calls ``function(0) ... function(count - 1)`` in threads.
+    memory : Memory, optional
+        Of a cache that is no longer used.
     """
 
-    def __init__(self, prepared: Prepared, n_bytes: int, run: Run | None, n_parts: int) -> None:
+    def __init__(
+        self, prepared: Prepared, n_bytes: int, run: Run | None, n_parts: int,
+        memory: Memory | None = None,
+    ) -> None:  # fmt: skip
         self.prepared, self._run, self.n_parts = prepared, run, n_parts
+        self._memory = memory or Memory()
         n = prepared.n_rows
         item = prepared.dtype.itemsize
         held = min(n * n, max(n_bytes // item, MIN_SLOTS * n))
-        self._flat = np.empty(held, dtype=prepared.dtype)  # not touched before it is used
+        self._room = n_bytes // item
+        self._flat = self._memory.take(ROWS, held, prepared.dtype)
         self.clock = np.zeros(1, dtype=np.int64)
         self.count = np.zeros(1, dtype=np.int64)  # slots in use
         self.diagonal = np.asarray(prepared.diagonal(), dtype=prepared.dtype)
         self.scale = float(abs(self.diagonal).max()) if n else 0.0
+        self.whole: Array | None = None
         self._reset(np.arange(n))
+
+    def hold_everything(self) -> None:
+        """Make the whole matrix at once if there is room for it and for a part of it.
+
+        For callers that come back with the same rows: nothing is made twice, and going on with
+        fewer rows or with all again is a copy or nothing. Cost: all pairs of rows.
+        """
+        n = self.prepared.n_rows
+        if self.whole is None and n > 0 and 2 * n * n <= self._room:
+            self.whole = self._all_pairs()
+            self._hold(np.arange(n))
+
+    def _all_pairs(self) -> Array:
+        """The whole matrix, in panels that stay in a processor's cache while they are made."""
+        n, rows = self.prepared.n_rows, self.prepared
+        whole = self._memory.take(WHOLE, n * n, rows.dtype).reshape(n, n)
+        if rows.kernel.precomputed:
+            whole[:] = rows.X
+            return whole
+
+        def panel(k: int) -> None:
+            some = slice(k * PANEL, min((k + 1) * PANEL, n))
+            rows.take(some).block(rows, whole[some])
+
+        panels = -(-n // PANEL)
+        for _ in self._run(panel, panels) if self._run else map(panel, range(panels)):
+            pass
+        return whole
+
+    def _hold(self, active: Array) -> None:
+        """Hold all rows with the columns of ``active``, out of the whole matrix."""
+        assert self.whole is not None
+        n = len(active)
+        self.active, self.slots = active, self.whole
+        if n < len(self.whole):
+            self.slots = self._flat[: n * n].reshape(n, n)
+            gather_block(self.whole, active, self.slots)
+        self.slot_of, self.row_of = np.arange(n), np.arange(n)
+        self.stamps = np.zeros(n, dtype=np.int64)
+        self.block, self.n_used = 1, n
 
     def _reset(self, active: Array) -> None:
         """Forget all rows; from now on they have the columns of ``active``."""
@@ -83,11 +153,18 @@ class RowCache:
 
     def restart(self) -> None:
         """Return to all rows of the problem; those held are lost unless they are whole."""
-        if len(self.active) < self.prepared.n_rows:
+        if len(self.active) == self.prepared.n_rows:
+            return
+        if self.whole is not None:
+            self._hold(np.arange(self.prepared.n_rows))
+        else:
             self._reset(np.arange(self.prepared.n_rows))
 
     def keep(self, positions: Array) -> None:
         """Go on with some of the active rows; the rows held keep what belongs to them."""
+        if self.whole is not None:
+            self._hold(self.active[positions])
+            return
         width = len(self.active)
         inside = np.zeros(width, dtype=bool)
         inside[positions] = True

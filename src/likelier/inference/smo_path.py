@@ -6,16 +6,22 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.inference.smo import SMO, KernelPosterior
+from likelier.inference.smo_cache import Memory
 from likelier.inference.smo_state import SMOState, on_bounds, whole_part
-from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
+from likelier.models.kernel_expansion import KernelExpansion, Subset
 
 
 def solve_path(
     inference: SMO, models: list[KernelExpansion], rows: Subset, y: Array,
-    weight: Array | None = None,
+    weight: Array | None = None, memory: Memory | None = None,
 ) -> list[KernelPosterior]:  # fmt: skip
-    """Solutions for growing ``C``: kernel rows are kept, each starts from the one before."""
-    cache = inference.cache(rows)
+    """Solutions for growing ``C``: kernel rows are kept, each starts from the one before.
+
+    ``memory`` is that of a problem solved before.
+    """
+    cache = inference.cache(rows, memory=memory)
+    if len(models) > 1:
+        cache.hold_everything()
     found: list[KernelPosterior] = []
     before: SMOState | None = None
     for model in models:
@@ -29,16 +35,19 @@ def solve_path(
 
 
 def _warm(state: SMOState, before: SMOState, ratio: float) -> None:
-    """Start from the coefficients of a smaller ``C``, as they are or in proportion."""
-    box = state.box
+    """Start from the coefficients of a smaller ``C``, as they are or in proportion.
+
+    As they are, each one that was on its bound has to be moved to the new bound; in proportion
+    these follow the bound, but each that was between the bounds is moved away from its place.
+    Both keep the sum and cost nothing: the more of a kind decide.
+    """
+    box, beta = state.box, before.beta
     product = box.target - before.F  # K beta
-    best = -np.inf
-    for factor in (1.0, ratio):
-        beta, F = factor * before.beta, box.target - factor * product
-        value = dual_objective(box, beta, F)
-        if value > best:
-            best, chosen = value, (beta, F)
-    beta, F = chosen
+    used = beta != 0.0
+    bound = used & ((beta <= before.box.lower) | (beta >= before.box.upper))
+    factor = ratio if 2 * bound.sum() >= used.sum() else 1.0
+    beta, F = factor * beta, box.target - factor * product
     beta = on_bounds(np.clip(beta, box.lower, box.upper), box.lower, box.upper)
     state.beta, state.anchor, state.F = beta, beta.copy(), F
+    state.drift = factor * before.drift
     state.part = whole_part(box, beta, F)

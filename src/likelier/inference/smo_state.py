@@ -45,6 +45,7 @@ class SMOState:
     F: Array
     part: ActivePart
     tol: float
+    drift: float = 0.0  # what rounding may have done to ``F``
     n_iter: int = 0
     rounds: int = 0
     gap: float = np.inf
@@ -76,17 +77,24 @@ def begin_at(state: SMOState, beta: Array) -> None:
     if abs(beta.sum()) > 1e-9 * max(scale, 1e-300):
         return  # weights or bounds have changed: not a point of this problem
     F = residuals(state, beta, exact=False)
+    state.part.beta = beta
+    state.drift = rounding_error(state)
     state.beta, state.anchor, state.F = beta, beta.copy(), F
     state.part = whole_part(state.box, beta, F)
 
 
-def rounding_matters(state: SMOState) -> bool:
-    """Whether float32 kernel rows could spoil the residuals at the tolerance asked for."""
+def rounding_error(state: SMOState) -> float:
+    """How far float32 kernel rows may have led the residuals astray."""
     cache = state.cache
     if cache.prepared.dtype == np.float64:
-        return False
+        return state.drift
     moved = state.part.beta - state.anchor[state.part.rows]
-    return bool(SINGLE_ERROR * cache.scale * np.sqrt(moved @ moved) > MARGIN * state.tol)
+    return state.drift + SINGLE_ERROR * cache.scale * float(np.sqrt(moved @ moved))
+
+
+def rounding_matters(state: SMOState) -> bool:
+    """Whether it could spoil the residuals at the tolerance asked for."""
+    return rounding_error(state) > MARGIN * state.tol
 
 
 def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
@@ -157,12 +165,17 @@ def on_bounds(values: Array, lower: Array, upper: Array) -> Array:
 
 
 def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
-    """``F = t - K beta`` of all rows, from the last ones known and what has moved since."""
-    changed = np.flatnonzero(beta != state.anchor)
-    F = state.F.copy()
+    """``F = t - K beta`` of all rows, from the last exact (or last) ones and what has moved."""
+    afresh = exact and state.drift > 0.0
+    anchor = np.zeros(len(beta)) if afresh else state.anchor
+    F = state.box.target.copy() if afresh else state.F.copy()
+    changed = np.flatnonzero(beta != anchor)
     if not len(changed):
         return F
-    amounts = beta[changed] - state.anchor[changed]
+    amounts = beta[changed] - anchor[changed]
+    if not exact and state.cache.whole is not None:
+        subtract_rows(F, state.cache.whole, changed, amounts)
+        return F
     step = block_rows(len(changed), 8)
     for start in range(0, len(F), step):
         some = np.arange(start, min(start + step, len(F)))

@@ -21,7 +21,8 @@ from likelier.base import Array
 from likelier.loops.exponential import fast_exp
 
 FAR = 1e300  # beyond every residual; an infinity would not survive the compiler's freedom
-CHUNK = 256  # rows searched at once before it is noted where the best one was
+CHUNK = 64  # rows searched at once before it is noted where the best one was
+STRIP = 512  # kernel values made at once: they stay in the first-level cache
 TINY_CURVATURE = 1e-12
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
 # Kernels whose rows are made inside the loop; of all others the caller makes them.
@@ -150,15 +151,15 @@ def _moved_pair(bi, bj, step, ceiling, floor):
 def _make_row(kind, parameters, columns, norms, i, out):
     """Kernel values of row ``i`` with all, from features stored one after the other."""
     n, one = len(out), out.dtype.type(1.0)
-    for start in range(0, n, 2 * CHUNK):
-        part = out[start : start + 2 * CHUNK]
+    for start in range(0, n, STRIP):
+        part = out[start : start + STRIP]
         part[:] = one - one
         for f in range(len(columns)):
-            values, own = columns[f, start : start + 2 * CHUNK], columns[f, i]
+            values, own = columns[f, start : start + STRIP], columns[f, i]
             for k in range(len(part)):
                 part[k] += own * values[k]
         if kind == RBF:
-            theirs, mine = norms[start : start + 2 * CHUNK], norms[i]
+            theirs, mine = norms[start : start + STRIP], norms[i]
             scale, two, zero = parameters[0], one + one, one - one
             for k in range(len(part)):
                 square = (mine + theirs[k]) - two * part[k]
@@ -309,6 +310,15 @@ def compact_rows(flat, width, numbers, columns):
         for column in columns:
             flat[place] = flat[start + column]
             place += 1
+
+
+@njit(cache=True, nogil=True)
+def gather_block(matrix, rows, out):
+    """``out = matrix[rows][:, rows]``."""
+    for k in range(len(rows)):
+        source, target = matrix[rows[k]], out[k]
+        for j in range(len(rows)):
+            target[j] = source[rows[j]]
 
 
 def marks(beta: Array, lower: Array, upper: Array, eps: float) -> tuple[Array, Array]:

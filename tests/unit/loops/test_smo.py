@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from likelier.loops.smo import (
     PAUSED,
     RBF,
     compact_rows,
+    gather_block,
     likely_rows,
     marks,
     smo_updates,
@@ -66,12 +69,14 @@ def test_updates_reach_the_optimum_of_the_dual(eps, dtype):
     assert abs(problem.beta.sum()) < 1e-10
     assert (problem.beta >= problem.lower).all() and (problem.beta <= problem.upper).all()
     np.testing.assert_allclose(problem.F, problem.t - problem.K @ problem.beta, atol=2e-6)
-    best = brute_force(problem)
+    best = brute_force(eps)
     assert problem.objective() >= best - 1e-6 * abs(best)
 
 
-def brute_force(problem):
+@cache
+def brute_force(eps):
     """The dual by projected gradient steps, independent of pairs: slow and simple."""
+    problem = Problem(eps=eps)
     beta = np.zeros(problem.n)
     step = 1.0 / np.linalg.eigvalsh(problem.K)[-1]
     for _ in range(4000):
@@ -167,6 +172,14 @@ def test_compaction_in_place():
         compact_rows(flat, 11, rows, columns)
         kept = flat[: len(rows) * len(columns)].reshape(len(rows), len(columns))
         np.testing.assert_array_equal(kept, matrix[np.ix_(rows, columns)])
+
+
+def test_a_block_out_of_the_whole_matrix():
+    problem = Problem()
+    rows = np.array([3, 8, 41, 59])
+    out = np.full((4, 4), np.nan)
+    gather_block(problem.K, rows, out)
+    np.testing.assert_array_equal(out, problem.K[np.ix_(rows, rows)])
 
 
 def test_likely_rows_are_those_that_violate_most():
