@@ -23,6 +23,7 @@ from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
 TINY = 1e-300
+WIDE = 100  # features
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 
 
@@ -42,10 +43,17 @@ class Penalty:
     l1_ratio: float
 
     def strengths(self, spread: Array, n_rows: int, fit_intercept: bool) -> ElasticNet:
-        """One strength per feature; ``alpha="auto"`` weighs as much as one row of data."""
+        """One strength per feature; ``alpha="auto"`` weighs as much as one row of data.
+
+        As a prior that gives the score of a row a variance of one per feature that varies.
+        Beyond `WIDE` such features the penalty grows with their number, so that this variance
+        stays there: a score of ten says all there is to say, and a thousand rare words must not
+        be able to say it each.
+        """
         d = len(spread)
         if self.alpha == "auto":
-            strength = np.where(spread > TINY, spread, 1.0) / n_rows
+            varies = spread > TINY
+            strength = np.where(varies, spread, 1.0) / n_rows * max(1.0, varies.sum() / WIDE)
         else:
             strength = np.full(d, float(self.alpha))
         share = {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)

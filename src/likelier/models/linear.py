@@ -169,6 +169,8 @@ class LinearModel(Model):
         if sparse.issparse(batch.X) and not self.loss.coupled and self.n_outputs == 1:
             return self._sparse_values(thetas, batch, width)
         batch = batch.compact()
+        if len(thetas) == 1:
+            return self.terms(batch, self.scores(thetas[0], batch.X), 0, width)[0][None]
         all_scores = self.scores(np.hstack(thetas), batch.X)
         parts = np.split(all_scores, len(thetas), axis=1)
         return np.stack([self.terms(batch, np.ascontiguousarray(f), 0, width)[0] for f in parts])
