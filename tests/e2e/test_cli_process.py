@@ -63,7 +63,7 @@ def test_an_interrupted_fit_leaves_no_file(sent, code, endless, tmp_path):
 
 def test_an_interrupted_predict_leaves_no_file(tmp_path):
     train = write(tmp_path / "train.csv", flowers(200, 0))
-    run_ok("fit", train, "-t", "species", "-o", tmp_path / "model")
+    run_ok("fit", train, "-t", "species", "-m", "linear", "-o", tmp_path / "model")
     big = tmp_path / "big.csv"
     repeat_rows(train, big, 4000)
     process = start("predict", tmp_path / "model", big, "-o", tmp_path / "out.csv")
@@ -80,7 +80,7 @@ def test_an_interrupted_predict_leaves_no_file(tmp_path):
 
 def test_a_closed_pipe_is_no_error(tmp_path):
     train = write(tmp_path / "train.csv", flowers(20_000, 0))
-    run_ok("fit", train, "-t", "species", "-o", tmp_path / "model")
+    run_ok("fit", train, "-t", "species", "-m", "linear", "-o", tmp_path / "model")
     with start("predict", tmp_path / "model", train, "-o", "-") as process:
         assert "prediction" in process.stdout.readline()
         process.stdout.close()
@@ -89,7 +89,7 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert "rror" not in errors
 
 
-def test_a_bar_only_on_a_terminal(tmp_path, endless):
+def test_a_bar_only_on_a_terminal(tmp_path):
     """Under a pseudo-terminal the bar is drawn; in a pipe nothing of it is seen."""
     code = textwrap.dedent(
         """
@@ -97,8 +97,9 @@ def test_a_bar_only_on_a_terminal(tmp_path, endless):
         sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
         """
     )
-    args = [*command(), "fit", str(endless), "-t", "species", "-o", str(tmp_path / "m")]
-    args += ["--memory", "0", "--max-iter", "3"]
+    train = write(tmp_path / "train.csv", flowers(60_000, 0))
+    args = [*command(), "fit", str(train), "-t", "species", "-o", str(tmp_path / "m")]
+    args += ["-m", "linear", "--memory", "0", "--max-iter", "3"]
     shown = subprocess.run(
         [sys.executable, "-c", code, *args],
         stdin=subprocess.DEVNULL,
