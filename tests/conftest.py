@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from scipy import sparse
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,6 +21,10 @@ import numba_cache  # noqa: E402
 
 # Before numba is imported by anyone: it reads this variable once.
 os.environ["NUMBA_CACHE_DIR"] = str(numba_cache.cache_dir(ROOT))
+
+# The first example of a property may compile, which no deadline of hypothesis allows for.
+settings.register_profile("likelier", parent=settings.default, deadline=None)
+settings.load_profile("likelier")
 
 
 @dataclass(frozen=True)
