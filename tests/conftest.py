@@ -49,12 +49,12 @@ def load_data_set(name: str) -> DataSet:
     """Read one data set; features become floats, sparse ones `scipy.sparse.csr_array`."""
     folder = os.environ.get("LIKELIER_DATA", "")
     if not folder:
-        _not_available("the variable LIKELIER_DATA, which names their folder, is not set")
+        data_not_available("the variable LIKELIER_DATA, which names their folder, is not set")
     if not Path(folder).is_dir():
-        _not_available(f"LIKELIER_DATA names {folder!r}, which is not a folder")
+        data_not_available(f"LIKELIER_DATA names {folder!r}, which is not a folder")
     path = Path(folder) / f"{name}.npz"
     if not path.is_file():
-        _not_available(f"LIKELIER_DATA has no file {path.name!r}")
+        data_not_available(f"LIKELIER_DATA has no file {path.name!r}")
     arrays = _read_arrays(path)
     parts = {"X": _features(arrays, "X"), "y": _targets(arrays, "")}
     if any(key == "Xt" or key.startswith("Xt_") for key in arrays):
@@ -62,7 +62,7 @@ def load_data_set(name: str) -> DataSet:
     return DataSet(name, **parts, extra=arrays)
 
 
-def _not_available(reason: str) -> NoReturn:
+def data_not_available(reason: str) -> NoReturn:
     """Fail on continuous integration, where the data must be there; skip elsewhere."""
     message = f"needs the real data sets: {reason}"
     if os.environ.get("CI") == "true":

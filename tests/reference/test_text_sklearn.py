@@ -17,6 +17,7 @@ from sklearn.feature_extraction.text import (
     TfidfVectorizer,
 )
 from sklearn.pipeline import make_pipeline
+from tests.conftest import data_not_available
 
 from likelier import TextFeatures
 
@@ -55,8 +56,7 @@ def all_of(name: str) -> list[str]:
     folder = os.environ.get("LIKELIER_DATA", "")
     path = Path(folder) / f"{name}.jsonl.xz"
     if not folder or not path.is_file():
-        message = "needs the real data sets: LIKELIER_DATA names no folder that holds them"
-        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+        data_not_available("LIKELIER_DATA names no folder that holds them")
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line)["text"] for line in lines]
 

@@ -16,13 +16,12 @@ from sklearn.callback import with_callbacks
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.data import TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.problem import is_stream
+from likelier.estimators.problem import is_stream, open_source
 from likelier.inference.evidence import Plan, Scales, learn_scales
 from likelier.inference.kernel_search import Fold
 from likelier.models.kernel_machine import (
@@ -300,7 +299,7 @@ class KernelFit(KernelParticles):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = self._open(X, y)
+        source = open_source(self, X, y)
         if not source.repeatable:
             if self.inference != "evidence":
                 raise ValueError(
@@ -319,20 +318,6 @@ class KernelFit(KernelParticles):
         rng = np.random.default_rng([seed, 0])
         with one_blas_thread():
             self._fit_engine(engine, sample, n_rows, standard, rng, clock)
-
-    def _open(self, X: Any, y: Any) -> Any:
-        """Source of blocks for a path or an iterator; sets the names of its columns."""
-        if y is not None and not isinstance(y, str | int):
-            raise TypeError(
-                "with a path or an iterator as X, y is the name of the target column (or None); "
-                f"got {type(y).__name__}"
-            )
-        source = block_source(X, target=y)
-        self.n_features_in_ = int(source.n_features)
-        self.__dict__.pop("feature_names_in_", None)
-        if isinstance(source.encoder, TableEncoder):
-            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
-        return source
 
 
 def input_groups(Z: Array, targets: Array) -> Array | None:

@@ -8,6 +8,7 @@ fit is judged on rows that it has not seen.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,7 +57,7 @@ class Learned:
     interrupted: bool
 
 
-class KernelParticles(KernelWords):
+class KernelParticles(KernelWords, ABC):
     """Fitting and reading particles; the two public classes say what their targets need.
 
     ``_particle_loss`` is the loss, ``_particle_strength`` takes what the evidence said to the
@@ -210,17 +211,17 @@ class KernelParticles(KernelWords):
         """Whether rows are held out to say how targets scatter around scores."""
         return True
 
-    def _particle_loss(self) -> Loss:
-        raise NotImplementedError
+    @abstractmethod
+    def _particle_loss(self) -> Loss: ...
 
-    def _particle_strength(self, scales: Any) -> Strength:
-        raise NotImplementedError
+    @abstractmethod
+    def _particle_strength(self, scales: Any) -> Strength: ...
 
-    def _judge(self, posterior: ParticleState, held: Any, strength: Strength) -> Strength:
-        raise NotImplementedError
+    @abstractmethod
+    def _judge(self, posterior: ParticleState, held: Any, strength: Strength) -> Strength: ...
 
-    def _store_particles(self, strength: Strength) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _store_particles(self, strength: Strength) -> None: ...
 
 
 def calibrated_link(calibration: dict[str, Any]) -> Callable[[Array], Array] | None:

@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from likelier.base import Array, Batch, Loss, Matrix
-from likelier.data import TableEncoder, block_source
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.linear_words import LinearWords
 from likelier.estimators.partial import StreamLearner
@@ -23,6 +22,7 @@ from likelier.estimators.problem import (
     is_stream,
     local_engine,
     make_problem,
+    open_source,
     require_targets,
     stream_engine,
     summarise,
@@ -137,7 +137,7 @@ class LinearFit(LinearWords, ABC):
             raise ValueError(
                 "early_stopping needs rows in memory; a stream has no rows to hold out"
             )
-        source = self._open(X, y)
+        source = open_source(self, X, y)
         if not source.repeatable:
             self._fit_once(source)
             return
@@ -163,20 +163,6 @@ class LinearFit(LinearWords, ABC):
             self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
         if not hasattr(self, "coef_"):
             raise ValueError("y needs at least two classes to tell apart; the data hold 1 class")
-
-    def _open(self, X: Any, y: Any) -> Any:
-        """Source of blocks for a path or an iterator; sets the names of its columns."""
-        if y is not None and not isinstance(y, str | int):
-            raise TypeError(
-                "with a path or an iterator as X, y is the name of the target column (or None); "
-                f"got {type(y).__name__}"
-            )
-        source = block_source(X, target=y)
-        self.n_features_in_ = int(source.n_features)
-        self.__dict__.pop("feature_names_in_", None)
-        if isinstance(source.encoder, TableEncoder):  # columns of a libsvm file have no names
-            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
-        return source
 
     def _solve(
         self,

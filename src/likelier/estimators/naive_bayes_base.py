@@ -14,7 +14,6 @@ from sklearn.utils.validation import (
 )
 
 from likelier.base import Array, Batch, Matrix
-from likelier.data import TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.estimators.naive_bayes_data import (
     HELD_OUT,
@@ -26,7 +25,7 @@ from likelier.estimators.naive_bayes_data import (
     stats_block_rows,
 )
 from likelier.estimators.naive_bayes_predict import NaiveBayesPredictions, all_finite
-from likelier.estimators.problem import is_stream, require_targets
+from likelier.estimators.problem import is_stream, open_source, require_targets
 from likelier.inference.closed_form import (
     ClosedForm,
     ClosedState,
@@ -127,7 +126,7 @@ class NaiveBayes(NaiveBayesPredictions):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = self._open(X, y)
+        source = open_source(self, X, y)
         sample = RowSample(HELD_OUT, np.random.default_rng([self._seed(), 1]))
         classes, stats, n_rows = None, None, 0
         try:
@@ -183,20 +182,6 @@ class NaiveBayes(NaiveBayesPredictions):
         """Raise if the statistics are not finite because the rows are not."""
         if not all(map(all_finite, stats.to_arrays().values())):
             self._refuse_infinite(X)
-
-    def _open(self, X: Any, y: Any) -> Any:
-        """Source of blocks for a path or an iterator; sets the names of its columns."""
-        if y is not None and not isinstance(y, str | int):
-            raise TypeError(
-                "with a path or an iterator as X, y is the name of the target column (or None); "
-                f"got {type(y).__name__}"
-            )
-        source = block_source(X, target=y)
-        self.n_features_in_ = int(source.n_features)
-        self.__dict__.pop("feature_names_in_", None)
-        if isinstance(source.encoder, TableEncoder):
-            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
-        return source
 
 
 def _ordinary_rows(

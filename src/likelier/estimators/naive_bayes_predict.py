@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import Any
 
@@ -22,7 +23,7 @@ from likelier.predictive import Categorical
 DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty
 
 
-class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator, ABC):
     """Shell of the three estimators, which say what the model is and what is fitted.
 
     ``_model`` and ``_prior`` name the parts, ``_publish`` shows statistics as scikit-learn's
@@ -39,20 +40,20 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     ordinary_weight_: Array
 
     # -- what a subclass says -----------------------------------------------------------
-    def _model(self, n_classes: int, n_features: int) -> NaiveBayesModel:
-        raise NotImplementedError
+    @abstractmethod
+    def _model(self, n_classes: int, n_features: int) -> NaiveBayesModel: ...
 
-    def _prior(self, n_classes: int) -> ClassPrior:
-        raise NotImplementedError
+    @abstractmethod
+    def _prior(self, n_classes: int) -> ClassPrior: ...
 
-    def _publish(self, model: Any, stats: Any) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _publish(self, model: Any, stats: Any) -> dict[str, Any]: ...
 
-    def _laws(self) -> ClassLaws:
-        raise NotImplementedError
+    @abstractmethod
+    def _laws(self) -> ClassLaws: ...
 
-    def _log_prior(self) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def _log_prior(self) -> Array: ...
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

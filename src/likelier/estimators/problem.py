@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Loss, Matrix
-from likelier.data import Source
+from likelier.data import Source, TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
 from likelier.loops.rows import column_squares
@@ -32,6 +32,21 @@ def is_stream(X: Any) -> bool:
     if isinstance(X, list) and X and isinstance(X[0], tuple | Batch):  # a list of blocks?
         return isinstance(X[0], Batch) or getattr(X[0][0], "ndim", 0) == 2
     return isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__")
+
+
+def open_source(estimator: Any, X: Any, y: Any) -> Any:
+    """Source of blocks for a path or an iterator; gives the estimator the names of its columns."""
+    if y is not None and not isinstance(y, str | int):
+        raise TypeError(
+            "with a path or an iterator as X, y is the name of the target column (or None); "
+            f"got {type(y).__name__}"
+        )
+    source = block_source(X, target=y)
+    estimator.n_features_in_ = int(source.n_features)
+    estimator.__dict__.pop("feature_names_in_", None)
+    if isinstance(source.encoder, TableEncoder):  # columns of a libsvm file have no names
+        estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
+    return source
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -30,7 +30,7 @@ from likelier.estimators.svm_pairs import (
     solve_pairs,
     votes,
 )
-from likelier.estimators.svm_words import Rows, SVMWords, checked_grid, dense, like_input, say
+from likelier.estimators.svm_words import Rows, SVMWords, dense, like_input, say
 from likelier.estimators.targets import class_weights
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
@@ -148,39 +148,6 @@ class SVC(ClassifierMixin, SVMWords):
         self.break_ties = break_ties
         self.n_jobs = n_jobs
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from rows and their labels.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_rows, n_features), or (n_rows, n_rows)
-        y : array of shape (n_rows,)
-        sample_weight : array of shape (n_rows,), optional
-            Multiply C for every row; rows of weight zero are absent.
-        """
-        self._fit_models([self], X, y, sample_weight)
-        return self
-
-    def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[SVC]:
-        """Fit one model per value of C, sharing kernel rows and starting from the one before.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        Cs : array of float
-            Values of C in any order.
-
-        Returns
-        -------
-        list of SVC
-            Fitted models in the order of ``Cs``; this estimator itself is not fitted.
-        """
-        models = [clone(self).set_params(C=C) for C in checked_grid(Cs)]
-        ordered = sorted(models, key=lambda model: model.C)
-        ordered[0]._fit_models(ordered, X, y, sample_weight)
-        return models
 
     def _fit_models(self, models: list[SVC], X: Any, y: Any, sample_weight: Any) -> None:
         """Fit models that differ in C (ascending) on the same rows."""

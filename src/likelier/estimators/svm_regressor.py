@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
@@ -21,7 +21,6 @@ from likelier.estimators.svm_pairs import PairSolution, pair_solution
 from likelier.estimators.svm_words import (
     Rows,
     SVMWords,
-    checked_grid,
     dense,
     like_input,
     number,
@@ -136,39 +135,6 @@ class SVR(RegressorMixin, SVMWords):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from rows and their targets.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_rows, n_features), or (n_rows, n_rows)
-        y : array of shape (n_rows,)
-        sample_weight : array of shape (n_rows,), optional
-            Multiply C for every row; rows of weight zero are absent.
-        """
-        self._fit_models([self], X, y, sample_weight)
-        return self
-
-    def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[SVR]:
-        """Fit one model per value of C, sharing kernel rows and starting from the one before.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        Cs : array of float
-            Values of C in any order.
-
-        Returns
-        -------
-        list of SVR
-            Fitted models in the order of ``Cs``; this estimator itself is not fitted.
-        """
-        models = [clone(self).set_params(C=C) for C in checked_grid(Cs)]
-        ordered = sorted(models, key=lambda model: model.C)
-        ordered[0]._fit_models(ordered, X, y, sample_weight)
-        return models
 
     def _fit_models(self, models: list[SVR], X: Any, y: Any, sample_weight: Any) -> None:
         """Fit models that differ in C (ascending) on the same rows."""

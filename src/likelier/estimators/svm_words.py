@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -57,8 +58,8 @@ class Rows:
         return replace(self, part=part, weight=weight)
 
 
-class SVMWords(BaseEstimator):
-    """Constructor words, validation and kernels of the support vector machines."""
+class SVMWords(BaseEstimator, ABC):
+    """Constructor words, kernels and fitting, at one value of C or several, of the machines."""
 
     kernel: Any
     _gamma: float
@@ -68,6 +69,43 @@ class SVMWords(BaseEstimator):
         tags.input_tags.sparse = self.kernel != "precomputed"
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from rows and their labels or targets.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_rows, n_features), or (n_rows, n_rows)
+        y : array of shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+            Multiply C for every row; rows of weight zero are absent.
+        """
+        self._fit_models([self], X, y, sample_weight)
+        return self
+
+    def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[Self]:
+        """Fit one model per value of C, sharing kernel rows and starting from the one before.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        Cs : array of float
+            Values of C in any order.
+
+        Returns
+        -------
+        list of SVC or SVR
+            Fitted models in the order of ``Cs``; this estimator itself is not fitted.
+        """
+        models = [clone(self).set_params(C=C) for C in checked_grid(Cs)]
+        ordered = sorted(models, key=lambda model: model.C)
+        ordered[0]._fit_models(ordered, X, y, sample_weight)
+        return models
+
+    @abstractmethod
+    def _fit_models(self, models: list[Self], X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit models that differ in C (ascending) on the same rows."""
 
     # -- checks -------------------------------------------------------------------------
     def _check_words(self) -> None:
