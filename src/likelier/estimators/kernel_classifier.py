@@ -11,14 +11,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Array, Engine, Loss
-from likelier.estimators.kernel_fit import Prepared, Rows
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
 from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_predict import ClassPredictions
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.targets import class_codes, class_weights, combine_weights
-from likelier.inference.evidence import Scales
+from likelier.inference.evidence import Plan, Scales
 from likelier.inference.kernel_search import (
+    FEW_ROWS_RANGE,
+    SEARCH_RANGE,
     Choice,
     Judge,
     class_shares,
@@ -45,6 +47,8 @@ from likelier.inference.softmax_head import (
 from likelier.losses import MulticlassHinge, Softmax
 from likelier.models.kernel_machine import KernelMap
 
+# Few labels tell less about scales than as many numbers: longer climbs fit their accidents.
+FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
 DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
 
 
@@ -267,6 +271,10 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         self.posterior_scale_ = np.ones(1)
 
     # -- weights ------------------------------------------------------------------------
+    def _plan(self, n_rows: int) -> Plan:
+        few = n_rows < HOLD_OUT_FROM and self.inference == "evidence"
+        return FEW_ROWS_PLAN if few else super()._plan(n_rows)
+
     def _learn_particle(
         self,
         engine: Engine,
@@ -278,7 +286,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
     ) -> Particle:
         loss = self._head_loss()
         choice, calibration = self._choose(prepared, held, rng, clock)
-        made = self._final_map(prepared, choice.scale, n_rows, rng)
+        made, _ = self._final_map(prepared, choice.scale, n_rows, rng)
         precision = output_precision(choice, loss) * float(self.temperature)
         rows, features = self._features(engine, made, n_rows)
         shares = class_shares(prepared.sample.y, prepared.sample.weight, loss.n_classes)
@@ -349,7 +357,10 @@ class BayesianKernelClassifier(ClassifierMixin, ClassPredictions):
         if not folds:
             return replace(choice, spread=spread), {}
         judge = Judge(folds, loss)
-        choice = search(judge, choice, self.alpha == "auto", move_scale, lambda: clock.over)
+        limits = SEARCH_RANGE if len(held) else FEW_ROWS_RANGE
+        choice = search(
+            judge, choice, self.alpha == "auto", move_scale, lambda: clock.over, limits=limits
+        )
         if hinge:
             seen = judge.held(choice)
             return choice, self._calibrate(seen.scores, seen.codes, seen.weight)

@@ -194,6 +194,10 @@ class KernelFit(KernelParticles):
     def _strata(self, y: Array) -> Array:
         return np.zeros(len(y))
 
+    def _plan(self, n_rows: int) -> Plan:
+        """How long scales are learned."""
+        return Plan()
+
     def _prepare(
         self,
         sample: Rows,
@@ -219,7 +223,7 @@ class KernelFit(KernelParticles):
             self._evidence_targets(sample.y[inside]),
             None if weight is None else weight[inside],
             rng,
-            Plan(),
+            self._plan(sample.n),
             groups,
             lambda part: clock.tick("evidence", f"{part:.0%} of the steps"),
         )
@@ -267,17 +271,18 @@ class KernelFit(KernelParticles):
 
     def _final_map(
         self, prepared: Prepared, scale: float, n_rows: int, rng: np.random.Generator
-    ) -> KernelMap:
-        """The map of all rows, in the units of the data."""
+    ) -> tuple[KernelMap, Array]:
+        """The map of all rows, in the units of the data, and the rows of the sample in it."""
         wanted = self._n_components(n_rows)
-        chosen = rng.permutation(prepared.sample.n)[:wanted]
-        return self._make_map(
-            take_rows(prepared.sample.X, np.sort(chosen)),
+        chosen = np.sort(rng.permutation(prepared.sample.n)[:wanted])
+        made = self._make_map(
+            take_rows(prepared.sample.X, chosen),
             prepared.centre(),
             prepared.gamma(scale),
             int(rng.integers(2**31)),
             wanted,
         )
+        return made, chosen
 
     def _features(
         self, engine: Engine, made: KernelMap, n_rows: int

@@ -26,16 +26,20 @@ from likelier.inference.kernel_regression import (
     Weights,
     batch_sums,
     fit_weights,
-    left_out_noise,
+    left_out,
     solve_weights,
 )
 from likelier.inference.kernel_search import Choice, search
+from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape
 from likelier.losses import EpsilonInsensitive, SquaredError
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 from likelier.predictive import Gaussian
 
 N_ROUNDS = 5  # a closed form is cheap to try, and noise may be far below the evidence's floor
 PREDICT_ROWS = 4096
+
+
+MANY_OTHERS = 300  # rows that are no landmarks; so many tell the noise by themselves
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Particle:
     choice: Choice
     noise: float
     sums: Sums | None
+    shape: NoiseShape = GAUSSIAN_SHAPE
 
 
 class BayesianKernelRegressor(RegressorMixin, NumberStream):
@@ -106,6 +111,9 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         Share of every input in the scales.
     noise_ : ndarray of shape (n_particles,)
         Standard deviation of the noise, in the units of the target.
+    noise_widths_, noise_shares_ : lists of ndarray
+        The noise is a mixture of Gaussians: their widths, as multiples of the standard
+        deviation, and their shares, learned from residuals of rows that were left out.
     alpha_ : ndarray of shape (n_particles,)
         Ratio of noise to amplitude that was chosen.
 
@@ -225,6 +233,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
 
     def _store_particles(self, strength: Strength) -> None:
         self.noise_ = np.sqrt([strength.noise]) * self.target_spread_
+        self.noise_widths_, self.noise_shares_ = [GAUSSIAN_SHAPE.widths], [GAUSSIAN_SHAPE.shares]
 
     # -- weights ------------------------------------------------------------------------
     def _epsilon_loss(self) -> EpsilonLoss | None:
@@ -240,7 +249,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         clock: Clock,
     ) -> Particle:
         choice, noise = self._choose(prepared, held, rng, clock)
-        made = self._final_map(prepared, choice.scale, n_rows, rng)
+        made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng)
         loss = self._epsilon_loss()
         if loss is not None:
             rows, features = self._features(engine, made, n_rows)
@@ -251,9 +260,15 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         weights = solve_weights(sums, choice.precision)
         sample = prepared.sample
         Phi = made(sample.X, np.float64)
-        noise = left_out_noise(weights, Phi, sample.y, sample.weight, made.residual(Phi))
+        rest = left_out(weights, Phi, sample.y, sample.weight, made.residual(Phi))
+        omega = np.ones(sample.n) if sample.weight is None else sample.weight
+        others = np.setdiff1d(np.arange(sample.n), landmarks)
+        if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
+            rest, omega = rest[others], omega[others]
+        noise = max(float(np.average(rest**2, weights=omega)), NOISE_LEAST)
         clock.tick("weights", f"noise {noise:.4g}")
-        return Particle(made, weights, choice, noise, sums)
+        shape = noise_shape(rest / np.sqrt(noise), omega)
+        return Particle(made, weights, choice, noise * shape.variance, sums, shape)
 
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
@@ -287,6 +302,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         self.ratio_ = np.array([part.weights.ratio for part in parts])
         self.alpha_ = np.array([part.choice.precision for part in parts])
         self.noise_ = np.sqrt([part.noise for part in parts]) * self.target_spread_
+        self.noise_widths_ = [part.shape.widths for part in parts]
+        self.noise_shares_ = [part.shape.shares for part in parts]
         self.gamma_ = np.asarray(self.maps_[0]["gamma"])
         self.input_spread_ = standard.spread()
         self.n_components_ = parts[0].map.n_features - 1
@@ -321,7 +338,15 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
 
     def _predictive(self, X: Any) -> Gaussian:
         mean, inside, noise = self._moments(X)
-        return Gaussian(mean, np.sqrt(inside + noise), weights=np.ones(mean.shape[1]))
+        std = np.sqrt(inside + noise)
+        if hasattr(self, "particles_"):
+            return Gaussian(mean, std, weights=np.ones(mean.shape[1]))
+        parts = range(mean.shape[1])
+        sizes = [len(widths) for widths in self.noise_widths_]
+        wide = np.concatenate([std[:, [i]] * self.noise_widths_[i] for i in parts], axis=1)
+        return Gaussian(
+            np.repeat(mean, sizes, axis=1), wide, weights=np.concatenate(self.noise_shares_)
+        )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation."""
@@ -335,6 +360,10 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of the target of each row."""
         return self._predictive(X).quantiles(alpha)
+
+    def log_predictive_density(self, X: Any, y: Any) -> Array:
+        """Logarithm of the predictive density at the target of each row."""
+        return self._predictive(X).log_density(y)
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Variance of the target: of the noise (aleatoric) and of the function (epistemic)."""

@@ -77,20 +77,20 @@ def solve_weights(sums: Sums, ratio: float) -> Weights:
     return Weights(np.asarray(mean).ravel(), np.asarray(root), ratio)
 
 
-def left_out_noise(
+def left_out(
     weights: Weights, Phi: Array, targets: Array, weight: Array | None, residual: Array
-) -> float:
-    """Noise variance from leave-one-out residuals of learned rows, in closed form.
+) -> Array:
+    """Leave-one-out residuals of learned rows in closed form, as deviations of unit noise.
 
     Leaving row i out changes its residual ``r`` to ``r / (1 - h)``, ``h = omega phi^T A^{-1} phi``,
-    and its variance to ``s (1 / (1 - h) + residual/rho)`` for unit weight.
+    and its variance to ``s (1 / (1 - h) + residual/rho)`` for unit weight. Their mean square is
+    the variance ``s`` of the noise.
     """
     omega = np.ones(len(targets)) if weight is None else weight
     rest = targets - Phi @ weights.mean
     inside = weights.variance(Phi, np.zeros(len(Phi)))
     keep = np.clip(1.0 - omega * inside, 1e-6, 1.0)
-    out = (rest / keep) ** 2 / (1.0 + inside / keep + residual / weights.ratio)
-    return max(float(omega @ out / omega.sum()), NOISE_LEAST)
+    return np.asarray(rest / keep / np.sqrt(1.0 + inside / keep + residual / weights.ratio))
 
 
 @dataclass(frozen=True)

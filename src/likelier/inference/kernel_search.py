@@ -32,6 +32,7 @@ from likelier.models.kernel_machine import KernelMap
 PRECISION_FACTOR, PRECISION_RANGE = 0.2, (0.005, 0.5)
 # Few rows cannot tell a weak prior from a weaker one, but rows unlike them would suffer.
 SEARCH_RANGE = (0.0015, 5.0)
+FEW_ROWS_RANGE = (PRECISION_RANGE[0], SEARCH_RANGE[1])
 PRECISION_MOVE, SCALE_MOVE = 3.0, 1.5
 N_ROUNDS = 2
 WORTH = 0.5  # standard errors
@@ -114,12 +115,14 @@ class Judge:
 
     def __init__(self, folds: list[Fold], loss: HeadLoss) -> None:
         self.folds, self.loss = folds, loss
+        self._grams: dict[tuple[int, float], Array] = {}  # at the start, by fold and scale
+        self._found: dict[tuple[int, Choice], Array] = {}
 
     def losses(self, choice: Choice) -> Array:
         """Loss of every held-out row."""
         parts = []
-        for fold in self.folds:
-            _, W = self._fit(fold, choice)
+        for number, fold in enumerate(self.folds):
+            _, W = self._fit(number, choice)
             _, _, held = fold.features(choice.scale)
             scores = (held @ W.astype(held.dtype)).astype(np.float64)
             parts.append(self.loss.terms(scores, fold.held_codes)[0])
@@ -127,7 +130,7 @@ class Judge:
 
     def held(self, choice: Choice) -> Held:
         """Scores of all held-out rows with the covariance of their posterior."""
-        parts = [self._held(fold, choice) for fold in self.folds]
+        parts = [self._held(number, choice) for number in range(len(self.folds))]
         weights = [part.weight for part in parts if part.weight is not None]
         return Held(
             np.concatenate([part.scores for part in parts]),
@@ -136,17 +139,27 @@ class Judge:
             np.concatenate(weights) if weights else None,
         )
 
-    def _fit(self, fold: Fold, choice: Choice) -> tuple[HeadProblem, Array]:
+    def _fit(self, number: int, choice: Choice) -> tuple[HeadProblem, Array]:
+        """Weights of one fold; what other choices found there already is not sought again."""
+        fold = self.folds[number]
         made, Phi, _ = fold.features(choice.scale)
         shares = class_shares(fold.codes, fold.weight, self.loss.n_classes)
         start = self.loss.start(Phi.shape[1], shares)
         prior = head_prior(made, output_precision(choice, self.loss), start)
         reduce = rows_in_memory(Phi, fold.codes, fold.weight)
         problem = HeadProblem(reduce, ready_features, self.loss, prior)
-        return problem, fit_head(problem, start, SEARCH_TOL, SEARCH_ITER).W
+        if (number, choice) not in self._found:
+            place = (number, choice.scale)
+            if place not in self._grams:
+                self._grams = {k: v for k, v in self._grams.items() if k[0] != number}
+                self._grams[place] = problem.gram(start, 0.0)
+            fit = fit_head(problem, start, SEARCH_TOL, SEARCH_ITER, gram=self._grams[place])
+            self._found[number, choice] = fit.W
+        return problem, self._found[number, choice]
 
-    def _held(self, fold: Fold, choice: Choice) -> Held:
-        problem, W = self._fit(fold, choice)
+    def _held(self, number: int, choice: Choice) -> Held:
+        fold = self.folds[number]
+        problem, W = self._fit(number, choice)
         made, _, held = fold.features(choice.scale)
         variance = 1.0 / output_precision(choice, self.loss)
         posterior = head_posterior(problem, W, variance)

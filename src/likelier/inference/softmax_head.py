@@ -152,9 +152,9 @@ class HeadProblem:
 
         return np.asarray(self.reduce(look, np.add))
 
-    def metric(self, W: Array, floor: float) -> Callable[[Array], Array]:
-        """Inverse of the shared curvature, as a function."""
-        H = self.gram(W, floor)
+    def metric(self, W: Array, floor: float, gram: Array | None = None) -> Callable[[Array], Array]:
+        """Inverse of the shared curvature, as a function; ``gram`` where it is known."""
+        H = self.gram(W, floor) if gram is None else gram.copy(order="K")
         shared = self.prior.shared()
         if shared.ndim == 1:
             H[np.diag_indices_from(H)] += shared.astype(H.dtype)
@@ -184,15 +184,17 @@ def fit_head(
     tol: float = 1e-4,
     max_iter: int = 100,
     watch: Callable[[Array, float, int], bool] | None = None,
+    gram: Array | None = None,
 ) -> HeadFit:
     """Minimise from ``W`` until the expected decrease is below ``tol`` times the objective.
 
     ``watch`` is called after every step with the weights, the objective and the number of the
-    step; True ends the search. Cost per step: two products of the features with the weights
+    step; True ends the search. ``gram`` is that of ``problem.gram(W, 0)`` where it is known
+    already: it does not depend on the prior. Cost per step: two products of the features with the weights
     (rows x features x outputs each), and twice a Gram matrix (rows x features^2 / 2).
     """
     value, gradient = problem.value_gradient(W)
-    metric = problem.metric(W, 0.0)
+    metric = problem.metric(W, 0.0, gram)
     changes: list[tuple[Array, Array, float]] = []
     values = [value]
     for step in range(max_iter):
