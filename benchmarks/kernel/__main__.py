@@ -6,12 +6,13 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import CACHE, DOCS, machine_facts, write_json
-from benchmarks.kernel import classify, regress
+from benchmarks.kernel import classify, features, regress
+from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
 from benchmarks.kernel.writer import write
 
-PARTS = ("classify", "noise", "regress", "write")
-PACKAGES = ("numpy", "scipy", "scikit-learn", "threadpoolctl")
+PARTS = ("features", "classify", "noise", "regress", "write")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm", "torch", "gpytorch", "threadpoolctl")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -20,7 +21,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--sets", help="data sets, separated by commas")
     parser.add_argument("--seeds", type=int, help="how many seeds or splits")
-    parser.add_argument("--models", default="ours,svc,boosting", help="of the part classify")
+    parser.add_argument(
+        "--models", default=",".join(("ours", "svc", *PEERS)), help="of the part classify"
+    )
     parser.add_argument("--quick", action="store_true", help="few sets and one seed")
     parser.add_argument("--out", type=Path, help="folder of the page and its picture")
     options = parser.parse_args(arguments)
@@ -31,7 +34,9 @@ def main(arguments: list[str] | None = None) -> None:
     seeds = range(options.seeds or (1 if options.quick else 5))
     classes = asked or (QUICK if options.quick else CLASSES)
     for part in options.parts or PARTS:
-        if part == "classify":
+        if part == "features":
+            measure_features(folder / "features.json", options.quick)
+        elif part == "classify":
             classify.run(folder, classes, seeds, options.models.split(","))
         elif part == "noise":
             classify.run(folder, classes, seeds, ("ours", "svc"), noisy=True)
@@ -41,6 +46,12 @@ def main(arguments: list[str] | None = None) -> None:
             regress.run(folder, numbers, splits)
         else:
             write(folder, docs)
+
+
+def measure_features(path: Path, quick: bool) -> None:
+    """Time the feature maps and their errors anew; it takes a minute."""
+    results = dict(features.run(3, 2) if quick else features.run())
+    write_json(path, results)
 
 
 if __name__ == "__main__":

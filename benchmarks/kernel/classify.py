@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -21,6 +20,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import remember
+from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import Split, class_split
 from likelier import BayesianKernelClassifier
 from likelier.calibration import ece
@@ -33,11 +33,11 @@ def run(
     folder: Path,
     sets: Iterable[str],
     seeds: Iterable[int],
-    models: Iterable[str] = ("ours", "svc", "boosting"),
+    models: Iterable[str] = ("ours", "svc", *PEERS),
     noisy: bool = False,
 ) -> None:
     """Measure every model on every set and seed that is not stored yet."""
-    measures = {"ours": ours, "svc": svc, "boosting": boosting}
+    measures = {"ours": ours, "svc": svc, **{n: partial(peer, fit) for n, fit in PEERS.items()}}
     part = "noise" if noisy else "classify"
     for seed in seeds:
         for name in sets:
@@ -127,9 +127,7 @@ def svc(split: Split, seed: int) -> dict[str, Any]:
     return record
 
 
-def boosting(split: Split, seed: int) -> dict[str, Any]:
-    """HistGradientBoosting with its defaults."""
-    start = time.process_time()
-    model = HistGradientBoostingClassifier(random_state=seed).fit(split.X, split.y)
-    fitted = time.process_time() - start
-    return {"cpu": fitted, **scores(model.predict_proba(split.X_test), split.y_test)}
+def peer(fit: Callable[[Split, int], tuple[Any, float]], split: Split, seed: int) -> dict[str, Any]:
+    """Scores of another classifier, and its processor time."""
+    p, cpu = fit(split, seed)
+    return {"cpu": cpu, **scores(p, split.y_test)}
