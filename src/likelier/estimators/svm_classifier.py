@@ -21,6 +21,7 @@ from likelier.base import Array, Uncertainty
 from likelier.calibration import restore
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
 from likelier.estimators.svm_pairs import (
     InterruptedPairsError,
     PairSolution,
@@ -34,8 +35,6 @@ from likelier.estimators.svm_words import Rows, SVMWords, dense, like_input, say
 from likelier.estimators.targets import class_weights
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
-
-FOLDS = 5
 
 
 def _has_probabilities(self: Any) -> bool:
@@ -190,7 +189,7 @@ class SVC(ClassifierMixin, SVMWords):
                         setattr(model, name, getattr(self, name))
                 model.classes_, model.class_weight_ = self.classes_, self.class_weight_
                 model._store(X, rows, codes, [pair[number] for pair in table])
-                model._calibrate(rows, codes, team)
+                model._calibrate(X, rows, codes, team)
 
     def _solve(
         self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam
@@ -218,14 +217,32 @@ class SVC(ClassifierMixin, SVMWords):
         self._report(worst.converged, worst.gap, quiet)
 
     # -- probabilities -------------------------------------------------------------------
-    def _calibrate(self, rows: Rows, codes: Array, team: ThreadTeam) -> None:
+    def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:
         """Fit the map from scores to probabilities on rows that were left out of a fit."""
         self.calibration_: dict[str, Any] = {}
         if not self.probability:
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        folds = _folds(codes, seed)
-        parts, places = [], []
+        anyhow = np.random.default_rng([seed, 3]).permutation(len(codes))
+        if rows.prepared.kernel.precomputed:  # what a row holds cannot be seen
+            scores, where = self._left_out(rows, codes, spread_folds(anyhow, codes, seed), team)
+        else:
+            keys = row_keys(X, seed)[rows.numbers]
+            scores, where = self._left_out(rows, codes, spread_folds(keys, codes, seed), team)
+            if not len(where):  # so few different rows that copies have to be parted
+                folds = spread_folds(anyhow, codes, seed)
+                scores, where = self._left_out(rows, codes, folds, team)
+        if len(where):
+            weight = None if rows.weight is None else rows.weight[where]
+            scores = self._calibration_scores(scores)
+            self.calibration_ = fit_calibration(scores, codes[where], weight)
+
+    def _left_out(
+        self, rows: Rows, codes: Array, folds: Array, team: ThreadTeam
+    ) -> tuple[Array, Array]:
+        """Scores of rows by fits without their fold, and which rows these are."""
+        n_pairs = len(self.classes_) * (len(self.classes_) - 1) // 2
+        parts, places = [np.empty((0, n_pairs))], [np.empty(0, dtype=np.intp)]
         for fold in range(FOLDS):
             outside, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
             if not len(outside) or len(np.unique(codes[inside])) < len(self.classes_):
@@ -236,11 +253,7 @@ class SVC(ClassifierMixin, SVMWords):
             K = kernel_block(rows.prepared, outside, inside[joined["support"]])
             parts.append(K @ columns + [p[0].intercept for p in table])
             places.append(outside)
-        if parts:
-            where = np.concatenate(places)
-            scores = self._calibration_scores(np.concatenate(parts))
-            weight = None if rows.weight is None else rows.weight[where]
-            self.calibration_ = fit_calibration(scores, codes[where], weight)
+        return np.concatenate(parts), np.concatenate(places)
 
     def _calibration_scores(self, scores: Array) -> Array:
         return scores if scores.shape[1] == 1 else class_scores(scores, len(self.classes_))
@@ -323,16 +336,6 @@ class SVC(ClassifierMixin, SVMWords):
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
         return np.asarray(self.support_vectors_.T @ self._columns()).T
-
-
-def _folds(codes: Array, seed: int) -> Array:
-    """Fold of every row, the classes spread evenly over the folds."""
-    stream = np.random.default_rng([seed, 2])
-    folds = np.empty(len(codes), dtype=np.intp)
-    for k in np.unique(codes):
-        rows = stream.permutation(np.flatnonzero(codes == k))
-        folds[rows] = (np.arange(len(rows)) + stream.integers(FOLDS)) % FOLDS
-    return folds
 
 
 def _led_by(p: Array, winners: Array) -> Array:

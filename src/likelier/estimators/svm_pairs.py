@@ -53,12 +53,14 @@ def solve_pairs(
     share = min(team.n_threads, len(pairs))
     alone = len(pairs) == 1
     own = threading.local()  # one thread solves one pair after the other in the same memory
+    members = [np.flatnonzero(codes == k) for k in range(n_classes)]
 
     def solve(number: int) -> list[PairSolution]:
         first, second = pairs[number]
-        inside = np.flatnonzero((codes == first) | (codes == second))
-        positive = second if alone else first
-        y = np.where(codes[inside] == positive, 1.0, -1.0)
+        inside = _rows_of(members, first, second)
+        y = np.repeat([1.0, -1.0], [len(members[first]), len(members[second])])
+        if alone:
+            y = np.where(codes == second, 1.0, -1.0)
         weight = None if rows.weight is None else rows.weight[inside]
         smo = inference(len(inside), share, team if alone else None)
         models = [KernelExpansion(rows.prepared.kernel, Hinge(), C) for C in Cs]
@@ -70,8 +72,15 @@ def solve_pairs(
 
     rows.make_working()
     if share == 1 or alone:
-        return _one_by_one(solve, codes, pairs)
+        return _one_by_one(solve, members)
     return list(team.ordered_map(solve, len(pairs)))
+
+
+def _rows_of(members: list[Array], first: int, second: int) -> Array:
+    """Rows of a pair, one class after the other; the only pair has all rows in their order."""
+    if len(members) == 2:
+        return np.arange(len(members[0]) + len(members[1]))
+    return np.concatenate([members[first], members[second]])
 
 
 class InterruptedPairsError(KeyboardInterrupt):
@@ -83,8 +92,9 @@ class InterruptedPairsError(KeyboardInterrupt):
 
 
 def _one_by_one(
-    solve: Callable[[int], list[PairSolution]], codes: Array, pairs: list[tuple[int, int]]
+    solve: Callable[[int], list[PairSolution]], members: list[Array]
 ) -> list[list[PairSolution]]:
+    pairs = class_pairs(len(members))
     done: list[list[PairSolution]] = []
     try:
         for number in range(len(pairs)):
@@ -92,7 +102,7 @@ def _one_by_one(
     except InterruptedSolveError as stop:
         solutions = [found[0] for found in done]
         for first, second in pairs[len(done) :]:
-            inside = np.flatnonzero((codes == first) | (codes == second))
+            inside = _rows_of(members, first, second)
             if len(solutions) == len(done):
                 solutions.append(pair_solution(inside, stop.posterior))
             else:

@@ -98,7 +98,8 @@ class SVMWords(BaseEstimator, ABC):
         list of SVC or SVR
             Fitted models in the order of ``Cs``; this estimator itself is not fitted.
         """
-        models = [clone(self).set_params(C=C) for C in checked_grid(Cs)]
+        words = clone(self).get_params(deep=False)  # once: asking for them costs a small fit
+        models = [type(self)(**{**words, "C": C}) for C in checked_grid(Cs)]
         ordered = sorted(models, key=lambda model: model.C)
         ordered[0]._fit_models(ordered, X, y, sample_weight)
         return models

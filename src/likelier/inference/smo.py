@@ -22,8 +22,9 @@ from likelier.inference.smo_state import (
     SMOState,
     begin_at,
     free_rows,
+    gap_of,
     intercept,
-    may_move,
+    movable_rows,
     newton_step,
     residuals,
     rounding_error,
@@ -40,6 +41,7 @@ SHORT_BURST = 600  # where putting rows aside costs little because the whole mat
 AIM = 0.9  # when pairs are updated,
 WITHIN = 0.95  # when it is seen whether all rows are done.
 WORTH_SHRINKING = 0.7  # put rows aside when at most this share stays
+PATIENCE = 2.0  # work of pair updates, in Newton steps, before one of these is tried
 MAX_ROUNDS = 30
 SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
 MAX_POLISH = 10
@@ -228,15 +230,15 @@ class SMO(Inference):
         part = state.part
         if self.shrinking and state.since_shrink > _worth_shrinking_after(state):
             state.since_shrink = 0
-            keep = may_move(part, state.box.eps)
+            keep = movable_rows(part, state.box.eps)
             if len(keep) <= WORTH_SHRINKING * len(part.F):
                 state.beta[part.rows] = part.beta
                 state.part = part.take(keep)
                 state.cache.keep(keep)
         free = free_rows(state.part, state.box.eps)
         cost = newton_cost(len(free), len(state.part.F))
-        if state.since_newton > 2.0 * cost:
-            state.since_newton = 0.0
+        if state.since_newton > PATIENCE * cost:
+            state.since_newton, state.polished_at = 0.0, state.n_iter
             newton_step(state, free)
 
     # -- between rounds ------------------------------------------------------------------
@@ -257,7 +259,7 @@ class SMO(Inference):
         state.anchor = state.beta.copy()
         state.rounds += 1
         part = whole_part(state.box, state.beta, state.F)
-        state.gap = float((part.F + part.up).max() - (part.F + part.down).min())
+        state.gap = gap_of(part)
         state.history.append(state.gap)
         single = state.cache.prepared.dtype == np.float32 and not matters
         if state.gap <= (WITHIN if single else 1.0) * state.tol:
@@ -275,7 +277,7 @@ class SMO(Inference):
         if slow and state.cache.prepared.dtype == np.float32:
             state.cache = self.cache(state.rows, exact=True)
         state.cache.restart()
-        keep = may_move(state.part, state.box.eps)
+        keep = movable_rows(state.part, state.box.eps)
         if self.shrinking and len(keep) <= 0.5 * len(state.part.F):
             state.part = state.part.take(keep)
             state.cache.keep(keep)

@@ -10,8 +10,15 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.kernels import Linear, Poly, Prepared, Rbf
-from likelier.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows, gather_block
-from likelier.models.kernel_expansion import kernel_block
+from likelier.loops.smo import (
+    ELSEWHERE,
+    LINEAR,
+    POLY,
+    RBF,
+    compact_rows,
+    gather_block,
+)
+from likelier.models.kernel_expansion import PANEL, fill_panel, kernel_block
 
 MIN_SLOTS = 8  # a pair of rows, and some that are fetched with it
 MIN_BLOCK, MAX_BLOCK = 16, 32  # rows made at once
@@ -19,7 +26,6 @@ CALL = 6e4  # nanoseconds that asking for a block costs, whatever its size
 # Features that stay in the second-level cache of a core: then a row is made where it is needed,
 # one at a time, which saves the rows that a block would make in vain.
 IN_LOOP_BYTES = 3 << 17
-PANEL = 256  # rows of the whole matrix that are made at once
 Run = Callable[[Callable[[int], None], int], Iterator[None]]
 
 
@@ -79,15 +85,17 @@ class RowCache:
         self.whole: Array | None = None
         self._reset(np.arange(n))
 
-    def hold_everything(self) -> None:
+    def hold_everything(self, given: Array | None = None) -> None:
         """Make the whole matrix at once if there is room for it and for a part of it.
+
+        ``given`` is the same in another precision.
 
         For callers that come back with the same rows: nothing is made twice, and going on with
         fewer rows or with all again is a copy or nothing. Cost: all pairs of rows.
         """
         n = self.prepared.n_rows
         if self.whole is None and n > 0 and 2 * n * n <= self._room:
-            self.whole = self._all_pairs()
+            self.whole = self._all_pairs() if given is None else given.astype(self.prepared.dtype)
             self._hold(np.arange(n))
 
     def _all_pairs(self) -> Array:
@@ -99,8 +107,7 @@ class RowCache:
             return whole
 
         def panel(k: int) -> None:
-            some = slice(k * PANEL, min((k + 1) * PANEL, n))
-            rows.take(some).block(rows, whole[some])
+            fill_panel(rows, whole, k * PANEL)
 
         panels = -(-n // PANEL)
         for _ in self._run(panel, panels) if self._run else map(panel, range(panels)):
@@ -130,7 +137,7 @@ class RowCache:
         self.slots = self._flat[: n_slots * n].reshape(n_slots, n)
         # rows fetched unasked may never be needed: as many as the call costs anyhow
         per_row = n * (0.04 * self.prepared.X.shape[1] + 1.2)
-        block = int(np.clip(CALL / per_row, MIN_BLOCK, MAX_BLOCK)) * self.n_parts
+        block = int(min(max(CALL / per_row, MIN_BLOCK), MAX_BLOCK)) * self.n_parts
         self.block = max(1, min(block, n_slots // 2))
         self.recipe = _recipe(self._columns)
         self.slot_of = np.full(n, -1, dtype=np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array
+from likelier.loops.smo import square_part
 
 MAX_FREE = 2500  # free coefficients: beyond, one factorisation costs more than it gains
 MAX_ROUNDS = 6
@@ -56,8 +57,8 @@ def _clipped(K: Array, r: Array, low: Array, high: Array, first: Array) -> Array
         fixed = np.flatnonzero(move)
         if len(live) < 2:
             return None
-        rest = r[live] - K[np.ix_(live, fixed)] @ move[fixed]
-        found = _solve(K[np.ix_(live, live)], rest, -float(move[fixed].sum()))
+        rest = r[live] - (K[fixed].T @ move[fixed])[live]
+        found = _solve(square_part(K, live), rest, -float(move[fixed].sum()))
         if found is None:
             return None
         step = found
@@ -67,12 +68,15 @@ def _clipped(K: Array, r: Array, low: Array, high: Array, first: Array) -> Array
 def _solve(K: Array, r: Array, total: float) -> Array | None:
     """``K d + b 1 = r`` with ``sum d = total``; None if ``K`` is not positive definite."""
     n = len(r)
-    A = K.copy(order="F")
-    A[np.diag_indices(n)] += RIDGE * n * K.trace() / n
-    factor, failed = lapack.dpotrf(A, lower=1, overwrite_a=1)
+    A = K.copy()
+    A.ravel()[:: n + 1] += RIDGE * K.trace()
+    sides = np.ones((2, n))
+    sides[0] = r
+    # transposes are views in the order that LAPACK wants, and the matrix is symmetric
+    factor, failed = lapack.dpotrf(A.T, lower=1, clean=0, overwrite_a=1)
     if failed:
         return None
-    both, _ = lapack.dpotrs(factor, np.stack([r, np.ones(n)], axis=1), lower=1)
+    both, _ = lapack.dpotrs(factor, sides.T, lower=1, overwrite_b=1)
     weight = both[:, 1].sum()
     if not weight > 0.0:
         return None

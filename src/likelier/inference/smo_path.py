@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from likelier.base import Array
 from likelier.inference.smo import SMO, KernelPosterior
 from likelier.inference.smo_cache import Memory
-from likelier.inference.smo_state import SMOState, on_bounds, whole_part
+from likelier.inference.smo_state import SMOState, whole_part
+from likelier.loops.smo import on_bounds
 from likelier.models.kernel_expansion import KernelExpansion, Subset
+
+HELD_EXACTLY = 1024  # rows whose float64 kernel matrix costs little beside the path
 
 
 def solve_path(
@@ -19,9 +20,12 @@ def solve_path(
 
     ``memory`` is that of a problem solved before.
     """
+    fits = 8 * rows.n_rows**2 <= inference.cache_bytes
+    if len(models) > 1 and fits and rows.n_rows <= HELD_EXACTLY:
+        rows = rows.hold()
     cache = inference.cache(rows, memory=memory)
     if len(models) > 1:
-        cache.hold_everything()
+        cache.hold_everything(rows.held)
     found: list[KernelPosterior] = []
     before: SMOState | None = None
     for model in models:
@@ -47,7 +51,7 @@ def _warm(state: SMOState, before: SMOState, ratio: float) -> None:
     bound = used & ((beta <= before.box.lower) | (beta >= before.box.upper))
     factor = ratio if 2 * bound.sum() >= used.sum() else 1.0
     beta, F = factor * beta, box.target - factor * product
-    beta = on_bounds(np.clip(beta, box.lower, box.upper), box.lower, box.upper)
+    beta = on_bounds(beta, box.lower, box.upper)
     state.beta, state.anchor, state.F = beta, beta.copy(), F
     state.drift = factor * before.drift
     state.part = whole_part(box, beta, F)

@@ -9,7 +9,8 @@ import numpy as np
 from likelier.base import Array
 from likelier.inference.smo_cache import RowCache
 from likelier.inference.smo_newton import MAX_FREE, newton_cost, newton_move
-from likelier.loops.smo import FAR, likely_rows, marks, subtract_rows
+from likelier.loops.smo import likely_rows, marks, may_move, middle, on_bounds, subtract_rows
+from likelier.loops.smo_lanes import FAR
 from likelier.models.kernel_expansion import Box, KernelExpansion, Subset, block_rows
 
 SINGLE_ERROR = 5e-7  # relative error of a float32 kernel value
@@ -105,24 +106,24 @@ def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
     return np.asarray(likely_rows(part.F, part.up, part.down, cache.slot_of, wanted, count - 1))
 
 
-def may_move(part: ActivePart, eps: float) -> Array:
+def gap_of(part: ActivePart) -> float:
+    """Largest violation of the optimality conditions among the active rows."""
+    return float((part.F + part.up).max() - (part.F + part.down).min())
+
+
+def movable_rows(part: ActivePart, eps: float) -> Array:
     """Positions that are free, or whose bound the residuals do not hold them to for sure."""
-    gains, costs = part.F + part.up, part.F + part.down
-    top, lowest = gains.max(), costs.min()
-    # a row may go up if somebody could go down at less, and the other way round
-    movable = (gains > lowest) | (costs < top)
-    return np.flatnonzero(movable | _inside(part, eps))
-
-
-def _inside(part: ActivePart, eps: float) -> Array:
-    """Which coefficients lie strictly between their bounds (and kinks)."""
-    inside = (part.beta > part.lower) & (part.beta < part.upper)
-    return inside & (part.beta != 0.0) if eps > 0.0 else inside
+    return np.asarray(_may_move(part, eps)[0].nonzero()[0])
 
 
 def free_rows(part: ActivePart, eps: float) -> Array:
-    """Positions of the coefficients that lie between their bounds."""
-    return np.flatnonzero(_inside(part, eps))
+    """Positions of the coefficients that lie between their bounds (and kinks)."""
+    return np.asarray(_may_move(part, eps)[1].nonzero()[0])
+
+
+def _may_move(part: ActivePart, eps: float) -> tuple[Array, Array]:
+    found = may_move(part.F, part.up, part.down, part.beta, part.lower, part.upper, eps > 0.0)
+    return found[0], found[1]
 
 
 def newton_step(state: SMOState, free: Array) -> None:
@@ -131,7 +132,7 @@ def newton_step(state: SMOState, free: Array) -> None:
     if not 2 <= len(free) <= min(MAX_FREE, cache.n_slots):
         return
     numbers = part.rows[free]
-    K = np.asarray(state.rows.block(numbers, numbers), dtype=np.float64)
+    K = state.rows.square(numbers)
     beta = part.beta[free]
     sign = np.sign(beta) if eps > 0.0 else 0.0
     low = np.where(beta > 0.0, np.maximum(part.lower[free], 0.0), part.lower[free]) - beta
@@ -156,19 +157,13 @@ def newton_step(state: SMOState, free: Array) -> None:
     part.up, part.down = marks(part.beta, part.lower, part.upper, eps)
 
 
-def on_bounds(values: Array, lower: Array, upper: Array) -> Array:
-    """Values within rounding of a bound or of zero, on it."""
-    scale = 1e-14 * np.maximum(abs(lower), abs(upper))
-    for bound in (lower, upper, 0.0):
-        values = np.where(abs(values - bound) <= scale, bound, values)
-    return np.asarray(values)
-
-
 def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
     """``F = t - K beta`` of all rows, from the last exact (or last) ones and what has moved."""
     afresh = exact and state.drift > 0.0
     anchor = np.zeros(len(beta)) if afresh else state.anchor
     F = state.box.target.copy() if afresh else state.F.copy()
+    if exact and state.rows.held is not None:
+        return np.asarray(state.box.target - state.rows.held @ beta)
     changed = np.flatnonzero(beta != anchor)
     if not len(changed):
         return F
@@ -186,13 +181,9 @@ def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
 
 def intercept(box: Box, beta: Array, F: Array) -> float:
     """Mean over free support vectors of what they ask for, else the middle of the interval."""
-    inside = (beta > box.lower) & (beta < box.upper)
-    if box.eps > 0.0:
-        inside &= beta != 0.0
-    if inside.any():
-        return float(np.mean(F[inside] - box.eps * np.sign(beta[inside])))
-    up, down = marks(beta, box.lower, box.upper, box.eps)
-    top, low = float((F + up).max()), float((F + down).min())
+    mean, count, top, low = middle(F, beta, box.lower, box.upper, box.eps)
+    if count:
+        return float(mean)
     if top <= -0.5 * FAR or low >= 0.5 * FAR:  # one side has no row: its bound is open
-        return low if top <= -0.5 * FAR else top
-    return 0.5 * (top + low)
+        return float(low if top <= -0.5 * FAR else top)
+    return float(0.5 * (top + low))

@@ -69,7 +69,11 @@ class Prepared:
     def take(self, index: Rows) -> Prepared:
         """Some of the rows, with what was computed for them."""
         norms = None if self.norms is None else self.norms[index]
-        return replace(self, X=self.X[index], norms=norms)
+        if isinstance(index, np.ndarray) and isinstance(self.X, np.ndarray):
+            X: Matrix = self.X.take(index, axis=0) if index.dtype != bool else self.X[index]
+        else:
+            X = self.X[index]
+        return Prepared(self.kernel, X, norms, self.shift)
 
     def diagonal(self) -> Array:
         """Kernel value of each row with itself."""

@@ -294,14 +294,14 @@ def _scaled(X: Matrix, factor: Array) -> Matrix:
 
 def products(X: Matrix, Y: Matrix, out: Array) -> None:
     """Inner products of all pairs of rows."""
-    if sparse.issparse(X) and sparse.issparse(Y):
+    if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
+        np.matmul(X, Y.T, out=out)
+    elif sparse.issparse(X) and sparse.issparse(Y):
         sparse_products(X, Y, out)
     elif sparse.issparse(Y):
         out[:] = (Y @ X.T).T
-    elif sparse.issparse(X):
-        out[:] = X @ Y.T
     else:
-        np.matmul(X, Y.T, out=out)
+        out[:] = X @ Y.T
 
 
 def _checked_number(value: Any, name: str, kernel: str, positive: bool = False) -> float:

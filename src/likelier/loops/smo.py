@@ -14,67 +14,22 @@ over all rows uses the vector unit.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from likelier.base import Array
 from likelier.loops.exponential import fast_exp
+from likelier.loops.smo_lanes import (
+    FAR,
+    FLAGS,
+    TINY_CURVATURE,
+    find_partner,
+    move_and_find_top,
+)
 
-FAR = 1e300  # beyond every residual; an infinity would not survive the compiler's freedom
-CHUNK = 64  # rows searched at once before it is noted where the best one was
 STRIP = 512  # kernel values made at once: they stay in the first-level cache
-TINY_CURVATURE = 1e-12
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
 # Kernels whose rows are made inside the loop; of all others the caller makes them.
 ELSEWHERE, RBF, LINEAR, POLY = 0, 1, 2, 3
-# Residuals are finite: sums may be reordered and comparisons need not think of NaN.
-FLAGS = {"contract", "nnan", "nsz", "reassoc"}
-
-
-def _selector(comparison):
-    """Compile the larger or smaller of two numbers so that a loop of them becomes vector code.
-
-    The minimum and maximum of the language are branches to the compiler, which it must not
-    reorder; the same choice marked as free of NaN is a reduction.
-    """
-
-    @intrinsic
-    def select(context, a, b):
-        if a != b or not isinstance(a, types.Float):
-            raise TypeError("two floats of the same type are needed")
-
-        def build(context, builder, signature, args):
-            free = ("nnan", "nsz")
-            first = builder.fcmp_ordered(comparison, args[0], args[1], flags=free)
-            return builder.select(first, args[0], args[1], flags=free)
-
-        return a(a, a), build
-
-    return select
-
-
-_larger = _selector(">")
-_smaller = _selector("<")
-
-
-@njit(cache=True, nogil=True, fastmath=FLAGS)
-def _move_and_find_top(F, up, row_i, row_j, step_i, step_j):
-    """Take a move of two rows out of the residuals; return the row that gains most by going up."""
-    best, where = -10.0 * FAR, 0
-    for start in range(0, len(F), CHUNK):
-        f, u = F[start : start + CHUNK], up[start : start + CHUNK]
-        ki, kj = row_i[start : start + CHUNK], row_j[start : start + CHUNK]
-        top = -10.0 * FAR
-        for k in range(len(f)):
-            value = f[k] - (step_i * ki[k] + step_j * kj[k])
-            f[k] = value
-            top = _larger(top, value + u[k])
-        if top > best:
-            best, where = top, start
-    for k in range(where, min(where + CHUNK, len(F))):
-        if F[k] + up[k] == best:
-            return k, best
-    return where, best
 
 
 @njit(cache=True, nogil=True)
@@ -84,40 +39,6 @@ def _find_top(F, up):
         if F[k] + up[k] > F[best] + up[best]:
             best = k
     return best, F[best] + up[best]
-
-
-@njit(cache=True, nogil=True, fastmath=FLAGS)
-def _gain(distance, curvature, zero, tiny):
-    """Twice what the best move of a pair gains."""
-    d = _larger(distance, zero)
-    return d * d / _larger(curvature, tiny)
-
-
-@njit(cache=True, nogil=True, fastmath=FLAGS)
-def _find_partner(F, down, row, diagonal, own, top):
-    """Row that gains most when it moves against the one at the top; and the lowest cost."""
-    kind = row.dtype.type  # gains are compared in the precision of the kernel values
-    zero, two, tiny = kind(0.0), kind(2.0), kind(TINY_CURVATURE)
-    best, where, lowest = kind(-1.0), 0, 10.0 * FAR
-    for start in range(0, len(F), CHUNK):
-        f, d = F[start : start + CHUNK], down[start : start + CHUNK]
-        k_row, k_own = row[start : start + CHUNK], diagonal[start : start + CHUNK]
-        found, low = kind(-1.0), 10.0 * FAR
-        for k in range(len(f)):
-            cost = f[k] + d[k]
-            low = _smaller(low, cost)
-            curvature = own + k_own[k] - two * k_row[k]
-            found = _larger(found, _gain(kind(top - cost), curvature, zero, tiny))
-        lowest = min(lowest, low)
-        if found > best:
-            best, where = found, start
-    partner, best = where, kind(-1.0)
-    for k in range(where, min(where + CHUNK, len(F))):
-        curvature = own + diagonal[k] - two * row[k]
-        found = _gain(kind(top - (F[k] + down[k])), curvature, zero, tiny)
-        if found > best:
-            partner, best = k, found
-    return partner, lowest
 
 
 @njit(cache=True, nogil=True)
@@ -189,17 +110,14 @@ def _free_slot(slot_of, row_of, stamps, n_used):
 
 
 @njit(cache=True, nogil=True)
-def _find_row(i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, clock, n_used):
-    """Slot of a kernel row, made if it can be made here; -1 if the caller must make it."""
-    if slot_of[i] < 0:
-        if kind == ELSEWHERE:
-            return -1
-        slot = _free_slot(slot_of, row_of, stamps, n_used)
-        _make_row(kind, parameters, columns, norms, i, slots[slot, : len(slot_of)])
-        slot_of[i], row_of[slot] = slot, i
-    clock[0] += 1
-    stamps[slot_of[i]] = clock[0]
-    return slot_of[i]
+def _new_row(i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, n_used):
+    """Slot of a kernel row that is not held, made if it can be made here, else -1."""
+    if kind == ELSEWHERE:
+        return -1
+    slot = _free_slot(slot_of, row_of, stamps, n_used)
+    _make_row(kind, parameters, columns, norms, i, slots[slot, : len(slot_of)])
+    slot_of[i], row_of[slot] = slot, i
+    return slot
 
 
 @njit(cache=True, nogil=True)
@@ -218,28 +136,36 @@ def smo_updates(
     status, n_updates, wanted, gap
         ``wanted`` is the row that lacks its kernel values.
     """
-    n, count = len(F), 0
+    count = 0
     i, top = _find_top(F, up)
     while True:
-        slot = _find_row(
-            i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, clock, n_used
-        )
-        if slot < 0:
-            return NEEDS_ROW, count, i, np.inf
-        row_i = slots[slot, :n]
-        j, lowest = _find_partner(F, down, row_i, diagonal, diagonal[i], top)
+        slot_i = slot_of[i]
+        if slot_i < 0:
+            slot_i = _new_row(
+                i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, n_used
+            )
+            if slot_i < 0:
+                return NEEDS_ROW, count, i, np.inf
+        clock[0] += 1
+        stamps[slot_i] = clock[0]
+        j, lowest = find_partner(F, down, slots, slot_i, diagonal, diagonal[i], top)
         gap = top - lowest
         if gap <= tol:
             return CONVERGED, count, -1, gap
         if count >= max_updates:
             return PAUSED, count, -1, gap
-        slot = _find_row(
-            j, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, clock, n_used
+        slot_j = slot_of[j]
+        if slot_j < 0:
+            slot_j = _new_row(
+                j, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, n_used
+            )
+            if slot_j < 0:
+                return NEEDS_ROW, count, j, gap
+        clock[0] += 1
+        stamps[slot_j] = clock[0]
+        curvature = (
+            np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(slots[slot_i, j])
         )
-        if slot < 0:
-            return NEEDS_ROW, count, j, gap
-        row_j = slots[slot, :n]
-        curvature = np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(row_i[j])
         step = (top - (F[j] + down[j])) / max(curvature, TINY_CURVATURE)
         bi, bj = beta[i], beta[j]
         # the price changes where beta changes its sign: a move ends there at the latest
@@ -248,8 +174,25 @@ def smo_updates(
         beta[i], beta[j] = _moved_pair(bi, bj, step, ceiling, floor)
         _set_marks(i, beta, lower, upper, eps, up, down)
         _set_marks(j, beta, lower, upper, eps, up, down)
-        i, top = _move_and_find_top(F, up, row_i, row_j, beta[i] - bi, beta[j] - bj)
+        i, top = move_and_find_top(F, up, slots, slot_i, slot_j, beta[i] - bi, beta[j] - bj)
         count += 1
+
+
+@njit(cache=True, nogil=True)
+def may_move(F, up, down, beta, lower, upper, kinked):
+    """Which rows are free, or not held to their bound for sure; and which are free.
+
+    A row may go up if somebody could go down at less, and the other way round. Where ``kinked``
+    a coefficient of zero is at a bound.
+    """
+    top, lowest = -10.0 * FAR, 10.0 * FAR
+    for i in range(len(F)):
+        top, lowest = max(top, F[i] + up[i]), min(lowest, F[i] + down[i])
+    movable, free = np.empty(len(F), dtype=np.bool_), np.empty(len(F), dtype=np.bool_)
+    for i in range(len(F)):
+        free[i] = lower[i] < beta[i] < upper[i] and not (kinked and beta[i] == 0.0)
+        movable[i] = free[i] or F[i] + up[i] > lowest or F[i] + down[i] < top
+    return movable, free
 
 
 @njit(cache=True, nogil=True)
@@ -319,6 +262,53 @@ def gather_block(matrix, rows, out):
         source, target = matrix[rows[k]], out[k]
         for j in range(len(rows)):
             target[j] = source[rows[j]]
+
+
+@njit(cache=True, nogil=True)
+def square_part(matrix, rows):
+    """``matrix[rows][:, rows]`` as a new array."""
+    out = np.empty((len(rows), len(rows)), dtype=matrix.dtype)
+    gather_block(matrix, rows, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def mirror_panel(matrix, start, stop):
+    """Copy rows ``start:stop`` of a symmetric matrix, right of them, into its columns below."""
+    for column in range(stop, len(matrix)):
+        target = matrix[column]
+        for row in range(start, stop):
+            target[row] = matrix[row, column]
+
+
+@njit(cache=True, nogil=True)
+def on_bounds(values, lower, upper):
+    """Values inside their bounds, and those within rounding of a bound or of zero on it."""
+    out = np.empty_like(values)
+    for i in range(len(values)):
+        value = min(max(values[i], lower[i]), upper[i])
+        scale = 1e-14 * max(abs(lower[i]), abs(upper[i]))
+        for bound in (lower[i], upper[i], 0.0):
+            value = bound if abs(value - bound) <= scale else value
+        out[i] = value
+    return out
+
+
+@njit(cache=True, nogil=True)
+def middle(F, beta, lower, upper, eps):
+    """Mean of what free coefficients ask for and their number; the best gain, the lowest cost."""
+    total, count, top, low = 0.0, 0, -10.0 * FAR, 10.0 * FAR
+    for i in range(len(F)):
+        b = beta[i]
+        rising, falling = b < upper[i], b > lower[i]
+        if rising:
+            top = max(top, F[i] + (eps if b < 0.0 else -eps))
+        if falling:
+            low = min(low, F[i] + (-eps if b > 0.0 else eps))
+        if rising and falling and (b != 0.0 or eps == 0.0):
+            total += F[i] - eps * np.sign(b)
+            count += 1
+    return total / max(count, 1), count, top, low
 
 
 def marks(beta: Array, lower: Array, upper: Array, eps: float) -> tuple[Array, Array]:

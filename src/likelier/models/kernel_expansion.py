@@ -14,9 +14,11 @@ import numpy as np
 
 from likelier.base import Array, Loss, Matrix, Model
 from likelier.kernels import Kernel, Prepared
+from likelier.loops.smo import mirror_panel, square_part
 from likelier.losses import EpsilonInsensitive
 
 BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
+PANEL = 256  # rows of a whole kernel matrix that are made at once
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class KernelExpansion(Model):
 
     def box(self, y: Array, weight: Array | None = None) -> Box:
         """The dual of the problem with these targets and weights of rows."""
-        limit = np.full(len(y), self.C) if weight is None else self.C * weight
+        limit = np.full(len(y), float(self.C)) if weight is None else self.C * weight
         y = np.asarray(y, dtype=np.float64)
         if isinstance(self.loss, EpsilonInsensitive):
             return Box(y, -limit, limit, float(self.loss.epsilon))
@@ -73,12 +75,13 @@ class Subset:
 
     ``exact`` holds all rows in float64, ``working`` the same in the precision that is enough for
     most of the work (None if nobody has made it yet), ``inside`` the numbers of the problem's own
-    rows (None for all).
+    rows (None for all), ``held`` their float64 kernel matrix if it is kept.
     """
 
     exact: Prepared
     inside: Array | None = None
     working: Prepared | None = None
+    held: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -87,9 +90,27 @@ class Subset:
 
     def block(self, rows: Array, columns: Array) -> Array:
         """Float64 kernel values of some rows of the problem with some others."""
+        if self.held is not None:
+            return self.held[rows][:, columns]
         if self.inside is None:
             return kernel_block(self.exact, rows, columns)
         return kernel_block(self.exact, self.inside[rows], self.inside[columns])
+
+    def square(self, rows: Array) -> Array:
+        """Float64 kernel values of some rows of the problem among themselves."""
+        if self.held is not None:
+            return np.asarray(square_part(self.held, rows))
+        return np.asarray(self.block(rows, rows), dtype=np.float64)
+
+    def hold(self) -> Subset:
+        """The same with the kernel matrix kept, for callers that come back. Cost: all pairs."""
+        own = self.take(self.exact)
+        if own.kernel.precomputed:
+            return replace(self, held=np.ascontiguousarray(own.X, dtype=np.float64))
+        held = np.empty((own.n_rows, own.n_rows))
+        for start in range(0, own.n_rows, PANEL):
+            fill_panel(own, held, start)
+        return replace(self, held=held)
 
     def take(self, prepared: Prepared) -> Prepared:
         """The rows of the problem, out of all; of a precomputed kernel also its columns."""
@@ -100,9 +121,21 @@ class Subset:
         return prepared.take(self.inside)
 
 
+def fill_panel(rows: Prepared, whole: Array, start: int) -> None:
+    """Kernel values of some rows with themselves and all later ones, and their mirror image.
+
+    Panel after panel makes the whole matrix, each pair of rows once.
+    """
+    stop = min(start + PANEL, rows.n_rows)
+    later = rows.take(slice(start, rows.n_rows))
+    whole[start:stop, start:] = rows.take(slice(start, stop)).block(later)
+    mirror_panel(whole, start, stop)
+
+
 def dual_objective(box: Box, beta: Array, F: Array) -> float:
     """What the dual maximises, from the residuals ``F = t - K beta``."""
-    return float(0.5 * beta @ (box.target + F) - box.eps * abs(beta).sum())
+    smooth = 0.5 * float(beta @ (box.target + F))
+    return smooth - box.eps * float(abs(beta).sum()) if box.eps > 0.0 else smooth
 
 
 def block_rows(width: int, itemsize: int) -> int:

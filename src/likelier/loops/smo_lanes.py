@@ -1,0 +1,270 @@
+"""The two searches of a pair update, eight rows at a time.
+
+A search for the best row needs its number as well as its value. The compiler does not turn such
+a loop into vector code by itself, so both are written here in vectors of fixed width, which every
+processor carries out in the registers it has: lane ``l`` sees rows ``l``, ``l + 8``, ... and notes
+its own best; the lanes are compared at the end. Of equal rows the first is taken.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+FAR = 1e300  # beyond every residual; an infinity would not survive the compiler's freedom
+TINY_CURVATURE = 1e-12
+LANES = 8
+CHAINS = 2  # vectors in flight: the next one does not wait for the last comparison
+STRIDE = LANES * CHAINS
+# Residuals are finite: sums may be reordered and comparisons need not think of NaN.
+FREE = ("nnan", "nsz", "contract", "reassoc")
+FLAGS = set(FREE)
+_double, _single, _int64, _int32 = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
+
+
+def _same(kind: Any, value: float) -> Any:
+    """A constant in every lane."""
+    return ir.Constant(ir.VectorType(kind, LANES), [value] * LANES)
+
+
+@dataclass
+class _Best:
+    """The best value of each lane and the row it came from, in one of the chains."""
+
+    build: Any
+    value: Any  # places of the vectors, which the compiler keeps in registers
+    row: Any
+
+    @classmethod
+    def start(cls, build: Any, kind: Any, worst: float) -> _Best:
+        """Nothing found yet; rows are counted in integers as wide as the values."""
+        counter = _int64 if kind is _double else _int32
+        places = [cgutils.alloca_once_value(build, c)
+                  for c in (_same(kind, worst), _same(counter, 0))]  # fmt: skip
+        return cls(build, *places)
+
+    def offer(self, value: Any, start: Any) -> None:
+        """Compare the rows that begin at ``start``."""
+        build, best, row = self.build, self.build.load(self.value), self.build.load(self.row)
+        counter = row.type.element
+        start = start if counter is _int64 else build.trunc(start, counter)
+        better = build.fcmp_ordered(">", value, best, flags=FREE)
+        build.store(build.select(better, value, best), self.value)
+        build.store(build.select(better, _splat(build, start), row), self.row)
+
+    def join(self, other: _Best) -> None:
+        """Take over what another chain has found that is better, or equal and comes first."""
+        build = self.build
+        value, row = build.load(self.value), build.load(self.row)
+        its_value, its_row = build.load(other.value), build.load(other.row)
+        better = _comes_first(build, its_value, its_row, value, row)
+        build.store(build.select(better, its_value, value), self.value)
+        build.store(build.select(better, its_row, row), self.row)
+
+    def winner(self) -> tuple[Any, Any]:
+        """The best of all lanes and its row; of equal ones the row that comes first."""
+        build, values, rows = self.build, self.build.load(self.value), self.build.load(self.row)
+        counter = rows.type.element
+        rows = build.add(rows, ir.Constant(rows.type, list(range(LANES))))
+        value, row = _lane(build, values, 0), _lane(build, rows, 0)
+        for k in range(1, LANES):
+            other, its_row = _lane(build, values, k), _lane(build, rows, k)
+            better = _comes_first(build, other, its_row, value, row)
+            value, row = build.select(better, other, value), build.select(better, its_row, row)
+        return value, row if counter is _int64 else build.sext(row, _int64)
+
+
+def _comes_first(build: Any, value: Any, row: Any, than: Any, its_row: Any) -> Any:
+    """Whether a value is larger, or equal and of an earlier row."""
+    equal = build.fcmp_ordered("==", value, than, flags=FREE)
+    earlier = build.and_(equal, build.icmp_signed("<", row, its_row))
+    return build.or_(build.fcmp_ordered(">", value, than, flags=FREE), earlier)
+
+
+def _lane(build: Any, vector: Any, number: int) -> Any:
+    return build.extract_element(vector, ir.Constant(_int32, number))
+
+
+def _winner(chains: list[_Best]) -> tuple[Any, Any]:
+    """The best of all chains."""
+    for chain in chains[1:]:
+        chains[0].join(chain)
+    return chains[0].winner()
+
+
+def _splat(build: Any, value: Any) -> Any:
+    """A number in every lane."""
+    empty = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
+    first = build.insert_element(empty, value, ir.Constant(_int32, 0))
+    return build.shuffle_vector(
+        first, empty, ir.Constant(ir.VectorType(_int32, LANES), [0] * LANES)
+    )
+
+
+@dataclass
+class _Column:
+    """An array of numbers, read and written eight at a time."""
+
+    build: Any
+    data: Any
+    kind: Any
+
+    @classmethod
+    def of(cls, context: Any, build: Any, kind: Any, array: Any) -> _Column:
+        element = _double if kind.dtype == types.float64 else _single
+        return cls(build, context.make_array(kind)(context, build, array).data, element)
+
+    @classmethod
+    def of_row(cls, context: Any, build: Any, kind: Any, matrix: Any, number: Any) -> _Column:
+        """A row of a matrix."""
+        table = cls.of(context, build, kind, matrix)
+        shape = context.make_array(kind)(context, build, matrix).shape
+        begin = build.mul(number, build.extract_value(shape, 1))
+        return cls(build, build.gep(table.data, [begin]), table.kind)
+
+    def _place(self, start: Any) -> Any:
+        vector = ir.VectorType(self.kind, LANES)
+        return self.build.bitcast(self.build.gep(self.data, [start]), vector.as_pointer())
+
+    @property
+    def _align(self) -> int:
+        return 8 if self.kind is _double else 4
+
+    def load(self, start: Any) -> Any:
+        return self.build.load(self._place(start), align=self._align)
+
+    def wide(self, start: Any) -> Any:
+        """The numbers in double precision."""
+        value = self.load(start)
+        if self.kind is _double:
+            return value
+        return self.build.fpext(value, ir.VectorType(_double, LANES))
+
+    def store(self, value: Any, start: Any) -> None:
+        self.build.store(value, self._place(start), align=self._align)
+
+
+@contextmanager
+def _strides(build: Any, stop: Any) -> Any:
+    """A loop over all rows before ``stop``, a multiple of `STRIDE`: where each vector begins."""
+    first, step = ir.Constant(_int64, 0), ir.Constant(_int64, STRIDE)
+    with cgutils.for_range_slice(build, first, stop, step) as (start, _):
+        yield [build.add(start, ir.Constant(_int64, k * LANES)) for k in range(CHAINS)]
+
+
+def _pick(build: Any, sign: str, one: Any, two: Any) -> Any:
+    """The larger (">") or smaller ("<") of two vectors."""
+    return build.select(build.fcmp_ordered(sign, one, two, flags=FREE), one, two)
+
+
+@intrinsic
+def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, stop):
+    result = types.Tuple((types.int64, types.float64))
+
+    def generate(context, build, signature, args):
+        kinds = signature.args
+        F, up = (_Column.of(context, build, kinds[k], args[k]) for k in (0, 1))
+        row_i, row_j = (_Column.of_row(context, build, kinds[2], args[2], args[k]) for k in (3, 4))
+        step_i, step_j = _splat(build, args[5]), _splat(build, args[6])
+        chains = [_Best.start(build, _double, -10.0 * FAR) for _ in range(CHAINS)]
+        with _strides(build, args[7]) as starts:
+            for best, start in zip(chains, starts, strict=True):
+                moved = build.fadd(
+                    build.fmul(step_i, row_i.wide(start), flags=FREE),
+                    build.fmul(step_j, row_j.wide(start), flags=FREE),
+                    flags=FREE,
+                )
+                value = build.fsub(F.load(start), moved, flags=FREE)
+                F.store(value, start)
+                best.offer(build.fadd(value, up.load(start), flags=FREE), start)
+        value, row = _winner(chains)
+        return context.make_tuple(build, signature.return_type, [row, value])
+
+    return result(F, up, slots, slot_i, slot_j, step_i, step_j, stop), generate
+
+
+def _gains(build: Any, distance: Any, curvature: Any) -> Any:
+    """Twice what the best move of each pair gains."""
+    kind = curvature.type.element
+    d = _pick(build, ">", distance, _same(kind, 0.0))
+    curvature = _pick(build, ">", curvature, _same(kind, _rounded(kind, TINY_CURVATURE)))
+    return build.fdiv(build.fmul(d, d, flags=FREE), curvature, flags=FREE)
+
+
+def _rounded(kind: Any, value: float) -> float:
+    """A constant as its type can hold it: of any other the compiler would complain."""
+    return value if kind is _double else float(np.float32(value))
+
+
+@intrinsic
+def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, stop):
+    result = types.Tuple((types.int64, slots.dtype, types.float64))
+
+    def generate(context, build, signature, args):
+        kinds = signature.args
+        F, down, diagonal = (_Column.of(context, build, kinds[k], args[k]) for k in (0, 1, 4))
+        row = _Column.of_row(context, build, kinds[2], args[2], args[3])
+        kind, own, top = row.kind, _splat(build, args[5]), _splat(build, args[6])
+        chains = [_Best.start(build, kind, -1.0) for _ in range(CHAINS)]
+        lowest = cgutils.alloca_once_value(build, _same(_double, 10.0 * FAR))
+        with _strides(build, args[7]) as starts:
+            for best, start in zip(chains, starts, strict=True):
+                cost = build.fadd(F.load(start), down.load(start), flags=FREE)
+                build.store(_pick(build, "<", cost, build.load(lowest)), lowest)
+                distance = build.fsub(top, cost, flags=FREE)
+                if kind is _single:
+                    distance = build.fptrunc(distance, ir.VectorType(kind, LANES))
+                both = build.fadd(own, diagonal.load(start), flags=FREE)
+                twice = build.fmul(_same(kind, 2.0), row.load(start), flags=FREE)
+                curvature = build.fsub(both, twice, flags=FREE)
+                best.offer(_gains(build, distance, curvature), start)
+        gain, partner = _winner(chains)
+        low = _lane(build, build.load(lowest), 0)
+        for k in range(1, LANES):
+            low = _pick(build, "<", _lane(build, build.load(lowest), k), low)
+        return context.make_tuple(build, signature.return_type, [partner, gain, low])
+
+    return result(F, down, slots, slot, diagonal, own, top, stop), generate
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def move_and_find_top(F, up, slots, slot_i, slot_j, step_i, step_j):
+    """Take a move of two rows out of the residuals; return the row that gains most by going up.
+
+    Their kernel values are ``slots[slot_i]`` and ``slots[slot_j]``.
+    """
+    whole = len(F) - len(F) % STRIDE
+    where, best = _move_lanes(F, up, slots, slot_i, slot_j, step_i, step_j, whole)
+    for k in range(whole, len(F)):
+        F[k] -= step_i * slots[slot_i, k] + step_j * slots[slot_j, k]
+        if F[k] + up[k] > best:
+            where, best = k, F[k] + up[k]
+    return where, best
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def find_partner(F, down, slots, slot, diagonal, own, top):
+    """Row that gains most when it moves against the one at the top; and the lowest cost.
+
+    ``slots[slot]`` and ``own`` belong to the row at the top. Gains are compared in the precision
+    of the kernel values.
+    """
+    kind = slots.dtype.type
+    zero, two, tiny = kind(0.0), kind(2.0), kind(TINY_CURVATURE)
+    whole = len(F) - len(F) % STRIDE
+    where, best, lowest = _partner_lanes(F, down, slots, slot, diagonal, own, top, whole)
+    for k in range(whole, len(F)):
+        cost = F[k] + down[k]
+        lowest = min(lowest, cost)
+        d = max(kind(top - cost), zero)
+        gain = d * d / max(own + diagonal[k] - two * slots[slot, k], tiny)
+        if gain > best:
+            where, best = k, gain
+    return where, lowest
