@@ -60,6 +60,18 @@ def cases(n_rows: int) -> dict[str, tuple[Callable[[int], Any], Callable[[int], 
                 TfidfVectorizer(), SGDClassifier("log_loss", random_state=seed)
             ),
         ),
+        "log loss, all defaults: SGDClassifier": (
+            lambda seed: make_pipeline(TextFeatures(), LinearClassifier(random_state=seed)),
+            lambda seed: make_pipeline(
+                TfidfVectorizer(), SGDClassifier("log_loss", random_state=seed)
+            ),
+        ),
+        "hinge, all defaults: SGDClassifier": (
+            lambda seed: make_pipeline(
+                TextFeatures(), LinearClassifier("hinge", random_state=seed, probability=False)
+            ),
+            lambda seed: make_pipeline(TfidfVectorizer(), SGDClassifier(random_state=seed)),
+        ),
         "hinge: SGDClassifier": (
             lambda seed: make_pipeline(
                 TextFeatures(),

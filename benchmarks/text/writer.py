@@ -34,8 +34,8 @@ PIPELINES = """## Whole pipelines
 20newsgroups, the published split, full messages: the time from the training documents to the
 predictions of all test documents. Both sides fit the same objective (`alpha = 1 / (C N)`; only
 `LinearSVC` also penalises the intercept), each with its own default tolerance: scikit-learn's
-`LogisticRegression` and `LinearSVC` with `C=1`, `SGDClassifier` with `alpha=1e-4`. Accuracy is
-that on the test part, the mean over seeds.
+`LogisticRegression` and `LinearSVC` with `C=1`, `SGDClassifier` with `alpha=1e-4`. "All defaults"
+leaves the penalty to each side too. Accuracy is that on the test part, the mean over seeds.
 """
 MEMORY = """## Memory of a stream
 

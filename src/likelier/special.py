@@ -10,6 +10,8 @@ import math
 from numba import njit
 
 _MAX_ROOT_STEPS = 80  # Chebyshev needs 1 to 4; bisection alone would need about 60
+_SMALL_STEP = 0.2  # up to this ``c`` two steps from ``z`` are right to rounding
+_FAR = 30.0
 _TAYLOR = 4e-4  # below this step a third-order expansion is right to rounding
 
 
@@ -60,6 +62,15 @@ def wright_omega(x):
 
 
 @njit(cache=True, nogil=True)
+def _near_exp(x):
+    """``exp(x)`` for ``|x| <= 1/4``: a Taylor polynomial, right to rounding."""
+    y = x * x
+    even = 1.0 + y * (1 / 2 + y * (1 / 24 + y * (1 / 720 + y * (1 / 40320 + y / 3628800))))
+    odd = 1.0 + y * (1 / 6 + y * (1 / 120 + y * (1 / 5040 + y * (1 / 362880 + y / 39916800))))
+    return even + x * odd
+
+
+@njit(cache=True, nogil=True)
 def implicit_logistic(z, c):
     """Return ``sigmoid(-u)`` for the root ``u`` of ``u = z + c sigmoid(-u)``, ``c >= 0``.
 
@@ -67,6 +78,22 @@ def implicit_logistic(z, c):
     size of ``c``, with bisection as the fallback inside ``[z, z + c]``. The value returned
     is the probability itself: ``(u - z) / c`` would cancel.
     """
+    if c <= _SMALL_STEP and abs(z) < _FAR:
+        # two Chebyshev steps, the second so small that no other exponential is needed
+        t = math.exp(z)
+        p = 1.0 / (1.0 + t)
+        q = t * p * p
+        inverse = 1.0 / (1.0 + c * q)
+        step = c * p * inverse
+        step *= 1.0 + 0.5 * c * q * (1.0 - 2.0 * p) * step * inverse
+        t *= _near_exp(step)
+        p = 1.0 / (1.0 + t)
+        q = t * p * p
+        bend = q * (1.0 - 2.0 * p)
+        inverse = 1.0 / (1.0 + c * q)
+        back = (step - c * p) * inverse
+        back *= 1.0 - 0.5 * c * bend * back * inverse
+        return p + back * (q + 0.5 * bend * back)
     p = sigmoid(-z)
     if c == 0.0:
         return p

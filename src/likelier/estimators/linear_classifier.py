@@ -54,8 +54,10 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     alpha : float or "auto", default="auto"
         Strength of the penalty. "auto" weighs as much as one row of data in the units of each
         feature (``alpha_j = var(x_j) / N``, or ``mean(x_j^2) / N`` without an intercept), so
-        rescaling or shifting a feature changes nothing; with a rate other than "auto" it is
-        1e-4.
+        rescaling or shifting a feature changes nothing. Where more than 100 features vary and
+        most entries are zero (words, categories), all features share one strength,
+        ``sum_j var(x_j) / (v N)``: as a prior it gives scores the variance ``v`` (10 for
+        "log_loss" and "softmax", 1 for other losses). With a rate other than "auto" it is 1e-4.
     l1_ratio : float, default=0.15
         Share of L1 in "elasticnet".
     learning_rate : {"auto", "constant", "invscaling"}, default="auto"
@@ -70,7 +72,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         Whether to fit an intercept.
     max_iter : int, default=1000
         Largest number of iterations; an iteration is about a pass over the data.
-    tol : float or None, default=1e-4
+    tol : float or None, default=1e-3
         Stop when the objective is within this relative distance of its optimum (estimated by
         Newton decrement or duality gap; on stochastic routes, when a pass improves less).
         None runs ``max_iter`` iterations.
@@ -155,7 +157,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         average: bool | int = True,
         fit_intercept: bool = True,
         max_iter: int = 1000,
-        tol: float | None = 1e-4,
+        tol: float | None = 1e-3,
         shuffle: bool = True,
         class_weight: Any = None,
         early_stopping: bool = False,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Loss
-from likelier.estimators.problem import Penalty, column_spread, column_sums
+from likelier.estimators.problem import Columns, Penalty, column_spread, column_sums, wide_counts
 from likelier.inference.sgd import (
     MIN_AVERAGE_ROWS,
     AdaptiveSGD,
@@ -78,7 +78,9 @@ class StreamLearner:
         sums = column_sums(batch.X) + plain.get("sums", 0.0)
         squares = column_squares(batch.X) + plain.get("squares", 0.0)
         spread = column_spread(sums, squares, seen, self.fit_intercept)
-        strengths = self.penalty.strengths(spread, seen, self.fit_intercept)
+        counts = wide_counts(batch.X) + plain.get("counts", 0.0)
+        columns = Columns(spread, np.broadcast_to(counts / seen, spread.shape))
+        strengths = self.penalty.strengths(columns, seen, self.fit_intercept, self.loss)
         model = self._model(n_features, n_outputs + self.spare_lanes, strengths)
         state = self._unpack(plain, model)
         self.inference.learn(state, batch)

@@ -18,12 +18,16 @@ from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.data import Source, TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
-from likelier.loops.rows import column_squares
+from likelier.loops.rows import column_counts, column_squares
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
 TINY = 1e-300
 WIDE = 100  # features
+SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent
+OTHER_UNITS = 100.0  # a feature whose values are so many times larger or smaller than typical
+LOGIT_VARIANCE = 10.0  # a prior score of three standard units is nearly sure of its class
+UNIT_VARIANCE = 1.0  # of a score that is compared with a margin, or with a target
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 
 
@@ -57,18 +61,15 @@ class Penalty:
     alpha: float | str
     l1_ratio: float
 
-    def strengths(self, spread: Array, n_rows: int, fit_intercept: bool) -> ElasticNet:
-        """One strength per feature; ``alpha="auto"`` weighs as much as one row of data.
-
-        As a prior that gives the score of a row a variance of one per feature that varies.
-        Beyond `WIDE` such features the penalty grows with their number, so that this variance
-        stays there: a score of ten says all there is to say, and a thousand rare words must not
-        be able to say it each.
-        """
-        d = len(spread)
+    def strengths(
+        self, columns: Columns, n_rows: int, fit_intercept: bool, loss: Loss
+    ) -> ElasticNet:
+        """One strength per feature, and none for the intercept."""
+        d = len(columns.spread)
         if self.alpha == "auto":
-            varies = spread > TINY
-            strength = np.where(varies, spread, 1.0) / n_rows * max(1.0, varies.sum() / WIDE)
+            logits = loss.probabilistic and loss.task in ("binary", "multiclass")
+            variance = LOGIT_VARIANCE if logits else UNIT_VARIANCE
+            strength = automatic_strengths(columns, variance) / n_rows
         else:
             strength = np.full(d, float(self.alpha))
         share = {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)
@@ -81,6 +82,49 @@ class Penalty:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """What the automatic penalty knows of the features.
+
+    ``spread`` is the mean square of what each can tell (`column_spread`), ``share`` the share of
+    rows where it is not zero (of no interest up to `WIDE` features).
+    """
+
+    spread: Array
+    share: Array
+
+
+def automatic_strengths(columns: Columns, variance: float) -> Array:
+    """Penalty of every feature times the number of rows.
+
+    Few features: as much as one row of data in the units of each, which as a prior gives the
+    score of a row a variance of one per feature that varies. Beyond `WIDE` of them the penalty
+    grows with their number, so that this variance stays there.
+
+    Many features that are mostly zero (words, categories) share one unit: in units of its own a
+    rare word would be as free as a common one, though few rows speak for it. The prior of a
+    score then has the given variance. A feature in quite other units keeps its own (the mean
+    square where it is present), so that neither it nor the rest is lost.
+    """
+    spread, varies = columns.spread, columns.spread > TINY
+    n_varying = int(varies.sum())
+    unit = np.where(varies, spread, 1.0)
+    if n_varying <= WIDE or columns.share[varies].mean() > SPARSE:
+        return unit * max(1.0, n_varying / WIDE)
+    own = unit / np.where(varies, columns.share, 1.0)
+    typical = _weighted_median(own[varies], columns.share[varies])
+    ratio = own / typical
+    alike = ~varies | ((ratio < OTHER_UNITS**2) & (ratio > OTHER_UNITS**-2))
+    unit = np.where(alike, typical, own)
+    return np.asarray(unit * (spread / unit)[varies].sum() / variance)
+
+
+def _weighted_median(values: Array, weight: Array) -> float:
+    order = np.argsort(values, kind="stable")
+    half = np.searchsorted(np.cumsum(weight[order]), 0.5 * weight.sum())
+    return float(values[order[min(half, len(order) - 1)]])
+
+
+@dataclass(frozen=True)
 class Summary:
     """Sums over all rows that are needed before the model exists."""
 
@@ -88,6 +132,7 @@ class Summary:
     weight: float
     sums: Array  # weighted sums of the columns
     squares: Array  # and of their squares
+    counts: Array  # nonzeros of every column, where there are many columns
     n_nonzeros: int
     labels: dict[Any, int] | None = None  # how often each label occurs
 
@@ -102,6 +147,7 @@ class Summary:
             self.weight + other.weight,
             self.sums + other.sums,
             self.squares + other.squares,
+            self.counts + other.counts,
             self.n_nonzeros + other.n_nonzeros,
             labels,
         )
@@ -112,13 +158,20 @@ def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Su
     X, labels = batch.X, None
     n_nonzeros = X.nnz if sparse.issparse(X) else X.size
     if with_labels:
-        values, counts = np.unique(require_targets(batch), return_counts=True)
-        labels = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        values, times = np.unique(require_targets(batch), return_counts=True)
+        labels = dict(zip(values.tolist(), times.tolist(), strict=True))
     weight = float(batch.n_rows if batch.weight is None else batch.weight.sum())
-    sums = squares = np.zeros(X.shape[1])
+    counts: Array = np.zeros(X.shape[1])
+    sums = squares = counts
     if with_squares:
         sums, squares = column_sums(X, batch.weight), column_squares(X, batch.weight)
-    return Summary(batch.n_rows, weight, sums, squares, int(n_nonzeros), labels)
+        counts = wide_counts(X)
+    return Summary(batch.n_rows, weight, sums, squares, counts, int(n_nonzeros), labels)
+
+
+def wide_counts(X: Matrix) -> Array:
+    """Nonzeros of every column; zeros up to `WIDE` columns, where nobody asks."""
+    return column_counts(X) if X.shape[1] > WIDE else np.zeros(X.shape[1])
 
 
 def column_sums(X: Matrix, weight: Array | None = None) -> Array:
@@ -171,7 +224,10 @@ def make_problem(
     spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
     model = LinearModel(
         loss, len(spread), outputs or 1, outputs is not None, fit_intercept,
-        penalty.strengths(spread, summary.n_rows, fit_intercept),
+        penalty.strengths(
+            Columns(spread, summary.counts / max(1, summary.n_rows)), summary.n_rows,
+            fit_intercept, loss,
+        ),
     )  # fmt: skip
     return Problem(model, engine, summary.n_nonzeros / max(1, summary.n_rows), dtype)
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.posterior import LinearPosterior
@@ -21,11 +22,18 @@ from likelier.loops.rows import as_rows, row_norms
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
 FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is worth computing
+NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest
+INTERCEPT = 0.1  # how fast it moves, in units of a feature of typical size: all rows share it
+CACHED_BYTES = 1 << 18  # weights up to this size stay in the cache whatever their order
+LITTLE = 0.1  # of the tolerance: a row that is owed less is left out of the next passes
 
 
 @dataclass
 class _Part:
-    """Some lanes (a range of classes) with their weights and duals; one thread's work."""
+    """Some lanes (a range of classes) with their weights and duals; one thread's work.
+
+    ``active`` are the rows whose last visit changed something in these lanes.
+    """
 
     first_class: int
     weights: Array
@@ -33,6 +41,7 @@ class _Part:
     anchor: Array
     dual: Array
     points: Array
+    active: Array
 
 
 @dataclass
@@ -42,6 +51,7 @@ class DualState:
     model: LinearModel
     rows: Any
     rates: Array | None  # one over the penalty of every feature, where they differ
+    label: Array | None  # where each feature's weights are stored, if not in the order of columns
     y: Array
     weight: Array
     norms: Array
@@ -49,16 +59,24 @@ class DualState:
     share: float  # 1 / (lambda N)
     intercept_rate: float
     n_rows: int
+    active: Array  # rows that the next pass visits
     n_passes: int = 0
+    waited: int = 0  # passes since the exact gap was last computed
+    ratio: float = 1.0  # of that gap and what the pass before it found to be missing
     objective: float = np.nan
 
     def theta(self) -> Array:
         """Parameters as one matrix."""
-        d = self.model.n_features
-        W = np.hstack([part.weights.reshape(d, -1) for part in self.parts])
-        if not self.model.fit_intercept:
-            return W
-        return np.vstack([W, np.hstack([part.intercept for part in self.parts])])
+        return np.hstack([self.theta_of(part) for part in self.parts])
+
+    def theta_of(self, part: _Part) -> Array:
+        """Parameters of one part."""
+        W = part.weights.reshape(self.model.n_features, -1)
+        theta = np.empty((self.model.n_rows_theta, W.shape[1]))
+        theta[: len(W)] = W if self.label is None else W[self.label]
+        if self.model.fit_intercept:
+            theta[-1] = part.intercept
+        return theta
 
 
 @dataclass(frozen=True)
@@ -85,37 +103,53 @@ class Dual(Inference):
         X, (rates, l2) = batch.X, _penalties(model)
         norms = row_norms(X, rates)
         share = 1.0 / (l2 * engine.n_rows)
-        # as fast as a feature of typical size; rows that are all empty have none
-        rate = share * (float(norms[present].mean()) or 1.0) if model.fit_intercept else 0.0
+        # rows that are all empty have no typical size
+        rate = INTERCEPT * share * (float(norms[present].mean()) or 1.0)
+        rate *= float(model.fit_intercept)
+        label = _labels(X, model.n_outputs)
         n_parts = 1 if model.loss.coupled else min(self.n_jobs, model.n_outputs)
         borders = np.linspace(0, model.n_outputs, n_parts + 1).astype(int)
         parts = [_new_part(int(a), int(b - a), X.shape) for a, b in pairwise(borders)]
         weight = NO_WEIGHT if batch.weight is None else batch.weight
+        rows = as_rows(X)
+        if label is not None:
+            rows = rows._replace(indices=label[rows.indices])
+            rates = None if rates is None else rates[np.argsort(label)]
         state = DualState(
-            model, as_rows(X), rates, batch.y, weight, norms, parts, share, rate, engine.n_rows
-        )
+            model, rows, rates, label, batch.y, weight, norms, parts, share, rate, engine.n_rows,
+            np.ones(X.shape[0], dtype=bool),
+        )  # fmt: skip
         if theta is not None and model.loss.smooth:
             _start_at(state, X, np.sort(present), theta)
         return state
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:
-        """Visit every row once; every thread has its own classes."""
-        if state.n_passes:  # before the pass: what a step leaves behind is what its gap is about
-            for part in state.parts:
-                part.intercept, part.anchor = 2.0 * part.intercept - part.anchor, part.intercept
-        batches = list(engine.blocks(state.n_passes))
-        order = np.concatenate([_row_numbers(batch) for batch in batches])
-        rise = sum(self._over_parts(state, lambda part: _visit(state, part, order)))
-        state.n_passes += 1
-        gap = np.inf
-        little = rise / state.n_rows <= self.tol * abs(state.objective)
-        if state.n_passes == FIRST_CHECK or (state.n_passes > FIRST_CHECK and little):
-            sums = self._over_parts(state, lambda part: _gap(state, part, order))
-            state.objective = sum(s[0] for s in sums) / state.n_rows
-            state.objective += float(state.model.penalty.value(state.theta()).sum())
-            gap = sum(s[1] for s in sums) / state.n_rows
+        """Visit the active rows once; every thread has its own classes."""
+        order = np.concatenate([_row_numbers(batch) for batch in engine.blocks(state.n_passes)])
+        goal = self.tol * abs(state.objective)
+        started = state.n_passes >= FIRST_CHECK and state.waited > 0
+        little = LITTLE * goal / (state.ratio * state.model.n_outputs) if started else -1.0
+        visited = order[state.active[order]]
+        owed = sum(self._over_parts(state, lambda part: _visit(state, part, visited, little)))
+        owed /= state.n_rows
+        state.active = np.logical_or.reduce([part.active for part in state.parts])
+        state.n_passes, state.waited = state.n_passes + 1, state.waited + 1
+        near = owed * state.ratio <= goal or state.waited >= NEXT_CHECK
+        if not (state.n_passes == FIRST_CHECK or (state.n_passes > FIRST_CHECK and near)):
+            return state, Info(state.objective, np.inf, 1.0)
+        gap = self._check(state, order)
+        state.ratio = max(1.0, gap / owed) if owed > 0.0 else state.ratio
         converged = gap <= self.tol * abs(state.objective)
         return state, Info(state.objective, gap, 1.0, bool(converged))
+
+    def _check(self, state: DualState, order: Array) -> float:
+        """Exact objective and gap of all rows, which are then all visited again."""
+        sums = self._over_parts(state, lambda part: _gap(state, part, order))
+        state.objective = sum(s[0] for s in sums) / state.n_rows
+        state.objective += sum(_penalty_value(state, part) for part in state.parts)
+        state.waited = 0
+        state.active[:] = True
+        return float(sum(s[1] for s in sums)) / state.n_rows
 
     def _over_parts(self, state: DualState, work: Any) -> list[Any]:
         if len(state.parts) == 1:
@@ -134,11 +168,24 @@ def _row_numbers(batch: Batch) -> Array:
     return np.arange(batch.start, batch.start + batch.n_rows)
 
 
+def _labels(X: Matrix, n_lanes: int) -> Array | None:
+    """New numbers for the columns of a wide sparse matrix: the most frequent come first.
+
+    Few columns hold most of the entries of a text; side by side their weights stay in the cache.
+    """
+    if not sparse.issparse(X) or X.shape[1] * n_lanes * 8 <= CACHED_BYTES:
+        return None
+    often = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]), kind="stable")
+    label = np.empty(len(often), dtype=np.uint32 if X.indices.dtype.itemsize == 4 else np.uint64)
+    label[often] = np.arange(len(often))
+    return label
+
+
 def _new_part(first_class: int, n_lanes: int, shape: tuple[int, int]) -> _Part:
     n_rows, d = shape
     return _Part(
         first_class, np.zeros(d * n_lanes), np.zeros(n_lanes), np.zeros(n_lanes),
-        np.zeros((n_rows, n_lanes)), np.zeros((n_rows, n_lanes)),
+        np.zeros((n_rows, n_lanes)), np.zeros((n_rows, n_lanes)), np.ones(n_rows, dtype=bool),
     )  # fmt: skip
 
 
@@ -162,6 +209,8 @@ def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None
     duals = -model.loss.slope(targets, scores)
     given = duals if weight is None else duals * weight[:, None]
     W = np.asarray(X[present].T @ given, dtype=np.float64) * state.share
+    if state.label is not None:
+        W = W[np.argsort(state.label)]
     if state.rates is not None:
         W *= state.rates[:, None]
     for part in state.parts:
@@ -173,16 +222,27 @@ def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None
             part.anchor[:] = part.intercept - state.intercept_rate * given[:, lanes].sum(axis=0)
 
 
-def _visit(state: DualState, part: _Part, order: Array) -> float:
+def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
     loss = state.model.loss
+    if state.n_passes:  # before the pass: what a step leaves behind is what its gap is about
+        part.intercept, part.anchor = 2.0 * part.intercept - part.anchor, part.intercept
     return float(
         dual_pass(
             *state.rows, order, state.y - part.first_class, state.weight, state.norms,
             loss.code, loss.parameters, loss.coupled, state.model.classes,
             part.dual, part.points, part.weights, part.intercept,
-            state.share, state.intercept_rate, state.rates,
+            state.share, state.intercept_rate, state.rates, little, part.active,
         )
     )  # fmt: skip
+
+
+def _penalty_value(state: DualState, part: _Part) -> float:
+    """Half the sum of the squared weights times the strengths, in whatever order they are."""
+    w = part.weights
+    if state.rates is None:
+        return 0.5 / (state.share * state.n_rows) * float(w @ w)
+    W = w.reshape(state.model.n_features, -1)
+    return 0.5 * float(np.einsum("jk,jk->j", W, W) @ (1.0 / state.rates))
 
 
 def _gap(state: DualState, part: _Part, order: Array) -> tuple[float, float]:

@@ -11,9 +11,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from likelier.loops.rows import row_add, row_add_rates, row_scores, row_start
-from likelier.loops.sgd import lane_target, steps
-from likelier.losses import coupled_value, loss_value
+from likelier.loops.rows import (
+    prefetch_row,
+    row_add,
+    row_add_rates,
+    row_axpy,
+    row_axpy_rates,
+    row_dot,
+    row_scores,
+    row_start,
+)
+from likelier.loops.sgd import LOOK_AHEAD, lane_target, steps
+from likelier.losses import coupled_value, loss_prox, loss_value
 
 
 @njit(cache=True, nogil=True)
@@ -36,7 +45,9 @@ def dual_pass(
     intercept,
     share,
     intercept_rate,
-    rates=None,
+    rates,
+    little,
+    active,
 ):
     """Visit the rows once. ``share`` is ``1 / (lambda N)``.
 
@@ -44,32 +55,64 @@ def dual_pass(
     sums of ``rate_j x_j^2``.
 
     ``dual[i]`` holds the last ``g`` of row i and ``points[i]`` the score where it is a
-    slope. Returns a lower bound on how much the dual objective (a sum over rows) rose.
+    slope. ``active[i]`` says whether the visit changed anything worth another one: whether a
+    lane's part of the duality gap, ``|change of the dual| |f - point|``, was more than
+    ``little``. Returns the sum of these parts: about the gap before the pass.
     """
     n_lanes = len(intercept)
+    single = n_lanes == 1 and not coupled  # all in registers
     m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    rise = 0.0
-    for i in rows:
+    total = 0.0
+    for r in range(len(rows)):
+        i = rows[r]
+        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
+        prefetch_row(
+            data,
+            indices,
+            row_start(indptr, n_columns, ahead),
+            row_start(indptr, n_columns, ahead + 1),
+        )
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        row_scores(data, indices, start, stop, weights, m)
         size = omega * (norms[i] * share + intercept_rate)
-        for k in range(n_lanes):
-            c[k] = size
-            m[k] += intercept[k] - size * dual[i, k]
-        steps(code, p, coupled, True, classes, y[i], m, c, g)
-        for k in range(n_lanes):
-            change = g[k] - dual[i, k]
-            rise += 0.5 * omega * size * change * change
-            dual[i, k] = g[k]
-            points[i, k] = m[k] + size * g[k]
-            step[k] = omega * share * change
-            intercept[k] += omega * intercept_rate * change
-        if rates is None:
-            row_add(data, indices, start, stop, weights, step)
+        largest = 0.0
+        if single:
+            before = dual[i, 0]
+            score = row_dot(data, indices, start, stop, weights) + intercept[0]
+            pull = loss_prox(code, p, lane_target(classes, y[i], 0), score - size * before, size)
+            change = pull - before
+            largest = omega * abs(change * (score - points[i, 0]))
+            total += largest
+            dual[i, 0] = pull
+            points[i, 0] = score + size * change
+            if change != 0.0:
+                intercept[0] += omega * intercept_rate * change
+                if rates is None:
+                    row_axpy(data, indices, start, stop, weights, omega * share * change)
+                else:
+                    push = omega * share * change
+                    row_axpy_rates(data, indices, start, stop, weights, rates, push)
         else:
-            row_add_rates(data, indices, start, stop, weights, step, rates)
-    return rise
+            row_scores(data, indices, start, stop, weights, m)
+            for k in range(n_lanes):
+                c[k] = size
+                m[k] += intercept[k] - size * dual[i, k]
+            steps(code, p, coupled, True, classes, y[i], m, c, g)
+            for k in range(n_lanes):
+                change = g[k] - dual[i, k]
+                part = omega * abs(change * (m[k] + size * dual[i, k] - points[i, k]))
+                largest = max(largest, part)
+                total += part
+                dual[i, k] = g[k]
+                points[i, k] = m[k] + size * g[k]
+                step[k] = omega * share * change
+                intercept[k] += omega * intercept_rate * change
+            if rates is None:
+                row_add(data, indices, start, stop, weights, step)
+            else:
+                row_add_rates(data, indices, start, stop, weights, step, rates)
+        active[i] = largest > little
+    return total
 
 
 @njit(cache=True, nogil=True)

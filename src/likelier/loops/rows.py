@@ -108,9 +108,23 @@ def prefetch_row(data, indices, start, stop):
 def row_dot(data, indices, start, stop, weights):
     """``sum_j x_j w[j]`` for a single lane."""
     total = 0.0
-    for p in range(start, stop):
-        total += data[p] * weights[column(indices, start, p)]
-    return total
+    if indices is None:
+        for p in range(start, stop):
+            total += data[p] * weights[column(indices, start, p)]
+        return total
+    # by hand in four sums: rows of a sparse matrix are too short for a vectorised loop
+    b, c, d = 0.0, 0.0, 0.0
+    p = start
+    while p + np.uintp(4) <= stop:
+        total += data[p] * weights[np.uintp(indices[p])]
+        b += data[p + np.uintp(1)] * weights[np.uintp(indices[p + np.uintp(1)])]
+        c += data[p + np.uintp(2)] * weights[np.uintp(indices[p + np.uintp(2)])]
+        d += data[p + np.uintp(3)] * weights[np.uintp(indices[p + np.uintp(3)])]
+        p += np.uintp(4)
+    while p < stop:
+        total += data[p] * weights[np.uintp(indices[p])]
+        p += np.uintp(1)
+    return (total + b) + (c + d)
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)

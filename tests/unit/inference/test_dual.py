@@ -143,3 +143,41 @@ def test_penalties_of_their_own_copy_no_data(kind):
     state = Dual().init(uneven, engine)
     X = next(iter(engine.blocks(0))).X
     assert np.shares_memory(state.rows.data, X.data if sparse.issparse(X) else X)
+
+
+@pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
+def test_rows_left_out_are_visited_again_until_the_gap_of_all_is_small(loss):
+    """A tolerance that a few passes over all rows do not reach, without anything to reach it by."""
+    model, engine = problem(loss, alpha=0.02)
+    dual = Dual(1e-3)
+    state, left_out = dual.init(model, engine), 0
+    for _ in range(3000):
+        state, info = dual.step(state, engine)
+        left_out = max(left_out, int(np.count_nonzero(~state.active)))
+        if info.converged:
+            break
+    assert info.converged
+    assert info.gap <= 1e-3 * abs(info.objective)
+    assert info.objective == pytest.approx(energy(model, engine, state.theta()), rel=1e-9)
+    if loss.name == "hinge":  # rows beyond their margin have nothing to give
+        assert left_out > 0
+
+
+@pytest.mark.parametrize("uneven", [False, True], ids=["one strength", "many"])
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_frequent_columns_first_changes_nothing_but_memory(uneven, warm, monkeypatch):
+    X = sparse.random_array((300, 40), density=0.1, format="csr", rng=np.random.default_rng(0))
+    y = (np.arange(300) % 3).astype(float)
+    l2 = np.append(np.linspace(0.01, 0.1, 40) if uneven else np.full(40, 0.02), 0.0)
+    model = LinearModel(losses.LogLoss(), 40, 3, True, True, ElasticNet(l2, 0.0 * l2))
+    start = np.random.default_rng(1).standard_normal((41, 3)) if warm else None
+    found = []
+    for size in (1 << 18, 0):
+        monkeypatch.setattr("likelier.inference.dual.CACHED_BYTES", size)
+        dual, engine = Dual(1e-6), LocalEngine(X, y, seed=0)
+        state = dual.init(model, engine, start)
+        assert (state.label is None) == (size > 0)
+        for _ in range(5):
+            state, _ = dual.step(state, engine)
+        found.append(state.theta())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-12)

@@ -11,6 +11,7 @@ from likelier.loops.dual import dual_pass, duality_gap
 from likelier.loops.rows import as_rows, row_norms
 
 SHARE, INTERCEPT_RATE = 0.05, 0.02
+LITTLE = 1e-3
 every_loss = pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
 every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 
@@ -21,17 +22,17 @@ def arrays(X, K):
 
 
 def run(loss, data, orders, kind, share=SHARE, rate=INTERCEPT_RATE):
-    """Passes in the given orders; duals, points, weights, intercepts and the promised rise."""
+    """Passes in the given orders; duals, points, weights, intercepts and what was still owed."""
     X, y, weight, K = data
     dual, points, W, b = arrays(X, K)
     classes = loss.task in ("binary", "multiclass")
-    rise = 0.0
+    owed, active = 0.0, np.zeros(len(y), dtype=bool)
     for order in orders:
-        rise = dual_pass(
+        owed = dual_pass(
             *as_rows(kind(X)), order, y, weight, row_norms(kind(X)), loss.code, loss.parameters,
-            loss.coupled, classes, dual, points, W, b, share, rate,
+            loss.coupled, classes, dual, points, W, b, share, rate, None, LITTLE, active,
         )  # fmt: skip
-    return dual, points, W.reshape(-1, K), b, rise
+    return dual, points, W.reshape(-1, K), b, (owed, active)
 
 
 @every_loss
@@ -41,16 +42,16 @@ def test_pass_is_the_formula_row_by_row(loss, kind):
     X, y, weight, K = data
     rng = np.random.default_rng(1)
     orders = [rng.permutation(len(y)) for _ in range(3)]
-    dual, points, W, b, rise = run(loss, data, orders, kind)
+    dual, points, W, b, (owed, active) = run(loss, data, orders, kind)
     D, P, V, v = np.zeros_like(dual), np.zeros_like(points), np.zeros_like(W), np.zeros_like(b)
     for order in orders:
-        promised = 0.0
+        parts = np.zeros((len(y), K))
         for i in order:
             x, omega = X[i], weight[i]
             c = omega * (x @ x * SHARE + INTERCEPT_RATE)
             m = x @ V + v - c * D[i]  # what the other rows say
             g = direction(loss, y[i], m, np.full(K, c), True)
-            promised += 0.5 * omega * c * ((g - D[i]) ** 2).sum()
+            parts[i] = omega * np.abs((g - D[i]) * (m + c * D[i] - P[i]))
             V = V + omega * SHARE * np.outer(x, g - D[i])
             v = v + omega * INTERCEPT_RATE * (g - D[i])
             D[i], P[i] = g, m + c * g
@@ -58,7 +59,10 @@ def test_pass_is_the_formula_row_by_row(loss, kind):
     np.testing.assert_allclose(points, P, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(W, V, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(b, v, rtol=1e-9, atol=1e-10)
-    assert rise == pytest.approx(promised)
+    assert owed == pytest.approx(parts.sum())
+    largest = parts.max(axis=1)
+    clear = np.abs(largest - LITTLE) > 1e-9
+    np.testing.assert_array_equal(active[clear], (largest > LITTLE)[clear])
 
 
 @every_loss
