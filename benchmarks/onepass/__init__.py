@@ -1,0 +1,1 @@
+"""One-pass learning: accuracy and time against a converged logistic regression."""

@@ -1,0 +1,112 @@
+"""What is measured: accuracy in both orders, time against LogisticRegression, merging."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import Cases, timed
+from benchmarks.onepass.problem import SETS, Array, Problem, load
+from likelier import OnePassClassifier
+
+SEEDS = 3
+# Solvers of LogisticRegression with a bound on their iterations: those not listed are slower (the
+# Hessian of newton-cholesky has (classes x features)^2 entries), and one that has not converged
+# at its bound only gives a lower bound of the time.
+SOLVERS = {
+    "covtype": {"lbfgs": 300, "newton-cholesky": 100},
+    "kddcup99_10pct": {"lbfgs": 60},
+    "mnist": {"lbfgs": 200},
+    "generated": {"newton-cholesky": 100, "lbfgs": 300},
+}
+NEEDS_DOUBLE = ("newton-cholesky",)  # which gives up on single precision, and runs lbfgs
+VARIANTS: dict[str, dict[str, Any]] = {
+    "streaming": {},
+    "frozen": {"update": "frozen"},
+    "fourier": {"features": "fourier", "n_components": 2048},
+}
+
+
+def judge(problem: Problem, model: Any, rows: Array) -> dict[str, float]:
+    """Accuracy over all test rows; log loss over those of known classes."""
+    known = np.isin(problem.test_y, model.classes_)
+    proba = model.predict_proba(rows)
+    best = model.classes_[proba.argmax(axis=1)]
+    loss = log_loss(problem.test_y[known], proba[known], labels=model.classes_)
+    return {"accuracy": float((best == problem.test_y).mean()), "log_loss": float(loss)}
+
+
+def _median(records: list[dict[str, float]]) -> dict[str, float]:
+    return {key: float(np.median([r[key] for r in records])) for key in records[0]}
+
+
+def ours(problem: Problem, variant: str, order: str, seeds: int) -> dict[str, Any]:
+    """Median over seeds (of the order of rows and of the features) of one variant."""
+    found = []
+    for seed in range(seeds):
+        X, y = problem.ordered(order, seed)
+        model = OnePassClassifier(**VARIANTS[variant], random_state=seed)
+        _, _, cpu = timed(lambda m=model, X=X, y=y: m.fit(X, y))
+        found.append({**judge(problem, model, problem.test_rows), "seconds": cpu})
+    return {"set": problem.name, "variant": variant, "order": order, **_median(found)}
+
+
+def run_accuracy(sets: tuple[str, ...] = SETS, seeds: int = SEEDS) -> Cases:
+    """Every set, shuffled and sorted."""
+    for name in sets:
+        problem = load(name)
+        for variant in VARIANTS if name in ("mnist", "generated") else ("streaming", "frozen"):
+            for order in ("shuffled", "sorted"):
+                if variant == "fourier" and order == "sorted":
+                    continue
+                runs = seeds if variant == "streaming" else 1
+                with threadpool_limits(1):
+                    record = ours(problem, variant, order, runs)
+                yield f"{name}/{variant}/{order}", record
+
+
+def run_peer(sets: tuple[str, ...] = SETS, solvers: tuple[str, ...] = ()) -> Cases:
+    """LogisticRegression on standardised rows, and our time right before and after it."""
+    for name in sets:
+        problem = load(name)
+        X, test_X = problem.standardised()
+        for solver, bound in SOLVERS[name].items():
+            if solvers and solver not in solvers:
+                continue
+            with threadpool_limits(1), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                before = ours(problem, "streaming", "shuffled", 1)["seconds"]
+                peer = LogisticRegression(solver=solver, max_iter=bound)
+                rows = X.astype(np.float64) if solver in NEEDS_DOUBLE else X
+                _, _, cpu = timed(lambda p=peer, X=rows, y=problem.y: p.fit(X, y))
+                after = ours(problem, "streaming", "shuffled", 1)["seconds"]
+            iterations = int(np.max(peer.n_iter_))
+            yield f"{name}/{solver}", {
+                "set": name, "solver": solver, "seconds": cpu, "ours": (before + after) / 2,
+                "iterations": iterations, "converged": iterations < bound,
+                "rows": len(problem.y), "features": X.shape[1],
+                "classes": len(np.unique(problem.y)), "preparation": problem.preparation,
+                **judge(problem, peer, test_X),
+            }  # fmt: skip
+
+
+def run_merge(sets: tuple[str, ...] = SETS, parts: tuple[int, ...] = (2, 8)) -> Cases:
+    """Models of disjoint parts of the rows, merged, against one of all rows."""
+    for name in sets:
+        problem = load(name)
+        X, y = problem.ordered("shuffled", 0)
+        with threadpool_limits(1):
+            whole = judge(problem, OnePassClassifier().fit(X, y), problem.test_rows)
+            for n in parts:
+                pieces = np.array_split(np.arange(len(y)), n)
+                models = [OnePassClassifier().fit(X[p], y[p]) for p in pieces]
+                for other in models[1:]:
+                    models[0].merge(other)
+                merged = judge(problem, models[0], problem.test_rows)
+                yield f"{name}/{n}", {"set": name, "parts": n, "whole": whole, "merged": merged}

@@ -1,0 +1,379 @@
+"""How the one-pass classifier learns: in memory, from a stream, batch by batch, from others.
+
+Streaming rows are learned in blocks that end at fixed row numbers, whatever batches they come
+in. Rows after the last full block are kept, and predictions are those of a model that has
+learned them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.callback import with_callbacks
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
+
+from likelier.base import Array, Batch, Matrix
+from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines.rows import slice_rows, stack_rows, take_rows
+from likelier.estimators.naive_bayes_data import check_labels, encode_labels, join_classes
+from likelier.estimators.one_pass_checks import check_mergeable, check_rows
+from likelier.estimators.one_pass_predict import OnePassPredictions
+from likelier.estimators.problem import is_stream, open_source, require_targets
+from likelier.estimators.targets import class_weights
+from likelier.features.fourier import FourierFeatures
+from likelier.inference.one_pass import (
+    StreamState,
+    block_size,
+    learn_block,
+    meet_classes,
+    merge_streams,
+    resolved,
+    start_stream,
+    stream_weights,
+)
+from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights
+
+MAX_WIDTH = 16_384  # features: the matrix of their products takes two gigabytes
+FROZEN_BLOCK_VALUES = 1 << 19
+
+
+class OnePassLearning(OnePassPredictions):
+    """Learning of both updates."""
+
+    features: str | None
+    n_components: int
+    gamma: Any
+    prior_precision: float | str
+    half_life: float | None
+    fit_intercept: bool
+    class_weight: Any
+    shuffle: bool
+    n_rows_seen_: int
+    rows_summed_: int  # those that are not waiting for their block to fill
+    learned_update_: str
+    stats_: dict[str, Any]
+    pending_: dict[str, Any]
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn in one pass, in the order of the rows unless ``shuffle=True``.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
+            Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
+            ``(X, y, sample_weight)`` blocks is read once, in bounded memory.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; a row of weight 0 is as good as absent.
+        """
+        self._check_words()
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if is_stream(X):
+            self._fit_stream(X, y, sample_weight)
+        else:
+            rows = check_rows(self, X, y, sample_weight, reset=True)
+            self._reset(rows.X.dtype)
+            if self.shuffle:
+                order = np.random.default_rng([self._seed(), 1]).permutation(rows.n_rows)
+                rows = Batch(rows.X, rows.y, rows.weight, rows=order).compact()
+            try:
+                self._learn(rows, balanced=self._balance(rows))
+            finally:  # an interruption keeps the blocks that have been learned
+                self._publish()
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn some more rows, once; new classes may appear at any time.
+
+        ``classes`` may announce some. However the rows are cut into batches, the same rows in
+        the same order give the same model.
+        """
+        self._check_words()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "class_weight must be a dict of weights (or None) where rows come batch by batch, "
+                f"got {self.class_weight!r}"
+            )
+        fresh = not hasattr(self, "pending_")
+        if not fresh and self.update != self.learned_update_:
+            raise ValueError(
+                f"update was {self.learned_update_!r} when the earlier rows were learned; it "
+                "cannot change between batches"
+            )
+        rows = check_rows(self, X, y, sample_weight, reset=fresh)
+        if fresh:
+            self._reset(rows.X.dtype)
+        self._learn(rows, announced=classes)
+        self._publish()
+        return self
+
+    def merge(self, other: Any) -> Self:
+        """Add everything another model of this kind has learned from other rows, in place.
+
+        With ``update="frozen"`` this is exactly the model of all rows; a streaming model keeps
+        how sure each part was at the time, which costs a little accuracy.
+        """
+        check_is_fitted(self, "classes_")
+        if type(other) is not type(self):
+            raise TypeError(
+                f"other must be a {type(self).__name__} to be merged, got {type(other).__name__}"
+            )
+        check_is_fitted(other, "classes_")
+        check_mergeable(self, other)
+        classes = np.union1d(self.classes_, other.classes_)
+        if self.update == "frozen":
+            stats: Any = self._frozen(classes) + other._frozen(classes)
+        else:
+            stats = merge_streams(self._flushed(), other._flushed(), self._precision())
+        self.stats_ = {"classes": classes, **stats.to_arrays()}
+        self.pending_ = {}
+        self.rows_summed_ = self.n_rows_seen_ + other.n_rows_seen_
+        self._publish()
+        return self
+
+    def forget(self, factor: float) -> Self:
+        """Let everything learned so far count ``factor`` times as much, for data that drift."""
+        check_is_fitted(self, "classes_")
+        if not 0.0 < factor <= 1.0:
+            raise ValueError(f"factor must be above 0 and at most 1, got {factor!r}")
+        if self.update == "frozen":
+            stats: Any = self._frozen(self.classes_).faded(factor)
+            self.stats_ = {"classes": self.classes_, **stats.to_arrays()}
+        elif self.stats_:
+            state = StreamState(**self.stats_).faded(factor)
+            self.stats_ = resolved(state, self._precision()).to_arrays()
+        if self.pending_:
+            self.pending_ = {**self.pending_, "weight": self.pending_["weight"] * factor}
+        self._publish()
+        return self
+
+    # -- both updates -------------------------------------------------------------------
+    def _check_words(self) -> None:
+        self._validate_params()
+        if self.features is not None and self.update == "frozen" and isinstance(self.gamma, str):
+            raise ValueError(
+                'gamma must be a number with update="frozen" and Fourier features: taken from the '
+                f"first rows ({self.gamma!r}), it would depend on their order"
+            )
+
+    def _reset(self, dtype: Any) -> None:
+        self.stats_, self.pending_, self.map_ = {}, {}, {}
+        self.__dict__.pop("announced_", None)
+        self.rows_summed_, self.learned_update_ = 0, self.update
+        self.seed_ = self._seed()
+        self.row_dtype_ = np.dtype(dtype).str
+        width = self.n_components if self.features == "fourier" else self.n_features_in_
+        if width > MAX_WIDTH:
+            raise ValueError(
+                f"X has {width} features, whose products take {8e-9 * width**2:.0f} gigabytes; at "
+                f'most {MAX_WIDTH} are possible. Use features="fourier", or LinearClassifier'
+            )
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _precision(self) -> float | None:
+        """Prior precision, None where it is left to us."""
+        return None if self.prior_precision == "auto" else float(self.prior_precision)
+
+    def _learn(self, rows: Batch, balanced: dict[Any, float] | None = None,
+               announced: Any = None) -> None:  # fmt: skip
+        """Learn checked rows."""
+        y = np.asarray(rows.y)
+        weight = np.ones(len(y)) if rows.weight is None else np.asarray(rows.weight)
+        weight = weight * self._weights_of(y, balanced)
+        X = rows.X.astype(self.row_dtype_, copy=False)
+        if not weight.all():
+            kept = np.flatnonzero(weight)
+            X, y, weight = take_rows(X, kept), y[kept], weight[kept]
+        if announced is not None:
+            self._announce(check_labels(np.asarray(announced)))
+        if not len(y):
+            return
+        learn = self._learn_frozen if self.update == "frozen" else self._learn_blocks
+        learn(X, y, weight)
+
+    def _announce(self, labels: Array) -> None:
+        """Classes that will come: known from now on, with no row of their own yet."""
+        known = getattr(self, "announced_", labels[:0])
+        self.announced_ = np.union1d(known, labels) if len(known) else np.unique(labels)
+
+    def _weights_of(self, y: Array, balanced: dict[Any, float] | None) -> Any:
+        per_label = self.class_weight if isinstance(self.class_weight, Mapping) else balanced
+        if per_label is None:
+            return 1.0
+        labels, codes = encode_labels(y)
+        return np.array([float(per_label.get(c, 1.0)) for c in labels.tolist()])[codes]
+
+    def _balance(self, rows: Batch) -> dict[Any, float] | None:
+        """Weights of the classes of rows in memory."""
+        if self.class_weight is None:
+            return None
+        y = np.asarray(rows.y)
+        labels, codes = encode_labels(y if rows.weight is None else y[rows.weight > 0.0])
+        of_class = class_weights(self.class_weight, labels, codes)
+        return None if of_class is None else dict(zip(labels.tolist(), of_class, strict=True))
+
+    def _ages(self, n: int) -> Array:
+        """What is left of the weight of each of ``n`` rows when the last has been learned."""
+        if self.half_life is None:
+            return np.ones(n)
+        return np.asarray(0.5 ** (np.arange(n - 1, -1, -1) / float(self.half_life)))
+
+    def _fade(self, n: int) -> float:
+        return 1.0 if self.half_life is None else float(0.5 ** (n / float(self.half_life)))
+
+    def _publish(self) -> None:
+        """Show what has been learned as fitted attributes."""
+        if self.update == "frozen":
+            if not self.stats_:
+                return
+            classes = join_classes(self.stats_["classes"], getattr(self, "announced_", None),
+                                   self.stats_["classes"])  # fmt: skip
+            weights = frozen_weights(self._frozen(classes), self._precision(), self.fit_intercept)
+            factor = 1.0
+        else:
+            state = self._flushed()
+            if not len(state.classes):
+                return
+            classes, weights = state.classes, stream_weights(state, self._precision())
+            factor = float(np.exp(state.calibration[0]))
+        self._show(classes, weights, factor)
+
+    def _show(self, classes: Array, weights: Weights, factor: float) -> None:
+        coef, intercept = weights.raw()
+        if len(classes) == 2:
+            if self.update == "streaming":
+                coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+            else:
+                coef, intercept = coef[1:], intercept[1:]
+        self.classes_ = classes
+        self.n_rows_seen_ = self.rows_summed_ + len(self.pending_.get("y", ()))
+        self.coef_, self.intercept_ = coef, intercept
+        self.posterior_ = {
+            "root": weights.root, "units": weights.units, "centre": weights.centre,
+            "scale": weights.scale, "factor": factor,
+        }  # fmt: skip
+
+    # -- frozen -------------------------------------------------------------------------
+    def _frozen(self, classes: Array) -> FrozenSums:
+        """Sums so far, among at least the present classes."""
+        own = {key: value for key, value in self.stats_.items() if key != "classes"}
+        known = self.stats_["classes"]
+        return FrozenSums(**own).spread(np.searchsorted(classes, known), len(classes))
+
+    def _learn_frozen(self, X: Matrix, y: Array, weight: Array) -> None:
+        labels, codes = encode_labels(y)
+        classes = join_classes(self.stats_.get("classes"), None, labels)
+        codes = np.searchsorted(classes, labels)[codes]
+        if self.features == "fourier" and not self.map_:
+            self.map_ = self._draw_map(X)
+        model, width = FrozenModel(len(classes)), int(X.shape[1])
+        block_rows = max(64, FROZEN_BLOCK_VALUES // max(width, self.n_components))
+
+        def sums(batch: Batch) -> FrozenSums:
+            Phi = self._features(batch.X, self.map_)
+            return model.stats(Batch(Phi, batch.y, batch.weight))
+
+        with LocalEngine(X, codes, weight * self._ages(len(y)), n_jobs=self.n_jobs,
+                         block_rows=block_rows) as engine:  # fmt: skip
+            found = engine.reduce(sums, FrozenSums.__add__)
+        if self.stats_:
+            found = self._frozen(classes).faded(self._fade(len(y))) + found
+        self.stats_ = {"classes": classes, **found.to_arrays()}
+        self.rows_summed_ += len(y)
+
+    # -- streaming ----------------------------------------------------------------------
+    def _learn_blocks(self, X: Matrix, y: Array, weight: Array) -> None:
+        """Learn all blocks that are full, and keep the rows after them."""
+        size = block_size(self.n_components if self.features == "fourier" else int(X.shape[1]))
+        kept = self.pending_
+        missing = min(size - len(kept["y"]), len(y)) if kept else 0
+        if missing:
+            head = Batch(
+                stack_rows([kept["X"], slice_rows(X, 0, missing)]),
+                np.concatenate([kept["y"], y[:missing]]),
+                np.concatenate([kept["weight"], weight[:missing]]),
+            )
+            self._learn_or_keep(head, size)
+            X = slice_rows(X, missing, int(X.shape[0]))
+            y, weight = y[missing:], weight[missing:]
+        if len(y):
+            with LocalEngine(X, y, weight, block_rows=size) as engine:
+                for batch in engine.blocks():
+                    self._learn_or_keep(batch, size)
+
+    def _learn_or_keep(self, batch: Batch, size: int) -> None:
+        if batch.n_rows < size:
+            self.pending_ = {
+                "X": batch.X.copy(), "y": np.array(batch.y), "weight": np.array(batch.weight)
+            }  # fmt: skip
+            return
+        state, self.map_ = self._after(batch)
+        self.stats_, self.pending_ = state.to_arrays(), {}
+        self.rows_summed_ += batch.n_rows
+
+    def _after(self, batch: Batch) -> tuple[StreamState, dict[str, Array]]:
+        """State after a block, and the map of its features, without changing the model."""
+        made = self.map_
+        if self.features == "fourier" and not self.stats_:  # scale of the whole first block
+            made = self._draw_map(batch.X)
+        Phi = self._features(batch.X, made)
+        y, weight = np.asarray(batch.y), np.asarray(batch.weight)
+        if self.stats_:
+            state = StreamState(**self.stats_)
+            if self.half_life is not None:
+                state = state.faded(self._fade(len(y)))
+        else:
+            state = start_stream(Phi, weight, y, self.fit_intercept)
+        return learn_block(state, Phi, y, weight * self._ages(len(y)), self._precision()), made
+
+    def _flushed(self) -> StreamState:
+        """State as if the rows kept made a full block."""
+        announced = getattr(self, "announced_", None)
+        if self.pending_:
+            state, self.map_ = self._after(Batch(**self.pending_))
+        elif self.stats_:
+            state = StreamState(**self.stats_)
+        else:
+            empty = np.zeros((1, self.n_features_in_))
+            state = start_stream(empty, np.ones(1), np.zeros(0), self.fit_intercept)
+        return state if announced is None else meet_classes(state, announced)
+
+    def _draw_map(self, X: Matrix) -> dict[str, Array]:
+        """Frequencies for rows like these; only their scale matters."""
+        words = FourierFeatures(n_components=self.n_components, gamma=self.gamma)
+        return dict(words.init(np.random.default_rng([self.seed_, 0]), X))
+
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """One pass over blocks; an interruption keeps what has been learned."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+            )
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight must be a dict of weights (or None) for a stream, which is read "
+                f"once, got {self.class_weight!r}"
+            )
+        source = open_source(self, X, y)
+        started = False
+        try:
+            for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
+                labels = check_labels(require_targets(batch))
+                values = batch.X if isinstance(batch.X, np.ndarray) else batch.X.data
+                assert_all_finite(values, input_name="X")
+                if not started:
+                    self._reset(batch.X.dtype)
+                    started = True
+                self._learn(Batch(batch.X, labels, batch.weight))
+        finally:
+            if started:
+                self._publish()
