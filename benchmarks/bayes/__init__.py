@@ -1,0 +1,1 @@
+"""Benchmarks of the Bayesian linear classifier."""

@@ -1,0 +1,348 @@
+"""How `BayesianLinearClassifier` is fitted: models of the classes, chains that take turns."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
+
+from likelier.base import Array, Batch, Engine, Matrix
+from likelier.engines.threads import one_blas_thread
+from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
+from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.problem import (
+    EncodedSource,
+    Summary,
+    as_csr,
+    column_spread,
+    is_stream,
+    local_engine,
+    open_source,
+    require_targets,
+    stream_classes,
+    stream_engine,
+    summarise,
+)
+from likelier.estimators.targets import (
+    check_labels,
+    class_codes,
+    class_weights,
+    combine_weights,
+    unique_labels,
+)
+from likelier.inference.chains import effective_size, r_hat
+from likelier.inference.gibbs_run import Sampling, Settings
+from likelier.losses import make_loss
+from likelier.models.bayesian_linear import BayesianLinear, Coordinates
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
+
+AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
+FOLDS = 5
+ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+STREAM_SAMPLE = 20_000
+QUICK = 100  # draws of each chain in fits whose scores only serve to calibrate
+FEW = 4  # draws below which an interrupted fit keeps nothing
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a fit found: arrays over (chains, draws, ...), and how it went."""
+
+    theta: Array  # (..., outputs, parameters of one), units of the data
+    precision: Array  # (..., problems): the learned prior precision; nothing where it is given
+    worst_r_hat: float
+    least_ess: float
+    acceptance: float
+    route: str
+
+
+class Turns:
+    """Several samplings side by side; after every round, progress and callbacks."""
+
+    def __init__(self, estimator: Any, problems: list[Sampling], data: tuple[Any, Any]) -> None:
+        self.estimator, self.problems, self.data = estimator, problems, data
+        self.n_iter = 0
+
+    def run(self, quiet: bool = False) -> None:
+        """Let every problem advance in turn until all are done or a callback asks to stop."""
+        waiting = list(self.problems)
+        while waiting:
+            waiting = [problem for problem in waiting if not problem.advance()]
+            self.n_iter += 1
+            if not quiet and self._show() and self.n_draws >= FEW:
+                return
+
+    @property
+    def n_draws(self) -> int:
+        """Draws of each chain that every problem has."""
+        done = min(problem.n_done for problem in self.problems)
+        return min(done // self.problems[0].settings.thin, self.problems[0].settings.n_draws)
+
+    def draws(self) -> Draws:
+        """The draws that all problems have."""
+        n = self.n_draws
+        found = [problem.posterior() for problem in self.problems]
+        standard = [posterior.theta[:, :n] for posterior in found]
+        etas = [posterior.eta[:, :n] for posterior in found]
+        learned = self.problems[0].model.prior.learned
+        precision = np.exp(np.stack(etas, axis=2)) if learned else np.empty((*etas[0].shape, 0))
+        return Draws(
+            np.concatenate([posterior.published()[:, :n] for posterior in found], axis=2),
+            precision,
+            max(float(np.max(r_hat(theta))) for theta in standard),
+            min(float(np.min(effective_size(theta))) for theta in standard),
+            float(np.mean([problem.acceptance for problem in self.problems])),
+            "+".join(sorted({problem.route for problem in self.problems})),
+        )
+
+    def _show(self) -> bool:
+        share = float(np.mean([problem.share_done for problem in self.problems]))
+        if self.estimator.verbose:
+            print(f"round {self.n_iter}: {share:.0%} done, {self.n_draws} draws of each chain")
+        context = getattr(self.estimator, "_callback_fit_ctx", None)
+        if context is None or not getattr(self.estimator, "_skl_callbacks", None):
+            return False
+        X, y = self.data
+        sub = context.subcontext(task_name="round")
+        sub.call_on_fit_task_begin(estimator=self.estimator, X=X, y=y)
+        ready = self.n_draws >= FEW
+        fitted = self.estimator._fitted(self.draws()) if ready else None
+        return bool(
+            sub.call_on_fit_task_end(
+                estimator=self.estimator, X=X, y=y, reconstruction_attributes=fitted
+            )
+        )
+
+
+class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
+    """Fitting; what is asked of a fitted model is in the public class."""
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Draw from the posterior.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or blocks
+            Training rows. A path (CSV, Parquet, libsvm) or a source of ``(X, y)`` blocks that can
+            be read again and again is passed over in bounded memory.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative powers of the likelihood: 0 is absence, 2 the row twice.
+        """
+        check_words(self)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self.calibration_: dict[str, Any] = {}
+        with one_blas_thread():
+            if is_stream(X):
+                self._fit_stream(X, y, sample_weight, seed)
+            else:
+                self._fit_memory(X, y, sample_weight, seed)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _fit_memory(self, X: Any, y: Any, sample_weight: Any, seed: int) -> None:
+        data = (X, y)
+        X, y, weight = self._check_rows(X, y, sample_weight)
+        codes, weight = self._targets(y, weight)
+        engine = local_engine(X, codes, weight, seed, self.n_jobs, False)
+        try:
+            turns = self._draw(engine, not sparse.issparse(X), data)
+            self._store(turns)
+            if self.loss == "hinge" and self.probability:
+                self._calibrate(X, codes, weight, seed)
+        finally:
+            engine.close()
+
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int) -> None:
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+            )
+        source = open_source(self, X, y)
+        if not source.repeatable:
+            raise ValueError(
+                "sampling passes over the rows many times, and this iterator can be read once: "
+                "give a path, arrays, or a function that returns the iterator anew"
+            )
+        summary = stream_engine(source, seed, False).reduce(_label_summary, Summary.__add__)
+        classes, per_class = stream_classes(summary, self.class_weight)
+        self._set_classes(classes)
+        engine = stream_engine(EncodedSource(source, classes, per_class, 0), seed, False)
+        engine.know_rows(summary.n_rows)
+        self._store(self._draw(engine, False, (X, y)))
+        if self.loss == "hinge" and self.probability:
+            # a stream has far more rows than features: scores of learned rows will do
+            batch = engine.sample(STREAM_SAMPLE, iteration=0)
+            self._fit_calibration(self._mean_scores(batch.X), np.asarray(batch.y), batch.weight)
+
+    # -- checks -------------------------------------------------------------------------
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        return as_csr(X)
+
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Array, Array | None]:
+        X = self._check_X(X, reset=True)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_labels(y)
+        check_consistent_length(X, y)
+        if sample_weight is None:
+            return X, y, None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return X, y, weight
+
+    def _targets(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        """Class numbers, and weights that include the classes'."""
+        present = np.ones(len(y), dtype=bool) if weight is None else weight > 0.0
+        self._set_classes(unique_labels(y[present]))
+        codes = np.zeros(len(y))  # labels of absent rows need not be among the classes
+        codes[present] = class_codes(self.classes_, y[present])
+        per_class = class_weights(self.class_weight, self.classes_, codes[present])
+        return codes, combine_weights(weight, per_class, codes)
+
+    def _set_classes(self, classes: Array) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
+            )
+        self.classes_ = classes
+
+    # -- sampling -----------------------------------------------------------------------
+    def _draw(
+        self, engine: Engine, dense: bool, data: tuple[Any, Any], settings: Settings | None = None
+    ) -> Turns:
+        """Sample every problem; what an interruption leaves is kept unless ``settings`` are given.
+
+        One problem for two classes or classes jointly, else one per class.
+        """
+        quiet = settings is not None
+        settings = settings or settings_of(self)
+        models = self._models(engine, dense)
+        turns = Turns(self, [Sampling(model, engine, settings) for model in models], data)
+        try:
+            turns.run(quiet)
+        except KeyboardInterrupt:
+            if not quiet and turns.n_draws >= FEW:  # keep what has been drawn so far
+                self._store(turns, complete=False)
+            raise
+        return turns
+
+    def _models(self, engine: Engine, dense: bool) -> list[BayesianLinear]:
+        summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
+        intercept, K = bool(self.fit_intercept), len(self.classes_)
+        spread = column_spread(summary.sums, summary.squares, summary.weight, intercept)
+        spread = np.maximum(spread, 0.0)
+        mean = summary.sums / summary.weight
+        coordinates = Coordinates.of(mean, spread, intercept, dense)
+        joint = self.multi_class == "multinomial" and K > 2
+        outputs, d = K if joint else 1, len(mean)
+        none = np.zeros(d + int(intercept))
+        linear = LinearModel(
+            make_loss("softmax" if joint else self.loss), d, outputs, True, intercept,
+            ElasticNet(none, none),
+        )  # fmt: skip
+        prior = make_prior(self, coordinates, outputs)
+        lanes = [1] if K == 2 or joint else range(K)
+        return [BayesianLinear(linear, lane, coordinates, prior) for lane in lanes]
+
+    def _store(self, turns: Turns, complete: bool = True) -> None:
+        """Fitted attributes; a fit whose chains disagree says so."""
+        draws = turns.draws()
+        for name, value in self._fitted(draws).items():
+            setattr(self, name, value)
+        self.n_iter_ = turns.n_iter
+        self.acceptance_ = draws.acceptance
+        self.sampler_ = draws.route
+        self.r_hat_ = draws.worst_r_hat
+        self.ess_ = draws.least_ess
+        if complete and self.r_hat_ > AGREE and self.coef_draws_.shape[1] >= QUICK:
+            warnings.warn(
+                f"{type(self).__name__}: chains disagree (R-hat {self.r_hat_:.2f}, effective size "
+                f"{self.ess_:.0f}); raise n_draws or n_warmup, or give prior_precision",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    def _fitted(self, draws: Draws) -> dict[str, Any]:
+        """Draws and their means, in the shapes scikit-learn has."""
+        d, intercept = self.n_features_in_, bool(self.fit_intercept)
+        coef = np.ascontiguousarray(draws.theta[..., :d])
+        ends = draws.theta[..., -1] if intercept else np.zeros(draws.theta.shape[:3])
+        return {
+            "coef_draws_": coef,
+            "intercept_draws_": np.ascontiguousarray(ends),
+            "prior_precision_draws_": draws.precision,
+            "coef_": coef.mean(axis=(0, 1)),
+            "intercept_": ends.mean(axis=(0, 1)),
+        }
+
+    # -- calibration of the hinge -------------------------------------------------------
+    def _calibrate(self, X: Matrix, codes: Array, weight: Array | None, seed: int) -> None:
+        """Learn probabilities from scores of rows that were left out of a fit."""
+        full = np.ones(len(codes)) if weight is None else weight
+        present = np.flatnonzero(full)
+        folds = np.full(len(codes), -1)  # absent rows must not change the folds of the others
+        folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
+        scores, rows = [], []
+        quick = replace(settings_of(self), n_draws=min(QUICK, int(self.n_draws)), thin=1)
+        for fold in range(FOLDS if len(present) < ONE_FOLD_ROWS else 1):
+            inside = np.flatnonzero(folds == fold)
+            rest = np.where(folds == fold, 0.0, full)
+            if not len(inside) or len(np.unique(codes[rest > 0.0])) < len(self.classes_):
+                continue  # too few rows of some class to leave any out
+            engine = local_engine(X, codes, rest, seed, self.n_jobs, False)
+            try:
+                turns = self._draw(engine, not sparse.issparse(X), (None, None), quick)
+            finally:
+                engine.close()
+            scores.append(self._linear_scores(X[inside], turns.draws().theta.mean(axis=(0, 1))))
+            rows.append(inside)
+        if scores:
+            found = np.concatenate(rows)
+            known = None if weight is None else weight[found]
+            self._fit_calibration(np.concatenate(scores), codes[found], known)
+
+    def _linear_scores(self, X: Matrix, theta: Array) -> Array:
+        """Scores (rows, outputs) of parameters (outputs, p)."""
+        d = self.n_features_in_
+        ends = theta[:, -1] if self.fit_intercept else 0.0
+        return np.asarray(X @ theta[:, :d].T + ends, dtype=np.float64)
+
+    def _mean_scores(self, X: Matrix) -> Array:
+        return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
+
+    def _fit_calibration(self, scores: Array, codes: Array, weight: Array | None) -> None:
+        self.calibration_ = fit_calibration(scores, codes, weight)
+
+
+def _label_summary(batch: Batch) -> Summary:
+    labels = require_targets(batch)
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    check_labels(labels)
+    return summarise(batch, with_squares=False, with_labels=True)

@@ -1,0 +1,125 @@
+"""What draws say about the parameters: intervals, a table of diagnostics, export to ArviZ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array
+from likelier.estimators.linear_words import _number
+from likelier.inference.chains import effective_size, r_hat
+
+
+@dataclass(frozen=True)
+class DrawsSummary:
+    """One line per parameter: arrays of equal length, and a table when printed."""
+
+    name: list[str]
+    mean: Array
+    sd: Array
+    lower: Array
+    upper: Array
+    ess: Array
+    r_hat: Array
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns by name, as ``pandas.DataFrame`` takes them."""
+        columns = ("name", "mean", "sd", "lower", "upper", "ess", "r_hat")
+        return {column: getattr(self, column) for column in columns}
+
+    def __str__(self) -> str:
+        width = max([len("parameter"), *map(len, self.name)])
+        tail = f"{50 * (1 - self.level):.3g}%", f"{50 * (1 + self.level):.3g}%"
+        lines = [
+            f"{'parameter':{width}} {'mean':>10} {'sd':>10} {tail[0]:>10} {tail[1]:>10} "
+            f"{'ess':>7} {'r_hat':>6}"
+        ]
+        numbers = zip(self.mean, self.sd, self.lower, self.upper, strict=True)
+        for name, four, ess, ratio in zip(self.name, numbers, self.ess, self.r_hat, strict=True):
+            cells = " ".join(f"{value:10.4g}" for value in four)
+            lines.append(f"{name:{width}} {cells} {ess:7.0f} {ratio:6.3f}")
+        return "\n".join(lines)
+
+
+class Summaries:
+    """Methods that only look at the draws."""
+
+    coef_draws_: Array
+    intercept_draws_: Array
+    prior_precision_draws_: Array
+    classes_: Array
+    fit_intercept: bool
+
+    def coef_interval(self, level: float = 0.95) -> Array:
+        """Central interval that holds each weight with posterior probability ``level``.
+
+        Returns an array of shape (n_outputs, n_features, 2): lower and upper end.
+        """
+        check_is_fitted(self, "coef_draws_")
+        _number("level", level, 0.0, 1.0, strict=True)
+        ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+        return np.moveaxis(np.quantile(self.coef_draws_, ends, axis=(0, 1)), 0, -1)
+
+    def summary(self, level: float = 0.95) -> DrawsSummary:
+        """Mean, standard deviation, interval, effective size and R-hat of every parameter.
+
+        Print it for a table; ``pandas.DataFrame(model.summary().to_dict())`` makes a frame.
+        """
+        check_is_fitted(self, "coef_draws_")
+        _number("level", level, 0.0, 1.0, strict=True)
+        names, draws = self._parameters()
+        ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+        lower, upper = np.quantile(draws, ends, axis=(0, 1))
+        flat = draws.reshape(-1, draws.shape[2])
+        sd = flat.std(axis=0, ddof=1) if len(flat) > 1 else np.zeros(flat.shape[1])
+        return DrawsSummary(
+            names, flat.mean(axis=0), sd, lower, upper, effective_size(draws), r_hat(draws), level
+        )
+
+    def to_arviz(self) -> Any:
+        """Draws as ``arviz.InferenceData``, with dimensions named; needs the package arviz."""
+        try:
+            import arviz  # an optional package, only where it is used
+        except ImportError:
+            raise ImportError("to_arviz needs the package arviz: pip install arviz") from None
+        check_is_fitted(self, "coef_draws_")
+        posterior = {"coef": self.coef_draws_}
+        dims = {"coef": ["output", "feature"]}
+        if self.fit_intercept:
+            posterior["intercept"], dims["intercept"] = self.intercept_draws_, ["output"]
+        if self.prior_precision_draws_.shape[2]:
+            posterior["prior_precision"] = self.prior_precision_draws_
+            dims["prior_precision"] = ["problem"]
+        coords = {"feature": self._feature_names(), "output": self._output_names()}
+        return arviz.from_dict(posterior=posterior, dims=dims, coords=coords)
+
+    def _parameters(self) -> tuple[list[str], Array]:
+        """Names of all parameters, and their draws (chains, draws, parameters)."""
+        chains, n, outputs, _ = self.coef_draws_.shape
+        features, several = self._feature_names(), outputs > 1
+        names, parts = [], []
+        for k, label in enumerate(self._output_names()):
+            head = f"{label}: " if several else ""
+            names += [f"{head}{feature}" for feature in features]
+            parts.append(self.coef_draws_[:, :, k])
+            if self.fit_intercept:
+                names.append(f"{head}intercept")
+                parts.append(self.intercept_draws_[:, :, k, None])
+        problems = self.prior_precision_draws_.shape[2]
+        for k in range(problems):
+            names.append("prior_precision" if problems == 1 else f"prior_precision[{k}]")
+        parts.append(self.prior_precision_draws_)
+        return names, np.concatenate(parts, axis=2).reshape(chains, n, -1)
+
+    def _feature_names(self) -> list[str]:
+        known = getattr(self, "feature_names_in_", None)
+        d = self.coef_draws_.shape[3]
+        return [f"x{j}" for j in range(d)] if known is None else [str(name) for name in known]
+
+    def _output_names(self) -> list[str]:
+        labels = [str(label) for label in self.classes_]
+        return labels if self.coef_draws_.shape[2] > 1 else labels[1:]

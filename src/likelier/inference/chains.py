@@ -1,0 +1,122 @@
+"""Chains: draws of a posterior, whether chains agree (R-hat), and what draws are worth (ESS).
+
+Both diagnostics are the rank-normalised, split ones of Vehtari, Gelman, Simpson, Carpenter and
+Buerkner (2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import expit, ndtri, softmax
+from scipy.stats import rankdata
+
+from likelier.base import Array, Matrix, Posterior
+from likelier.models.bayesian_linear import BayesianLinear
+from likelier.predictive import Bernoulli, Categorical, ClassPredictive
+
+
+@dataclass(frozen=True)
+class DrawsPosterior(Posterior):
+    """Draws of shape (chains, draws, parameters) in standard coordinates, and of ``eta``."""
+
+    model: BayesianLinear
+    theta: Array
+    eta: Array
+
+    def published(self) -> Array:
+        """Draws (chains, draws, outputs, parameters of one) in the units of the data."""
+        return self.model.published(self.theta)
+
+    def scores(self, X: Matrix) -> Array:
+        """Scores (rows, all draws, outputs)."""
+        theta = self.published()
+        flat = theta.reshape(-1, theta.shape[-1])
+        out = np.asarray(X @ flat[:, : self.model.linear.n_features].T, dtype=np.float64)
+        if self.model.linear.fit_intercept:
+            out += flat[:, -1]
+        return out.reshape(len(out), -1, theta.shape[2])
+
+    def predictive(self, X: Matrix) -> ClassPredictive:
+        """Mixture over the draws; the hinge has no probabilities before it is calibrated."""
+        if self.model.hinge:
+            raise ValueError(
+                "loss='hinge' has no distribution of the target; use `scores`, or calibrate them"
+            )
+        scores = self.scores(X)
+        if self.model.joint:
+            return Categorical(np.asarray(softmax(scores, axis=2)))
+        return Bernoulli(np.asarray(expit(scores[:, :, 0])))
+
+
+def split_chains(draws: Array) -> Array:
+    """Every chain cut into halves, (2 chains, draws / 2, ...); a middle draw is left out."""
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+
+
+def rank_normal(draws: Array) -> Array:
+    """Draws replaced by the normal scores of their ranks among all chains."""
+    flat = draws.reshape(-1, *draws.shape[2:])
+    ranks = rankdata(flat, axis=0)
+    return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(draws.shape)
+
+
+def r_hat(draws: Array) -> Array:
+    """Potential scale reduction of every quantity of ``draws`` (chains, draws, ...).
+
+    One where the chains agree in location and in scale; NaN with fewer than four draws each.
+    """
+    if draws.shape[1] < 4:
+        return np.full(draws.shape[2:], np.nan)
+    parts = split_chains(draws)
+    middle = np.median(parts, axis=(0, 1))
+    folded = _reduction(rank_normal(np.abs(parts - middle)))
+    return np.maximum(_reduction(rank_normal(parts)), folded)
+
+
+def _reduction(parts: Array) -> Array:
+    n = parts.shape[1]
+    within = parts.var(axis=1, ddof=1).mean(axis=0)
+    between = parts.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt((n - 1.0) / n + between / within)
+    return np.where(within > 0.0, ratio, np.where(between > 0.0, np.inf, 1.0))
+
+
+def effective_size(draws: Array, ranks: bool = True) -> Array:
+    """Number of independent draws that ``draws`` (chains, draws, ...) are worth.
+
+    With ``ranks`` the bulk version, on rank-normalised draws; without, that of the plain mean.
+    Geyer's initial monotone sequence of autocorrelations, chains split in halves. NaN with fewer
+    than four draws each. Cost: draws x log(draws) each.
+    """
+    if draws.shape[1] < 4:
+        return np.full(draws.shape[2:], np.nan)
+    parts = split_chains(draws)
+    if ranks:
+        parts = rank_normal(parts)
+    shape = parts.shape[2:]
+    flat = parts.reshape(*parts.shape[:2], -1)
+    return np.array([_effective(flat[:, :, j]) for j in range(flat.shape[2])]).reshape(shape)
+
+
+def _effective(parts: Array) -> float:
+    """Effective size of one quantity, (chains, draws)."""
+    m, n = parts.shape
+    centred = parts - parts.mean(axis=1, keepdims=True)
+    spectrum = np.abs(rfft(centred, next_fast_len(2 * n), axis=1)) ** 2
+    autocovariance = irfft(spectrum, next_fast_len(2 * n), axis=1)[:, :n].mean(axis=0) / n
+    within = autocovariance[0] * n / (n - 1.0)
+    total = autocovariance[0] + parts.mean(axis=1).var(ddof=1)
+    if total <= 0.0:
+        return float(m * n)  # a constant is known exactly
+    rho = 1.0 - (within - autocovariance) / total
+    rho[0] = 1.0
+    pairs = rho[0 : n - 1 : 2] + rho[1:n:2]
+    negative = np.flatnonzero(pairs < 0.0)
+    last = int(negative[0]) if len(negative) else len(pairs)
+    time = -1.0 + 2.0 * np.minimum.accumulate(pairs[:last]).sum()
+    return float(m * n / max(time, 1.0 / np.log10(m * n)))

@@ -1,0 +1,304 @@
+"""Corrected moves: draws that are nearly independent, because a good Gaussian proposes them.
+
+`Independent` proposes many weights at once from the Gaussian of `gibbs_gaussian` and evaluates them
+in one matrix product per block; Metropolis and Hastings decide. `Hamiltonian` follows the
+gradient in the coordinates where that Gaussian is standard, for posteriors the Gaussian does not
+fit. Both leave the posterior exactly invariant, whatever the Gaussian is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from likelier.base import Array, Engine, Inference, Info
+from likelier.inference.chains import DrawsPosterior
+from likelier.inference.gibbs import (
+    ChainState,
+    chain_stream,
+    draw_eta_along,
+    draw_scale,
+    log_posterior,
+    posterior_of,
+    sweep,
+)
+from likelier.inference.gibbs_gaussian import Held, Transport, fit_transport
+from likelier.models.bayesian_linear import BayesianLinear
+
+HEAVY_DF, WIDTH = 5.0, 1.25
+GOOD = 0.5  # effective share of a pilot below which wider tails are tried
+PILOT = 256
+BURST = 128  # proposals in one pass over the rows
+TRAJECTORY = 0.5 * np.pi  # in a standard Gaussian this far is independent of where one was
+TARGET_ACCEPTANCE = 0.8
+MAX_LEAPS = 16
+MAX_TRIES = 8  # proposals for each draw, where few are accepted
+
+
+def log_posterior_slopes(
+    model: BayesianLinear, engine: Engine, theta: Array, eta: Array
+) -> tuple[Array, Array]:
+    """Log posterior of S points and its derivatives by the weights."""
+    raw = model.raw(theta)
+    total, gradient = engine.reduce(
+        lambda batch: model.slopes(raw, batch), lambda a, b: (a[0] + b[0], a[1] + b[1])
+    )
+    value = total + model.prior.log_density(theta, eta)
+    return np.asarray(value), model.pull(gradient) + model.prior.slope(theta, eta)
+
+
+@dataclass(frozen=True)
+class Tails:
+    """The law of ``xi``: mostly standard normal, partly wider, partly Student-t.
+
+    The Student-t part bounds what any point can weigh: no region is too rare to be proposed.
+    """
+
+    wide: float  # shares of the two other parts
+    heavy: float
+    stretch: float = 1.0  # of the law of eta
+
+    def draw(self, n: int, size: int, stream: np.random.Generator) -> Array:
+        """Draw ``n`` vectors."""
+        xi = stream.standard_normal((n, size))
+        part = stream.random(n)
+        radius = np.sqrt(HEAVY_DF / stream.chisquare(HEAVY_DF, n))
+        xi *= np.select([part < self.heavy, part < self.heavy + self.wide], [radius, WIDTH], 1.0)[
+            :, None
+        ]
+        return xi
+
+    def log_density(self, xi: Array) -> Array:
+        """Log density of `draw`, up to the constant of the normal law."""
+        size, square = xi.shape[1], np.einsum("ij,ij->i", xi, xi)
+        constant = gammaln(0.5 * (HEAVY_DF + size)) - gammaln(0.5 * HEAVY_DF)
+        constant -= 0.5 * size * np.log(0.5 * HEAVY_DF)
+        student = constant - 0.5 * (HEAVY_DF + size) * np.log1p(square / HEAVY_DF)
+        parts = [
+            np.log1p(-self.heavy - self.wide) - 0.5 * square,
+            np.log(self.heavy) + student,
+        ]
+        if self.wide > 0.0:
+            parts.append(np.log(self.wide) - 0.5 * square / WIDTH**2 - size * np.log(WIDTH))
+        return np.asarray(logsumexp(parts, axis=0))
+
+
+USUAL = Tails(0.0, 0.05)
+CAUTIOUS = Tails(0.35, 0.1, stretch=1.4)
+
+
+@dataclass
+class MoveState(ChainState):
+    """Chains with their transport; ``value`` is what the last acceptance compared."""
+
+    transport: Transport | None = None
+    tails: Tails = USUAL
+    value: Array = field(default_factory=lambda: np.empty(0))
+    fitness: float = 1.0  # effective share of independent proposals, in a pilot run
+    every: int = 1  # proposals for each draw that is kept
+    xi: Array = field(default_factory=lambda: np.empty(0))
+    slope: Array = field(default_factory=lambda: np.empty(0))
+    length: float = 1.0  # of a leapfrog step
+    adapting: bool = True
+    accepted: float = 0.0
+    proposed: float = 0.0
+
+    def clear(self) -> None:
+        """Forget warm-up, and stop adapting to it."""
+        super().clear()
+        self.adapting, self.accepted, self.proposed = False, 0.0, 0.0
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Points, and the logarithm of posterior over proposal density."""
+
+    theta: Array
+    eta: Array
+    xi: Array
+    log_weight: Array
+
+
+def propose(
+    model: BayesianLinear, engine: Engine, transport: Transport, n: int,
+    stream: np.random.Generator, tails: Tails = USUAL,
+) -> Proposals:  # fmt: skip
+    """Draw ``n`` points from the proposal and evaluate them in one pass over the rows."""
+    xi = tails.draw(n, model.n_parameters, stream)
+    log_proposal = tails.log_density(xi)
+    eta = np.zeros(n)
+    if transport.law is not None:
+        law = transport.law.stretched(tails.stretch)
+        eta = law.draw(n, stream)
+        log_proposal += law.log_density(eta)
+    theta, log_root = transport.forward(xi, eta)
+    value = log_posterior(model, engine, theta, eta) + log_root - log_proposal
+    return Proposals(theta, eta, xi, np.where(np.isnan(value), -np.inf, value))
+
+
+def effective_share(log_weight: Array) -> float:
+    """Share of independent draws that weighted proposals are worth."""
+    weight = np.exp(log_weight - log_weight.max())
+    return float(weight.sum() ** 2 / (weight @ weight)) / len(weight)
+
+
+@dataclass(frozen=True)
+class Independent(Inference):
+    """Metropolis-Hastings with independent proposals, many in one pass.
+
+    A step is a burst of draws of every chain. Cost per draw: rows x nonzeros, one exponential
+    per row, in products large enough to run at full speed.
+    """
+
+    n_chains: int = 4
+    burst: int = BURST
+
+    def init(self, model: BayesianLinear, engine: Engine) -> MoveState:
+        """Fit the Gaussian, try it, and start the chains at weighted draws from it."""
+        transport = fit_transport(model, engine)
+        stream = chain_stream(engine, 0)
+        tails, pilot = USUAL, propose(model, engine, transport, PILOT, stream)
+        fitness = effective_share(pilot.log_weight)
+        if fitness < GOOD:
+            other = propose(model, engine, transport, PILOT, stream, CAUTIOUS)
+            share = effective_share(other.log_weight)
+            if share > fitness:
+                tails, pilot, fitness = CAUTIOUS, other, share
+        weight = np.exp(pilot.log_weight - pilot.log_weight.max())
+        first = stream.choice(PILOT, self.n_chains, p=weight / weight.sum())
+        return MoveState(
+            model, pilot.theta[first], pilot.eta[first], iteration=1, transport=transport,
+            tails=tails, value=pilot.log_weight[first], fitness=fitness,
+            every=int(np.clip(np.rint(1.0 / fitness), 1, MAX_TRIES)),
+        )  # fmt: skip
+
+    def step(self, state: MoveState, engine: Engine) -> tuple[MoveState, Info]:
+        """A burst of draws."""
+        assert state.transport is not None
+        C, every = self.n_chains, state.every
+        each = max(1, self.burst // (C * every)) * every
+        stream = chain_stream(engine, state.iteration)
+        found = propose(state.model, engine, state.transport, each * C, stream, state.tails)
+        luck = np.log(stream.random((each, C)))
+        theta, eta = state.theta, state.eta
+        for t in range(each):
+            mine = slice(t * C, (t + 1) * C)
+            take = luck[t] < found.log_weight[mine] - state.value
+            state.value = np.where(take, found.log_weight[mine], state.value)
+            theta = np.where(take[:, None], found.theta[mine], theta)
+            eta = np.where(take, found.eta[mine], eta)
+            state.accepted += float(take.sum())
+            if (t + 1) % every == 0:
+                state.keep(theta, eta)
+        state.proposed += each * C
+        state.iteration += 1
+        return state, Info(passes=1.0, message="independent")
+
+    def posterior(self, state: MoveState) -> DrawsPosterior:
+        """Draws since the last time they were cleared."""
+        return posterior_of(state)
+
+
+@dataclass(frozen=True)
+class Hamiltonian(Inference):
+    """Hamiltonian moves of the weights given ``eta``; ``eta`` by two moves of its own.
+
+    A step is one draw of every chain, all chains side by side: three to eight gradients, rows x
+    nonzeros each. The length of leapfrog steps adapts during warm-up.
+    """
+
+    n_chains: int = 4
+
+    def init(self, model: BayesianLinear, engine: Engine) -> MoveState:
+        """Fit the Gaussian and start the chains at draws from it."""
+        return self.start(model, engine, fit_transport(model, engine))
+
+    def start(self, model: BayesianLinear, engine: Engine, transport: Transport) -> MoveState:
+        """Start the chains at draws from a Gaussian that is already known."""
+        stream = chain_stream(engine, 0)
+        xi = stream.standard_normal((self.n_chains, model.n_parameters))
+        eta = np.zeros(self.n_chains)
+        if transport.law is not None:
+            eta = transport.law.draw(self.n_chains, stream)
+        theta, _ = transport.forward(xi, eta)
+        length = 1.5 * model.n_parameters**-0.25
+        return MoveState(model, theta, eta, iteration=1, transport=transport, xi=xi, length=length)
+
+    def step(self, state: MoveState, engine: Engine) -> tuple[MoveState, Info]:
+        """One draw of every chain."""
+        model, transport = state.model, state.transport
+        assert transport is not None
+        stream = chain_stream(engine, state.iteration)
+        rate = self._follow(state, engine, stream)
+        if state.adapting:
+            state.length *= float(np.exp((rate - TARGET_ACCEPTANCE) / np.sqrt(state.iteration)))
+            state.length = min(state.length, 1.6)
+        if model.hinge:  # trajectories stumble over kinks; hidden variables do not
+            state.theta = sweep(model, engine, state.theta, state.eta, state.iteration, stream)
+        if model.prior.learned:
+            self._draw_eta(state, engine, stream)
+        if model.hinge or model.prior.learned:
+            state.xi = transport.held(state.eta).backward(state.theta)
+            state.slope = np.empty(0)  # they have moved
+        state.keep(state.theta, state.eta)
+        state.accepted += rate * self.n_chains
+        state.proposed += self.n_chains
+        state.iteration += 1
+        return state, Info(passes=1.0, message="hamiltonian")
+
+    def _follow(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> float:
+        """One trajectory of every chain; returns the mean probability of acceptance."""
+        transport, xi = state.transport, state.xi
+        assert transport is not None
+        here = transport.held(state.eta)
+        if not len(state.slope):
+            state.value, state.slope = self._slopes(state, engine, xi, here)
+        value, slope = state.value, state.slope
+        momentum = stream.standard_normal(xi.shape)
+        energy = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - value
+        length = state.length * stream.uniform(0.8, 1.2)
+        n_leaps = min(max(1, int(np.ceil(TRAJECTORY / length))), MAX_LEAPS)
+        momentum = momentum + 0.5 * length * slope
+        new, new_value, new_slope = xi, value, slope
+        for leap in range(n_leaps):
+            new = new + length * momentum
+            new_value, new_slope = self._slopes(state, engine, new, here)
+            momentum = momentum + (length if leap < n_leaps - 1 else 0.5 * length) * new_slope
+        rise = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - new_value - energy
+        rise = np.where(np.isfinite(rise), rise, np.inf)
+        take = np.log(stream.random(len(xi))) < -rise
+        state.xi = np.where(take[:, None], new, xi)
+        state.value = np.where(take, new_value, value)
+        state.slope = np.where(take[:, None], new_slope, slope)
+        state.theta = here.forward(state.xi)
+        return float(np.exp(np.minimum(-rise, 0.0)).mean())
+
+    def _draw_eta(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> None:
+        """``eta`` with the weights held; then in turns with their direction or ``xi`` held."""
+        model, transport = state.model, state.transport
+        assert transport is not None
+        if state.iteration % 2:
+            state.theta, state.eta = draw_scale(model, engine, state.theta, state.eta, stream)
+            return
+        eta = model.prior.draw_eta(state.theta, stream)
+        xi = transport.held(eta).backward(state.theta)
+
+        def line(etas: Array) -> tuple[Array, Array]:
+            each = np.repeat(xi, etas.shape[1], axis=0)
+            points, log_root = transport.forward(each, etas.ravel())
+            return points.reshape(*etas.shape, -1), log_root.reshape(etas.shape)
+
+        state.theta, state.eta = draw_eta_along(model, engine, eta, line, stream)
+
+    def _slopes(
+        self, state: MoveState, engine: Engine, xi: Array, here: Held
+    ) -> tuple[Array, Array]:
+        """Log posterior and its derivatives by ``xi``, ``eta`` held."""
+        value, slope = log_posterior_slopes(state.model, engine, here.forward(xi), state.eta)
+        return value, here.pull(slope)
+
+    def posterior(self, state: MoveState) -> DrawsPosterior:
+        """Draws since the last time they were cleared."""
+        return posterior_of(state)

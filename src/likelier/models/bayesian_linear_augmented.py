@@ -1,0 +1,102 @@
+"""The two data augmentations: hidden variables given which a linear model is Gaussian.
+
+Logistic: ``sigma(f)^a sigma(-f)^b`` is ``exp(kappa f)`` times a mixture over ``omega ~ PG(a+b, 0)``
+of ``exp(-omega f^2 / 2)``; given the score, ``omega ~ PG(a+b, f)``. Hinge: ``exp(-2 max(0, u))`` is
+a mixture over ``lambda`` of Gaussians in ``u``; given ``u``, ``1 / lambda`` is inverse Gaussian
+with mean ``1 / |u|`` and shape 1. Given the hidden variables all that is needed of the rows are two
+sums, ``X^T D X`` and ``X^T r``. A row of weight ``b`` has ``PG(b, f)``; in the hinge its ``u`` is
+multiplied by the weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from polyagamma import random_polyagamma
+from scipy.special import logsumexp
+
+from likelier.base import Array, Batch, Matrix
+from likelier.models.bayesian_linear import BayesianLinear
+
+MAX_PRECISION = 1e12  # 1/lambda at a row exactly on its margin has no upper end
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """Sums over rows for each of C chains: ``sum d_i x_i x_i^T`` and ``sum r_i x_i``, raw."""
+
+    gram: Array
+    linear: Array
+
+    def __add__(self, other: Augmented) -> Augmented:
+        return Augmented(self.gram + other.gram, self.linear + other.linear)
+
+
+def draw_polya_gamma(b: Array | None, f: Array, stream: np.random.Generator) -> Array:
+    """Draws of ``PG(b_i, f_i)``; b None means one.
+
+    Whole ``b`` are sums of that many exact draws; the method for other ``b`` is slower, and the one
+    for all ``b`` below 13 (a saddle point is used beyond, where the law is nearly normal).
+    """
+    f = np.ascontiguousarray(f)
+    if b is None:
+        return np.asarray(random_polyagamma(1.0, f, method="devroye", random_state=stream))
+    if (b == np.rint(b)).all() and b.max() <= 4.0:
+        return np.asarray(random_polyagamma(b, f, method="devroye", random_state=stream))
+    return np.asarray(random_polyagamma(b, f, random_state=stream))
+
+
+def draw_inverse_gaussian(a: Array, stream: np.random.Generator) -> Array:
+    """Draws of the inverse Gaussian law of mean ``1 / a`` and shape 1, ``a >= 0``.
+
+    The root is written in ``a``, so that nothing cancels as ``a`` goes to zero, where the law
+    becomes that of one over a chi-squared variable.
+    """
+    y = stream.standard_normal(a.shape) ** 2
+    small = 1.0 / np.maximum(a + 0.5 * y + 0.5 * np.sqrt(y * (4.0 * a + y)), 1.0 / MAX_PRECISION)
+    other = stream.random(a.shape) * (1.0 + a * small) > 1.0
+    with np.errstate(divide="ignore", over="ignore"):
+        large = 1.0 / (a * a * small)
+    return np.asarray(np.minimum(np.where(other, large, small), MAX_PRECISION))
+
+
+def augment(
+    model: BayesianLinear, raw: Array, batch: Batch, stream: np.random.Generator, output: int = 0
+) -> Augmented:
+    """Draw the hidden variables of a block for each chain, and return the sums they give.
+
+    ``raw`` has one row per chain. For classes treated jointly, ``output`` is the class whose
+    weights are to be drawn given those of the others (Holmes and Held).
+    """
+    X, y = model.coordinates.rows(batch.X), np.asarray(batch.y)
+    K, p = model.linear.n_outputs, model.linear.n_rows_theta
+    columns = np.ascontiguousarray(raw.reshape(-1, p).T)
+    scores = model.linear.scores(columns, X).reshape(batch.n_rows, len(raw), K)
+    if model.hinge:
+        sign = model.signs(batch)[:, None]
+        return _sums(model, X, *_hinge_row(sign, scores[:, :, 0], batch.weight, stream))
+    offset = np.zeros(scores.shape[:2])
+    if model.joint:
+        offset = np.asarray(logsumexp(np.delete(scores, output, axis=2), axis=2))
+    weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+    positive = y == (output if model.joint else model.lane)
+    kappa = (weight * (positive - 0.5))[:, None]
+    f = scores[:, :, output] - offset
+    shapes = None if batch.weight is None else np.repeat(weight, f.shape[1])
+    omega = draw_polya_gamma(shapes, f.ravel(), stream).reshape(f.shape)
+    return _sums(model, X, omega, kappa + omega * offset)
+
+
+def _hinge_row(
+    sign: Array, f: Array, weight: Array | None, stream: np.random.Generator
+) -> tuple[Array, Array]:
+    """``d_i`` and ``r_i`` of the hinge: ``omega^2 / lambda`` and ``(omega + d_i) y``."""
+    omega = np.ones((len(f), 1)) if weight is None else weight[:, None]
+    precision = omega**2 * draw_inverse_gaussian(np.abs(omega * (1.0 - sign * f)), stream)
+    return precision, (omega + precision) * sign
+
+
+def _sums(model: BayesianLinear, X: Matrix, precision: Array, pull: Array) -> Augmented:
+    gram = np.stack([model.linear.gram(X, np.ascontiguousarray(d)) for d in precision.T])
+    return Augmented(gram, model.linear.pull_back(X, np.broadcast_to(pull, precision.shape)).T)
