@@ -16,7 +16,7 @@ BENCH := $(VENV)/.installed-bench
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench bench-kernel bench-linear bench-nb bench-svm bench-text docs docs-sync constraints clean distclean
+.PHONY: help demo test test-all lint format bench bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-text docs docs-sync constraints clean distclean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; \
@@ -41,7 +41,13 @@ format: $(TEST)  ## format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: bench-kernel bench-linear bench-nb bench-svm bench-text  ## all benchmarks; tables and pictures go to docs/benchmarks
+bench: bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-text  ## all benchmarks; tables and pictures go to docs/benchmarks
+
+bench-bayes: $(BENCH)  ## Bayesian linear classifier against NUTS and plain Gibbs
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.bayes
+
+bench-deepgp: $(BENCH)  ## deep Gaussian processes against GPyTorch and logistic regression
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.deepgp
 
 bench-kernel: $(BENCH)  ## kernel machines against a grid-searched SVC and boosted trees
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.kernel
@@ -49,8 +55,14 @@ bench-kernel: $(BENCH)  ## kernel machines against a grid-searched SVC and boost
 bench-linear: $(BENCH)  ## linear models against scikit-learn, LIBLINEAR and Vowpal Wabbit
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.linear
 
+bench-multilabel: $(BENCH)  ## multi-label classification against binary relevance, chains, ML-kNN
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.multilabel
+
 bench-nb: $(BENCH)  ## naive Bayes against scikit-learn
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.nb
+
+bench-onepass: $(BENCH)  ## one-pass learning against a converged logistic regression
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.onepass
 
 bench-svm: $(BENCH)  ## SVC and SVR against LIBSVM
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.svm
@@ -83,7 +95,7 @@ $(RUNTIME): $(REQUIREMENTS)
 $(TEST): $(REQUIREMENTS)
 	@sh tools/make_venv.sh $(VENV)
 	@echo "Installing likelier and what its tests need ..."
-	@$(INSTALL) -e ".[test]"
+	@$(INSTALL) -e ".[test,jax]"
 	@touch $(RUNTIME) $@
 
 $(BENCH): $(REQUIREMENTS)

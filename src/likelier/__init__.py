@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from likelier import kernels, losses
+    from likelier.estimators.bayesian_linear import BayesianLinearClassifier
+    from likelier.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
     from likelier.estimators.kernel_classifier import BayesianKernelClassifier
     from likelier.estimators.kernel_regressor import BayesianKernelRegressor
     from likelier.estimators.linear import LinearClassifier, LinearRegressor
+    from likelier.estimators.multilabel import MultilabelClassifier
     from likelier.estimators.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
+    from likelier.estimators.one_pass import OnePassClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
@@ -28,13 +32,18 @@ __all__ = [
     "SVR",
     "BayesianKernelClassifier",
     "BayesianKernelRegressor",
+    "BayesianLinearClassifier",
     "BernoulliNB",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
     "FourierFeatures",
     "GaussianNB",
     "LinearClassifier",
     "LinearRegressor",
+    "MultilabelClassifier",
     "MultinomialNB",
     "NystroemFeatures",
+    "OnePassClassifier",
     "TextFeatures",
     "__version__",
     "kernels",
@@ -49,13 +58,18 @@ _HOME = {
     "SVR": "likelier.estimators.svm",
     "BayesianKernelClassifier": "likelier.estimators.kernel_classifier",
     "BayesianKernelRegressor": "likelier.estimators.kernel_regressor",
+    "BayesianLinearClassifier": "likelier.estimators.bayesian_linear",
     "BernoulliNB": "likelier.estimators.naive_bayes",
+    "DeepGPClassifier": "likelier.estimators.deep_gp",
+    "DeepGPRegressor": "likelier.estimators.deep_gp",
     "FourierFeatures": "likelier.features.fourier",
     "GaussianNB": "likelier.estimators.naive_bayes",
     "LinearClassifier": "likelier.estimators.linear",
     "LinearRegressor": "likelier.estimators.linear",
+    "MultilabelClassifier": "likelier.estimators.multilabel",
     "MultinomialNB": "likelier.estimators.naive_bayes",
     "NystroemFeatures": "likelier.features.nystroem",
+    "OnePassClassifier": "likelier.estimators.one_pass",
     "TextFeatures": "likelier.features.text",
     "kernels": "likelier.kernels",
     "load": "likelier.persistence",

@@ -20,7 +20,10 @@ from likelier.base import Inference, Info, Posterior
 from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.closed_form import ClosedForm
+from likelier.inference.deep_adam import DeepAdam
 from likelier.inference.dual import Dual
+from likelier.inference.gibbs import Gibbs
+from likelier.inference.gibbs_moves import Hamiltonian, Independent
 from likelier.inference.interior import Interior
 from likelier.inference.lbfgs import LBFGS
 from likelier.inference.newton import Newton
@@ -28,6 +31,7 @@ from likelier.inference.sgd import AdaptiveSGD, ScheduledSGD
 from likelier.inference.smo import SMO
 from likelier.inference.stein_gaussian import SteinGaussian
 from likelier.inference.svgd import SVGD
+from likelier.inference.svi import VariationalMixture
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 from likelier.predictive import Predictive
@@ -45,9 +49,14 @@ CASES = {
 # Inferences over other models than the linear one, and the file that holds them to the same.
 ELSEWHERE = {
     ClosedForm: "test_closed_form.py",
+    DeepAdam: "test_deep_inference.py",
+    Gibbs: "test_samplers.py",
+    Hamiltonian: "test_samplers.py",
+    Independent: "test_samplers.py",
     SMO: "test_smo_inference.py",
     SVGD: "test_particle_inference.py",
     SteinGaussian: "test_particle_inference.py",
+    VariationalMixture: "test_mixture_inference.py",
 }
 PAIRS = [(kind, loss) for kind, case in CASES.items() for loss in ALL if case[1](loss)]
 every_pair = pytest.mark.parametrize(

@@ -22,11 +22,13 @@ class ModelChoice:
 
 # Every model of the command line; a new one is one line here.
 MODELS: dict[str, ModelChoice] = {
+    "bayesian_linear": ModelChoice("BayesianLinearClassifier", None),
     "bernoulli_nb": ModelChoice("BernoulliNB", None),
     "gaussian_nb": ModelChoice("GaussianNB", None),
     "kernel": ModelChoice("BayesianKernelClassifier", "BayesianKernelRegressor"),
     "linear": ModelChoice("LinearClassifier", "LinearRegressor"),
     "multinomial_nb": ModelChoice("MultinomialNB", None),
+    "one_pass": ModelChoice("OnePassClassifier", None),
 }
 
 DEFAULT_MODEL, MODEL_WITH_LOSS = "kernel", "linear"
