@@ -1,0 +1,1 @@
+"""Multi-label classification against what people use today."""

@@ -1,0 +1,159 @@
+"""Labels and rows as `MultilabelClassifier` takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_consistent_length,
+    column_or_1d,
+)
+
+from likelier.base import Array, Matrix
+from likelier.engines.rows import take_rows
+
+MATRIX, CLASSES = "labels", "classes"
+HASH_CELLS = 1 << 20  # values whose hashes are made at once
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A label matrix ``(n, L)`` of 0, 1 and NaN; what its columns are called.
+
+    ``kind`` says whether a matrix was given, or one class per row (then there is a column per
+    class, or a single one for the second of two).
+    """
+
+    Y: Array
+    names: Array
+    classes: Array
+    kind: str
+
+
+def read_labels(y: Any, classes: Any = None) -> Labels:
+    """Labels from a matrix (dense, sparse, a frame, nested lists) or one class per row.
+
+    ``classes`` are those known already, for one class per row.
+    """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    names = [str(name) for name in y.columns] if hasattr(y, "columns") else None
+    given: Any = y
+    values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
+    if values.ndim == 2 and not _is_column(values):
+        return _label_matrix(values, names)
+    if values.dtype.kind == "f":
+        assert_all_finite(values, input_name="y")
+    return _class_columns(column_or_1d(values, warn=True), classes)
+
+
+def _plain(y: Any) -> Array:
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    try:
+        return np.asarray(y)
+    except ValueError:
+        raise ValueError("y must be a matrix of 0 and 1, or hold one class per row") from None
+
+
+def _is_column(values: Array) -> bool:
+    """Whether a matrix is one class per row in disguise; a NaN says that it is labels."""
+    if values.shape[1] != 1:
+        return False
+    return not (values.dtype.kind == "f" and np.isnan(values).any())
+
+
+def _label_matrix(values: Array, names: list[str] | None) -> Labels:
+    try:
+        Y = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("Y must hold 0, 1 or NaN (unknown); it holds other things") from None
+    if Y.shape[1] == 0:
+        raise ValueError("Y must have at least one label (column)")
+    wrong = ~(np.isnan(Y) | (Y == 0.0) | (Y == 1.0))
+    if wrong.any():
+        row, column = (int(place[0]) for place in np.nonzero(wrong))
+        label = column if names is None else repr(names[column])
+        raise ValueError(
+            f"Y must hold 0, 1 or NaN (unknown); row {row} of label {label} holds "
+            f"{Y[row, column]:g}. Unknown label type: a matrix of other numbers"
+        )
+    if np.isnan(Y).all():
+        raise ValueError("Y holds no known label: every value is NaN")
+    called: Any = np.arange(Y.shape[1]) if names is None else np.array(names, dtype=object)
+    return Labels(Y, called, np.array([0, 1]), MATRIX)
+
+
+def _class_columns(y: Array, classes: Any) -> Labels:
+    check_classification_targets(y)
+    found = np.unique(y)
+    known = found if classes is None else np.asarray(classes)
+    if not np.isin(found, known).all():
+        strange = found[~np.isin(found, known)][0]
+        raise ValueError(
+            f"y holds the class {strange!r}, which was not among the first classes; "
+            "announce all of them by partial_fit(..., classes=...)"
+        )
+    columns = known[1:] if len(known) <= 2 else known
+    Y = (y[:, None] == columns[None]).astype(np.float64)
+    return Labels(Y, columns, known, CLASSES)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Distinct rows in an order of their own, with labels and weights.
+
+    Equal rows with equal labels are one row with the sum of their weights, and the order
+    follows from the rows themselves. So neither the order of the data, nor whether a row is
+    repeated or has twice the weight, makes any difference; copies never sit in two folds.
+    """
+
+    X: Matrix
+    Y: Array
+    weight: Array
+
+
+def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
+    """Rows of positive weight, merged and ordered by a hash of what they hold."""
+    check_consistent_length(X, Y)
+    weight = np.ones(len(Y))
+    if sample_weight is not None:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    rng = np.random.default_rng([seed, 5])
+    keys = _hashes(X, rng) * np.uint64(0x9E3779B97F4A7C15) + _hashes(np.where(Y == Y, Y, -1.0), rng)
+    present = np.flatnonzero(weight > 0.0)
+    if not len(present):
+        raise ValueError("sample_weight must be positive for at least one row")
+    _, first, group = np.unique(keys[present], return_index=True, return_inverse=True)
+    rows = present[first]
+    merged = np.bincount(group, weights=weight[present])
+    return Rows(take_rows(X, rows), np.ascontiguousarray(Y[rows]), merged)
+
+
+def _hashes(X: Matrix, rng: np.random.Generator) -> Array:
+    """A number for every row; the same for a dense and a sparse row of the same values."""
+    drawn: Any = rng.integers(1 << 62, size=X.shape[1], dtype=np.uint64)
+    factors = np.asarray(2 * drawn + 1, dtype=np.uint64)  # odd numbers lose no bits
+    if not isinstance(X, np.ndarray):
+        mixed = np.append(_mixed(X.data) * factors[X.indices], np.uint64(0))
+        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(mixed[:-1])])
+        return np.asarray(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
+    out = np.empty(len(X), dtype=np.uint64)
+    step = max(1, HASH_CELLS // max(1, X.shape[1]))
+    for start in range(0, len(X), step):
+        part = _mixed(np.ascontiguousarray(X[start : start + step]))
+        out[start : start + step] = (part * factors).sum(axis=1, dtype=np.uint64)
+    return out
+
+
+def _mixed(values: Any) -> Array:
+    """Bits of numbers, stirred; zero stays zero."""
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # minus zero becomes zero
+    bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return np.asarray(bits ^ (bits >> np.uint64(29)))

@@ -1,0 +1,210 @@
+"""How `MultilabelClassifier` is fitted: maps, out-of-fold scores, mixture, weights, thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from likelier.base import Array, Engine, Matrix
+from likelier.calibration import best_thresholds
+from likelier.engines import LocalEngine
+from likelier.estimators.kernel_words import Clock
+from likelier.estimators.multilabel_data import MATRIX, Rows
+from likelier.inference.label_logistic import LabelWeights, fit_labels, prior_weights
+from likelier.inference.label_mixture import LabelMixture, base_rates, log_odds, product_scores
+from likelier.inference.label_stack import FoldedScores, out_of_fold, stack_weights
+from likelier.inference.label_thresholds import OBJECTIVES
+from likelier.inference.svi import MixtureState, VariationalMixture
+from likelier.models.label_features import LabelMap, fit_map
+from likelier.models.mixture_laws import guess_law
+
+MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels
+DENSE_SCALES, SPARSE_SCALES = (0.5, 1.0, 2.0), (1.0,)
+DOUBLE_CELLS = 20_000_000  # rows x columns x labels up to which double precision is cheap
+MANY_ROWS, MANY_FOLDS = 4_000, 3  # with many rows fewer folds say as much
+FULL_TOL = 3e-3
+BATCH_ROWS, STOCHASTIC_ROWS = 1024, 20_000
+
+
+@dataclass
+class Parts:
+    """What is fitted, and the scores by which it is put together.
+
+    ``scores`` holds one array ``(n, L)`` per map: out of fold where a row has labels, plain
+    where it has none.
+    """
+
+    maps: list[LabelMap] = field(default_factory=list)
+    weights: list[LabelWeights] = field(default_factory=list)
+    scores: list[Array] = field(default_factory=list)
+    alphas: list[Array] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def map_kinds(X: Matrix, kernel: Any) -> list[tuple[str, float]]:
+    """Kinds and scales of the maps to be combined."""
+    dense = isinstance(X, np.ndarray)
+    kinds = [("linear", 1.0)]
+    if not dense and not bool((np.asarray(X.data) < 0).any()):
+        kinds.append(("weighted", 1.0))
+    wanted = X.shape[0] <= MAX_KERNEL_ROWS[dense] if kernel == "auto" else bool(kernel)
+    if wanted:
+        kinds += [("rbf", scale) for scale in (DENSE_SCALES if dense else SPARSE_SCALES)]
+    return kinds
+
+
+def assign_folds(Y: Array, n_folds: int) -> Array:
+    """Fold of every labelled row, -1 of the others; rows are in random order already."""
+    labelled = np.flatnonzero(np.isfinite(Y).any(axis=1))
+    wanted = min(n_folds, MANY_FOLDS) if len(labelled) > MANY_ROWS else n_folds
+    fold = np.full(len(Y), -1)
+    fold[labelled] = np.arange(len(labelled)) % min(wanted, len(labelled))
+    return fold
+
+
+def fit_classifiers(rows: Rows, fold: Array, kinds: Any, seed: int, clock: Clock) -> Parts:
+    """Per-label classifiers on every map; stopping early keeps the maps that are done."""
+    parts = Parts()
+    size = rows.Y.shape[0] * min(rows.X.shape[1], 1000) * rows.Y.shape[1]
+    dtype = np.float64 if size <= DOUBLE_CELLS else np.float32
+    for number, (kind, scale) in enumerate(kinds):
+        try:
+            rng = np.random.default_rng([seed, 6, number])
+            part = fit_map(kind, rows.X, rows.weight, rng, scale, dtype)
+            weights, scores, alpha = _fit_map_weights(part.apply(rows.X), rows, fold)
+        except KeyboardInterrupt:
+            if not parts.maps:
+                raise
+            parts.interrupted = True
+            break
+        parts.maps.append(part)
+        parts.weights.append(weights)
+        parts.scores.append(scores)
+        parts.alphas.append(alpha)
+        if clock.tick("map", f"{kind} features, scale {scale:g}"):
+            break
+    return parts
+
+
+def _fit_map_weights(Z: Any, rows: Rows, fold: Array) -> tuple[LabelWeights, Array, Array]:
+    """Weights of all labels, out-of-fold scores, and precisions of the priors."""
+    labelled = fold >= 0
+    known = Z[labelled]
+    Y = np.ascontiguousarray(rows.Y[labelled], dtype=Z.dtype)
+    weight = rows.weight[labelled].astype(Z.dtype)
+    if fold.max() < 1:  # a single row has no other rows to be judged by
+        base = prior_weights(Z.shape[1], Y, weight, np.ones(Y.shape[1])).scores(known)
+        folded = FoldedScores(base, np.ones(Y.shape[1]))
+    else:
+        folded = out_of_fold(known, Y, weight, fold[labelled])
+    weights = fit_labels(known, Y, weight, folded.alpha, folded.start, tol=FULL_TOL)
+    scores = np.empty(rows.Y.shape)
+    scores[labelled] = folded.scores
+    if not labelled.all():
+        scores[~labelled] = weights.scores(Z[~labelled])
+    return weights, scores, folded.alpha
+
+
+@dataclass(frozen=True)
+class MixtureInput:
+    """Rows as the mixture takes them: numbers in units of their spread."""
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def learn(cls, X: Matrix, weight: Array, law: str) -> MixtureInput:
+        """Means and spreads of Gaussian columns; nothing for other laws."""
+        if law != "gaussian":
+            return cls(np.zeros(0), np.zeros(0))
+        share = weight / weight.sum()
+        mean = np.asarray(X.T @ share, dtype=np.float64).ravel()
+        square = X * X if isinstance(X, np.ndarray) else X.multiply(X)
+        spread = np.asarray(square.T @ share, dtype=np.float64).ravel() - mean**2
+        scale = 1.0 / np.sqrt(np.where(spread > 1e-20 * (mean**2 + 1e-300), spread, 1.0))
+        return cls(mean if isinstance(X, np.ndarray) else np.zeros(0), scale)
+
+    def apply(self, X: Matrix) -> Any:
+        """Rows in these units, in double precision."""
+        if not len(self.scale):
+            return X.astype(np.float64)
+        if len(self.centre):
+            return (X - self.centre) * self.scale
+        return sparse.csr_array(sparse.csr_array(X).multiply(self.scale[None])).astype(np.float64)
+
+
+def mixture_settings(estimator: Any, X: Matrix, law: str, seed: int) -> LabelMixture:
+    """Words of the estimator as settings of the mixture."""
+    stochastic = estimator.batch_size is not None or X.shape[0] > STOCHASTIC_ROWS
+    block = (estimator.batch_size or BATCH_ROWS) if stochastic else None
+
+    def make_engine(X: Matrix, Y: Array, weight: Array) -> Engine:
+        return LocalEngine(X, Y, weight, seed=seed, n_jobs=estimator.n_jobs, block_rows=block)
+
+    auto = isinstance(estimator.feature_temperature, str)
+    return LabelMixture(
+        int(estimator.n_components), law, estimator.label_law, make_engine,
+        VariationalMixture(stochastic, decay=estimator.learning_decay, tol=estimator.tol),
+        int(estimator.max_iter), None if auto else float(estimator.feature_temperature),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FittedMixture:
+    """A fitted mixture, its input, and what it says about the rows it was fitted to."""
+
+    state: MixtureState
+    input: MixtureInput
+    odds: Array
+    bounds: list[float]
+
+
+def fit_mixture(
+    estimator: Any, rows: Rows, fold: Array, seed: int, clock: Clock
+) -> FittedMixture | None:
+    """Mixture of rows and labels; None if it is not wanted or cannot be judged."""
+    if not estimator.n_components or fold.max() < 1 or clock.over:
+        return None
+    law = guess_law(rows.X) if estimator.features == "auto" else estimator.features
+    enter = MixtureInput.learn(rows.X, rows.weight, law)
+    X, Y, weight = enter.apply(rows.X), rows.Y, rows.weight
+    settings = mixture_settings(estimator, X, law, seed)
+    rng = np.random.default_rng([seed, 7])
+    settings = settings.with_temperature(X, Y, weight, fold == 0, rng)
+    odds = settings.out_of_fold(X, Y, weight, fold)
+    state, bounds = settings.fit(
+        X, Y, weight, lambda bound: clock.tick("mixture", f"bound {bound:.6g}")
+    )
+    unlabelled = fold < 0
+    if unlabelled.any():
+        base = base_rates(Y, weight)
+        odds[unlabelled] = log_odds(state.model, state.params, X[unlabelled], base)
+    return FittedMixture(state, enter, odds, bounds)
+
+
+def combine(
+    parts: Parts, mixture: FittedMixture | None, rows: Rows, rule: str, seed: int
+) -> tuple[Array, Array]:
+    """Weights of the maps and of the mixture (last), and the combined scores of all rows."""
+    labelled = np.isfinite(rows.Y).any(axis=1)
+    offered = list(parts.scores)
+    if mixture is not None and rule == "log_odds":
+        offered.append(mixture.odds)
+    rng = np.random.default_rng([seed, 8])
+    g = stack_weights(
+        [scores[labelled] for scores in offered], rows.Y[labelled], rows.weight[labelled], rng
+    )
+    total = np.asarray(sum(w * scores for w, scores in zip(g, offered, strict=True)))
+    if rule == "product" and mixture is not None:
+        total = product_scores(total, mixture.odds, base_rates(rows.Y, rows.weight))
+    return np.append(g, np.zeros(len(parts.scores) + 1 - len(g))), total
+
+
+def choose_thresholds(scores: Array, rows: Rows, kind: str, judged: bool) -> dict[str, Array]:
+    """Thresholds of a label matrix for every objective; classes compete, and need none."""
+    if kind != MATRIX or not judged:
+        return dict.fromkeys(OBJECTIVES, np.zeros(rows.Y.shape[1]))
+    return {name: best_thresholds(scores, rows.Y, name, rows.weight) for name in OBJECTIVES}

@@ -1,0 +1,214 @@
+"""What a fitted `MultilabelClassifier` says about rows, and about itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from likelier.base import Array, Matrix, Uncertainty
+from likelier.estimators.multilabel_data import MATRIX
+from likelier.estimators.multilabel_fit import MixtureInput
+from likelier.estimators.probabilities import class_probabilities
+from likelier.estimators.problem import as_csr
+from likelier.inference.label_logistic import LabelWeights
+from likelier.inference.label_mixture import log_odds, product_scores
+from likelier.inference.svi import MixtureState
+from likelier.losses import make_loss
+from likelier.models.label_features import LabelMap
+from likelier.models.mixture import DirichletMixture, MixtureParameters
+from likelier.models.mixture_laws import LAWS
+from likelier.predictive import Bernoulli
+
+CHUNK = 4096  # rows predicted at once
+NODES = 15  # of the quadrature over a Gaussian score
+TOP = 10  # labels and features shown per pattern
+
+
+class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+    """Predictions from fitted parts; the constructor is in `MultilabelClassifier`."""
+
+    combine: str
+    classes_: Array
+    label_names_: Array
+    thresholds_: Array
+    stack_weights_: Array
+    base_rates_: Array
+    maps_: list[dict[str, Any]]
+    weights_: list[dict[str, Array]]
+    mixture_: dict[str, Any] | None
+    target_kind_: str
+    sparse_rows_: bool
+
+    # -- rows ---------------------------------------------------------------------------
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        return as_csr(X)
+
+    def _known_form(self, X: Matrix) -> Matrix:
+        """Rows in the form, dense or sparse, that the fit has seen."""
+        if self.sparse_rows_ and isinstance(X, np.ndarray):
+            return sparse.csr_array(X)
+        if not self.sparse_rows_ and not isinstance(X, np.ndarray):
+            return np.asarray(X.toarray())
+        return X
+
+    def _by_chunks(self, X: Any, spread: bool = False) -> tuple[Array, Array]:
+        """Combined scores and, if wanted, the standard deviation the classifiers give them."""
+        check_is_fitted(self, "thresholds_")
+        X = self._check_X(X, reset=False)
+        parts = [
+            self._score_chunk(self._known_form(X[start : start + CHUNK]), spread)
+            for start in range(0, X.shape[0], CHUNK)
+        ]
+        scores, spreads = zip(*parts, strict=True)
+        return np.concatenate(scores), np.concatenate(spreads)
+
+    def _score_chunk(self, X: Matrix, wanted: bool) -> tuple[Array, Array]:
+        shape = (X.shape[0], len(self.base_rates_))
+        total, spread = np.zeros(shape), np.zeros(shape)
+        for g, plain, weights in zip(self.stack_weights_, self.maps_, self.weights_, strict=False):
+            if g == 0.0:
+                continue
+            Z, law = LabelMap.from_arrays(plain).apply(X), LabelWeights.from_arrays(weights)
+            total += g * law.scores(Z)
+            if wanted:  # all maps learn from the same labels: their errors go together
+                spread += g * np.sqrt(law.variance(Z))
+        if self.mixture_ is not None:
+            if self.combine == "product":
+                total = product_scores(total, self._mixture_odds(X), self.base_rates_)
+            elif self.stack_weights_[-1] > 0.0:
+                total += self.stack_weights_[-1] * self._mixture_odds(X)
+        return total, spread
+
+    def _mixture_odds(self, X: Matrix) -> Array:
+        state, enter = self._mixture()
+        return log_odds(state.model, state.params, enter.apply(X), self.base_rates_)
+
+    def _mixture(self) -> tuple[MixtureState, MixtureInput]:
+        plain = self.mixture_
+        assert plain is not None
+        params = MixtureParameters.from_arrays(plain["params"])
+        model = DirichletMixture(
+            LAWS[plain["features"]](plain["feature_prior"]),
+            LAWS[plain["labels"]](plain["label_prior"]),
+            params.n_components,
+            plain["temperature"],
+        )
+        state = MixtureState(model, params, plain["step"])
+        return state, MixtureInput(plain["centre"], plain["scale"])
+
+    # -- predicting ---------------------------------------------------------------------
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of every label, less its threshold: positive where it is predicted."""
+        scores = self._by_chunks(X)[0] - self.thresholds_
+        return scores[:, 0] if self.target_kind_ != MATRIX and scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Labels of every row, 0 or 1 (or one class, if the model has learned classes)."""
+        check_is_fitted(self, "thresholds_")
+        if self.target_kind_ == MATRIX:
+            return np.asarray(self.decision_function(X) > 0.0, dtype=np.int64)
+        if len(self.classes_) == 1:
+            return np.repeat(self.classes_, self._check_X(X, reset=False).shape[0])
+        scores = self.decision_function(X)
+        codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of every label, ``(n, L)``; of classes they sum to one."""
+        check_is_fitted(self, "thresholds_")
+        if self.target_kind_ == MATRIX:
+            scores = self._by_chunks(X)[0]
+            return np.asarray(np.clip(expit(scores), 1e-15, 1.0 - 1e-15))
+        if len(self.classes_) == 1:
+            return np.ones((self._check_X(X, reset=False).shape[0], 1))
+        return class_probabilities(make_loss("log_loss"), self.decision_function(X), {})
+
+    def predict_topk(self, X: Any, k: int = 5) -> tuple[Array, Array]:
+        """Names of the ``k`` most probable labels of every row, and their probabilities.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        k : int
+            How many; at most all labels.
+
+        Returns
+        -------
+        names, probabilities : arrays of shape (n_samples, k)
+            Most probable first.
+        """
+        if not 1 <= k:
+            raise ValueError(f"k must be at least 1, got {k!r}")
+        p = self.predict_proba(X)
+        names = self.label_names_ if self.target_kind_ == MATRIX else self.classes_
+        order = np.argsort(-p, axis=1, kind="stable")[:, :k]
+        return np.asarray(names)[order], np.take_along_axis(p, order, axis=1)
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of every label in nats, arrays of shape (n_samples, n_labels).
+
+        The epistemic part is what the classifiers' weights are unsure of: the score of a label
+        is Gaussian, and its entropy is averaged by quadrature.
+        """
+        scores, spread = self._by_chunks(X, spread=True)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        # centred where the mean probability is the predicted one (the probit approximation)
+        mean = scores * np.sqrt(1.0 + np.pi / 8.0 * spread**2)
+        draws = mean.ravel()[:, None] + spread.ravel()[:, None] * nodes
+        law = Bernoulli(expit(draws), weights=weights / weights.sum())
+        found = law.uncertainty()
+        return Uncertainty(
+            *(getattr(found, part).reshape(scores.shape)
+              for part in ("total", "aleatoric", "epistemic"))
+        )  # fmt: skip
+
+    # -- what has been learned ------------------------------------------------------------
+    @property
+    def label_patterns_(self) -> list[dict[str, Any]]:
+        """Patterns of labels, the most frequent first.
+
+        Each is a dictionary: ``weight`` its share of rows, ``labels`` pairs of a label and its
+        probability, ``features`` pairs of a feature and how far it stands out (in standard
+        deviations for numbers, as a factor for counts and presence).
+        """
+        check_is_fitted(self, "thresholds_")
+        if self.mixture_ is None:
+            return []
+        state, _ = self._mixture()
+        share = state.params.expected_weights()
+        table = state.model.label_table(state.params, float(self.base_rates_.sum()))
+        lift, rank = _standing_out(state, share)
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        return [
+            {
+                "weight": float(share[k]),
+                "labels": _top(self.label_names_, table[k], table[k]),
+                "features": _top(names, lift[k], rank[k]),
+            }
+            for k in np.argsort(-share, kind="stable")
+        ]
+
+
+def _standing_out(state: MixtureState, share: Array) -> tuple[Array, Array]:
+    """How far features of every component stand out, and the order to show them in."""
+    mean = state.model.feature_law.mean(state.params.features)
+    usual = share @ mean
+    if state.model.feature_law.name == "gaussian":
+        return mean - usual, abs(mean - usual)
+    ratio = mean / np.maximum(usual, 1e-300)
+    return ratio, mean * np.log(np.maximum(ratio, 1e-300))
+
+
+def _top(names: Any, values: Array, rank: Array) -> list[tuple[Any, float]]:
+    order = np.argsort(-rank, kind="stable")[:TOP]
+    return [(names[j], float(values[j])) for j in order]

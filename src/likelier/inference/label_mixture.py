@@ -1,0 +1,138 @@
+"""What the mixture says about labels: its bound, its temperature, and out-of-fold log-odds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from likelier.base import Array, Engine, Matrix
+from likelier.inference.label_stack import log_losses
+from likelier.inference.svi import MixtureState, VariationalMixture, prune
+from likelier.models.mixture import DirichletMixture, MixtureParameters
+from likelier.models.mixture_laws import feature_prior, label_prior
+
+TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01)
+GAINS = (0.25, 0.5, 1.0)
+TRIAL_ROWS, TRIAL_PASSES = 1500, 15  # with which temperatures are compared
+FOLD_PASSES = 30  # folds only say how far the mixture can be trusted
+MAX_SHARE = 1.0 - 1e-9
+
+# Opens an engine over rows, labels and weights; the caller says where rows live.
+MakeEngine = Callable[[Matrix, Array, Array], Engine]
+
+
+@dataclass(frozen=True)
+class LabelMixture:
+    """How to fit the mixture; ``temperature`` None means to be found."""
+
+    n_components: int
+    features: str
+    labels: str
+    make_engine: MakeEngine
+    inference: VariationalMixture
+    max_iter: int = 100
+    temperature: float | None = None
+
+    def model(self, X: Matrix, Y: Array, weight: Array) -> DirichletMixture:
+        """Model with weak priors that are like all rows."""
+        return DirichletMixture(
+            feature_prior(self.features, X),
+            label_prior(self.labels, Y, weight),
+            self.n_components,
+            1.0 if self.temperature is None else self.temperature,
+        )
+
+    def fit(
+        self, X: Matrix, Y: Array, weight: Array,
+        watch: Callable[[float], bool] = lambda bound: False,
+    ) -> tuple[MixtureState, list[float]]:  # fmt: skip
+        """Fit until the bound no longer rises; ``watch`` sees every bound and may stop.
+
+        An interruption by the keyboard keeps what the last pass has found.
+        """
+        engine = self.make_engine(X, Y, weight)
+        state = self.inference.init(self.model(X, Y, weight), engine)
+        bounds: list[float] = []
+        try:
+            for _ in range(self.max_iter):
+                state, info = self.inference.step(state, engine)
+                bounds.append(-info.objective)
+                if watch(bounds[-1]) or info.converged:
+                    break
+        except KeyboardInterrupt:
+            if not bounds:
+                raise
+        params = prune(state.params, float(weight.sum()))
+        model = replace(state.model, n_components=params.n_components)
+        return replace(state, model=model, params=params), bounds
+
+    def with_temperature(
+        self, X: Matrix, Y: Array, weight: Array, held: Array, rng: np.random.Generator
+    ) -> LabelMixture:
+        """Choose the temperature by the labels of held-out rows, where it is not given."""
+        if self.temperature is not None:
+            return self
+        rows = np.flatnonzero(~held)
+        if len(rows) > TRIAL_ROWS:
+            rows = np.sort(rng.permutation(rows)[:TRIAL_ROWS])
+        tried = []
+        for value in TEMPERATURES:
+            trial = replace(self, temperature=value, max_iter=min(self.max_iter, TRIAL_PASSES))
+            state, _ = trial.fit(X[rows], Y[rows], weight[rows])
+            base = base_rates(Y[rows], weight[rows])
+            odds = log_odds(state.model, state.params, X[held], base)
+            start = np.log(base / (1.0 - base))
+            losses = [
+                float(log_losses(start + gain * odds, Y[held], weight[held]).sum())
+                for gain in GAINS
+            ]
+            tried.append(min(losses))
+        return replace(self, temperature=TEMPERATURES[int(np.argmin(tried))])
+
+    def out_of_fold(self, X: Matrix, Y: Array, weight: Array, fold: Array) -> Array:
+        """Log-odds by mixtures that have not seen the rows; rows of fold -1 are in all."""
+        out = np.zeros(Y.shape)
+        short = replace(self, max_iter=min(self.max_iter, FOLD_PASSES))
+        for f in range(int(fold.max()) + 1):
+            held = fold == f
+            rows = np.flatnonzero(~held)
+            state, _ = short.fit(X[rows], Y[rows], weight[rows])
+            base = base_rates(Y[rows], weight[rows])
+            out[held] = log_odds(state.model, state.params, X[held], base)
+        return out
+
+
+def base_rates(Y: Array, weight: Array) -> Array:
+    """Smoothed frequency of every label."""
+    known = np.isfinite(Y)
+    positive = weight @ np.where(known, Y, 0.0)
+    return np.asarray((positive + 0.5) / (weight @ known + 1.0))
+
+
+def cardinality(base: Array) -> float:
+    """Labels an average row has."""
+    return float(base.sum())
+
+
+def label_probabilities(
+    model: DirichletMixture, params: MixtureParameters, X: Matrix, base: Array
+) -> Array:
+    """``pbar_c = sum_k r_k(x) E psi_kc``, with ``r`` from features alone."""
+    table = model.label_table(params, cardinality(base))
+    return np.asarray(model.responsibilities(params, X) @ table)
+
+
+def log_odds(model: DirichletMixture, params: MixtureParameters, X: Matrix, base: Array) -> Array:
+    """``logit pbar - logit base``: what the mixture adds to the log-odds of labels."""
+    p = np.clip(label_probabilities(model, params, X, base), 1.0 - MAX_SHARE, MAX_SHARE)
+    return np.asarray(np.log(p / (1.0 - p)) - np.log(base / (1.0 - base)))
+
+
+def product_scores(scores: Array, odds: Array, base: Array) -> Array:
+    """Log-odds of the product ``pbar sigma(score)``: the rule that is not normalised."""
+    pbar = expit(odds + np.log(base / (1.0 - base)))
+    p = np.clip(pbar * expit(scores), 1.0 - MAX_SHARE, MAX_SHARE)
+    return np.asarray(np.log(p / (1.0 - p)))

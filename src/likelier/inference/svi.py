@@ -1,0 +1,170 @@
+"""Variational inference of a mixture: all rows at once, or natural-gradient steps on batches.
+
+With all rows a step is exact coordinate ascent and the bound never falls. With a batch of
+``|B|`` of ``N`` rows the statistics are scaled by ``N / |B|`` and the natural parameters are
+moved by ``rho_t = (t + delay)^-decay`` towards the optimum they imply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
+from likelier.models.mixture import DirichletMixture, MixtureParameters, MixtureStats
+from likelier.models.mixture_laws import squared
+from likelier.predictive import Categorical
+
+SEED_ROWS = 2000  # rows among which the first components are found
+
+
+@dataclass(frozen=True)
+class MixtureState:
+    """Model, its parameters, the number of batches seen, and the bound so far."""
+
+    model: DirichletMixture
+    params: MixtureParameters
+    step: int = 0
+    bound: float = float("-inf")
+
+
+@dataclass(frozen=True)
+class MixturePosterior(Posterior):
+    """What is known about components after inference."""
+
+    model: DirichletMixture
+    params: MixtureParameters
+
+    def predictive(self, X: Matrix) -> Categorical:
+        """Component of every row, from its features alone."""
+        return Categorical(self.model.responsibilities(self.params, X))
+
+
+@dataclass(frozen=True)
+class VariationalMixture(Inference):
+    """Coordinate ascent on all rows, or stochastic steps on batches.
+
+    Parameters
+    ----------
+    stochastic : bool
+        Whether a step is a pass in batches (the engine's blocks), or one update by all rows.
+    delay, decay : float
+        ``rho_t = (t + delay)^-decay``; ``decay`` in (0.5, 1], ``t + delay >= 1``.
+    tol : float
+        Converged when the bound per row rises less than this.
+
+    Notes
+    -----
+    Cost of a step: rows x columns x components, either way.
+    """
+
+    stochastic: bool = False
+    delay: float = 1.0
+    decay: float = 0.7
+    tol: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.decay <= 1.0:
+            raise ValueError(f"decay must lie in (0.5, 1], got {self.decay!r}")
+        if not self.delay >= 1.0:
+            raise ValueError(f"delay must be at least 1, got {self.delay!r}")
+
+    def init(self, model: DirichletMixture, engine: Engine) -> MixtureState:
+        """Components around rows that lie far from each other, largest first."""
+        sample = engine.sample(SEED_ROWS)
+        R = seed_responsibilities(sample, model, engine.stream(0, 0))
+        R = R[:, np.argsort(-R.sum(axis=0), kind="stable")]
+        weight = np.ones(len(R)) if sample.weight is None else np.asarray(sample.weight)
+        stats = model.assigned(sample, R * weight[:, None])
+        shape, rate = model.prior_concentration
+        return MixtureState(model, model.update(stats, shape / rate))
+
+    def step(self, state: MixtureState, engine: Engine) -> tuple[MixtureState, Info]:
+        """One pass over all rows."""
+        if self.stochastic:
+            return self._pass(state, engine)
+        model, params = state.model, state.params
+        stats: MixtureStats = engine.reduce(
+            lambda batch: model.stats(params, batch), lambda left, right: left + right
+        )
+        bound = model.bound(params, stats.evidence)
+        gain = (bound - state.bound) / _row_count(engine)
+        new = replace(
+            state, params=model.update(stats, params.expected_a()), step=state.step + 1, bound=bound
+        )
+        return new, Info(objective=-bound, passes=1.0, converged=bool(gain < self.tol))
+
+    def _pass(self, state: MixtureState, engine: Engine) -> tuple[MixtureState, Info]:
+        """Natural-gradient steps, one per block of shuffled rows."""
+        evidence, params = 0.0, state.params
+        for batch in engine.blocks(state.step):
+            batch = batch.compact()
+            state, share = self.learn(state, batch, _row_count(engine) / batch.n_rows)
+            evidence += share
+        bound = state.model.bound(params, evidence)
+        gain = (bound - state.bound) / _row_count(engine)
+        new = replace(state, bound=bound)
+        return new, Info(objective=-bound, passes=1.0, converged=bool(gain < self.tol))
+
+    def learn(self, state: MixtureState, batch: Batch, scale: float) -> tuple[MixtureState, float]:
+        """One natural-gradient step; also the rows' share of the bound before it.
+
+        ``scale`` is ``N / |B|``: how many times the batch stands for itself.
+        """
+        model, params = state.model, state.params
+        stats = model.stats(params, batch)
+        hatted = model.update(stats.scaled(scale), params.expected_a())
+        rho = (state.step + self.delay) ** -self.decay
+        new = replace(state, params=params.blend(hatted, rho), step=state.step + 1)
+        return new, stats.evidence
+
+    def posterior(self, state: MixtureState) -> MixturePosterior:
+        """Return what the state says."""
+        return MixturePosterior(state.model, state.params)
+
+
+def _row_count(engine: Engine) -> int:
+    if engine.n_rows is None:
+        raise ValueError("a mixture needs data whose number of rows is known")
+    return engine.n_rows
+
+
+def prune(params: MixtureParameters, n_rows: float, least: float = 1.0) -> MixtureParameters:
+    """Leave out components that fewer than ``least`` of ``n_rows`` rows are expected to have."""
+    expected = params.expected_weights() * n_rows
+    kept = np.flatnonzero(expected >= least)
+    if len(kept) < 2:
+        kept = np.sort(np.argsort(-expected, kind="stable")[: min(2, len(expected))])
+    return params.take(kept)
+
+
+def seed_responsibilities(batch: Batch, model: DirichletMixture, rng: np.random.Generator) -> Array:
+    """Assign rows to the nearest of rows drawn far from each other (k-means++).
+
+    Distances are those of features plus those of labels, each in units of its own average.
+    """
+    X, Y = batch.X, np.asarray(batch.y, dtype=np.float64)
+    labels = np.nan_to_num(Y - np.nan_to_num(model.label_law.mean(model.label_law.prior[:, None])))
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    norms = np.asarray(squared(X).sum(axis=1), dtype=np.float64).ravel()
+    scale = 1.0 / max(float(norms.mean() - mean @ mean), 1e-300)
+    labels /= max(float(np.sqrt((labels**2).sum(axis=1).mean())), 1e-300)
+    norms = scale * norms + (labels**2).sum(axis=1)
+
+    def distance(row: int) -> Array:
+        one = X[[row]].toarray()[0] if not isinstance(X, np.ndarray) else X[row]
+        cross = X @ (scale * np.asarray(one, dtype=np.float64)) + labels @ labels[row]
+        return np.asarray(np.maximum(norms + norms[row] - 2.0 * cross, 0.0))
+
+    n, K = len(Y), model.n_components
+    nearest = distance(int(rng.integers(n)))
+    owner = np.zeros(n, dtype=np.intp)
+    for k in range(1, min(K, n)):
+        total = float(nearest.sum())
+        if total <= 0.0:
+            break
+        far = distance(int(rng.choice(n, p=nearest / total)))
+        owner[far < nearest] = k
+        nearest = np.minimum(nearest, far)
+    return np.asarray(0.05 / K + 0.95 * (owner[:, None] == np.arange(K)))

@@ -1,0 +1,84 @@
+"""Feature maps of labels: centred, uncorrelated, and what they should be inner products of."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from likelier.models.label_features import LabelMap, fit_map
+
+RNG = np.random.default_rng(0)
+DENSE = RNG.normal(size=(80, 5)) * [1.0, 100.0, 0.01, 1.0, 1.0] + [0.0, 50.0, 0.0, 0.0, 3.0]
+COUNTS = sparse.csr_array(RNG.poisson(0.5, size=(80, 12)).astype(float))
+ONES = np.ones(80)
+
+
+def fitted(kind, X, weight=ONES, **words):
+    return fit_map(kind, X, weight, np.random.default_rng(0), **words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "X"),
+    [("linear", DENSE), ("rbf", DENSE), ("linear", COUNTS), ("weighted", COUNTS), ("rbf", COUNTS)],
+)
+def test_columns_are_centred_uncorrelated_and_of_unit_length(kind, X):
+    weight = RNG.uniform(0.5, 2.0, 80)
+    Z = fitted(kind, X, weight).apply(X)
+    share = weight / weight.sum()
+    assert abs(share @ Z).max() < 1e-10
+    moment = (Z * share[:, None]).T @ Z
+    assert abs(moment - np.diag(np.diag(moment))).max() < 1e-10
+    assert np.trace(moment) == pytest.approx(1.0)
+
+
+def test_units_do_not_matter():
+    one = fitted("linear", DENSE).apply(DENSE)
+    two = fitted("linear", DENSE * 7.0 + 3.0).apply(DENSE * 7.0 + 3.0)
+    np.testing.assert_allclose(one @ one.T, two @ two.T, atol=1e-9)
+
+
+def test_inner_products_of_a_kernel_map_are_the_kernel():
+    """All rows are landmarks: differences of features have the kernel's distances."""
+    Z = fitted("rbf", DENSE, scale=2.0).apply(DENSE)
+    std = (DENSE - DENSE.mean(axis=0)) / DENSE.std(axis=0)
+    square = ((std[:, None] - std[None]) ** 2).sum(axis=2)
+    K = np.exp(-2.0 / (2.0 * 5.0) * square)
+    ours = ((Z[:, None] - Z[None]) ** 2).sum(axis=2)
+    ratio = ours[np.triu_indices(80, 1)] / (2.0 - 2.0 * K)[np.triu_indices(80, 1)]
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
+
+
+def test_weighted_words_are_of_unit_length_before_they_are_turned():
+    words = fitted("weighted", COUNTS)
+    assert words.unit
+    rare = np.asarray((COUNTS != 0).sum(axis=0)).ravel()
+    present = rare > 0
+    order = np.corrcoef(words.column[present], -np.log(rare[present]))[0, 1]
+    assert order > 0.3
+
+
+def test_a_constant_column_says_nothing():
+    X = np.column_stack([DENSE[:, 0], np.full(80, 3.3)])
+    part = fitted("linear", X)
+    other = X.copy()
+    other[:, 1] = 1e6
+    np.testing.assert_array_equal(part.apply(X), part.apply(other))
+
+
+def test_all_rows_the_same_give_no_features():
+    part = fitted("rbf", np.ones((10, 2)), np.ones(10))
+    assert abs(part.apply(np.ones((4, 2)))).max() < 1e-9
+
+
+def test_wide_sparse_rows_stay_sparse():
+    wide = sparse.random_array((30, 5000), density=0.01, format="csr", rng=np.random.default_rng(1))
+    Z = fitted("linear", wide, np.ones(30)).apply(wide)
+    assert sparse.issparse(Z) and Z.shape == wide.shape
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_plain_form_and_type(dtype):
+    part = fitted("rbf", COUNTS, dtype=dtype)
+    again = LabelMap.from_arrays(part.to_arrays())
+    assert part.apply(COUNTS).dtype == dtype
+    np.testing.assert_array_equal(part.apply(COUNTS), again.apply(COUNTS))
+    np.testing.assert_allclose(part.apply(COUNTS.toarray()), part.apply(COUNTS), atol=1e-5)
