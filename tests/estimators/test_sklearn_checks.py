@@ -11,8 +11,13 @@ import likelier
 
 from .expected_failures import EXPECTED_FAILURES
 
+# Long training says nothing new here; with its defaults the deep ones are checked as slow tests.
+SHORTER = {
+    "DeepGPClassifier": {"max_iter": 100, "layers": 1},
+    "DeepGPRegressor": {"max_iter": 100, "layers": 1},
+}
 ESTIMATORS = [
-    value()
+    value(**SHORTER.get(name, {}))
     for name in sorted(likelier.__all__)
     if isinstance(value := getattr(likelier, name), type) and issubclass(value, BaseEstimator)
 ]
@@ -26,6 +31,13 @@ ON_MATRICES = [e for e in ESTIMATORS if get_tags(e).input_tags.two_d_array]
     ON_MATRICES, expected_failed_checks=lambda e: EXPECTED_FAILURES.get(type(e).__name__, {})
 )
 def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([getattr(likelier, name)() for name in SHORTER])
+def test_sklearn_check_of_defaults(estimator, check):
     check(estimator)
 
 

@@ -1,0 +1,1 @@
+"""Deep Gaussian processes: quality, speed, and the likelihood alone."""

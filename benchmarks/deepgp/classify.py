@@ -1,0 +1,69 @@
+"""Classification: ours at power 1 and near 0 against multinomial logistic regression."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import remember
+from benchmarks.kernel.problem import class_split
+from likelier import DeepGPClassifier
+from likelier.calibration import log_loss
+
+SETS = (
+    "vowel", "segment", "pendigits", "dna", "usps", "svmguide1", "german.numer", "splice",
+    "spambase",
+)  # fmt: skip
+MODELS: dict[str, dict[str, Any] | None] = {
+    "power 1": {"power": 1.0}, "variational": {"power": 1e-3}, "logistic": None,
+}  # fmt: skip
+FLIPPED = 0.1  # share of training labels that are changed in the noisy runs
+
+
+def run(folder: Path, sets: Iterable[str], seeds: Iterable[int], noisy: bool = False) -> None:
+    """Measure every set, seed and model that is not stored yet."""
+    for seed in seeds:
+        for name in sets:
+            for model in MODELS:
+                key = f"{name}/{seed}/{model}" + ("/noisy" if noisy else "")
+                record = remember(
+                    folder / "classify.json", key, partial(measure, name, seed, model, noisy)
+                )
+                print(f"{key}: log loss {record['log_loss']:.4f}", flush=True)
+
+
+def measure(name: str, seed: int, model: str, noisy: bool) -> dict[str, Any]:
+    """Accuracy and log loss on the test rows."""
+    split = class_split(name, seed)
+    y, n_classes = split.y.copy(), len(np.unique(split.y))
+    if noisy:
+        rng = np.random.default_rng([seed, 78])
+        changed = rng.random(len(y)) < FLIPPED
+        y[changed] = (y[changed] + rng.integers(1, n_classes, changed.sum())) % n_classes
+    words = MODELS[model]
+    with threadpool_limits(1):
+        cpu = time.process_time()
+        if words is not None:
+            fitted = DeepGPClassifier(random_state=seed, **words).fit(split.X, y)
+            p = fitted.predict_proba(split.X_test)
+        else:
+            scale = StandardScaler().fit(split.X)
+            peer = LogisticRegressionCV(
+                Cs=10, cv=3, scoring="neg_log_loss", max_iter=500, l1_ratios=(0.0,),
+                use_legacy_attributes=False,
+            )  # fmt: skip
+            peer.fit(scale.transform(split.X), y)
+            p = peer.predict_proba(scale.transform(split.X_test))
+        cpu = time.process_time() - cpu
+    return {
+        "rows": len(y), "accuracy": float(np.mean(p.argmax(axis=1) == split.y_test)),
+        "log_loss": log_loss(p, split.y_test).value, "cpu": cpu,
+    }  # fmt: skip

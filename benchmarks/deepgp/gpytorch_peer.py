@@ -1,0 +1,115 @@
+"""GPyTorch's deep Gaussian process, written as its own documentation does, and an exact GP."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean, LinearMean
+from gpytorch.mlls import DeepApproximateMLL, VariationalELBO
+from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+
+from benchmarks.datasets import Array
+
+
+class _Layer(DeepGPLayer):
+    def __init__(self, inputs: int, outputs: int | None, n_inducing: int, inner: bool) -> None:
+        batch = torch.Size([]) if outputs is None else torch.Size([outputs])
+        points = torch.randn(*batch, n_inducing, inputs)
+        law = CholeskyVariationalDistribution(n_inducing, batch_shape=batch)
+        strategy = VariationalStrategy(self, points, law, learn_inducing_locations=True)
+        super().__init__(strategy, inputs, outputs)
+        self.mean_module = LinearMean(inputs) if inner else ConstantMean()
+        self.covar_module = ScaleKernel(
+            RBFKernel(batch_shape=batch, ard_num_dims=inputs), batch_shape=batch
+        )
+
+    def forward(self, x: Any) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class TwoLayers(DeepGP):
+    """Two layers with a Gaussian likelihood."""
+
+    def __init__(self, inputs: int, hidden: int, n_inducing: int) -> None:
+        super().__init__()
+        self.hidden = _Layer(inputs, hidden, n_inducing, inner=True)
+        self.last = _Layer(hidden, None, n_inducing, inner=False)
+        self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.hidden(x))
+
+
+class Trainer:
+    """Adam on the variational bound; `step` is one minibatch."""
+
+    def __init__(self, X: Array, y: Array, n_inducing: int, batch: int, dtype: str) -> None:
+        kind = torch.float64 if dtype == "float64" else torch.float32
+        torch.set_default_dtype(kind)
+        torch.manual_seed(0)
+        self.X, self.y = torch.tensor(X, dtype=kind), torch.tensor(y, dtype=kind)
+        self.model = TwoLayers(X.shape[1], min(X.shape[1], 30), n_inducing)
+        self.bound = DeepApproximateMLL(VariationalELBO(self.model.likelihood, self.model, len(y)))
+        self.adam = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.batch, self.rng = batch, np.random.default_rng(0)
+
+    def step(self) -> float:
+        """One minibatch with ten samples."""
+        rows = self.rng.integers(0, len(self.y), self.batch)
+        with gpytorch.settings.num_likelihood_samples(10):
+            self.adam.zero_grad()
+            loss = -self.bound(self.model(self.X[rows]), self.y[rows])
+            loss.backward()
+            self.adam.step()
+        return float(loss.detach())
+
+    def log_density(self, X: Array, y: Array, n_samples: int = 100) -> Array:
+        """Log density of a mixture over samples."""
+        self.model.eval()
+        out = []
+        for start in range(0, len(y), 1000):
+            rows = torch.tensor(X[start : start + 1000], dtype=self.X.dtype)
+            targets = torch.tensor(y[start : start + 1000], dtype=self.X.dtype)
+            with torch.no_grad(), gpytorch.settings.num_likelihood_samples(n_samples):
+                law = self.model.likelihood(self.model(rows))
+                each = torch.distributions.Normal(law.mean, law.variance.sqrt()).log_prob(targets)
+                out.append((each.logsumexp(0) - math.log(n_samples)).numpy())
+        self.model.train()
+        return np.concatenate(out)
+
+
+def exact_gp_log_density(X: Array, y: Array, X_test: Array, y_test: Array, steps: int) -> Array:
+    """Exact GP (at most 2,000 rows) with ARD, its evidence climbed by Adam."""
+    torch.set_default_dtype(torch.float64)
+    rows = np.random.default_rng(0).permutation(len(y))[:2000]
+    train_X, train_y = torch.tensor(X[rows]), torch.tensor(y[rows])
+
+    class Exact(gpytorch.models.ExactGP):
+        def __init__(self) -> None:
+            super().__init__(train_X, train_y, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module = ConstantMean()
+            self.covar_module = ScaleKernel(RBFKernel(ard_num_dims=X.shape[1]))
+
+        def forward(self, x: Any) -> MultivariateNormal:
+            return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    model = Exact()
+    evidence = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        adam.zero_grad()
+        loss = -evidence(model(train_X), train_y)
+        loss.backward()
+        adam.step()
+    model.eval()
+    with torch.no_grad():
+        law = model.likelihood(model(torch.tensor(X_test)))
+        normal = torch.distributions.Normal(law.mean, law.variance.sqrt())
+        return normal.log_prob(torch.tensor(y_test)).numpy()

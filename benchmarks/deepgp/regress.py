@@ -1,0 +1,100 @@
+"""Regression on the published splits: ours by depth, GPyTorch's deep GP and an exact GP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import read_json, remember
+from benchmarks.kernel.problem import Split, number_split
+from likelier import DeepGPRegressor
+
+SETS = (
+    "boston", "energy", "kin8nm", "naval", "power-plant", "protein-casp", "winequality-red",
+)  # fmt: skip
+# Test log-likelihoods by depth 1, 2, 3 as published for doubly stochastic variational inference.
+PUBLISHED = {
+    "boston": (-2.63, -2.63, -2.64), "energy": (-1.55, -0.727, -0.741),
+    "kin8nm": (0.913, 1.293, 1.327), "naval": (6.11, 6.36, 6.22),
+    "power-plant": (-2.846, -2.811, -2.806), "protein-casp": (-2.937, -2.847, -2.800),
+    "winequality-red": (-0.933, -0.945, -0.945),
+}  # fmt: skip
+MODELS = ("ours", "ours one layer", "ours variational", "ours power 1", "gpytorch", "exact")
+GPYTORCH_STEPS, EXACT_STEPS, MOST_TEST = 2000, 100, 5000
+OURS: dict[str, dict[str, Any]] = {
+    "ours": {}, "ours one layer": {"layers": 1}, "ours variational": {"power": 1e-3},
+    "ours power 1": {"power": 1.0},
+}  # fmt: skip
+
+
+def run(folder: Path, sets: Iterable[str], splits: Iterable[int], models: Iterable[str]) -> None:
+    """Measure every set, split and model that is not stored yet."""
+    for index in splits:
+        for name in sets:
+            for model in models:
+                key = f"{name}/{index}"
+                path = folder / f"regress-{model.replace(' ', '-')}.json"
+                record = remember(path, key, partial(measure, name, index, model))
+                print(f"{model} {name} split {index}: {record['log_density']:.3f}", flush=True)
+
+
+def measure(name: str, index: int, model: str) -> dict[str, Any]:
+    """Mean test log density in the units of the target, and times."""
+    split = number_split(name, index)
+    X_test, y_test = split.X_test[:MOST_TEST], split.y_test[:MOST_TEST]
+    with threadpool_limits(1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        if model in OURS:
+            fitted = DeepGPRegressor(random_state=index, **OURS[model]).fit(split.X, split.y)
+            spent = (time.perf_counter() - wall, time.process_time() - cpu)
+            density = fitted.log_predictive_density(X_test, y_test)
+            error = fitted.predict(X_test) - y_test
+            more = {"rmse": float(np.sqrt(np.mean(error**2))), "noise": fitted.noise_}
+        else:
+            density, spent, more = _peer(split, model, (X_test, y_test))
+    return {
+        "rows": len(split.y), "log_density": float(np.mean(density)), "wall": spent[0],
+        "cpu": spent[1], **more,
+    }  # fmt: skip
+
+
+def _peer(split: Split, model: str, test: tuple[Any, Any]) -> tuple[Any, tuple[float, float], Any]:
+    """Peers on standardised data; densities in the units of the target."""
+    from benchmarks.deepgp.gpytorch_peer import Trainer, exact_gp_log_density
+
+    centre, scale = split.X.mean(axis=0), split.X.std(axis=0)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    X, X_test = (split.X - centre) / scale, (test[0] - centre) / scale
+    mean, spread = split.y.mean(), split.y.std()
+    y, y_test = (split.y - mean) / spread, (test[1] - mean) / spread
+    wall, cpu = time.perf_counter(), time.process_time()
+    if model == "exact":
+        density = exact_gp_log_density(X, y, X_test, y_test, EXACT_STEPS)
+        spent = (time.perf_counter() - wall, time.process_time() - cpu)
+    else:
+        trainer = Trainer(X, y, 100, 256, "float64")
+        for _ in range(GPYTORCH_STEPS):
+            trainer.step()
+        spent = (time.perf_counter() - wall, time.process_time() - cpu)
+        density = trainer.log_density(X_test, y_test)
+    return density - np.log(spread), spent, {}
+
+
+def means(folder: Path, model: str) -> dict[str, tuple[float, float, int, float]]:
+    """Mean, standard error, number of splits and processor seconds of every measured set."""
+    out: dict[str, tuple[float, float, int, float]] = {}
+    records = read_json(folder / f"regress-{model.replace(' ', '-')}.json")
+    for name in SETS:
+        found = [value for key, value in records.items() if key.split("/")[0] == name]
+        if found:
+            values = np.array([record["log_density"] for record in found])
+            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+            cpu = float(np.median([record["cpu"] for record in found]))
+            out[name] = (float(values.mean()), float(error), len(values), cpu)
+    return out

@@ -1,0 +1,310 @@
+"""`DeepGPClassifier`: a deep Gaussian process for classes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit, ndtr
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
+
+from likelier.base import Array, Batch, Matrix, Uncertainty
+from likelier.engines import StreamEngine
+from likelier.estimators.deep_gp_fit import DeepFit
+from likelier.estimators.deep_gp_words import require_jax
+from likelier.estimators.kernel_words import _integer
+from likelier.estimators.problem import (
+    EncodedSource,
+    Summary,
+    require_targets,
+    stream_classes,
+    summarise,
+)
+from likelier.estimators.targets import class_codes, class_weights, combine_weights
+from likelier.models.kernel_machine import Standard
+from likelier.predictive import Bernoulli, Categorical, ClassPredictive
+
+SCORE_ROWS = 4096  # of one call of the compiled quadrature
+SMALLEST = 1e-300
+
+
+class DeepGPClassifier(ClassifierMixin, DeepFit):
+    """Classification by a deep Gaussian process, trained by power expectation propagation.
+
+    Layers of sparse Gaussian processes, each fed with samples of the one before. Two classes
+    have one output and a probit likelihood; more have one output each, and the class is that of
+    the largest. A label may be wrong with a probability that is learned. Inputs are standardised
+    inside. Needs ``likelier[jax]``.
+
+    Parameters
+    ----------
+    layers : int, default=2
+        Number of layers; 1 is a sparse Gaussian process.
+    hidden_dim : int or "auto", default="auto"
+        Nodes of inner layers; "auto" is the number of inputs, at most 30.
+    n_inducing : int or "auto", default="auto"
+        Inducing points of every layer; "auto" is 100, and 50 for at most 250 rows.
+    kernel : {"rbf", "matern32", "matern52"}, default="rbf"
+        With a length scale for every input.
+    node_kernels : bool, default=False
+        Whether every node has a kernel of its own; otherwise those of a layer share one.
+    power : float, default=1.0
+        Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
+        becomes variational inference.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes.
+    n_samples : int, default=10
+        Samples that a row takes through the layers in training.
+    n_draws : int, default=32
+        Samples that a prediction is a mixture of.
+    batch_size : int, default=256
+        Rows of a minibatch.
+    learning_rate : float, default=0.02
+        First rate of Adam; it falls to a fiftieth along half a cosine.
+    max_iter : int or "auto", default="auto"
+        Minibatches; "auto" is five for every row, between 200 and 2000.
+    early_stopping : bool, default=False
+        Whether to hold rows out and keep the parameters that predict them best.
+    validation_fraction : float, default=0.1
+        Share of the rows that are held out for it.
+    n_iter_no_change : int, default=5
+        Evaluations, 100 minibatches apart, without a better one before it stops.
+    time_budget : float or None, default=None
+        Seconds; the schedule is shortened to fit.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the training; single takes about half the time.
+    warm_start : bool, default=False
+        Go on where an earlier fit ended, or was interrupted, up to ``max_iter`` minibatches in
+        all: the same as if it had not been, to the last bit.
+    random_state : int, RandomState or None, default=None
+        The same seed gives the same bits.
+    verbose : int, default=0
+        Print progress and the time left.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    layers_ : list of dict of ndarray
+        Inducing points, scales and ``q`` of every layer.
+    label_noise_ : float
+        Learned probability that a label is wrong.
+    n_iter_ : int
+        Minibatches done.
+    energy_ : float
+        Last mean of the energy per row, which training minimises.
+
+    Notes
+    -----
+    Cost of a minibatch: ``M^2`` operations for every row and node of the first layer, as many
+    for every sample, row and node of the others, and ``M^3`` for every node; the likelihood is
+    linear in the number of classes. Programs are compiled once per shape and kept on disk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import DeepGPClassifier
+    >>> angle = np.linspace(0.0, 6.0, 60)
+    >>> X = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> model = DeepGPClassifier(random_state=0).fit(X, np.where(X[:, 0] > 0.0, "right", "left"))
+    >>> model.predict([[0.9, 0.1], [-0.9, 0.1]])
+    array(['right', 'left'], dtype='<U5')
+    """
+
+    def __init__(
+        self,
+        layers: int = 2,
+        *,
+        hidden_dim: int | str = "auto",
+        n_inducing: int | str = "auto",
+        kernel: str = "rbf",
+        node_kernels: bool = False,
+        power: float = 1.0,
+        class_weight: Any = None,
+        n_samples: int = 10,
+        n_draws: int = 32,
+        batch_size: int = 256,
+        learning_rate: float = 0.02,
+        max_iter: int | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        time_budget: float | None = None,
+        dtype: str = "float64",
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.layers = layers
+        self.hidden_dim = hidden_dim
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.node_kernels = node_kernels
+        self.power = power
+        self.class_weight = class_weight
+        self.n_samples = n_samples
+        self.n_draws = n_draws
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.time_budget = time_budget
+        self.dtype = dtype
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- targets -------------------------------------------------------------------------
+    def _check_y(self, y: Array) -> Array:
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        return y
+
+    def _set_classes(self, classes: Array) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
+            )
+        self.classes_ = classes
+
+    def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        """Class numbers, and weights that include the classes'."""
+        self._set_classes(np.unique(y))
+        codes = class_codes(self.classes_, y)
+        if self.class_weight == "balanced" and weight is not None:
+            # as many rows as the weights say, or equal rows would not be equal to a weight
+            counts = np.bincount(codes.astype(np.intp), weight, len(self.classes_))
+            per_class = counts.sum() / (len(counts) * counts)
+        else:
+            per_class = class_weights(self.class_weight, self.classes_, codes)
+        return codes, combine_weights(weight, per_class, codes)
+
+    def _standardise(self, y: Array, weight: Array | None) -> Array:
+        """Signs for two classes, else class numbers."""
+        return 2.0 * y - 1.0 if len(self.classes_) == 2 else y
+
+    def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
+        """One pass for the classes and the spreads of the inputs."""
+
+        def look(batch: Batch) -> Summary:
+            self._check_y(require_targets(batch))
+            return summarise(batch, with_squares=True, with_labels=True)
+
+        summary = StreamEngine(source, seed=seed, shuffle=False).reduce(look, Summary.__add__)
+        classes, per_class = stream_classes(summary, self.class_weight)
+        self._set_classes(classes)
+        standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
+        encoded = _SignSource(source, classes, per_class, 2)
+        total = summary.weight
+        if per_class is not None:
+            engine = StreamEngine(encoded, seed=seed, shuffle=False)
+            total = float(engine.reduce(lambda b: np.asarray(b.weight).sum(), np.add))
+        return encoded, summary.n_rows, total, standard
+
+    def _outputs(self) -> tuple[str, int]:
+        if len(self.classes_) > 2:
+            return "argmax", len(self.classes_)
+        return ("probit_ep" if self.power == 1.0 else "probit"), 1
+
+    def _store_likelihood(self) -> None:
+        n_classes = len(self.classes_)
+        self.label_noise_ = float((n_classes - 1) / n_classes * expit(self.likelihood_))
+
+    # -- predictions -----------------------------------------------------------------------
+    def _predictives(self, X: Matrix) -> Generator[ClassPredictive, None, None]:
+        """What is known of the classes of validated rows, block by block."""
+        e = self.label_noise_
+        for mean, variance in self._moments(X):
+            if len(self.classes_) == 2:
+                p = ndtr(mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
+                yield Bernoulli(e + (1.0 - 2.0 * e) * p)
+            else:
+                other = e / (len(self.classes_) - 1)
+                p = _largest(np.asarray(mean), np.asarray(variance))
+                yield Categorical(other + (1.0 - e - other) * p)
+
+    def _checked(self, X: Any) -> Generator[ClassPredictive, None, None]:
+        check_is_fitted(self, "layers_")
+        return self._predictives(self._check_X(X, reset=False))
+
+    def _log_density(self, X: Matrix, y: Array) -> Array:
+        """Log probability of encoded targets, for early stopping."""
+        p = np.concatenate([part.probabilities() for part in self._predictives(X)])
+        codes = 0.5 * (y + 1.0) if len(self.classes_) == 2 else y
+        return np.asarray(np.log(np.maximum(_at(p, codes), SMALLEST)))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of every class: a mean over samples of the layers."""
+        return np.concatenate([part.probabilities() for part in self._checked(X)])
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> Array:
+        """Most probable class of every row, always that of `predict_proba`."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def decision_function(self, X: Any) -> Array:
+        """Log odds of the second of two classes, else log probabilities."""
+        p = np.clip(self.predict_proba(X), SMALLEST, 1.0)
+        return np.asarray(logit(p[:, 1]) if p.shape[1] == 2 else np.log(p))
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Entropy of the class in nats: in all, within the samples, and between them."""
+        parts = [part.uncertainty() for part in self._checked(X)]
+        return Uncertainty(
+            np.concatenate([part.total for part in parts]),
+            np.concatenate([part.aleatoric for part in parts]),
+            np.concatenate([part.epistemic for part in parts]),
+        )
+
+    def log_predictive_density(self, X: Any, y: Any) -> Array:
+        """Log probability of the label of each row."""
+        p = self.predict_proba(X)
+        labels = np.asarray(y)
+        if labels.shape != (len(p),):
+            raise ValueError(f"y must hold one label for each of {len(p)} rows: {labels.shape}")
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(_at(p, class_codes(self.classes_, labels))))
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draws of the label of each row, ``(n, n_samples)``; rows are drawn independently."""
+        _integer("n_samples", n_samples, 1)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        bounds = np.cumsum(self.predict_proba(X), axis=1)
+        uniform = rng.random((len(bounds), int(n_samples)))
+        codes = (uniform[:, :, None] > bounds[:, None, :-1]).sum(axis=2)
+        return np.asarray(self.classes_[codes])
+
+
+@dataclass(frozen=True)
+class _SignSource(EncodedSource):
+    """A source whose targets are signs for two classes, else class numbers."""
+
+    def _encode(self, batch: Batch) -> Batch:
+        encoded = super()._encode(batch)
+        y = np.asarray(encoded.y, dtype=np.float64)
+        return replace(encoded, y=2.0 * y - 1.0 if len(self.classes) == 2 else y)
+
+
+def _at(p: Array, codes: Array) -> Array:
+    return np.asarray(p[np.arange(len(p)), np.asarray(codes).astype(np.intp)])
+
+
+def _largest(mean: Array, variance: Array) -> Array:
+    """Chance of every class to have the largest score, in blocks of one compiled size."""
+    require_jax()
+    from likelier.inference.deep_scores import largest_scores
+
+    return largest_scores(mean, variance, SCORE_ROWS)

@@ -1,0 +1,287 @@
+"""How a deep Gaussian process is fitted: rows in memory or from a stream, resumed or anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.callback import with_callbacks
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from likelier.base import Array, Engine, Matrix
+from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines.rows import take_rows
+from likelier.engines.threads import one_blas_thread
+from likelier.estimators.deep_gp_words import DeepWords, require_jax
+from likelier.estimators.kernel_fit import Rows, merge_equal
+from likelier.estimators.kernel_words import Clock
+from likelier.estimators.problem import is_stream, open_source
+from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
+from likelier.models.kernel_machine import Standard
+
+VALIDATE_EVERY = 100  # minibatches
+VALIDATION_ROWS = 2000
+NOISE_FLOOR = 1e-5  # least noise variance, in units of the targets' variance
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything the training needs besides the words."""
+
+    engine: Engine
+    standard: Standard
+    total: float
+    n_rows: int
+    seed: int
+    held: Rows | None = None
+
+
+class DeepFit(DeepWords):
+    """Fitting; what depends on the kind of target is left to the two public classes.
+
+    ``_encode`` turns targets into numbers, ``_standardise`` gives them their units,
+    ``_open_encoded`` does both for a stream, ``_outputs`` names the likelihood and how many
+    outputs it has, ``_store_likelihood`` keeps its parameter, ``_log_density`` judges held-out
+    rows.
+    """
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or list of blocks
+            Training rows. A path (CSV, Parquet, libsvm) or a list of ``(X, y)`` or ``(X, y,
+            sample_weight)`` blocks (or a function that returns an iterator of them) is read in
+            bounded memory, once for every pass.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none.
+        """
+        require_jax()
+        self._check_words()
+        resumed = bool(self.warm_start) and hasattr(self, "training_")
+        seed = int(self.training_["seed"]) if resumed else self._seed()
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        clock = Clock(self, (None, None) if is_stream(X) else (X, y))
+        with one_blas_thread():  # LAPACK's own threads slow the compiled loop down many times
+            if is_stream(X):
+                self._train(self._open_stream(X, y, sample_weight, seed), resumed, clock)
+            else:
+                rows = self._check_rows(X, y, sample_weight, reset=not resumed)
+                with self._open_memory(*rows, seed) as task:
+                    self._train(task, resumed, clock)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    # -- where the rows come from ----------------------------------------------------------
+    def _check_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Matrix, Array, Array | None]:
+        """Validated rows, targets and weights."""
+        X = self._check_X(X, reset=reset)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = self._check_y(column_or_1d(y, warn=True))
+        check_consistent_length(X, y)
+        if sample_weight is None:
+            return X, y, None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return X, y, weight
+
+    def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> _Opened:
+        """Encoded rows, equal ones merged where they are few."""
+        if weight is not None and not weight.all():
+            present = np.flatnonzero(weight)
+            X, y, weight = take_rows(X, present), y[present], weight[present]
+        codes, weight = self._encode(y, weight)
+        rows, held = merge_equal(Rows(X, codes, weight)), None
+        rows = replace(rows, y=self._standardise(rows.y, rows.weight))
+        if self.early_stopping and rows.n > 1:
+            order = np.random.default_rng([seed, 3]).permutation(rows.n)
+            n_held = min(max(1, round(float(self.validation_fraction) * rows.n)), rows.n - 1)
+            held, rows = rows.take(order[:n_held][:VALIDATION_ROWS]), rows.take(order[n_held:])
+        total = float(rows.n if rows.weight is None else rows.weight.sum())
+        engine = LocalEngine(rows.X, rows.y, rows.weight, seed=seed)
+        standard = Standard.of(rows.X, rows.weight)
+        return _Opened(Task(engine, standard, total, rows.n, seed, held), engine.close)
+
+    def _open_stream(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Task:
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+            )
+        if self.early_stopping:
+            raise ValueError("early_stopping needs rows in memory; leave it out for a stream")
+        source = open_source(self, X, y)
+        if not source.repeatable:
+            raise ValueError(
+                "training passes over the data many times, and X can be read once only: give a "
+                "path, a list of blocks or a function that returns a fresh iterator"
+            )
+        encoded, n_rows, total, standard = self._open_encoded(source, seed)
+        engine = StreamEngine(encoded, seed=seed)
+        engine.know_rows(n_rows)
+        return Task(engine, standard, total, n_rows, seed)
+
+    # -- training --------------------------------------------------------------------------
+    def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
+        from likelier.inference.deep_adam import DeepAdam  # loads JAX
+
+        inference = DeepAdam(
+            task.standard, task.total, float(self.power), self._n_steps(task.n_rows),
+            int(self.batch_size), float(self.learning_rate), int(self.n_draws), NOISE_FLOOR,
+            task.seed,
+        )  # fmt: skip
+        state = self._first_state(inference, task, resumed)
+        watch = _Watch(self, inference, task, clock)
+        try:
+            for latest, info in _steps(inference, state, task.engine, self.time_budget):
+                if watch(latest, info):
+                    break
+        except KeyboardInterrupt:  # keep what has been learned so far
+            self._store(watch.latest or state, task)
+            raise
+        self._store(watch.chosen(state), task)
+        self.energy_ = watch.energy
+
+    def _first_state(self, inference: Any, task: Task, resumed: bool) -> Any:
+        from likelier.models.deep_gp import DeepGP
+        from likelier.models.deep_gp_start import Start
+
+        likelihood, n_outputs = self._outputs()
+        model = DeepGP(
+            self._widths(len(task.standard.mean), n_outputs), self._n_inducing(task.n_rows),
+            int(self.n_samples), self.kernel, bool(self.node_kernels), likelihood, self.dtype,
+        )  # fmt: skip
+        if not resumed:
+            return inference.init(model, task.engine)
+        found = (self.layers_[0]["inducing"].shape[1], *(len(p["mean"]) for p in self.layers_))
+        if found != model.widths:
+            raise ValueError(
+                f"warm_start goes on with {found} nodes, but the words and data now ask for "
+                f"{model.widths}; fit with warm_start=False"
+            )
+        model = replace(model, n_inducing=len(self.layers_[0]["inducing"]))
+        start = Start(self.layers_, self.projections_)
+        return inference.resume(model, start, self.likelihood_, self.training_, task.engine)
+
+    def _store(self, state: Any, task: Task) -> None:
+        """Fitted attributes: plain arrays."""
+        from likelier.inference.deep_adam import plain_state
+
+        plain = plain_state(state)
+        self.layers_, self.likelihood_ = plain.pop("layers"), plain.pop("likelihood")
+        self.projections_ = [np.asarray(B) for B in state.projections]
+        self.training_ = {**plain, "seed": task.seed}
+        self.input_mean_, self.input_inverse_ = task.standard.mean, task.standard.inverse
+        # the logarithm of a noise that depends on the inputs is sampled as hidden nodes are
+        n_sampled = sum(state.model.widths[1:-1]) + (state.model.likelihood == "heteroscedastic")
+        self.normals_ = shared_normals(int(self.n_draws), n_sampled, task.seed)
+        self.n_iter_ = state.step
+        self._store_likelihood()
+
+    # -- prediction ------------------------------------------------------------------------
+    def _posterior(self) -> DeepPosterior:
+        check_is_fitted(self, "layers_")
+        return DeepPosterior(
+            self.layers_, self.projections_, self.kernel, self.normals_, self.dtype
+        )
+
+    def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
+        """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, by blocks."""
+        posterior = self._posterior()
+        standard = Standard(self.input_mean_, self.input_inverse_)
+        for start in range(0, X.shape[0], VALIDATION_ROWS):
+            Z = standard.apply(X[start : start + VALIDATION_ROWS], np.float64)
+            yield from posterior.moments(Z)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A task whose engine is closed at the end."""
+
+    task: Task
+    close: Callable[[], None]
+
+    def __enter__(self) -> Task:
+        return self.task
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _steps(
+    inference: Any, state: Any, engine: Engine, budget: float | None
+) -> Generator[tuple[Any, Any], None, None]:
+    """Steps up to the end of the schedule, which a time budget may bring nearer."""
+    begin, n_done, since = time.perf_counter(), 0, 0.0
+    while state.step < state.horizon:
+        before = state.step
+        state, info = inference.step(state, engine)
+        yield state, info
+        now = time.perf_counter()
+        if n_done == 0 and not since:  # the first call may have compiled
+            since = now
+        else:
+            n_done += state.step - before
+        if budget is not None:
+            left = budget - (now - begin)
+            pace = (now - since) / n_done if n_done else 0.0
+            more = int(left / pace) if pace > 0.0 else state.horizon
+            horizon = min(inference.max_iter, state.step + more) if left > 0.0 else state.step
+            state = replace(state, horizon=horizon)
+
+
+class _Watch:
+    """After every call of the loop: progress, callbacks, and the held-out log density."""
+
+    def __init__(self, estimator: Any, inference: Any, task: Task, clock: Clock) -> None:
+        self.estimator, self.inference, self.task, self.clock = estimator, inference, task, clock
+        self.latest: Any = None
+        self.best: tuple[float, Any] | None = None
+        self.energy = float("nan")
+        self.waited = 0
+
+    def __call__(self, state: Any, info: Any) -> bool:
+        self.latest, self.energy = state, info.objective
+        spent = time.perf_counter() - self.clock.begin
+        left = spent * (state.horizon - state.step) / max(1, state.step)
+        text = f"of {state.horizon}: energy per row {info.objective:.5g}, {left:.0f} s left"
+        self.clock.n_iter = state.step - 1
+        if self._has_callbacks():
+            self.estimator._store(state, self.task)
+        self.clock.tick("minibatch", text)
+        return self.clock.stopped or self._validate(state)
+
+    def _has_callbacks(self) -> bool:
+        return bool(getattr(self.estimator, "_skl_callbacks", None))
+
+    def _validate(self, state: Any) -> bool:
+        """Early stopping: no better held-out log density for some evaluations."""
+        held = self.task.held
+        if held is None or (state.step % VALIDATE_EVERY and state.step < state.horizon):
+            return False
+        self.estimator._store(state, self.task)
+        densities = self.estimator._log_density(held.X, held.y)
+        value = float(np.average(densities, weights=held.weight))
+        if self.best is None or value > self.best[0]:
+            self.best, self.waited = (value, state), 0
+        else:
+            self.waited += 1
+        return self.waited >= int(self.estimator.n_iter_no_change)
+
+    def chosen(self, first: Any) -> Any:
+        """The state with the best held-out log density, or the last one."""
+        return self.best[1] if self.best is not None else self.latest or first

@@ -1,0 +1,294 @@
+"""`DeepGPRegressor`: a deep Gaussian process for numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from likelier.base import Array, Batch, Matrix, Uncertainty
+from likelier.engines import StreamEngine
+from likelier.estimators.deep_gp_fit import NOISE_FLOOR, DeepFit
+from likelier.estimators.kernel_words import _integer
+from likelier.estimators.problem import NumberSource, Summary, require_targets, summarise
+from likelier.models.kernel_machine import Standard
+from likelier.predictive import Gaussian
+
+
+class DeepGPRegressor(RegressorMixin, DeepFit):
+    """Regression by a deep Gaussian process, trained by power expectation propagation.
+
+    Layers of sparse Gaussian processes, each fed with samples of the one before: a function
+    whose smoothness may differ from place to place, with predictions that are mixtures of
+    Gaussians. Inputs and targets are standardised inside. Needs ``likelier[jax]``.
+
+    Parameters
+    ----------
+    layers : int, default=2
+        Number of layers; 1 is a sparse Gaussian process.
+    hidden_dim : int or "auto", default="auto"
+        Nodes of inner layers; "auto" is the number of inputs, at most 30.
+    n_inducing : int or "auto", default="auto"
+        Inducing points of every layer; "auto" is 100, and 50 for at most 250 rows.
+    kernel : {"rbf", "matern32", "matern52"}, default="rbf"
+        With a length scale for every input.
+    node_kernels : bool, default=False
+        Whether every node has a kernel of its own; otherwise those of a layer share one.
+    heteroscedastic : bool, default=False
+        Whether the noise depends on the inputs, by a second output.
+    power : float, default=0.5
+        Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
+        becomes variational inference.
+    n_samples : int, default=10
+        Samples that a row takes through the layers in training.
+    n_draws : int, default=128
+        Samples that a prediction is a mixture of.
+    batch_size : int, default=256
+        Rows of a minibatch.
+    learning_rate : float, default=0.02
+        First rate of Adam; it falls to a fiftieth along half a cosine.
+    max_iter : int or "auto", default="auto"
+        Minibatches; "auto" is five for every row, between 200 and 2000.
+    early_stopping : bool, default=False
+        Whether to hold rows out and keep the parameters that predict them best.
+    validation_fraction : float, default=0.1
+        Share of the rows that are held out for it.
+    n_iter_no_change : int, default=5
+        Evaluations, 100 minibatches apart, without a better one before it stops.
+    time_budget : float or None, default=None
+        Seconds; the schedule is shortened to fit.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the training; single takes about half the time.
+    warm_start : bool, default=False
+        Go on where an earlier fit ended, or was interrupted, up to ``max_iter`` minibatches in
+        all: the same as if it had not been, to the last bit.
+    random_state : int, RandomState or None, default=None
+        The same seed gives the same bits.
+    verbose : int, default=0
+        Print progress and the time left.
+
+    Attributes
+    ----------
+    layers_ : list of dict of ndarray
+        Inducing points, scales and ``q`` of every layer.
+    noise_ : float
+        Standard deviation of the noise in the units of the target; NaN if it is not constant.
+    n_iter_ : int
+        Minibatches done.
+    energy_ : float
+        Last mean of the energy per row, which training minimises.
+
+    Notes
+    -----
+    Cost of a minibatch: ``M^2`` operations for every row and node of the first layer, as many
+    for every sample, row and node of the others, and ``M^3`` for every node. Programs are
+    compiled once per shape and kept on disk.
+
+    References
+    ----------
+    Bui et al., "Deep Gaussian processes for regression using approximate expectation
+    propagation", 2016. Salimbeni and Deisenroth, "Doubly stochastic variational inference for
+    deep Gaussian processes", 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from likelier import DeepGPRegressor
+    >>> X = np.linspace(0.0, 6.0, 60)[:, None]
+    >>> model = DeepGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict([[3.0], [60.0]], return_std=True)
+    >>> bool(std[1] > 3.0 * std[0])
+    True
+    """
+
+    def __init__(
+        self,
+        layers: int = 2,
+        *,
+        hidden_dim: int | str = "auto",
+        n_inducing: int | str = "auto",
+        kernel: str = "rbf",
+        node_kernels: bool = False,
+        heteroscedastic: bool = False,
+        power: float = 0.5,
+        n_samples: int = 10,
+        n_draws: int = 128,
+        batch_size: int = 256,
+        learning_rate: float = 0.02,
+        max_iter: int | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        time_budget: float | None = None,
+        dtype: str = "float64",
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.layers = layers
+        self.hidden_dim = hidden_dim
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.node_kernels = node_kernels
+        self.heteroscedastic = heteroscedastic
+        self.power = power
+        self.n_samples = n_samples
+        self.n_draws = n_draws
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.time_budget = time_budget
+        self.dtype = dtype
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- targets -------------------------------------------------------------------------
+    def _check_y(self, y: Array) -> Array:
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "y must hold numbers for regression; for labels use DeepGPClassifier"
+            ) from None
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity; leave those rows out")
+        return y
+
+    def _set_units(self, mean: float, spread: float) -> None:
+        self.target_mean_ = mean
+        constant = not spread > 1e-12 * max(1.0, abs(mean))
+        self.target_spread_ = 1.0 if constant else spread
+
+    def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        return y, weight
+
+    def _standardise(self, y: Array, weight: Array | None) -> Array:
+        """Targets of mean zero and unit variance."""
+        omega = np.ones(len(y)) if weight is None else weight
+        mean = float(omega @ y / omega.sum())
+        self._set_units(mean, float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum())))
+        return np.asarray((y - self.target_mean_) / self.target_spread_)
+
+    def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
+        """One pass for the spreads of inputs and targets."""
+
+        def look(batch: Batch) -> tuple[Summary, Array]:
+            y = self._check_y(require_targets(batch))
+            omega = np.ones(len(y)) if batch.weight is None else batch.weight
+            return summarise(batch, True), np.array([omega.sum(), omega @ y, omega @ y**2])
+
+        engine = StreamEngine(source, seed=seed, shuffle=False)
+        summary, sums = engine.reduce(look, lambda a, b: (a[0] + b[0], a[1] + b[1]))
+        mean = float(sums[1] / sums[0])
+        self._set_units(mean, float(np.sqrt(max(sums[2] / sums[0] - mean**2, 0.0))))
+        standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
+        encoded = _UnitSource(source, self.target_mean_, self.target_spread_)
+        return encoded, summary.n_rows, summary.weight, standard
+
+    def _outputs(self) -> tuple[str, int]:
+        return ("heteroscedastic", 2) if self.heteroscedastic else ("gaussian", 1)
+
+    def _store_likelihood(self) -> None:
+        variance = NOISE_FLOOR + float(np.exp(self.likelihood_))
+        self.noise_ = float(np.sqrt(variance)) * self.target_spread_
+        if self.heteroscedastic:
+            self.noise_ = float("nan")
+
+    # -- predictions -----------------------------------------------------------------------
+    def _parts(self, X: Matrix) -> Generator[tuple[Array, Array, Array], None, None]:
+        """Mean, variance of the function and of the noise, ``(rows, S)`` each, by blocks."""
+        for mean, variance in self._moments(X):
+            noise = np.full(mean.shape[:2], self.noise_**2)
+            if self.heteroscedastic:
+                log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * self.normals_[:, -1]
+                noise = self.target_spread_**2 * np.exp(log_noise)
+            yield (
+                self.target_mean_ + self.target_spread_ * mean[..., 0],
+                self.target_spread_**2 * variance[..., 0],
+                noise,
+            )
+
+    def _predictives(self, X: Any) -> Generator[Gaussian, None, None]:
+        check_is_fitted(self, "layers_")
+        for mean, inside, noise in self._parts(self._check_X(X, reset=False)):
+            yield Gaussian(mean, np.sqrt(inside + noise))
+
+    def _log_density(self, X: Matrix, y: Array) -> Array:
+        """Log density of encoded targets, for early stopping."""
+        parts = [Gaussian(m, np.sqrt(v + n)) for m, v, n in self._parts(X)]
+        targets = self.target_mean_ + self.target_spread_ * y
+        return _log_densities(parts, targets)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean of the target; with ``return_std`` also its standard deviation."""
+        parts = [(part.mean(), part.std()) for part in self._predictives(X)]
+        mean, std = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return (mean, std) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Central interval of the target of each row, ``(n, 2)``."""
+        return np.concatenate([part.interval(coverage) for part in self._predictives(X)])
+
+    def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Quantiles of the target of each row."""
+        return np.concatenate([part.quantiles(alpha) for part in self._predictives(X)])
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Variance of the target: of the noise (aleatoric) and of the function (epistemic)."""
+        check_is_fitted(self, "layers_")
+        aleatoric, epistemic = [], []
+        for mean, inside, noise in self._parts(self._check_X(X, reset=False)):
+            aleatoric.append(noise.mean(axis=1))
+            epistemic.append(inside.mean(axis=1) + mean.var(axis=1))
+        known, open_ = np.concatenate(aleatoric), np.concatenate(epistemic)
+        return Uncertainty(known + open_, known, open_)
+
+    def log_predictive_density(self, X: Any, y: Any) -> Array:
+        """Log density of the target of each row, in nats and the units of the target."""
+        check_is_fitted(self, "layers_")
+        parts = list(self._predictives(X))
+        targets = self._check_y(np.asarray(y))
+        n_rows = sum(part.n_rows for part in parts)
+        if targets.shape != (n_rows,):
+            raise ValueError(f"y must hold one number for each of {n_rows} rows: {targets.shape}")
+        return _log_densities(parts, targets)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently."""
+        _integer("n_samples", n_samples, 1)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        out = []
+        for part in self._predictives(X):
+            chosen = rng.integers(part.loc.shape[1], size=(part.n_rows, int(n_samples)))
+            loc = np.take_along_axis(part.loc, chosen, axis=1)
+            scale = np.take_along_axis(part.scale, chosen, axis=1)
+            out.append(loc + scale * rng.standard_normal(loc.shape))
+        return np.concatenate(out)
+
+
+def _log_densities(parts: list[Gaussian], targets: Array) -> Array:
+    ends = np.cumsum([part.n_rows for part in parts])[:-1]
+    pieces = np.split(targets, ends)
+    return np.concatenate([p.log_density(t) for p, t in zip(parts, pieces, strict=True)])
+
+
+@dataclass(frozen=True)
+class _UnitSource(NumberSource):
+    """A source whose targets have mean zero and unit variance."""
+
+    mean: float
+    spread: float
+
+    def _encode(self, batch: Batch) -> Batch:
+        return replace(
+            batch, y=(require_targets(batch).astype(np.float64) - self.mean) / self.spread
+        )

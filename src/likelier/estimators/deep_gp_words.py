@@ -1,0 +1,86 @@
+"""What the two deep Gaussian processes share apart from fitting: words and their checks."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from likelier.base import Matrix
+from likelier.estimators.kernel_words import _integer, _number, _number_or_auto, _one_of
+from likelier.estimators.problem import as_csr
+from likelier.models.deep_gp_kernels import KERNELS
+
+DTYPES = ("float64", "float32")
+MAX_HIDDEN = 30
+FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
+STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 5, 200, 2000
+
+
+def require_jax() -> None:
+    """Raise where the optional package that training needs is missing."""
+    if importlib.util.find_spec("jax") is None:
+        raise ImportError(
+            'deep Gaussian processes need JAX: install it with pip install "likelier[jax]"'
+        )
+
+
+class DeepWords(CallbackSupportMixin, BaseEstimator):
+    """Constructor words of both deep Gaussian processes; see the two public classes."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_words(self) -> None:
+        """Raise for constructor words that make no sense, naming the word."""
+        _integer("layers", self.layers, 1)
+        _number_or_auto("hidden_dim", self.hidden_dim, 1, integer=True)
+        _number_or_auto("n_inducing", self.n_inducing, 1, integer=True)
+        _one_of("kernel", self.kernel, KERNELS)
+        _number("power", self.power, 0.0)
+        if self.power > 1.0:
+            raise ValueError(f"power must lie in (0, 1], got {self.power}")
+        for name in ("n_samples", "n_draws", "batch_size", "n_iter_no_change"):
+            _integer(name, getattr(self, name), 1)
+        _number_or_auto("max_iter", self.max_iter, 1, integer=True)
+        _number("learning_rate", self.learning_rate, 0.0)
+        _number("validation_fraction", self.validation_fraction, 0.0)
+        if self.validation_fraction >= 1.0:
+            raise ValueError(
+                f"validation_fraction must lie in (0, 1), got {self.validation_fraction}"
+            )
+        if self.time_budget is not None:
+            _number("time_budget", self.time_budget, 0.0)
+        _one_of("dtype", self.dtype, DTYPES)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        )
+        return as_csr(X)
+
+    def _widths(self, n_inputs: int, n_outputs: int) -> tuple[int, ...]:
+        """Inputs, hidden nodes of every layer, outputs."""
+        hidden = min(n_inputs, MAX_HIDDEN) if self.hidden_dim == "auto" else int(self.hidden_dim)
+        return (n_inputs, *(hidden for _ in range(int(self.layers) - 1)), n_outputs)
+
+    def _n_inducing(self, n_rows: int) -> int:
+        if self.n_inducing != "auto":
+            return int(self.n_inducing)
+        return FEW_INDUCING if n_rows <= FEW_ROWS else MANY_INDUCING
+
+    def _n_steps(self, n_rows: int) -> int:
+        """Minibatches: few rows need few."""
+        if self.max_iter != "auto":
+            return int(self.max_iter)
+        return int(np.clip(STEPS_PER_ROW * n_rows, MIN_STEPS, MAX_STEPS))

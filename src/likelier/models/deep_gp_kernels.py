@@ -1,0 +1,34 @@
+"""Kernels of a deep Gaussian process, the same lines for NumPy and for JAX.
+
+Training differentiates them in JAX, prediction needs NumPy only: ``xp`` is either module.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+KERNELS = ("rbf", "matern32", "matern52")
+JITTER = {"float32": 1e-4, "float64": 1e-6}  # added to K_zz, relative to the amplitude
+LEAST_VARIANCE = {"float32": 1e-6, "float64": 1e-9}  # of a node, relative to the amplitude
+
+
+def half_squares(xp: Any, Z: Any, X: Any) -> Any:
+    """Half the squared distances of scaled points, ``(..., M, R)``; rounding may leave -0."""
+    cross = Z @ xp.swapaxes(X, -1, -2)
+    return 0.5 * ((Z * Z).sum(-1)[..., :, None] + (X * X).sum(-1)[..., None, :]) - cross
+
+
+def correlation(xp: Any, kind: str, half_square: Any, log_amplitude: Any) -> Any:
+    """Kernel as a function of half the squared distance in units of the length scales."""
+    if kind == "rbf":
+        return xp.exp(log_amplitude - half_square)
+    # the square root has no derivative at zero, and the kernel needs none there
+    tiny = float(xp.finfo(half_square.dtype).eps)
+    if kind == "matern32":
+        r = math.sqrt(3.0) * xp.sqrt(2.0 * xp.maximum(half_square, tiny))
+        return (1.0 + r) * xp.exp(log_amplitude - r)
+    if kind == "matern52":
+        r = math.sqrt(5.0) * xp.sqrt(2.0 * xp.maximum(half_square, tiny))
+        return (1.0 + r + r * r / 3.0) * xp.exp(log_amplitude - r)
+    raise ValueError(f"kernel must be one of {list(KERNELS)}, got {kind!r}")

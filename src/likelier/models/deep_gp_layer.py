@@ -1,0 +1,243 @@
+"""One layer of a deep Gaussian process: sparse, whitened, in JAX.
+
+Per output node ``u = L_z w``, ``q(w) = N(mu, S)``, ``A = L_z^{-1} K_zx``. With ``e = alpha / N``
+and ``C = (1-e) I + e S`` the cavity is ``mu_c = (1-e) C^{-1} mu``, ``S_c = C^{-1} S``, and the
+node predicts mean ``m(x) + A^T mu_c`` and variance ``k(x,x) - A^T (I - S_c) A``; with ``e = 0``
+this is the posterior itself.
+
+Shapes: ``M`` inducing points, ``D`` inputs, ``P`` nodes, ``Q`` kernels (one, or one per node),
+``R`` rows. Matrices of kernel values are ``(Q, M, R)``, as in the formulas.
+
+A mask of ones and zeros says which inducing points exist: shapes are padded to few sizes so that
+one compiled program serves many data sets, and a padded point correlates with nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+
+from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation, half_squares
+
+NOTHING = 1e4  # exp(-NOTHING) is zero
+SERIES_BELOW = {"float32": 1e-2, "float64": 1e-6}  # of e |I - S|; see `half_log_determinant`
+
+
+class Layer(NamedTuple):
+    """Parameters of a layer; scales are logarithms, so that they may take any value.
+
+    Attributes
+    ----------
+    inducing : array of shape (M, D)
+    log_scale : array of shape (Q, D)
+        Length scales.
+    log_amplitude : array of shape (Q,)
+        Prior variance of the nodes.
+    mean : array of shape (P, M)
+        ``mu``.
+    root : array of shape (P, M, M)
+        ``S = T T^T``; below the diagonal this is ``T``, on it the logarithm of T's diagonal.
+    log_noise : array of shape ()
+        Noise added to the nodes before the next layer.
+    """
+
+    inducing: Any
+    log_scale: Any
+    log_amplitude: Any
+    mean: Any
+    root: Any
+    log_noise: Any
+
+
+def root_matrix(root: jax.Array) -> jax.Array:
+    """``T`` of ``S = T T^T``, lower triangular with a positive diagonal."""
+    diagonal = jnp.exp(jnp.diagonal(root, axis1=-2, axis2=-1))
+    return jnp.tril(root, -1) + diagonal[..., None] * jnp.eye(root.shape[-1], dtype=root.dtype)
+
+
+def kernel_values(kind: str, layer: Layer, X: jax.Array, mask: jax.Array) -> jax.Array:
+    """``k(z, x)`` for every inducing point and row, ``(Q, M, R)``. Cost ``Q M R D``.
+
+    Points that do not exist have no amplitude: that costs no sweep of its own.
+    """
+    inverse = jnp.exp(-layer.log_scale)[:, None, :]
+    halves = half_squares(jnp, layer.inducing * inverse, X * inverse)
+    log_amplitude = layer.log_amplitude[:, None] - NOTHING * (1.0 - mask)
+    return jnp.asarray(correlation(jnp, kind, halves, log_amplitude[:, :, None]))
+
+
+def inverse_root(kind: str, layer: Layer, mask: jax.Array) -> jax.Array:
+    """``L_z^{-1}`` with ``L_z L_z^T = K_zz + jitter``, ``(Q, M, M)``. Cost ``Q M^3``."""
+    dtype = layer.inducing.dtype
+    eye = jnp.eye(len(mask), dtype=dtype)
+    K = kernel_values(kind, layer, layer.inducing, mask) * mask
+    amplitude = jnp.exp(layer.log_amplitude)[:, None, None]
+    K = K + eye * (amplitude * JITTER[dtype.name] + 1.0 - mask[:, None])
+    return jnp.asarray(jax.lax.map(factor_and_inverse, K)[1])
+
+
+def factor_and_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Cholesky factor of one matrix, and the inverse of that factor.
+
+    Several matrices are taken one after another, by `jax.lax.map`: calls of LAPACK for many
+    matrices at once wait for each other's threads in jaxlib, and two of them can wait forever.
+    """
+    factor = jnp.linalg.cholesky(matrix)
+    eye = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return factor, solve_triangular(factor, eye, lower=True)
+
+
+class Law(NamedTuple):
+    """What training needs of ``q``: the cavity and the divergence from the prior.
+
+    Attributes
+    ----------
+    mean : array of shape (P, M)
+        ``mu_c``.
+    shrinkage : array of shape (P, M, M)
+        ``I - S_c``.
+    divergence : array of shape ()
+        ``D_{1-e}(q || p)``, summed over the nodes.
+    """
+
+    mean: jax.Array
+    shrinkage: jax.Array
+    divergence: jax.Array
+
+
+def node_law(layer: Layer, e: jax.Array) -> Law:
+    """Remove the share ``e`` of one row from ``q``; ``e = 0`` leaves ``q``. Cost ``P M^3``.
+
+    ``D_{1-e} = (1-e)/2 mu^T C^{-1} mu + 1/(2e) log|C| - 1/2 log|S|`` is the Renyi divergence,
+    Kullback-Leibler's for ``e = 0``.
+    """
+    mean, shrinkage, terms = cavity(layer.mean, root_matrix(layer.root), e)
+    log_roots = jnp.diagonal(layer.root, axis1=-2, axis2=-1).sum()
+    return Law(mean, shrinkage, terms.sum() - log_roots)
+
+
+@jax.custom_vjp
+def cavity(mean: jax.Array, T: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """``mu_c``, ``I - S_c`` and ``(1-e)/2 mu^T C^{-1} mu + 1/(2e) log|C|`` of every node.
+
+    With ``G = I - S``: ``C = I - e G`` and ``I - S_c = (1-e) C^{-1} G``, which is no difference
+    of nearly equal matrices. The derivative is written by hand: ``d C^{-1} = e C^{-1} dG C^{-1}``
+    makes ``d(I - S_c) = (1-e) C^{-1} dG C^{-1}``, three products for each node in all.
+    """
+    law, _ = _cavity_forward(mean, T, e)
+    return law
+
+
+def _cavity_forward(
+    mean: jax.Array, T: jax.Array, e: jax.Array
+) -> tuple[tuple[jax.Array, jax.Array, jax.Array], Any]:
+    eye = jnp.eye(T.shape[-1], dtype=T.dtype)
+    G = eye - T @ _transposed(T)
+    factor, half = jax.lax.map(factor_and_inverse, eye - e * G)
+    inverse = _transposed(half) @ half
+    solved = (inverse @ mean[..., None])[..., 0]
+    quadratic = 0.5 * (1.0 - e) * (mean * solved).sum(-1)
+    value = quadratic + half_log_determinant(G, factor, e)
+    return ((1.0 - e) * solved, (1.0 - e) * (inverse @ G), value), (T, e, inverse, solved)
+
+
+def _cavity_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    T, e, inverse, solved = kept
+    to_mean, to_shrinkage, to_value = slopes
+    pulled = (inverse @ to_mean[..., None])[..., 0]
+    to_G = (1.0 - e) * (inverse @ to_shrinkage @ inverse)
+    left = (1.0 - e) * e * (pulled + 0.5 * to_value[:, None] * solved)
+    to_G = to_G + left[:, :, None] * solved[:, None, :] - 0.5 * to_value[:, None, None] * inverse
+    to_T = -(to_G + _transposed(to_G)) @ T
+    return (1.0 - e) * (pulled + to_value[:, None] * solved), to_T, jnp.zeros_like(e)
+
+
+cavity.defvjp(_cavity_forward, _cavity_backward)
+
+
+def half_log_determinant(G: jax.Array, factor: jax.Array, e: jax.Array) -> jax.Array:
+    """``1/(2e) log|I - e G|`` of every node; ``factor`` is the Cholesky factor of that matrix.
+
+    It is ``-1/2 (tr G + e/2 tr G^2 + ...)``, which is used where ``e |G|`` is small: the
+    logarithm of a number near one, divided by ``e``, has no digits left in single precision
+    when rows are many.
+    """
+    square = (G * G).sum((-2, -1))
+    series = -0.5 * (jnp.trace(G, axis1=-2, axis2=-1) + 0.5 * e * square)
+    small = e * jnp.sqrt(square) < SERIES_BELOW[G.dtype.name]
+    logarithm = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+    return jnp.where(small, series, logarithm / jnp.where(small, 1.0, e))
+
+
+def _transposed(matrices: jax.Array) -> jax.Array:
+    return jnp.swapaxes(matrices, -1, -2)
+
+
+@jax.custom_vjp
+def node_products(V: jax.Array, W: jax.Array, K: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``v_p^T k_r`` and ``k_r^T W_p k_r`` for every node and row, ``(P, R)`` each.
+
+    ``W`` is symmetric. Cost ``P M^2 R``. The derivative is written by hand because it can use
+    the product ``W K`` again, and one sweep for all that flows into ``K``: one product more in
+    all, where automatic differentiation takes two.
+    """
+    values, _ = _products_forward(V, W, K)
+    return values
+
+
+def _products_forward(
+    V: jax.Array, W: jax.Array, K: jax.Array
+) -> tuple[tuple[jax.Array, jax.Array], Any]:
+    P, M, _ = W.shape
+    shared = K.shape[0] == 1
+    product = (W.reshape(P * M, M) @ K[0]).reshape(P, M, -1) if shared else W @ K
+    linear = V @ K[0] if shared else jnp.einsum("pm,pmr->pr", V, K)
+    return (linear, (product * K).sum(1)), (V, product, K)
+
+
+def _products_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    V, product, K = kept
+    by_linear, by_form = slopes
+    P, M, R = product.shape
+    weighted = K * by_form[:, None, :]
+    to_K = 2.0 * product * by_form[:, None, :] + V[:, :, None] * by_linear[:, None, :]
+    if K.shape[0] == 1:
+        to_W = (weighted.reshape(P * M, R) @ K[0].T).reshape(P, M, M)
+        return by_linear @ K[0].T, to_W, to_K.sum(0, keepdims=True)
+    to_V = jnp.einsum("pr,pmr->pm", by_linear, K)
+    return to_V, weighted @ _transposed(K), to_K
+
+
+node_products.defvjp(_products_forward, _products_backward)
+
+
+def fold(inverse: jax.Array, shrinkage: jax.Array) -> jax.Array:
+    """``L_z^{-T} (I - S_c) L_z^{-1}`` of every node, ``(P, M, M)``. Cost ``P M^3``."""
+    P, M, _ = shrinkage.shape
+    if inverse.shape[0] != 1:
+        return _transposed(inverse) @ shrinkage @ inverse
+    # products with one matrix for all nodes are two large ones; the matrices are symmetric
+    half = _transposed((shrinkage.reshape(P * M, M) @ inverse[0]).reshape(P, M, M))
+    return (half.reshape(P * M, M) @ inverse[0]).reshape(P, M, M)
+
+
+def layer_moments(
+    kind: str, layer: Layer, mask: jax.Array, law: Law, X: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance of every node without its mean function, ``(R, P)`` each.
+
+    ``L_z^{-1}`` is folded into the ``M x M`` matrices, so that each row costs one product with
+    them: ``P M^2`` operations a row, and twice that with the derivative.
+    """
+    inverse = inverse_root(kind, layer, mask)
+    K = kernel_values(kind, layer, X, mask)
+    folded = fold(inverse, law.shrinkage)
+    to_mean = (law.mean[:, None, :] @ inverse)[:, 0]
+    mean, inside = node_products(to_mean, folded, K)
+    amplitude = jnp.exp(layer.log_amplitude)[:, None]
+    variance = amplitude - inside
+    least = amplitude * LEAST_VARIANCE[X.dtype.name]
+    return mean.T, jnp.maximum(variance, least).T

@@ -1,0 +1,171 @@
+"""Prediction with a fitted deep Gaussian process, in NumPy alone.
+
+Prediction uses the posterior ``q`` itself, not its cavity. Samples go through the layers as in
+training, with one difference: the normal numbers ``xi`` of a sample are the same for all rows, so
+that the prediction of a row does not depend on which rows are predicted with it. They are
+points of a scrambled Sobol sequence, which need fewer samples than independent draws do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from likelier.base import Array, Matrix, Posterior
+from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation, half_squares
+from likelier.predictive import Gaussian
+
+BLOCK_VALUES = 4_000_000  # kernel values that are held at a time
+
+
+def shared_normals(n_samples: int, n_nodes: int, seed: int) -> Array:
+    """Standard normal numbers of all samples and hidden nodes, ``(S, nodes)``."""
+    if n_nodes == 0:
+        return np.zeros((1, 0))
+    bits = int(np.ceil(np.log2(n_samples))) if n_samples > 1 else 0
+    points = qmc.Sobol(n_nodes, scramble=True, rng=np.random.default_rng(seed))
+    uniform = points.random_base2(bits)[:n_samples]
+    return np.asarray(ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)))
+
+
+@dataclass(frozen=True)
+class PosteriorLayer:
+    """One layer with ``L_z^{-1}`` folded in.
+
+    Attributes
+    ----------
+    inducing : array of shape (M, D)
+    inverse_scale : array of shape (Q, D)
+    log_amplitude : array of shape (Q,)
+    to_mean : array of shape (P, M)
+        ``L_z^{-T} mu``.
+    folded : array of shape (P, M, M)
+        ``L_z^{-T} (I - S) L_z^{-1}``.
+    projection : array of shape (D, P)
+        The mean function.
+    noise : float
+        Noise before the next layer.
+    """
+
+    inducing: Array
+    inverse_scale: Array
+    log_amplitude: Array
+    to_mean: Array
+    folded: Array
+    projection: Array
+    noise: float
+
+    @classmethod
+    def of(
+        cls, plain: Mapping[str, Array], projection: Array, kernel: str, jitter: float
+    ) -> PosteriorLayer:
+        """From the fitted arrays of a layer. Cost ``P M^3``."""
+        given = {name: np.asarray(value, dtype=np.float64) for name, value in plain.items()}
+        inverse_scale = np.exp(-given["log_scale"])
+        Z = given["inducing"] * inverse_scale[:, None]
+        K = correlation(np, kernel, half_squares(np, Z, Z), given["log_amplitude"][:, None, None])
+        eye = np.eye(len(given["inducing"]))
+        K = K + jitter * np.exp(given["log_amplitude"])[:, None, None] * eye
+        inverses = [linalg.solve_triangular(np.linalg.cholesky(k), eye, lower=True) for k in K]
+        to_mean, folded = np.empty_like(given["mean"]), np.empty_like(given["root"])
+        for p, root in enumerate(given["root"]):
+            inverse = inverses[p % len(inverses)]
+            T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
+            to_mean[p] = inverse.T @ given["mean"][p]
+            folded[p] = inverse.T @ (eye - T @ T.T) @ inverse
+        return cls(
+            given["inducing"], inverse_scale, given["log_amplitude"], to_mean, folded,
+            np.asarray(projection, dtype=np.float64), float(np.exp(given["log_noise"])),
+        )  # fmt: skip
+
+    def moments(self, kernel: str, X: Array, least: float) -> tuple[Array, Array]:
+        """Mean and variance of every node, ``(R, P)`` each."""
+        mean, variance = X @ self.projection, np.empty((len(X), len(self.to_mean)))
+        n_kernels = len(self.inverse_scale)
+        for q in range(n_kernels):
+            inverse, log_amplitude = self.inverse_scale[q], self.log_amplitude[q]
+            halves = half_squares(np, X * inverse, self.inducing * inverse)
+            K = correlation(np, kernel, halves, log_amplitude)
+            amplitude = np.exp(log_amplitude)
+            for p in range(len(self.to_mean)) if n_kernels == 1 else (q,):
+                mean[:, p] += K @ self.to_mean[p]
+                inside = np.einsum("rm,rm->r", K @ self.folded[p], K)
+                variance[:, p] = np.maximum(amplitude - inside, least * amplitude)
+        return mean, variance
+
+
+@dataclass(frozen=True)
+class DeepPosterior(Posterior):
+    """What a fitted deep Gaussian process says about standardised rows.
+
+    Attributes
+    ----------
+    layers : sequence of mappings
+        Fitted arrays of every layer; see `likelier.models.deep_gp_layer.Layer`.
+    projections : sequence of arrays
+        Mean functions.
+    kernel : str
+    normals : array of shape (S, hidden nodes)
+    dtype : str
+        Precision of the training, whose jitter is used again.
+    """
+
+    layers: Sequence[Mapping[str, Array]]
+    projections: Sequence[Array]
+    kernel: str
+    normals: Array
+    dtype: str = "float64"
+
+    def predictive(self, X: Matrix) -> Gaussian:
+        """Law of the first output of standardised rows, without the noise of the targets."""
+        parts = list(self.moments(np.asarray(X)))
+        mean = np.concatenate([mean[..., 0] for mean, _ in parts])
+        return Gaussian(mean, np.sqrt(np.concatenate([var[..., 0] for _, var in parts])))
+
+    @cached_property
+    def _prepared(self) -> list[PosteriorLayer]:
+        jitter = JITTER[self.dtype]
+        return [
+            PosteriorLayer.of(plain, projection, self.kernel, jitter)
+            for plain, projection in zip(self.layers, self.projections, strict=True)
+        ]
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples a prediction is a mixture of."""
+        return len(self.normals)
+
+    def moments(self, X: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield mean and variance of the outputs, ``(rows, S, P)`` each, block by block."""
+        n_inducing = max(len(layer.inducing) for layer in self._prepared)
+        size = max(1, BLOCK_VALUES // (self.n_samples * n_inducing))
+        for start in range(0, len(X), size):
+            yield self.block_moments(np.asarray(X[start : start + size], dtype=np.float64))
+
+    def block_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of the outputs of some rows, ``(rows, S, P)`` each."""
+        least, h, used = LEAST_VARIANCE[self.dtype], X, 0
+        for depth, layer in enumerate(self._prepared):
+            mean, variance = layer.moments(self.kernel, h, least)
+            width = mean.shape[1]
+            mean = mean.reshape(len(X), -1, width)
+            variance = variance.reshape(mean.shape)
+            if depth + 1 == len(self._prepared):
+                break
+            xi = self.normals[None, :, used : used + width]
+            used += width
+            h = (mean + np.sqrt(variance + layer.noise) * xi).reshape(-1, width)
+        shape = (len(X), self.n_samples, mean.shape[2])
+        return np.broadcast_to(mean, shape), np.broadcast_to(variance, shape)
+
+
+def plain_layers(layers: Sequence[Any]) -> list[dict[str, Array]]:
+    """Layers as dictionaries of NumPy arrays."""
+    return [{k: np.asarray(v) for k, v in layer._asdict().items()} for layer in layers]

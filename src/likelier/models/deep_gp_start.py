@@ -1,0 +1,123 @@
+"""Where training starts, and how arrays are padded to the shapes of a compiled program.
+
+Inducing points start at k-means centres of the inputs. Inner layers start near their mean
+function, which keeps the inputs (or their principal components), with little variance; the last
+layer starts at its prior. Everything here is NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from likelier.base import Array
+
+KMEANS_ROWS, KMEANS_STEPS = 10_000, 10
+INNER_ROOT = 0.01  # start of the standard deviation of inner q, relative to the prior's
+INNER_NOISE = 1e-5
+
+
+@dataclass(frozen=True)
+class Start:
+    """First parameters, in their true shapes.
+
+    Attributes
+    ----------
+    layers : list of dict of arrays
+        Fields of `likelier.models.deep_gp_layer.Layer`.
+    projections : list of arrays of shape (D, P)
+        Mean functions.
+    """
+
+    layers: list[dict[str, Array]]
+    projections: list[Array]
+
+
+def start_layers(
+    X: Array, weight: Array | None, widths: Sequence[int], n_inducing: int, per_node: bool,
+    rng: np.random.Generator,
+) -> Start:  # fmt: skip
+    """Layers of these widths for standardised rows; cost of the k-means ``rows x M x D``."""
+    Z = kmeans_centres(X, weight, n_inducing, rng)
+    layers, projections, rows = [], [], X
+    for depth in range(len(widths) - 1):
+        last = depth + 2 == len(widths)
+        inputs, nodes = widths[depth], widths[depth + 1]
+        kernels, M = nodes if per_node else 1, len(Z)
+        root = np.zeros((nodes, M, M))
+        root[:, np.arange(M), np.arange(M)] = 0.0 if last else np.log(INNER_ROOT)
+        layers.append({
+            "inducing": Z.copy(),
+            "log_scale": np.full((kernels, inputs), 0.5 * np.log(inputs)),
+            "log_amplitude": np.zeros(kernels),
+            "mean": np.zeros((nodes, M)),
+            "root": root,
+            "log_noise": np.asarray(np.log(INNER_NOISE)),
+        })  # fmt: skip
+        B = np.zeros((inputs, nodes)) if last else mean_projection(rows, weight, nodes)
+        projections.append(B)
+        Z, rows = Z @ B, rows @ B
+    return Start(layers, projections)
+
+
+def mean_projection(X: Array, weight: Array | None, n_nodes: int) -> Array:
+    """``B`` of the mean function ``x^T B``: identity, padded identity, or principal axes.
+
+    The axes are the leading right singular vectors of the weighted, centred rows: columns of
+    ``B``, orthonormal, with a sign that does not depend on the linear algebra library.
+    """
+    inputs = X.shape[1]
+    if inputs <= n_nodes:
+        return np.eye(inputs, n_nodes)
+    omega = np.ones(len(X)) if weight is None else weight
+    centred = X - omega @ X / omega.sum()
+    values, vectors = np.linalg.eigh((centred * omega[:, None]).T @ centred)
+    axes = vectors[:, np.argsort(values)[::-1][:n_nodes]]
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(n_nodes)])
+    return np.asarray(axes * np.where(signs == 0.0, 1.0, signs))
+
+
+def kmeans_centres(X: Array, weight: Array | None, count: int, rng: np.random.Generator) -> Array:
+    """At most ``count`` centres by a few Lloyd iterations; all rows where there are no more."""
+    omega = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
+    rows = np.unique(X, axis=0) if len(X) <= KMEANS_ROWS else X[:0]
+    if 0 < len(rows) <= count:
+        return rows.astype(np.float64)
+    chosen = np.sort(rng.permutation(len(X))[:KMEANS_ROWS])
+    X, omega = X[chosen].astype(np.float64), omega[chosen]
+    rows = np.unique(X, axis=0)
+    centres = rows[np.sort(rng.permutation(len(rows))[:count])]
+    for _ in range(KMEANS_STEPS):
+        nearest = cdist(X, centres, "sqeuclidean").argmin(axis=1)
+        mass = np.bincount(nearest, weights=omega, minlength=len(centres))
+        held = np.flatnonzero(mass)
+        for j in range(X.shape[1]):
+            sums = np.bincount(nearest, weights=omega * X[:, j], minlength=len(centres))
+            centres[held, j] = sums[held] / mass[held]
+    return np.asarray(centres)
+
+
+def padded_size(size: int, sizes: Sequence[int]) -> int:
+    """The smallest allowed size; beyond the list, a multiple of its last step."""
+    for allowed in sizes:
+        if size <= allowed:
+            return allowed
+    step = sizes[-1] - sizes[-2]
+    return sizes[-1] + step * -(-(size - sizes[-1]) // step)
+
+
+def pad(array: Any, shape: Sequence[int], dtype: str) -> Array:
+    """Zeros after every axis. A padded inducing point or node has ``q`` equal to its prior."""
+    given = np.asarray(array, dtype=dtype)
+    out = np.zeros(tuple(shape), dtype=dtype)
+    out[tuple(slice(0, n) for n in given.shape)] = given
+    return out
+
+
+def cut(array: Any, shape: Sequence[int]) -> Array:
+    """The part of a padded array that is not padding."""
+    return np.asarray(array)[tuple(slice(0, n) for n in shape)].copy()

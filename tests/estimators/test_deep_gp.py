@@ -1,0 +1,296 @@
+"""The deep Gaussian processes as estimators: inputs, words, resuming, what they predict.
+
+Few shapes and few minibatches: every new shape is compiled.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.base import clone
+
+import likelier
+from likelier import DeepGPClassifier, DeepGPRegressor
+from likelier.estimators import deep_gp_fit
+from likelier.inference import deep_adam
+
+RNG = np.random.default_rng(0)
+N, D = 60, 3
+X = RNG.uniform(-2.0, 2.0, (N, D)) * (RNG.random((N, D)) < 0.9)
+Y = 5.0 + 2.0 * np.sin(2.0 * X[:, 0]) + 0.2 * RNG.standard_normal(N)
+LABELS = np.array(["low", "mid", "top"])[np.digitize(Y, [4.0, 6.0])]
+TWO = np.where(Y > 5.0, "yes", "no")
+WORDS = {"n_inducing": 20, "max_iter": 40, "n_draws": 16, "random_state": 0}
+
+
+def regressor(**words):
+    return DeepGPRegressor(**{**WORDS, **words})
+
+
+def classifier(**words):
+    return DeepGPClassifier(**{**WORDS, **words})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return regressor(max_iter=400).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def of_two():
+    return classifier(max_iter=200).fit(X, TWO)
+
+
+@pytest.fixture(scope="module")
+def of_three():
+    return classifier(max_iter=200).fit(X, LABELS)
+
+
+def test_it_learns_numbers(fitted):
+    assert fitted.score(X, Y) > 0.9
+    assert fitted.n_iter_ == 400
+    assert np.isfinite(fitted.energy_)
+    far = fitted.predict(np.full((1, D), 50.0), return_std=True)[1]
+    assert far[0] > 2.0 * fitted.predict(X, return_std=True)[1].mean()
+
+
+def test_it_learns_classes(of_two, of_three):
+    assert of_two.score(X, TWO) > 0.85
+    assert of_three.score(X, LABELS) > 0.75
+    assert list(of_three.classes_) == ["low", "mid", "top"]
+    assert of_three.layers_[-1]["mean"].shape[0] == 3  # one output a class, and no phantom
+    assert 0.0 < of_three.label_noise_ < 2.0 / 3.0
+
+
+@pytest.mark.parametrize("name", ["of_two", "of_three"])
+def test_probabilities_are_probabilities(name, request):
+    model = request.getfixturevalue(name)
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
+    truth = TWO if name == "of_two" else LABELS
+    codes = np.searchsorted(model.classes_, truth)
+    expected = np.log(p[np.arange(N), codes])
+    np.testing.assert_allclose(model.log_predictive_density(X, truth), expected)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(p))
+    told = model.predict_uncertainty(X)
+    np.testing.assert_allclose(told.total, told.aleatoric + told.epistemic)
+    np.testing.assert_allclose(told.total, -(p * np.log(p)).sum(axis=1), atol=1e-8)
+    draws = model.sample_y(X[:5], 4000, random_state=1)
+    share = np.mean(draws == model.classes_[0], axis=1)
+    np.testing.assert_allclose(share, p[:5, 0], atol=0.04)
+
+
+def test_predictions_do_not_depend_on_the_other_rows(fitted, of_three):
+    whole = fitted.predict(X)
+    alone = np.concatenate([fitted.predict(X[i : i + 1]) for i in range(N)])
+    np.testing.assert_allclose(alone, whole, rtol=1e-9)
+    order = np.arange(N)[::-1]
+    np.testing.assert_allclose(fitted.predict(X[order]), whole[order], rtol=1e-9)
+    np.testing.assert_allclose(
+        of_three.predict_proba(X[7:9]), of_three.predict_proba(X)[7:9], rtol=1e-7
+    )
+
+
+def test_predictions_are_one_mixture(fitted):
+    """Interval, quantiles, density, deviations and draws all come from the same law."""
+    mean, std = fitted.predict(X, return_std=True)
+    told = fitted.predict_uncertainty(X)
+    np.testing.assert_allclose(told.total, std**2)
+    np.testing.assert_allclose(told.aleatoric, fitted.noise_**2)
+    interval = fitted.predict_interval(X, 0.8)
+    np.testing.assert_allclose(interval, fitted.predict_quantiles(X, [0.1, 0.9]))
+    draws = fitted.sample_y(X[:4], 20_000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=1), mean[:4], atol=5.0 * std[:4].max() / 100.0)
+    inside = (interval[:4, :1] <= draws) & (draws <= interval[:4, 1:])
+    np.testing.assert_allclose(inside.mean(axis=1), 0.8, atol=0.02)
+    grid = np.linspace(-10.0, 20.0, 3001)
+    density = fitted.log_predictive_density(np.repeat(X[:1], len(grid), axis=0), grid)
+    assert np.trapezoid(np.exp(density), grid) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_one_layer_is_a_mixture_of_one():
+    model = regressor(layers=1, max_iter=20).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    expected = norm.logpdf(Y, mean, std)
+    np.testing.assert_allclose(model.log_predictive_density(X, Y), expected)
+
+
+def test_same_seed_same_bits_and_other_seed_others():
+    one, two = regressor().fit(X, Y), regressor().fit(X, Y)
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    assert not np.array_equal(regressor(random_state=1).fit(X, Y).predict(X), one.predict(X))
+
+
+def test_going_on_equals_never_having_stopped():
+    whole = regressor(max_iter=40).fit(X, Y)
+    part = regressor(max_iter=40)
+    original = deep_adam.DeepAdam.step
+    calls = []
+
+    def interrupted(self, state, engine):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(state)
+        return original(self, state, engine)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_adam.DeepAdam, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            part.fit(X, Y)
+    assert part.n_iter_ == 20
+    assert np.isfinite(part.predict(X)).all()
+    part.set_params(warm_start=True).fit(X, Y)
+    assert part.n_iter_ == 40
+    np.testing.assert_array_equal(part.predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match="warm_start goes on with"):
+        part.set_params(hidden_dim=2).fit(X, Y)
+
+
+def test_saved_models_predict_and_go_on(tmp_path, fitted, of_three):
+    for model, rows in ((fitted, X), (of_three, X)):
+        likelier.save(model, tmp_path / "model.lk")
+        again = likelier.load(tmp_path / "model.lk")
+        np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
+    again.set_params(warm_start=True, max_iter=220).fit(X, LABELS)
+    assert again.n_iter_ == 220
+
+
+def test_weights_count_rows():
+    weight = np.where(np.arange(N) % 3 == 0, 2.0, 1.0)
+    weight[5] = 0.0
+    rows = np.repeat(np.arange(N), weight.astype(int))
+    weighted = regressor().fit(X, Y, sample_weight=weight).predict(X)
+    np.testing.assert_allclose(regressor().fit(X[rows], Y[rows]).predict(X), weighted, rtol=1e-9)
+    one = classifier(class_weight={"yes": 2.0}).fit(X, TWO).predict_proba(X)
+    two = classifier().fit(X, TWO, sample_weight=np.where(TWO == "yes", 2.0, 1.0))
+    np.testing.assert_allclose(one, two.predict_proba(X), rtol=1e-9)
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        regressor().fit(X, Y, sample_weight=np.zeros(N))
+
+
+def test_sparse_rows_and_frames():
+    dense = regressor().fit(X, Y).predict(X)
+    thin = regressor().fit(sparse.csr_array(X), Y)
+    np.testing.assert_allclose(thin.predict(sparse.csr_array(X)), dense, rtol=1e-5)
+    for frame in (pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X, schema=list("abc"))):
+        model = regressor().fit(frame, Y)
+        np.testing.assert_array_equal(model.predict(frame), dense)
+        assert list(model.feature_names_in_) == list("abc")
+
+
+def test_single_precision():
+    double = regressor(max_iter=400).fit(X, Y).predict(X)
+    single = regressor(max_iter=400, dtype="float32").fit(X.astype(np.float32), Y)
+    assert np.corrcoef(single.predict(X.astype(np.float32)), double)[0, 1] > 0.99
+    assert single.layers_[0]["mean"].dtype == np.float32
+
+
+def test_streams(tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame({**{f"x{j}": X[:, j] for j in range(D)}, "y": Y}).to_csv(path, index=False)
+    model = regressor(max_iter=100).fit(str(path), "y")
+    frame = pd.read_csv(path)
+    assert model.score(frame.drop(columns="y"), frame["y"]) > 0.5
+    blocks = [(X[:30], LABELS[:30]), (X[30:], LABELS[30:])]
+    assert classifier(max_iter=100).fit(blocks).score(X, LABELS) > 0.6
+    with pytest.raises(ValueError, match="can be read once only"):
+        classifier().fit(iter(blocks))
+    with pytest.raises(ValueError, match="early_stopping needs rows in memory"):
+        classifier(early_stopping=True).fit(blocks)
+
+
+def test_early_stopping_keeps_the_best():
+    model = regressor(max_iter=2000, early_stopping=True, n_iter_no_change=1).fit(X, Y)
+    assert model.n_iter_ < 2000
+    assert model.n_iter_ % deep_gp_fit.VALIDATE_EVERY == 0
+
+
+def test_a_time_budget_shortens_the_schedule():
+    model = regressor(max_iter=10**7, time_budget=1.0).fit(X, Y)
+    assert 20 <= model.n_iter_ < 10**7
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_progress_tells_the_time_left(capsys):
+    regressor(verbose=1).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert "of 40" in lines[0] and "s left" in lines[0]
+
+
+def test_the_configuration_of_jax_is_left_alone(fitted, of_three):
+    before = dict(jax.config.values)
+    regressor().fit(X, Y).predict(X)
+    of_three.predict_proba(X)
+    assert dict(jax.config.values) == before
+    assert jax.numpy.ones(1).dtype == np.float32
+
+
+def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "jax" else find(name, *a)
+    )
+    for model in (regressor(), classifier()):
+        with pytest.raises(ImportError, match=r'pip install "likelier\[jax\]"') as error:
+            clone(model).fit(X, Y)
+        assert "\n" not in str(error.value)
+    assert np.isfinite(fitted.predict(X)).all()  # prediction needs NumPy only
+    assert np.isfinite(of_two.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"layers": 0}, "layers must be at least 1"),
+        ({"power": 0.0}, "power must be a finite number above 0"),
+        ({"power": 1.5}, "power must lie in"),
+        ({"kernel": "cosine"}, "kernel must be one of"),
+        ({"dtype": "float16"}, "dtype must be one of"),
+        ({"hidden_dim": "wide"}, "hidden_dim must be a number or"),
+        ({"max_iter": 0}, "max_iter must be at least 1"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie in"),
+    ],
+)
+def test_words_that_make_no_sense_are_named(words, message):
+    with pytest.raises(ValueError, match=message):
+        regressor(**words).fit(X, Y)
+
+
+def test_missing_values_and_wrong_targets_are_answered():
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        regressor().fit(holes, Y)
+    with pytest.raises(ValueError, match="use DeepGPClassifier"):
+        regressor().fit(X, LABELS)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        regressor().fit(X, np.where(Y > 7.0, np.nan, Y))
+    with pytest.raises(ValueError, match="at least two classes"):
+        classifier().fit(X, np.ones(N))
+
+
+@pytest.mark.slow
+def test_noise_that_depends_on_the_inputs():
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-1.0, 1.0, (600, 1))
+    spread = np.where(rows[:, 0] > 0.0, 1.0, 0.1)
+    y = np.sin(3.0 * rows[:, 0]) + spread * rng.standard_normal(600)
+    model = DeepGPRegressor(1, heteroscedastic=True, random_state=0).fit(rows, y)
+    noise = np.sqrt(model.predict_uncertainty([[-0.5], [0.5]]).aleatoric)
+    assert noise[0] < 0.25
+    assert 0.7 < noise[1] < 1.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [{"kernel": "matern32"}, {"node_kernels": True}, {"layers": 3}])
+def test_other_kernels_and_depths_learn(words):
+    assert regressor(max_iter=400, **words).fit(X, Y).score(X, Y) > 0.8

@@ -1,0 +1,98 @@
+"""The argmax likelihood against mpmath, to 1e-8 in the logarithm, however extreme the scores."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+from tests.reference.argmax_mpmath import Contest, log_win
+
+from likelier.models.deep_argmax import FAST, argmax_probabilities, log_z_argmax
+
+
+def contests(n_classes: int, count: int, n_groups: int) -> list[Contest]:
+    """Variance ratios 1e-4 to 1e4 and gaps to 40 standard deviations, own class against groups."""
+    rng = np.random.default_rng(n_classes)
+    found = []
+    for index in range(count):
+        sizes = np.full(n_groups, (n_classes - 1) // n_groups)
+        sizes[0] += n_classes - 1 - sizes.sum()
+        sds = 10.0 ** rng.uniform(-1, 1, n_groups + 1)
+        if index % 3 == 0:  # the ends of the range
+            sds = 10.0 ** rng.choice([-1.0, 1.0], n_groups + 1)
+        gap = [40.0, -40.0, 5.0, 1.0][index % 4] * rng.uniform(0.3, 1.0)
+        means = rng.normal(size=n_groups) * 10.0 ** rng.uniform(-1, 1)
+        spread = np.hypot(sds[0], sds[1:]).max() if index % 2 else sds[0]
+        own = means.max() - gap * spread
+        others = zip(means.tolist(), sds[1:].tolist(), sizes.tolist(), strict=True)
+        found.append(Contest(float(own), float(sds[0]), tuple(others)))
+    return found
+
+
+def stacked(cases: list[Contest]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, means and variances, the own class at another place in every case."""
+    places = [7 * index % case.n_classes for index, case in enumerate(cases)]
+    arrays = [case.arrays(place) for case, place in zip(cases, places, strict=True)]
+    return np.array(places), *map(np.stack, zip(*arrays, strict=True))
+
+
+precise = jax.jit(log_z_argmax)
+
+
+@pytest.mark.parametrize(("n_classes", "n_groups"), [(10, 4), (100, 3), (1000, 3)])
+def test_log_p_is_right_to_1e_8(n_classes, n_groups):
+    cases = contests(n_classes, 8, n_groups)
+    exact = np.array([log_win(case) for case in cases])
+    assert exact.min() < -100.0  # the extreme ones are there
+    with jax.enable_x64(True):
+        y, mean, var = map(jnp.asarray, stacked(cases))
+        found = np.asarray(precise(y, mean, var))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-8)
+
+
+def test_the_fast_rule_and_float32_are_as_good_as_they_say():
+    """Against the precise rule, which is right to 1e-8 as the test before this one shows."""
+    cases = contests(10, 8, 9)
+    with jax.enable_x64(True):
+        y, mean, var = map(jnp.asarray, stacked(cases))
+        exact = np.asarray(precise(y, mean, var))
+        fast = np.asarray(jax.jit(lambda *v: log_z_argmax(*v, FAST))(y, mean, var))
+        single = precise(y, mean.astype(np.float32), var.astype(np.float32))
+        assert single.dtype == np.float32
+    np.testing.assert_allclose(fast, exact, rtol=0, atol=3e-5)
+    np.testing.assert_allclose(single, exact, rtol=3e-6, atol=3e-5)
+
+
+def test_two_classes_equal_the_closed_form():
+    rng = np.random.default_rng(0)
+    var = 10.0 ** rng.uniform(-2, 2, (60, 2))
+    gap = np.linspace(-40, 35, 60) * np.sqrt(var.sum(1))
+    mean = np.stack([gap, np.zeros(60)], axis=1)
+    with mp.workdps(40):
+        exact = []
+        for (m0, m1), (v0, v1) in zip(mean.tolist(), var.tolist(), strict=True):
+            z = (mp.mpf(m0) - mp.mpf(m1)) / mp.sqrt(mp.mpf(v0) + mp.mpf(v1))
+            exact.append(mp.log1p(-mp.ncdf(-z)) if z > 0 else mp.log(mp.ncdf(z)))
+        exact = np.array([float(value) for value in exact])
+    with jax.enable_x64(True):
+        found = np.asarray(log_z_argmax(jnp.zeros(60, int), jnp.asarray(mean), jnp.asarray(var)))
+    assert np.abs(exact).min() < 1e-200 and np.abs(exact).max() > 800
+    np.testing.assert_allclose(found, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [10, 1000])
+def test_the_chances_of_all_classes_sum_to_one(n_classes):
+    rng = np.random.default_rng(1)
+    rows = 8
+    var = 10.0 ** rng.uniform(-2, 2, (rows, n_classes))
+    var[::3] = 10.0 ** rng.choice([-2, 2], var[::3].shape)
+    mean = rng.normal(size=var.shape) * 10.0 ** rng.uniform(-2, 1.5, (rows, 1))
+    with jax.enable_x64(True):
+        mean, var = jnp.asarray(mean), jnp.asarray(var)
+        p = np.asarray(jax.jit(lambda *v: argmax_probabilities(*v, normalise=False))(mean, var))
+        y = jnp.asarray(np.arange(rows) % n_classes)
+        one = np.exp(np.asarray(precise(y, mean, var)))
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(p[np.arange(rows), y], one, rtol=0, atol=1e-8)

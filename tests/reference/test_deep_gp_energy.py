@@ -1,0 +1,255 @@
+"""The energy of the deep Gaussian process against closed forms written independently."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from scipy import linalg
+
+from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
+from likelier.models.deep_gp_kernels import JITTER
+from likelier.models.deep_gp_layer import Layer, node_law
+
+M, D, P, S, B = 7, 3, 2, 4, 6
+
+
+def make_layer(rng, inputs, nodes, kernels=1, n_inducing=M):
+    root = 0.3 * np.tril(rng.standard_normal((nodes, n_inducing, n_inducing)))
+    return Layer(
+        rng.standard_normal((n_inducing, inputs)),
+        0.3 * rng.standard_normal((kernels, inputs)),
+        0.2 * rng.standard_normal(kernels),
+        rng.standard_normal((nodes, n_inducing)),
+        root,
+        np.asarray(np.log(0.02)),
+    )
+
+
+def roots(layer):
+    diagonal = np.exp(np.diagonal(layer.root, axis1=1, axis2=2))
+    return np.tril(layer.root, -1) + diagonal[:, :, None] * np.eye(layer.root.shape[-1])
+
+
+def fixed_of(widths, power, total, dtype=np.float64, n_inducing=M):
+    rng = np.random.default_rng(5)
+    pairs = list(itertools.pairwise(widths))
+    last = len(pairs) - 1
+    return Fixed(
+        tuple(
+            (np.zeros(p) if i == last else rng.standard_normal(p)).astype(dtype)
+            for i, p in enumerate(pairs)
+        ),
+        (np.ones(n_inducing, dtype),) * len(pairs),
+        tuple(np.ones(n, dtype) for n in widths[1:]),
+        *(np.asarray(v, dtype) for v in (power, total, widths[-1], 0.0)),
+    )
+
+
+def problem(seed=0, kernels=1, total=20.0):
+    rng = np.random.default_rng(seed)
+    widths = (D, P, 1)
+    layers = (make_layer(rng, D, P, kernels), make_layer(rng, P, 1))
+    X, y = rng.standard_normal((B, D)), rng.standard_normal(B)
+    weight = np.full(B, total / B)
+    xi = (rng.standard_normal((S, B, P)),)
+    return widths, Parameters(layers, np.asarray(np.log(0.3))), Rows(X, y, weight), xi
+
+
+@functools.cache
+def compiled(model):
+    return jax.jit(model.energy)
+
+
+def energy(widths, parameters, fixed, rows, xi, kernel="rbf", per_node=False):
+    with jax.enable_x64(True):
+        return float(compiled(DeepGP(widths, M, S, kernel, per_node))(parameters, fixed, rows, xi))
+
+
+def plain_kernel(A, C, scale, amplitude):
+    gaps = (A[:, None, :] - C[None, :, :]) / scale
+    return amplitude * np.exp(-0.5 * (gaps**2).sum(-1))
+
+
+def plain_node(layer, p, X, mean, cov):
+    """Mean and variance of a node for any Gaussian over ``w``, by solving, row by row."""
+    q = p if len(layer.log_scale) > 1 else 0
+    scale, amplitude = np.exp(layer.log_scale[q]), np.exp(layer.log_amplitude[q])
+    n = len(layer.inducing)
+    Kzz = plain_kernel(layer.inducing, layer.inducing, scale, amplitude)
+    L = linalg.cholesky(Kzz + JITTER["float64"] * amplitude * np.eye(n), lower=True)
+    A = linalg.solve_triangular(L, plain_kernel(layer.inducing, X, scale, amplitude), lower=True)
+    variance = [amplitude - a @ a + a @ cov @ a for a in A.T]
+    return A.T @ mean, np.array(variance)
+
+
+def plain_forward(parameters, fixed, laws, rows, xi):
+    """Moments of the last layer for every sample, one sample at a time."""
+    out = []
+    for s in range(S):
+        h = rows.X
+        for depth, layer in enumerate(parameters.layers):
+            moments = [plain_node(layer, p, h, *laws[depth][p]) for p in range(len(layer.mean))]
+            mean = np.stack([m for m, _ in moments], 1) + h @ fixed.projections[depth]
+            variance = np.stack([v for _, v in moments], 1)
+            if depth == 0:
+                h = mean + np.sqrt(variance + np.exp(layer.log_noise)) * xi[0][s]
+        out.append((mean[:, 0], variance[:, 0]))
+    return out
+
+
+def log_normaliser(mean, covariance):
+    """Of a Gaussian in natural form: ``1/2 mu^T S^{-1} mu + 1/2 log|S|`` and constants."""
+    k = len(mean)
+    sign, log_det = np.linalg.slogdet(covariance)
+    assert sign > 0
+    return 0.5 * (mean @ np.linalg.solve(covariance, mean) + log_det + k * np.log(2.0 * np.pi))
+
+
+def cavity_of(mean, T, e):
+    """The cavity in natural parameters: ``q^{1-e} ... p^e``, written without any identity."""
+    S_q, eye = T @ T.T, np.eye(len(T))
+    precision = (1.0 - e) * np.linalg.inv(S_q) + e * eye
+    covariance = np.linalg.inv(precision)
+    return covariance @ ((1.0 - e) * np.linalg.solve(S_q, mean)), covariance
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5, 0.01])
+@pytest.mark.parametrize("kernels", [1, P])
+def test_renyi_form_equals_the_log_normaliser_form(power, kernels):
+    """``-F = (N/a)[Phi(q) - Phi(cavity)] + ... `` of the older formulation, to 1e-9."""
+    total = 20.0
+    widths, parameters, rows, xi = problem(kernels=kernels, total=total)
+    fixed = fixed_of(widths, power, total)
+    e = power / total
+    laws, normalisers = [], 0.0
+    for layer in parameters.layers:
+        T = roots(layer)
+        cavities = [cavity_of(layer.mean[p], T[p], e) for p in range(len(T))]
+        laws.append(cavities)
+        for p, (mean, covariance) in enumerate(cavities):
+            phi_q = log_normaliser(layer.mean[p], T[p] @ T[p].T)
+            phi_cavity = log_normaliser(mean, covariance)
+            phi_prior = log_normaliser(np.zeros(M), np.eye(M))
+            # F = Phi(q) - Phi(prior) + (N/alpha) [Phi(cavity) - Phi(q)] + data
+            normalisers += phi_q - phi_prior + (phi_cavity - phi_q) / e
+    noise, data = float(np.exp(parameters.likelihood)), 0.0
+    moments = plain_forward(parameters, fixed, laws, rows, xi)
+    for n in range(B):
+        Z = [
+            (2.0 * np.pi * noise) ** (-power / 2.0)
+            * np.sqrt(noise / (noise + power * v[n]))
+            * np.exp(-0.5 * power * (rows.y[n] - m[n]) ** 2 / (noise + power * v[n]))
+            for m, v in moments
+        ]
+        data += np.log(np.mean(Z))
+    wanted = -(normalisers + total / (power * B) * data) / total
+    got = energy(widths, parameters, fixed, rows, xi, per_node=kernels > 1)
+    assert got == pytest.approx(wanted, abs=1e-9, rel=1e-9)
+
+
+def test_power_near_zero_is_doubly_stochastic_variational_inference():
+    total = 20.0
+    widths, parameters, rows, xi = problem(total=total)
+    laws, divergence = [], 0.0
+    for layer in parameters.layers:
+        T = roots(layer)
+        laws.append([(layer.mean[p], T[p] @ T[p].T) for p in range(len(T))])
+        for mean, S_q in laws[-1]:
+            log_det = np.linalg.slogdet(S_q)[1]
+            divergence += 0.5 * (np.trace(S_q) + mean @ mean - M - log_det)
+    noise = float(np.exp(parameters.likelihood))
+    fixed = fixed_of(widths, 1e-6, total)
+    told = [
+        -0.5 * np.log(2.0 * np.pi * noise) - 0.5 * ((rows.y - m) ** 2 + v) / noise
+        for m, v in plain_forward(parameters, fixed, laws, rows, xi)
+    ]
+    elbo = -divergence + total / B * np.mean(told, axis=0).sum()
+    assert energy(widths, parameters, fixed, rows, xi) == pytest.approx(-elbo / total, abs=1e-5)
+
+
+def test_one_layer_with_the_best_q_is_the_collapsed_bound():
+    """Titsias: ``log N(y | 0, Q + s2 I) - tr(K - Q)/(2 s2)``, at the optimal q and power -> 0."""
+    rng = np.random.default_rng(2)
+    layer = make_layer(rng, D, 1)
+    X, y, noise = rng.standard_normal((B, D)), rng.standard_normal(B), 0.3
+    scale, amplitude = np.exp(layer.log_scale[0]), np.exp(layer.log_amplitude[0])
+    Kzz = plain_kernel(layer.inducing, layer.inducing, scale, amplitude)
+    L = linalg.cholesky(Kzz + JITTER["float64"] * amplitude * np.eye(M), lower=True)
+    A = linalg.solve_triangular(L, plain_kernel(layer.inducing, X, scale, amplitude), lower=True)
+    S_q = np.linalg.inv(np.eye(M) + A @ A.T / noise)
+    S_q = 0.5 * (S_q + S_q.T)
+    T = np.linalg.cholesky(S_q)
+    root = np.tril(T, -1) + np.diag(np.log(np.diagonal(T)))
+    layer = layer._replace(mean=(S_q @ A @ y / noise)[None], root=root[None])
+    fixed = fixed_of((D, 1), 1e-6, float(B))
+    parameters = Parameters((layer,), np.asarray(np.log(noise)))
+    with jax.enable_x64(True):
+        got = float(compiled(DeepGP((D, 1), M, 1))(parameters, fixed, Rows(X, y, np.ones(B)), ()))
+    Q = A.T @ A
+    total = Q + noise * np.eye(B)
+    bound = (
+        -0.5
+        * (y @ np.linalg.solve(total, y) + np.linalg.slogdet(total)[1] + B * np.log(2.0 * np.pi))
+        - 0.5 * (B * amplitude - np.trace(Q)) / noise
+    )
+    assert -got * B == pytest.approx(bound, abs=1e-4)
+
+
+@pytest.mark.parametrize("total", [5e5, 1e7])
+def test_single_precision_keeps_the_divergence(total):
+    """The plain log-determinant of the older form is wrong by a large factor; ours is not."""
+    rng = np.random.default_rng(3)
+    n = 64
+    layer = make_layer(rng, D, 1, n_inducing=n)
+    layer = layer._replace(root=0.1 * layer.root, mean=0.3 * layer.mean)
+    single = Layer(*(np.asarray(a, np.float32) for a in layer))
+    with jax.enable_x64(True):
+        exact = float(jax.jit(node_law)(layer, np.float64(1.0 / total)).divergence)
+    with jax.enable_x64(False):
+        ours = float(jax.jit(node_law)(single, np.float32(1.0 / total)).divergence)
+    T = roots(single)[0].astype(np.float32)
+    C = np.float32(1 - 1 / total) * np.eye(n, dtype=np.float32) + np.float32(1 / total) * (T @ T.T)
+    log_det = np.float32(2.0) * np.log(np.diagonal(np.linalg.cholesky(C))).sum(dtype=np.float32)
+    solved = np.linalg.solve(C, single.mean[0])
+    printed = 0.5 * single.mean[0] @ solved + 0.5 * total * log_det - np.log(np.diagonal(T)).sum()
+    assert ours == pytest.approx(exact, rel=1e-4)
+    assert abs(printed / exact - 1.0) > 0.05
+
+
+def test_single_precision_energy():
+    widths, parameters, rows, xi = problem()
+    fixed = fixed_of(widths, 0.5, 1e7)
+    exact = energy(widths, parameters, fixed, rows, xi)
+    to_single = lambda tree: jax.tree.map(lambda a: np.asarray(a, np.float32), tree)  # noqa: E731
+    with jax.enable_x64(False):
+        model = DeepGP(widths, M, S, dtype="float32")
+        got = float(jax.jit(model.energy)(*map(to_single, (parameters, fixed, rows, xi))))
+    assert got == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize(("kernel", "kernels"), [("rbf", 1), ("matern32", P), ("matern52", 1)])
+def test_slopes_equal_finite_differences(kernel, kernels):
+    """Of every parameter, along random directions: two derivatives are written by hand."""
+    widths, parameters, rows, xi = problem(kernels=kernels)
+    model = DeepGP(widths, M, S, kernel, kernels > 1)
+    rng = np.random.default_rng(4)
+    fixed = fixed_of(widths, 0.7, 20.0)
+    with jax.enable_x64(True):
+        value = compiled(model)
+        slopes = jax.jit(jax.grad(model.energy))(parameters, fixed, rows, xi)
+        leaves, tree = jax.tree.flatten(parameters)
+        for i, leaf in enumerate(leaves):
+            direction = rng.standard_normal(np.shape(leaf))
+            if np.ndim(leaf) == 3:  # what is above the diagonal is not used
+                direction = np.tril(direction)
+            ends = []
+            for h in (1e-5, -1e-5):
+                moved = [a + h * direction if j == i else a for j, a in enumerate(leaves)]
+                ends.append(float(value(jax.tree.unflatten(tree, moved), fixed, rows, xi)))
+            wanted = (ends[0] - ends[1]) / 2e-5
+            got = float(np.sum(np.asarray(jax.tree.leaves(slopes)[i]) * direction))
+            assert got == pytest.approx(wanted, rel=1e-5, abs=1e-7)

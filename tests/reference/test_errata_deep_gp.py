@@ -1,0 +1,157 @@
+"""Defects that code for deep Gaussian processes has had; ours must not have them."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from likelier.models.deep_gp import DeepGP, Fixed, Parameters
+from likelier.models.deep_gp_layer import Layer, node_law
+from likelier.models.deep_gp_posterior import DeepPosterior, plain_layers, shared_normals
+from likelier.models.deep_gp_start import cut, mean_projection, pad
+
+M, D, P = 6, 2, 3
+
+
+def layer(rng, inputs, nodes, scale=1.0):
+    root = np.tril(0.2 * rng.standard_normal((nodes, M, M)), -1)
+    root[:, np.arange(M), np.arange(M)] = np.log(0.2)
+    return Layer(
+        rng.standard_normal((M, inputs)), np.zeros((1, inputs)), np.zeros(1),
+        scale * rng.standard_normal((nodes, M)), root, np.asarray(np.log(1e-2)),
+    )  # fmt: skip
+
+
+def fixed(widths, total):
+    pairs = list(itertools.pairwise(widths))
+    return Fixed(
+        tuple(np.eye(*p) if i + 1 < len(pairs) else np.zeros(p) for i, p in enumerate(pairs)),
+        (np.ones(M),) * len(pairs),
+        tuple(np.ones(w) for w in widths[1:]),
+        *map(np.float64, (1.0, total, 1.0, 0.0)),
+    )
+
+
+def forward(parameters, held, X, xi, e):
+    model = DeepGP((D, *(len(part.mean) for part in parameters.layers)), M, 1)
+
+    @jax.jit
+    def moments(parameters, held, X, xi):
+        laws = tuple(node_law(part, e) for part in parameters.layers)
+        return model.propagate(parameters, held, laws, X, xi)
+
+    with jax.enable_x64(True):
+        return [np.asarray(a) for a in moments(parameters, held, X, xi)]
+
+
+@pytest.fixture(scope="module")
+def deep():
+    rng = np.random.default_rng(0)
+    parameters = Parameters((layer(rng, D, P), layer(rng, P, 1)), np.asarray(0.0))
+    return parameters, fixed((D, P, 1), 5.0), rng.standard_normal((4, D))
+
+
+def test_prediction_uses_the_posterior_and_not_the_cavity(deep):
+    """With few rows the cavity is far from the posterior, and would give wide predictions."""
+    parameters, held, X = deep
+    normals = shared_normals(8, P, 0)
+    ours = DeepPosterior(plain_layers(parameters.layers), held.projections, "rbf", normals)
+    mean, variance = ours.block_moments(X)
+    xi = np.broadcast_to(normals[:, None, :], (8, len(X), P))
+    posterior = forward(parameters, held, X, (xi,), np.float64(0.0))
+    cavity = forward(parameters, held, X, (xi,), np.float64(1.0 / 5.0))
+    np.testing.assert_allclose(mean.swapaxes(0, 1), posterior[0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(variance.swapaxes(0, 1), posterior[1], rtol=1e-5, atol=1e-8)
+    assert np.abs(posterior[0] - cavity[0]).max() > 0.05
+
+
+def test_all_nodes_see_the_same_sample(deep):
+    """Two equal nodes of the second layer must stay equal for every sample and row."""
+    rng = np.random.default_rng(1)
+    parameters, _, X = deep
+    second = layer(rng, P, 1)
+    twins = second._replace(mean=np.repeat(second.mean, 2, 0), root=np.repeat(second.root, 2, 0))
+    twin = Parameters((parameters.layers[0], twins), np.asarray(0.0))
+    xi = (rng.standard_normal((5, len(X), P)),)
+    mean, variance = forward(twin, fixed((D, P, 2), 5.0), X, xi, np.float64(0.1))
+    np.testing.assert_allclose(mean[..., 0], mean[..., 1], rtol=1e-12)
+    np.testing.assert_allclose(variance[..., 0], variance[..., 1], rtol=1e-9)
+    assert mean[..., 0].std(axis=0).min() > 1e-3  # and the samples do differ
+
+
+def test_every_layer_has_fresh_noise():
+    """Normal numbers of one layer must not be used again in the next."""
+    rng = np.random.default_rng(2)
+    parts = (layer(rng, D, P), layer(rng, P, P), layer(rng, P, 1))
+    parameters, held = Parameters(parts, np.asarray(0.0)), fixed((D, P, P, 1), 5.0)
+    X = rng.standard_normal((3, D))
+    first, second = (rng.standard_normal((2, 3, P)) for _ in range(2))
+    base = forward(parameters, held, X, (first, second), np.float64(0.1))[0]
+    for changed in ((first + 1.0, second), (first, second + 1.0)):
+        moved = forward(parameters, held, X, changed, np.float64(0.1))[0]
+        assert np.abs(moved - base).max() > 1e-4
+    normals = shared_normals(64, 2 * P, 0)
+    apart = np.abs(np.corrcoef(normals.T) - np.eye(2 * P))
+    assert apart.max() < 0.35
+
+
+def test_the_mean_function_is_the_projection_on_principal_axes():
+    """Leading right singular vectors as columns, not rows, and not those of least variance."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((200, 5)) * np.array([3.0, 0.1, 2.0, 0.2, 1.0])
+    B = mean_projection(X, None, 2)
+    assert B.shape == (5, 2)
+    np.testing.assert_allclose(B.T @ B, np.eye(2), atol=1e-12)
+    _, values, right = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(np.abs(right[:2] @ B), np.eye(2), atol=1e-8)
+    kept = ((X - X.mean(axis=0)) @ B).var(axis=0).sum() * len(X)
+    assert kept == pytest.approx((values[:2] ** 2).sum())
+    np.testing.assert_array_equal(mean_projection(X, None, 7), np.eye(5, 7))
+    two = mean_projection(np.repeat(X, 2, axis=0), None, 2)
+    np.testing.assert_allclose(mean_projection(X, np.full(200, 2.0), 2), two, atol=1e-10)
+
+
+def test_padding_changes_nothing(deep):
+    """Padded inputs, nodes and inducing points: the same energy to rounding."""
+    from likelier.models.deep_gp import Rows
+
+    parameters, held, X = deep
+    rng = np.random.default_rng(4)
+    y, weight, xi = rng.standard_normal(4), np.full(4, 1.25), rng.standard_normal((3, 4, P))
+    widths, big = (D, P, 1), (4, 5, 1)
+    shapes = [
+        Layer((M + 2, a), (1, a), (1,), (b, M + 2), (b, M + 2, M + 2), ())
+        for a, b in ((4, 5), (5, 1))
+    ]
+    wide = Parameters(
+        tuple(
+            Layer(*(pad(array, shape, "float64") for array, shape in zip(part, s, strict=True)))
+            for part, s in zip(parameters.layers, shapes, strict=True)
+        ),
+        parameters.likelihood,
+    )
+    wide_held = held._replace(
+        projections=(pad(held.projections[0], (4, 5), "float64"), np.zeros((5, 1))),
+        masks=(pad(np.ones(M), (M + 2,), "float64"),) * 2,
+        nodes=(pad(np.ones(P), (5,), "float64"), np.ones(1)),
+    )
+    rows = Rows(X, y, weight)
+    wide_rows = Rows(
+        pad(X, (6, 4), "float64"), pad(y, (6,), "float64"), pad(weight, (6,), "float64")
+    )
+    with jax.enable_x64(True):
+        a, da = jax.jit(jax.value_and_grad(DeepGP(widths, M, 3).energy))(
+            parameters, held, rows, (xi,)
+        )
+        b, db = jax.jit(jax.value_and_grad(DeepGP(big, M + 2, 3).energy))(
+            wide, wide_held, wide_rows, (pad(xi, (3, 6, 5), "float64"),)
+        )
+    assert float(a) == pytest.approx(float(b), rel=1e-10)
+    for one, two in zip(jax.tree.leaves(da), jax.tree.leaves(db), strict=True):
+        np.testing.assert_allclose(cut(two, one.shape), one, rtol=1e-7, atol=1e-10)
+        outside = np.array(two)
+        outside[tuple(slice(0, n) for n in one.shape)] = 0.0
+        np.testing.assert_allclose(outside, 0.0, atol=1e-12)
