@@ -118,6 +118,38 @@ def test_units_of_the_features_do_not_matter():
 
 # hidden variables are drawn for every row, so moves that use them (Gibbs, and Hamiltonian ones of
 # the hinge) agree with repeated rows in law but not draw by draw
+def test_columns_far_from_zero_are_not_taken_for_constant_ones():
+    X, y = rows()
+    model = BayesianLinearClassifier(**QUICK).fit(X, y)
+    far = X + np.array([1e9, -3e8, 0.0, 0.0])
+    np.testing.assert_allclose(
+        BayesianLinearClassifier(**QUICK).fit(far, y).coef_, model.coef_, rtol=1e-4
+    )
+    steady = np.column_stack([X, np.full(len(X), 1e9 / 3.0)])
+    found = BayesianLinearClassifier(**QUICK).fit(steady, y)
+    assert abs(found.coef_[0, -1] * 1e9) < 10.0 and found.score(steady, y) > 0.75
+
+
+@pytest.mark.parametrize("sampler", ["independent", "hamiltonian", "gibbs"])
+def test_classes_against_the_rest_are_drawn_independently(sampler):
+    X, y = rows(n=150, n_classes=3)
+    words = {"sampler": sampler, "n_draws": 200, "n_warmup": 30, "random_state": 0}
+    model = BayesianLinearClassifier(**words).fit(X, y)
+    draws = model.coef_draws_.reshape(-1, 3, 4)
+    for j in range(4):  # some 100 effective draws: beyond 0.5 once in 10^5
+        between = np.corrcoef(draws[:, :, j].T)[np.triu_indices(3, 1)]
+        assert np.abs(between).max() < 0.5
+
+
+def test_a_refused_fit_leaves_the_model_as_it_was():
+    X, y = rows(n=80)
+    model = BayesianLinearClassifier("hinge", **QUICK).fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="two classes"):
+        model.fit(X, np.full(len(y), "a"))
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
 @pytest.mark.parametrize(
     ("loss", "sampler"),
     [("log_loss", "independent"), ("hinge", "independent"), ("log_loss", "hamiltonian")],

@@ -26,6 +26,7 @@ from likelier.engines.threads import one_blas_thread
 from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.problem import (
+    CONSTANT,
     EncodedSource,
     Summary,
     as_csr,
@@ -48,7 +49,7 @@ from likelier.estimators.targets import (
 from likelier.inference.chains import effective_size, r_hat
 from likelier.inference.gibbs_run import Sampling, Settings
 from likelier.losses import make_loss
-from likelier.models.bayesian_linear import BayesianLinear, Coordinates
+from likelier.models.bayesian_linear import FAR, BayesianLinear, Coordinates
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
@@ -151,7 +152,6 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self.calibration_: dict[str, Any] = {}
         with one_blas_thread():
             if is_stream(X):
                 self._fit_stream(X, y, sample_weight, seed)
@@ -255,9 +255,12 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
     def _models(self, engine: Engine, dense: bool) -> list[BayesianLinear]:
         summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
         intercept, K = bool(self.fit_intercept), len(self.classes_)
-        spread = column_spread(summary.sums, summary.squares, summary.weight, intercept)
-        spread = np.maximum(spread, 0.0)
         mean = summary.sums / summary.weight
+        spread = column_spread(summary.sums, summary.squares, summary.weight, intercept)
+        variance = summary.squares / summary.weight - mean**2
+        if dense and intercept and (mean**2 > FAR**2 * variance).any():
+            mean, spread = _far_columns(engine, summary)
+        spread = np.maximum(spread, 0.0)
         coordinates = Coordinates.of(mean, spread, intercept, dense)
         joint = self.multi_class == "multinomial" and K > 2
         outputs, d = K if joint else 1, len(mean)
@@ -273,6 +276,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
     def _store(self, turns: Turns, complete: bool = True) -> None:
         """Fitted attributes; a fit whose chains disagree says so."""
         draws = turns.draws()
+        self.calibration_: dict[str, Any] = {}  # that of an earlier fit is not of these draws
         for name, value in self._fitted(draws).items():
             setattr(self, name, value)
         self.n_iter_ = turns.n_iter
@@ -338,6 +342,23 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _fit_calibration(self, scores: Array, codes: Array, weight: Array | None) -> None:
         self.calibration_ = fit_calibration(scores, codes, weight)
+
+
+def _far_columns(engine: Engine, summary: Summary) -> tuple[Array, Array]:
+    """Means and mean squared spreads by a second pass, of rows less their means.
+
+    Columns far from zero lose the digits of their spread in a difference of large squares, and
+    would pass for constant ones.
+    """
+    mean = summary.sums / summary.weight
+
+    def of_block(batch: Batch) -> Summary:
+        return summarise(replace(batch, X=np.asarray(batch.X, dtype=np.float64) - mean), True)
+
+    found = engine.reduce(of_block, Summary.__add__)
+    move, square = found.sums / found.weight, found.squares / found.weight
+    varies = square - move**2 > CONSTANT * square
+    return mean + move, np.where(varies, square - move**2, summary.squares / summary.weight)
 
 
 def _label_summary(batch: Batch) -> Summary:

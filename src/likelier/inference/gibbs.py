@@ -21,6 +21,7 @@ from likelier.models.bayesian_linear_augmented import Augmented, augment
 Line = Callable[[Array], tuple[Array, Array]]
 
 START_SPREAD = 0.5
+MAX_PASSES = 1 << 40  # of one problem; the numbers of the next begin there
 TRIES = 7
 REACHES = (0.2, 1.0)  # of the tries, in units of eta: near and far
 
@@ -50,24 +51,30 @@ class ChainState:
         """Forget the draws so far: they were warm-up."""
         self.thetas, self.etas = [], []
 
-    def thin(self, every: int) -> None:
-        """Keep one draw in ``every``."""
-        self.thetas, self.etas = self.thetas[every - 1 :: every], self.etas[every - 1 :: every]
-
     @property
     def n_draws(self) -> int:
         """Draws of each chain so far."""
         return len(self.thetas)
 
 
-def block_stream(engine: Engine, iteration: int, block: int) -> np.random.Generator:
-    """Random numbers of one block in one iteration."""
-    return engine.stream(2 * iteration, block)
+def pass_number(model: BayesianLinear, iteration: int, output: int = 0) -> int:
+    """Number of a pass over the rows, by which its random numbers are known.
+
+    Classes against the rest sample on one engine: were two of them given the same numbers, their
+    draws would be correlated, though their posteriors are independent.
+    """
+    problem = 0 if model.joint else model.lane ^ 1  # two classes are one problem, that of lane 1
+    return problem * MAX_PASSES + iteration * model.linear.n_outputs + output
 
 
-def chain_stream(engine: Engine, iteration: int) -> np.random.Generator:
+def block_stream(engine: Engine, number: int, block: int) -> np.random.Generator:
+    """Random numbers of one block in one pass."""
+    return engine.stream(2 * number, block)
+
+
+def chain_stream(engine: Engine, model: BayesianLinear, iteration: int) -> np.random.Generator:
     """Random numbers of an iteration that belong to no block."""
-    return engine.stream(2 * iteration + 1, 0)
+    return engine.stream(2 * pass_number(model, iteration) + 1, 0)
 
 
 def posterior_of(state: ChainState) -> DrawsPosterior:
@@ -89,10 +96,10 @@ def sweep(
     stream: np.random.Generator,
 ) -> Array:  # fmt: skip
     """Hidden variables given the weights (chains, P), and new weights given those and ``eta``."""
-    theta, K = theta.copy(), model.linear.n_outputs
-    for output in range(K if model.joint else 1):
+    theta = theta.copy()
+    for output in range(model.linear.n_outputs if model.joint else 1):
         # every output passes over the rows, each with numbers of its own
-        number = iteration * K + output
+        number = pass_number(model, iteration, output)
         _draw_output(model, engine, theta, eta, (output, number), stream)
     return theta
 
@@ -173,7 +180,7 @@ class Gibbs(Inference):
 
     def init(self, model: BayesianLinear, engine: Engine) -> ChainState:
         """Chains near zero, apart from each other."""
-        stream = chain_stream(engine, 0)
+        stream = chain_stream(engine, model, 0)
         P = model.n_parameters
         theta = START_SPREAD / np.sqrt(P) * stream.standard_normal((self.n_chains, P))
         theta += model.prior.mean
@@ -184,7 +191,7 @@ class Gibbs(Inference):
 
     def step(self, state: ChainState, engine: Engine) -> tuple[ChainState, Info]:
         """One sweep of every chain."""
-        stream = chain_stream(engine, state.iteration)
+        stream = chain_stream(engine, state.model, state.iteration)
         theta = sweep(state.model, engine, state.theta, state.eta, state.iteration, stream)
         eta = state.eta
         if state.model.prior.learned:

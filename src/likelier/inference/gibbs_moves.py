@@ -158,7 +158,7 @@ class Independent(Inference):
     def init(self, model: BayesianLinear, engine: Engine) -> MoveState:
         """Fit the Gaussian, try it, and start the chains at weighted draws from it."""
         transport = fit_transport(model, engine)
-        stream = chain_stream(engine, 0)
+        stream = chain_stream(engine, model, 0)
         tails, pilot = USUAL, propose(model, engine, transport, PILOT, stream)
         fitness = effective_share(pilot.log_weight)
         if fitness < GOOD:
@@ -179,7 +179,7 @@ class Independent(Inference):
         assert state.transport is not None
         C, every = self.n_chains, state.every
         each = max(1, self.burst // (C * every)) * every
-        stream = chain_stream(engine, state.iteration)
+        stream = chain_stream(engine, state.model, state.iteration)
         found = propose(state.model, engine, state.transport, each * C, stream, state.tails)
         luck = np.log(stream.random((each, C)))
         theta, eta = state.theta, state.eta
@@ -217,7 +217,7 @@ class Hamiltonian(Inference):
 
     def start(self, model: BayesianLinear, engine: Engine, transport: Transport) -> MoveState:
         """Start the chains at draws from a Gaussian that is already known."""
-        stream = chain_stream(engine, 0)
+        stream = chain_stream(engine, model, 0)
         xi = stream.standard_normal((self.n_chains, model.n_parameters))
         eta = np.zeros(self.n_chains)
         if transport.law is not None:
@@ -230,7 +230,7 @@ class Hamiltonian(Inference):
         """One draw of every chain."""
         model, transport = state.model, state.transport
         assert transport is not None
-        stream = chain_stream(engine, state.iteration)
+        stream = chain_stream(engine, state.model, state.iteration)
         rate = self._follow(state, engine, stream)
         if state.adapting:
             state.length *= float(np.exp((rate - TARGET_ACCEPTANCE) / np.sqrt(state.iteration)))

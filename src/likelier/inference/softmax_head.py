@@ -190,8 +190,8 @@ def fit_head(
 
     ``watch`` is called after every step with the weights, the objective and the number of the
     step; True ends the search. ``gram`` is that of ``problem.gram(W, 0)`` where it is known
-    already: it does not depend on the prior. Cost per step: two products of the features with the weights
-    (rows x features x outputs each), and twice a Gram matrix (rows x features^2 / 2).
+    already: it does not depend on the prior. Cost per step: two products of the features with
+    the weights (rows x features x outputs each), and twice a Gram matrix (rows x features^2 / 2).
     """
     value, gradient = problem.value_gradient(W)
     metric = problem.metric(W, 0.0, gram)
