@@ -25,6 +25,7 @@ from likelier.inference.dual import Dual
 from likelier.inference.gibbs import Gibbs
 from likelier.inference.gibbs_moves import Hamiltonian, Independent
 from likelier.inference.interior import Interior
+from likelier.inference.interior_classes import ClassInterior
 from likelier.inference.lbfgs import LBFGS
 from likelier.inference.newton import Newton
 from likelier.inference.sgd import AdaptiveSGD, ScheduledSGD
@@ -43,6 +44,7 @@ CASES = {
     AdaptiveSGD: (AdaptiveSGD, lambda loss: True, 20),
     Newton: (Newton, lambda loss: loss.name != "multiclass_hinge", 60),
     Interior: (Interior, lambda loss: not loss.smooth and not loss.coupled, 60),
+    ClassInterior: (ClassInterior, lambda loss: not loss.smooth and loss.coupled, 60),
     LBFGS: (lambda: LBFGS(1e-8), lambda loss: loss.smooth, 40),
     Dual: (lambda: Dual(1e-6), lambda loss: True, 300),
 }

@@ -8,6 +8,10 @@ envelope, whose width shrinks until it is below the tolerance.
 
 from __future__ import annotations
 
+import functools
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -67,21 +71,39 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class _Chunks:
-    """A batch in memory, passed over in chunks that stay in the cache."""
+    """A batch in memory, passed over in chunks that stay in the cache.
+
+    Results are merged in the order of the chunks, whatever the number of threads.
+    """
 
     batch: Batch
+    n_jobs: int = 1
 
     def reduce(self, map: Any, merge: Any) -> Any:
-        batch, total = self.batch, None
+        batch = self.batch
         if sparse.issparse(batch.X):
             return map(batch)
-        for first in range(0, batch.n_rows, CHUNK):
-            rows = slice(first, first + CHUNK)
-            weight = None if batch.weight is None else batch.weight[rows]
-            assert batch.y is not None
-            part = map(Batch(batch.X[rows], batch.y[rows], weight))
-            total = part if total is None else merge(total, part)
-        return total
+        firsts = range(0, batch.n_rows, CHUNK)
+        if min(self.n_jobs, len(firsts)) == 1:
+            return functools.reduce(merge, (map(self._chunk(first)) for first in firsts))
+        with ThreadPoolExecutor(self.n_jobs) as pool:
+            return functools.reduce(merge, self._together(pool, map, firsts))
+
+    def _chunk(self, first: int) -> Batch:
+        batch, rows = self.batch, slice(first, first + CHUNK)
+        weight = None if batch.weight is None else batch.weight[rows]
+        assert batch.y is not None
+        return Batch(batch.X[rows], batch.y[rows], weight)
+
+    def _together(self, pool: ThreadPoolExecutor, map: Any, firsts: range) -> Iterator[Any]:
+        """Results in order, at most two per thread waiting."""
+        pending: deque[Future[Any]] = deque()
+        for first in firsts:
+            if len(pending) == 2 * self.n_jobs:
+                yield pending.popleft().result()
+            pending.append(pool.submit(map, self._chunk(first)))
+        while pending:
+            yield pending.popleft().result()
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,7 @@ class Newton(Inference):
     """
 
     tol: float = 1e-4
+    n_jobs: int = 1  # threads for the subsets; the engine has its own for all rows
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
@@ -118,7 +141,7 @@ class Newton(Inference):
         subset = NewtonState(_for_subset(model, batch), state.theta, state.width)
         noise = model.n_rows_theta / (2.0 * batch.n_rows)
         for _ in range(SUBSET_STEPS):
-            subset = self._newton_step(subset, _Chunks(batch))
+            subset = self._newton_step(subset, _Chunks(batch, self.n_jobs))
             if subset.gap < noise:
                 break
         every = 1

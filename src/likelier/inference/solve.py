@@ -28,6 +28,7 @@ from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.certify import Certificate, certify
 from likelier.inference.dual import Dual
 from likelier.inference.interior import Interior
+from likelier.inference.interior_classes import ClassInterior
 from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
 from likelier.inference.newton import Newton, subset_sizes
 from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
@@ -85,12 +86,12 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     parameters = model.n_rows_theta * (model.n_outputs if coupled else 1)
     times = model.n_outputs**2 if coupled else model.n_outputs
     pairs = n_nonzeros**2 * times
-    second_order = model.loss.smooth or not coupled
+    # kinks make Newton's own steps slow
+    kinked = not model.loss.smooth and engine.in_memory and not model.penalty.sparse
+    second_order = model.loss.smooth or not coupled or kinked
     if second_order and engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
         light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
         affordable = light or n_rows * pairs <= SMALL_WORK
-        # kinks make Newton's own steps slow
-        kinked = not model.loss.smooth and engine.in_memory and not model.penalty.sparse
         if affordable:
             return "interior" if kinked else "newton"
     if not engine.in_memory or model.penalty.sparse:
@@ -164,7 +165,7 @@ class _Run:
         if route == "newton":
             return self._newton(theta, n_nonzeros)
         if route == "interior":
-            interior = Interior(self.tol)
+            interior: Any = (ClassInterior if self.model.loss.coupled else Interior)(self.tol)
             return self._iterate(interior, interior.init(self.model, self.engine, theta), route)
         search = self._search(theta, n_nonzeros)
         if route == "sgd":
@@ -192,7 +193,7 @@ class _Run:
         Each subset counts as an iteration. Far from an optimum with kinks, and where a stream
         has no subsets, the search over rates gives the better start.
         """
-        newton, model = Newton(self.tol), self.model
+        newton, model = Newton(self.tol, self.settings.n_jobs), self.model
         if theta is None:
             theta = model.zeros()
             if not (model.loss.smooth and self.engine.in_memory):

@@ -220,3 +220,30 @@ def test_a_thinned_hessian_keeps_the_curvature_of_rare_features(kind):
     assert (np.diagonal(thin.hessian[0]) >= np.diagonal(full.hessian[0]) * (1 - 1e-12)).all()
     assert np.linalg.eigvalsh(thin.hessian[0]).min() > 0.0
     assert abs(thin.hessian - full.hessian).max() < 0.5 * abs(full.hessian).max()
+
+
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
+def test_threads_on_subsets_change_no_bit(loss, monkeypatch):
+    monkeypatch.setattr("likelier.inference.newton.CHUNK", 300)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9000, 4))
+    y = np.digitize(X @ np.ones(4) + rng.standard_normal(9000), [-1.0, 1.0]).astype(float)
+    model = problem(loss)[0]
+    engine = LocalEngine(X, y, rng.uniform(0.5, 2.0, 9000))
+    assert len(subset_sizes(model, engine)) == 2
+    alone = Newton().init(model, engine).theta
+    for n_jobs in (2, 5):
+        np.testing.assert_array_equal(Newton(n_jobs=n_jobs).init(model, engine).theta, alone)
+
+
+def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
+    monkeypatch.setattr("likelier.inference.newton.CHUNK", 300)
+    model = problem(losses.LogLoss())[0]
+    X, y = np.ones((9000, 4)), np.zeros(9000)
+
+    def fail(*args, **words):
+        raise RuntimeError("broken row")
+
+    monkeypatch.setattr(LinearModel, "stats", fail)
+    with pytest.raises(RuntimeError, match="broken row"):
+        Newton(n_jobs=2).init(model, LocalEngine(X, y))
