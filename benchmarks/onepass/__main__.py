@@ -12,7 +12,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before NumPy is imp
 
 from benchmarks.common import CACHE, DOCS, machine_facts, read_json, write_json  # noqa: E402
 
-PARTS = ("accuracy", "peer", "merge")
+PARTS = ("accuracy", "peer", "small", "merge")
 PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
@@ -33,13 +33,17 @@ def main(arguments: list[str] | None = None) -> None:
     runs = {
         "accuracy": measure.run_accuracy,
         "peer": partial(measure.run_peer, solvers=solvers),
+        "small": measure.run_small,
         "merge": measure.run_merge,
     }
-    chosen = tuple(options.sets.split(",")) if options.sets else measure.SETS
+    asked = tuple(options.sets.split(",")) if options.sets else ()
+    if options.quick:
+        asked = ("generated",)
     for name in options.parts or PARTS:
         if name == "write":
             continue
-        for key, record in runs[name](("generated",) if options.quick else chosen):
+        chosen = asked or (measure.SMALL if name == "small" else measure.SETS)
+        for key, record in runs[name](chosen):
             path = folder / f"{name}.json"
             write_json(path, {**read_json(path), key: record})
             print(name, key, flush=True)

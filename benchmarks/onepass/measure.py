@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Cases, timed
-from benchmarks.onepass.problem import SETS, Array, Problem, load
+from benchmarks.onepass.problem import SETS, SMALL, Array, Problem, load, load_small
 from likelier import OnePassClassifier
 
 SEEDS = 3
@@ -94,6 +94,29 @@ def run_peer(sets: tuple[str, ...] = SETS, solvers: tuple[str, ...] = ()) -> Cas
                 "classes": len(np.unique(problem.y)), "preparation": problem.preparation,
                 **judge(problem, peer, test_X),
             }  # fmt: skip
+
+
+def run_small(sets: tuple[str, ...] = SMALL, seeds: int = 5) -> Cases:
+    """Sets that fit in the opening, or little larger: means over orders (or splits) of the rows."""
+    for name in sets:
+        one_pass, peers = [], []
+        for seed in range(seeds):
+            problem = load_small(name, seed)
+            X, test_X = problem.standardised()
+            with threadpool_limits(1):
+                model = OnePassClassifier()
+                _, _, cpu = timed(lambda m=model, p=problem: m.fit(p.X, p.y))
+                one_pass.append({**judge(problem, model, problem.test_rows), "seconds": cpu})
+                peer = LogisticRegression(max_iter=2000)
+                _, _, cpu = timed(lambda m=peer, X=X, p=problem: m.fit(X, p.y))
+                peers.append({**judge(problem, peer, test_X), "seconds": cpu})
+        yield name, {"set": name, "rows": len(problem.y), "features": X.shape[1],
+                     "classes": len(np.unique(problem.y)), "ours": _mean(one_pass),
+                     "peer": _mean(peers)}  # fmt: skip
+
+
+def _mean(records: list[dict[str, float]]) -> dict[str, float]:
+    return {key: float(np.mean([r[key] for r in records])) for key in records[0]}
 
 
 def run_merge(sets: tuple[str, ...] = SETS, parts: tuple[int, ...] = (2, 8)) -> Cases:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from benchmarks.datasets import data_folder
 
 Array = npt.NDArray[Any]
 CATEGORIES = (1, 2, 3)  # columns of kddcup99 that hold codes
 SETS = ("covtype", "kddcup99_10pct", "mnist")
+SMALL = ("vowel", "segment", "dna", "spambase", "usps", "pendigits", "phishing", "ijcnn1")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,34 @@ def load(name: str) -> Problem:
     with np.load(folder / f"{name}.npz", allow_pickle=False) as archive:
         found = {key: archive[key] for key in ("X", "y", "Xt", "yt") if key in archive.files}
     return {"covtype": _covtype, "kddcup99_10pct": _kddcup, "mnist": _mnist}[name](found)
+
+
+def load_small(name: str, seed: int) -> Problem:
+    """Rows of a small set in a random order; without published test rows, three tenths to test."""
+    if name == "generated":
+        return _generated()
+    folder = data_folder()
+    if folder is None:
+        raise ValueError("set LIKELIER_DATA to the folder of data sets, or run with --quick")
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as archive:
+        found = {key: archive[key] for key in archive.files}
+    rows = np.random.default_rng(seed).permutation(len(found["y"]))
+    X, y = _dense(found, "X")[rows], found["y"][rows]
+    if "yt" in found:
+        test_X = _dense(found, "Xt")
+        width = max(X.shape[1], test_X.shape[1])  # a column may be empty in one of the parts
+        X, test_X = (np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in (X, test_X))
+        return Problem(name, X, y, test_X, found["yt"], "published test rows")
+    cut = len(y) * 7 // 10
+    return Problem(name, X[:cut], y[:cut], X[cut:], y[cut:], "random test rows")
+
+
+def _dense(found: dict[str, Array], part: str) -> Array:
+    if part in found:
+        return found[part].astype(np.float32)
+    arrays = (found[f"{part}_data"].astype(np.float32), found[f"{part}_indices"].astype(np.int32),
+              found[f"{part}_indptr"].astype(np.int32))  # fmt: skip
+    return np.asarray(sparse.csr_array(arrays, shape=tuple(found[f"{part}_shape"])).toarray())
 
 
 def _mnist(found: dict[str, Array]) -> Problem:

@@ -15,7 +15,7 @@ class OnePassClassifier(OnePassLearning):
 
     The weights of every class are Gaussian, ``w_k = P^-1 Q_k``, where ``P`` and ``Q`` are sums
     over rows: ``P`` of ``omega_i x_i x_i^T`` with Polya-Gamma means ``omega_i``, and the prior
-    precision once. No row is visited twice and none is kept, but for an unfinished block.
+    precision once. No row is read twice and none is kept, but for an unfinished block.
 
     Parameters
     ----------
@@ -65,6 +65,14 @@ class OnePassClassifier(OnePassLearning):
     as many rows as features); each costs one factorisation, ``features^3 / 3``. Memory is
     ``features^2`` numbers. `partial_fit` ends with such a factorisation, so many tiny batches
     cost more than few large ones. Sparse rows are made dense, a block at a time.
+
+    The first block of a stream is larger: the opening of at most 16,384 rows and half a million
+    values (but at least one block), which is kept until it is full, and saved with the model.
+    Its weights are iterated to convergence, so data no larger than that get the answer of a
+    converged logistic regression, and more data a good start. While the opening fills,
+    `partial_fit` only keeps the rows; whoever asks then for predictions or ``coef_`` pays for
+    those iterations. A late class of few rows is learned well within the opening; after it, it
+    takes rows in some proportion to all rows seen (hundreds after thousands).
 
     Streaming learns softmax scores, frozen one-vs-rest scores. Frozen probabilities are the
     published ones and not sure enough; streaming ones are scaled by how well scores predicted

@@ -1,8 +1,8 @@
 """How the one-pass classifier learns: in memory, from a stream, batch by batch, from others.
 
 Streaming rows are learned in blocks that end at fixed row numbers, whatever batches they come
-in. Rows after the last full block are kept, and predictions are those of a model that has
-learned them too.
+in; the first, the opening, is larger than the others and learned to convergence. Rows after the
+last full block are kept, and predictions are those of a model that has learned them too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.engines.rows import slice_rows, stack_rows, take_rows
+from likelier.engines.rows import slice_rows, take_rows
 from likelier.estimators.naive_bayes_data import check_labels, encode_labels, join_classes
 from likelier.estimators.one_pass_checks import check_mergeable, check_rows
-from likelier.estimators.one_pass_predict import OnePassPredictions
+from likelier.estimators.one_pass_predict import ON_DEMAND, OnePassPredictions
+from likelier.estimators.one_pass_rows import joined_rows, kept_rows
 from likelier.estimators.problem import is_stream, open_source, require_targets
 from likelier.estimators.targets import class_weights
 from likelier.features.fourier import FourierFeatures
@@ -34,6 +35,7 @@ from likelier.inference.one_pass import (
     start_stream,
     stream_weights,
 )
+from likelier.inference.one_pass_opening import opening_size
 from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights
 
 MAX_WIDTH = 16_384  # features: the matrix of their products takes two gigabytes
@@ -111,14 +113,15 @@ class OnePassLearning(OnePassPredictions):
         if fresh:
             self._reset(rows.X.dtype)
         self._learn(rows, announced=classes)
-        self._publish()
+        (self._publish if self.stats_ or not self.pending_ else self._postpone)()
         return self
 
     def merge(self, other: Any) -> Self:
         """Add everything another model of this kind has learned from other rows, in place.
 
-        With ``update="frozen"`` this is exactly the model of all rows; a streaming model keeps
-        how sure each part was at the time, which costs a little accuracy.
+        With ``update="frozen"`` this is exactly the model of all rows, and so it is with streaming
+        where all rows still fit in one opening. Otherwise a streaming model keeps how sure each
+        part was at the time, which costs a little accuracy.
         """
         check_is_fitted(self, "classes_")
         if type(other) is not type(self):
@@ -126,8 +129,15 @@ class OnePassLearning(OnePassPredictions):
                 f"other must be a {type(self).__name__} to be merged, got {type(other).__name__}"
             )
         check_is_fitted(other, "classes_")
+        self._settle()
+        other._settle()
         check_mergeable(self, other)
         classes = np.union1d(self.classes_, other.classes_)
+        if self._room_for(other):
+            self._announce(classes)
+            self.pending_ = kept_rows(joined_rows(self.pending_, Batch(**other.pending_)))
+            self._postpone()
+            return self
         if self.update == "frozen":
             stats: Any = self._frozen(classes) + other._frozen(classes)
         else:
@@ -247,6 +257,14 @@ class OnePassLearning(OnePassPredictions):
             factor = float(np.exp(state.calibration[0]))
         self._show(classes, weights, factor)
 
+    def _postpone(self) -> None:
+        """Name the classes; weights of an opening wait until asked for, as more rows may come."""
+        announced = getattr(self, "announced_", None)
+        self.classes_ = join_classes(None, announced, np.unique(self.pending_["y"]))
+        self.n_rows_seen_ = len(self.pending_["y"])
+        for name in ON_DEMAND:
+            self.__dict__.pop(name, None)
+
     def _show(self, classes: Array, weights: Weights, factor: float) -> None:
         coef, intercept = weights.raw()
         if len(classes) == 2:
@@ -265,8 +283,8 @@ class OnePassLearning(OnePassPredictions):
     # -- frozen -------------------------------------------------------------------------
     def _frozen(self, classes: Array) -> FrozenSums:
         """Sums so far, among at least the present classes."""
-        own = {key: value for key, value in self.stats_.items() if key != "classes"}
-        known = self.stats_["classes"]
+        known, own = self.stats_["classes"], dict(self.stats_)
+        del own["classes"]
         return FrozenSums(**own).spread(np.searchsorted(classes, known), len(classes))
 
     def _learn_frozen(self, X: Matrix, y: Array, weight: Array) -> None:
@@ -293,38 +311,41 @@ class OnePassLearning(OnePassPredictions):
     # -- streaming ----------------------------------------------------------------------
     def _learn_blocks(self, X: Matrix, y: Array, weight: Array) -> None:
         """Learn all blocks that are full, and keep the rows after them."""
-        size = block_size(self.n_components if self.features == "fourier" else int(X.shape[1]))
-        kept = self.pending_
-        missing = min(size - len(kept["y"]), len(y)) if kept else 0
-        if missing:
-            head = Batch(
-                stack_rows([kept["X"], slice_rows(X, 0, missing)]),
-                np.concatenate([kept["y"], y[:missing]]),
-                np.concatenate([kept["weight"], weight[:missing]]),
-            )
-            self._learn_or_keep(head, size)
-            X = slice_rows(X, missing, int(X.shape[0]))
-            y, weight = y[missing:], weight[missing:]
-        if len(y):
-            with LocalEngine(X, y, weight, block_rows=size) as engine:
-                for batch in engine.blocks():
-                    self._learn_or_keep(batch, size)
+        done = 0
+        while done < len(y):
+            size, kept = self._next_block(), self.pending_
+            stop = min(done + size - len(kept.get("y", ())), len(y))
+            batch = Batch(slice_rows(X, done, stop), y[done:stop], weight[done:stop])
+            self._learn_or_keep(joined_rows(kept, batch), size)
+            done = stop
+
+    def _next_block(self) -> int:
+        """Rows of the block that is being filled."""
+        fourier = self.features == "fourier"
+        rows = block_size(self.n_components if fourier else self.n_features_in_)
+        if self.stats_:
+            return rows
+        return opening_size(max(self.n_features_in_, self.n_components * fourier), rows)
+
+    def _room_for(self, other: Any) -> bool:
+        """Whether the rows of another model fit in the opening, all of one age, with our own."""
+        n_rows = len(self.pending_.get("y", ())) + len(other.pending_.get("y", ()))
+        fading = self.half_life or other.half_life
+        return not (self.stats_ or other.stats_ or fading) and n_rows < self._next_block()
 
     def _learn_or_keep(self, batch: Batch, size: int) -> None:
-        if batch.n_rows < size:
-            self.pending_ = {
-                "X": batch.X.copy(), "y": np.array(batch.y), "weight": np.array(batch.weight)
-            }  # fmt: skip
-            return
-        state, self.map_ = self._after(batch)
-        self.stats_, self.pending_ = state.to_arrays(), {}
-        self.rows_summed_ += batch.n_rows
+        full = batch.n_rows == size
+        if not full or not self.stats_:  # an opening takes its time: interrupted, it is kept
+            self.pending_ = kept_rows(batch)
+        if full:
+            state, self.map_ = self._after(batch)
+            self.stats_, self.pending_ = state.to_arrays(), {}
+            self.rows_summed_ += batch.n_rows
 
     def _after(self, batch: Batch) -> tuple[StreamState, dict[str, Array]]:
         """State after a block, and the map of its features, without changing the model."""
-        made = self.map_
-        if self.features == "fourier" and not self.stats_:  # scale of the whole first block
-            made = self._draw_map(batch.X)
+        fresh = self.features == "fourier" and not self.stats_
+        made = self._draw_map(batch.X) if fresh else self.map_  # scale of the whole first block
         Phi = self._features(batch.X, made)
         y, weight = np.asarray(batch.y), np.asarray(batch.weight)
         if self.stats_:

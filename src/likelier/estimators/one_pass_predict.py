@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
 DRAWS = 32  # of the scores, for the epistemic part of the uncertainty
+ON_DEMAND = ("coef_", "intercept_", "posterior_")
 LOGISTIC = np.pi / 8.0  # a logistic score of variance v is as good as one shrunk by this
 
 
@@ -42,6 +44,22 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    # -- fitted attributes that may still have to be computed ----------------------------
+    def __getattr__(self, name: str) -> Any:
+        if name in ON_DEMAND and vars(self).get("pending_"):
+            self._settle()
+            return vars(self)[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _settle(self) -> None:
+        """Compute weights that were postponed."""
+        if "posterior_" not in vars(self):
+            self._publish()
+
+    @abstractmethod
+    def _publish(self) -> None:
+        """Show what has been learned as fitted attributes."""
+
     # -- rows ---------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -57,6 +75,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         """Compute something for every row, block by block: nothing large is copied."""
         check_is_fitted(self, "classes_")
         X = self._check_X(X, reset=False)
+        self._settle()
         with LocalEngine(X, n_jobs=self.n_jobs) as engine:
 
             def one(batch: Batch) -> Array:

@@ -7,7 +7,7 @@ parameters: ``omega x x^T`` to ``P`` and ``(omega eta_k + 1[y = k] - p_k) x`` to
 weights are ``w_k = (P + Sigma0^-1)^-1 Q_k`` with one ``P`` for all classes, in which ``omega`` is
 the mean over them. ``P`` keeps the ``omega`` of the time a row was seen, when the model was less
 sure than it is now; over-relaxed steps (which a bound optimiser allows up to a factor of 2) make
-up for that.
+up for that. The first block, which starts from nothing, is brought to convergence beforehand.
 
 Relaxed curvature is right only if blocks are alike. A block whose labels are unlike those before
 (sorted data, label drift) says nothing about how sure the model may be, so to that extent its
@@ -23,8 +23,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
+from likelier.inference.one_pass_opening import converged
 from likelier.models.one_pass import (
     FROZEN,
     Weights,
@@ -35,7 +37,7 @@ from likelier.models.one_pass import (
 )
 
 RELAXATION = 2.0  # of the steps of the bound optimiser; up to 2 they still go down
-FIRST_SWEEPS = 8  # over the first block, which starts from nothing
+SPARE_SWEEPS = 8  # that take the spare lane to odds of about one in a hundred
 MIN_BLOCK = 512
 GROWTH = 2.0  # of a variance, that calls for weights under its new prior
 STRICTNESS = 2.0  # how fast unlike labels end the relaxation
@@ -128,7 +130,10 @@ def meet_classes(state: StreamState, labels: Array) -> StreamState:
 def learn_block(
     state: StreamState, X: Matrix, y: Array, weight: Array, prior: float | None
 ) -> StreamState:
-    """Add the sites of a block; cost rows x features^2 and one factorisation, features^3 / 3."""
+    """Add the sites of a block; cost rows x features^2 and one factorisation, features^3 / 3.
+
+    Those of the first block are expanded about the weights it makes by itself.
+    """
     first = state.weight == 0.0
     likeness = _likeness(state, y, weight)
     state = meet_classes(state, y)
@@ -143,20 +148,40 @@ def learn_block(
         sums=state.sums + row_weight @ Z[:, :d],
         squares=state.squares + row_weight @ (Z[:, :d] ** 2),
     )
-    if _grown(state, moments):
+    if first and likeness:
+        diagonal = stream_prior(moments, prior)
+        w = converged(Z, codes, weight, diagonal, len(moments.classes))
+        moments = replace(moments, mean=_with_spare(w, Z, codes, row_weight, diagonal))
+    elif _grown(state, moments):
         moments = resolved(moments, prior)
-    relaxation, out = (1.0 if first else RELAXATION), moments
-    for sweep in range(FIRST_SWEEPS if first else 1):
-        scores = Z @ out.mean.astype(Z.dtype)
-        if sweep == 0 and not first:
-            out = replace(out, calibration=_calibrate(out, scores, codes, weight, likeness))
-        curvature, pull = sites(scores, codes, likeness, relaxation)
-        rooted = Z * np.sqrt(row_weight * curvature)[:, None]
-        P = moments.precision + rooted.T @ rooted
-        Q = moments.linear + Z.T @ (row_weight[:, None] * pull)
-        out = replace(out, precision=P, linear=Q)
-        out = replace(out, mean=solve_posterior(P, Q, stream_prior(out, prior))[0])
-    return out
+    scores = Z @ moments.mean.astype(Z.dtype)
+    if not first:
+        found = _calibrate(moments, scores, codes, weight, likeness)
+        moments = replace(moments, calibration=found)
+    curvature, pull = sites(scores, codes, likeness, RELAXATION)
+    rooted = Z * np.sqrt(row_weight * curvature)[:, None]
+    P = moments.precision + rooted.T @ rooted
+    Q = moments.linear + Z.T @ (row_weight[:, None] * pull)
+    return resolved(replace(moments, precision=P, linear=Q), prior)
+
+
+def _with_spare(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
+    """Weights of an opening and, last, those of the spare lane, after a few sweeps from zero.
+
+    At its own maximum the lane would lie so far below the others that a late class, which starts
+    there and has the precision all lanes share, could hardly rise.
+    """
+    scores = Z @ w.astype(Z.dtype)
+    spare = np.zeros(len(w))
+    curvature = sites(np.pad(scores, ((0, 0), (0, 1))), codes, 1.0, 1.0)[0]
+    rooted = Z * np.sqrt(weight * curvature)[:, None]
+    P = (rooted.T @ rooted).astype(np.float64)
+    level = logsumexp(scores, axis=1)
+    for _ in range(SPARE_SWEEPS):
+        p = expit(Z @ spare.astype(Z.dtype) - level)
+        slope = -(Z.T @ (weight * p)) - prior * spare
+        spare = spare + solve_posterior(P, slope[:, None], prior)[0][:, 0]
+    return np.column_stack([w, spare])
 
 
 def _grown(before: StreamState, after: StreamState) -> bool:
@@ -263,7 +288,7 @@ def _likeness(state: StreamState, y: Array, weight: Array) -> float:
 
     Total variation between the two, less what chance alone would make of a block of this size.
     """
-    labels, codes = np.unique(y, return_inverse=True)
+    labels, codes = _label_codes(state.classes, y)
     if state.weight == 0.0:
         return float(len(labels) > 1)
     classes = np.union1d(labels, state.classes)
@@ -271,12 +296,23 @@ def _likeness(state: StreamState, y: Array, weight: Array) -> float:
         return 0.0
     before, now = np.zeros(len(classes)), np.zeros(len(classes))
     before[np.searchsorted(classes, state.classes)] = state.class_weight / state.weight
-    now[np.searchsorted(classes, labels)] = np.bincount(codes, weights=weight) / weight.sum()
+    now[np.searchsorted(classes, labels)] = (
+        np.bincount(codes, weights=weight, minlength=len(labels)) / weight.sum()
+    )
     n_rows = weight.sum() ** 2 / (weight**2).sum()
     mixed = 0.5 * (before + now)
     chance = np.sqrt(mixed * (1.0 - mixed) / (0.5 * np.pi * n_rows)).sum()
     apart = 0.5 * np.abs(now - before).sum() - chance
     return float(np.clip(1.0 - STRICTNESS * apart, 0.0, 1.0))
+
+
+def _label_codes(classes: Array, y: Array) -> tuple[Array, Array]:
+    """Sorted labels and their number for every row; those known already, if no other occurs."""
+    if len(classes):
+        codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        if (classes[codes] == y).all():
+            return classes, codes
+    return np.unique(y, return_inverse=True)
 
 
 def _calibrate(
@@ -286,8 +322,8 @@ def _calibrate(
     log_scale, information = state.calibration
     if likeness < 0.5 or len(state.classes) < 2:  # their surprise would be the order's doing
         return state.calibration
-    own = scores[:, :-1].astype(np.float64)
-    factor = np.exp(log_scale)
+    own = scores[:, :-1]
+    factor = float(np.exp(log_scale))
     p = softmax(factor * own)
     expected = (p * own).sum(axis=1)
     gain = factor * float(weight @ (own[np.arange(len(codes)), codes] - expected))
