@@ -206,7 +206,7 @@ def test_frozen_half_life_is_exactly_old_rows_of_smaller_weight():
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.5])
 def test_forget_says_what_it_takes(factor):
-    with pytest.raises(ValueError, match="factor must be above 0"):
+    with pytest.raises(ValueError, match="factor must be a number above 0"):
         OnePassClassifier().fit(*blobs()).forget(factor)
 
 

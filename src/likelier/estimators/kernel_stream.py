@@ -26,7 +26,7 @@ from likelier.estimators.problem import (
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import class_codes
+from likelier.estimators.targets import class_codes, union_classes
 from likelier.inference.kernel_search import head_prior
 from likelier.inference.laplace import HeadPosterior, class_curvature, posterior_from_blocks
 from likelier.inference.softmax_head import (
@@ -98,11 +98,12 @@ class ClassStream(KernelFit):
             )
         if weight is not None:
             X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+        labels = np.unique(y) if classes is None else union_classes(classes, y)
+        known = getattr(self, "stream_", {}).get("classes")
+        joined = labels if known is None else union_classes(known, labels)
         if not hasattr(self, "stream_"):
             self.stream_: dict[str, Any] = {"seed": seed, "n_rows": 0, "learned": 0}
-        labels = np.unique(y) if classes is None else np.union1d(classes, y)
-        known = self.stream_.get("classes")
-        self.stream_["classes"] = labels if known is None else np.union1d(known, labels)
+        self.stream_["classes"] = joined
         omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
         if "precision" in self.stream_:
             self._absorb(X, y, self._with_class_weight(y, omega))

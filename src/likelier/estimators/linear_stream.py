@@ -11,7 +11,12 @@ from likelier.base import Array, Batch, Loss, Matrix
 from likelier.estimators.linear_fit import LinearFit
 from likelier.estimators.partial import StreamLearner
 from likelier.estimators.probabilities import fit_calibration
-from likelier.estimators.targets import class_codes, class_weights, combine_weights
+from likelier.estimators.targets import (
+    class_codes,
+    class_weights,
+    combine_weights,
+    union_classes,
+)
 
 MIN_CALIBRATION_ROWS = 10
 
@@ -37,7 +42,7 @@ class ClassStream(LinearFit):
         if not hasattr(self, "coef_"):
             present = y if weight is None else y[weight > 0.0]
             self._set_classes(
-                np.unique(present) if classes is None else np.union1d(classes, present)
+                np.unique(present) if classes is None else union_classes(classes, present)
             )
         return self._learn(X, y, weight, classes)
 
@@ -54,7 +59,9 @@ class ClassStream(LinearFit):
         if weight is not None:
             X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
         per_label = self._label_weights()
-        labels = np.unique(y) if classes is None else np.union1d(classes, y)
+        labels = np.unique(y) if classes is None else union_classes(classes, y)
+        if hasattr(self, "classes_"):
+            union_classes(self.classes_, labels)  # of one kind, before anything is learned
         fresh = not hasattr(self, "stream_")
         self._meet(labels, learner, loss, d)
         order = np.argsort(self.arrival_)

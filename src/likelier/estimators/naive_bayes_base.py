@@ -26,6 +26,7 @@ from likelier.estimators.naive_bayes_data import (
 )
 from likelier.estimators.naive_bayes_predict import NaiveBayesPredictions, all_finite
 from likelier.estimators.problem import is_stream, open_source, require_targets
+from likelier.estimators.targets import union_classes
 from likelier.inference.closed_form import (
     ClosedForm,
     ClosedState,
@@ -88,7 +89,7 @@ class NaiveBayes(NaiveBayesPredictions):
             )
         check_is_fitted(other, "classes_")
         self._check_mergeable(other)
-        classes = np.union1d(self.classes_, other.classes_)
+        classes = union_classes(self.classes_, other.classes_)
         stats = self._stats(classes) + other._stats(classes)
         self._store(classes, stats, self._ordinary().thinned_with(other._ordinary()))
         return self

@@ -14,6 +14,7 @@ from sklearn.utils.validation import assert_all_finite
 from likelier.base import Array, Batch, Matrix
 from likelier.engines.local import default_block_rows
 from likelier.engines.rows import stack_rows, take_rows
+from likelier.estimators.targets import union_classes
 
 HELD_OUT = 1000  # rows whose out-of-fold scores say what is ordinary
 MAX_RANGE = 1 << 16  # of integer labels that are looked up instead of sorted
@@ -48,8 +49,8 @@ def check_labels(y: Array) -> Array:
 
 def join_classes(known: Array | None, classes: Any, labels: Array) -> Array:
     """Sorted union of the classes known, those announced and those of a batch."""
-    joined = labels if classes is None else np.union1d(check_labels(np.asarray(classes)), labels)
-    return joined if known is None else np.union1d(known, joined)
+    joined = labels if classes is None else union_classes(check_labels(np.asarray(classes)), labels)
+    return joined if known is None else union_classes(known, joined)
 
 
 def stats_block_rows(X: Matrix, n_classes: int) -> int:

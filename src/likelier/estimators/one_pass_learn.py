@@ -8,6 +8,7 @@ last full block are kept, and predictions are those of a model that has learned 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from likelier.estimators.one_pass_checks import check_mergeable, check_rows
 from likelier.estimators.one_pass_predict import ON_DEMAND, OnePassPredictions
 from likelier.estimators.one_pass_rows import joined_rows, kept_rows
 from likelier.estimators.problem import is_stream, open_source, require_targets
-from likelier.estimators.targets import class_weights
+from likelier.estimators.targets import class_weights, union_classes
 from likelier.features.fourier import FourierFeatures
 from likelier.inference.one_pass import (
     StreamState,
@@ -110,6 +111,7 @@ class OnePassLearning(OnePassPredictions):
                 "cannot change between batches"
             )
         rows = check_rows(self, X, y, sample_weight, reset=fresh)
+        join_classes(getattr(self, "classes_", None), classes, np.asarray(rows.y)[:1])  # one kind
         if fresh:
             self._reset(rows.X.dtype)
         self._learn(rows, announced=classes)
@@ -132,7 +134,7 @@ class OnePassLearning(OnePassPredictions):
         self._settle()
         other._settle()
         check_mergeable(self, other)
-        classes = np.union1d(self.classes_, other.classes_)
+        classes = union_classes(self.classes_, other.classes_)
         if self._room_for(other):
             self._announce(classes)
             self.pending_ = kept_rows(joined_rows(self.pending_, Batch(**other.pending_)))
@@ -142,8 +144,7 @@ class OnePassLearning(OnePassPredictions):
             stats: Any = self._frozen(classes) + other._frozen(classes)
         else:
             stats = merge_streams(self._flushed(), other._flushed(), self._precision())
-        self.stats_ = {"classes": classes, **stats.to_arrays()}
-        self.pending_ = {}
+        self.stats_, self.pending_ = {"classes": classes, **stats.to_arrays()}, {}
         self.rows_summed_ = self.n_rows_seen_ + other.n_rows_seen_
         self._publish()
         return self
@@ -151,8 +152,8 @@ class OnePassLearning(OnePassPredictions):
     def forget(self, factor: float) -> Self:
         """Let everything learned so far count ``factor`` times as much, for data that drift."""
         check_is_fitted(self, "classes_")
-        if not 0.0 < factor <= 1.0:
-            raise ValueError(f"factor must be above 0 and at most 1, got {factor!r}")
+        if not (isinstance(factor, Real) and 0.0 < factor <= 1.0):
+            raise ValueError(f"factor must be a number above 0 and at most 1, got {factor!r}")
         if self.update == "frozen":
             stats: Any = self._frozen(self.classes_).faded(factor)
             self.stats_ = {"classes": self.classes_, **stats.to_arrays()}
@@ -212,8 +213,7 @@ class OnePassLearning(OnePassPredictions):
 
     def _announce(self, labels: Array) -> None:
         """Classes that will come: known from now on, with no row of their own yet."""
-        known = getattr(self, "announced_", labels[:0])
-        self.announced_ = np.union1d(known, labels) if len(known) else np.unique(labels)
+        self.announced_ = union_classes(getattr(self, "announced_", labels), labels)
 
     def _weights_of(self, y: Array, balanced: dict[Any, float] | None) -> Any:
         per_label = self.class_weight if isinstance(self.class_weight, Mapping) else balanced

@@ -46,6 +46,22 @@ def unique_labels(y: Array) -> Array:
     return np.asarray(np.flatnonzero(np.bincount(offsets)) + low).astype(y.dtype)
 
 
+def union_classes(known: Any, labels: Any) -> Array:
+    """Sorted union of classes; text and numbers are not mixed, 1 and "1" being what they are."""
+    known, labels = np.asarray(known), np.asarray(labels)
+    if known.size and labels.size and _is_text(known) != _is_text(labels):
+        kinds = ("text", "numbers") if _is_text(labels) else ("numbers", "text")
+        raise ValueError(
+            f"y holds {kinds[0]} ({labels.ravel()[0]!r}) where the classes known so far are "
+            f"{kinds[1]} ({known.ravel()[0]!r}); give labels of one kind"
+        )
+    return np.union1d(known, labels)
+
+
+def _is_text(labels: Array) -> bool:
+    return labels.dtype.kind in "US" or isinstance(labels.ravel()[0], str)
+
+
 def class_codes(classes: Array, y: Array) -> Array:
     """Number of each label in the sorted ``classes``; unknown labels are an error."""
     whole = whole_labels(y)
