@@ -9,10 +9,20 @@ import numpy as np
 from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Batch
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.multilabel_data import Labels, Rows, distinct_rows, read_labels
+from likelier.estimators.multilabel_data import (
+    MATRIX,
+    Labels,
+    Rows,
+    check_features,
+    check_known,
+    distinct_rows,
+    known_counts,
+    read_labels,
+)
 from likelier.estimators.multilabel_fit import (
     FittedMixture,
     assign_folds,
@@ -44,7 +54,8 @@ class MultilabelClassifier(LabelPredictions):
     n_components : int, default=30
         Most patterns the mixture may use; fewer if fewer will do. 0 means no mixture.
     features : {"auto", "gaussian", "bernoulli", "multinomial"}, default="auto"
-        Law of features in the mixture: numbers, presence (0 or 1) or counts.
+        Law of features in the mixture: numbers, presence (0 or 1) or counts (not negative;
+        other values are refused, also by `predict`). "auto" looks at the first rows.
     label_law : {"bernoulli", "multinomial"}, default="bernoulli"
         Law of labels in a pattern: each by itself, or one distribution over all of them.
     feature_temperature : float or "auto", default="auto"
@@ -89,6 +100,12 @@ class MultilabelClassifier(LabelPredictions):
     all_thresholds_ : dict
         Thresholds for every objective; see `use_threshold`.
     base_rates_ : ndarray of shape (n_labels,)
+        Smoothed frequency of every label.
+    label_counts_ : ndarray of shape (n_labels,)
+        Weight of the rows in which each label was known. Of a label with 0 nothing is known:
+        its probability is 0.5 and it is not predicted.
+    combine_, features_ : str
+        The words of the fit; setting others takes effect with the next one.
     stack_weights_ : ndarray
         Weights of the classifiers' feature maps and, last, of the mixture.
     alpha_ : list of ndarray
@@ -111,8 +128,9 @@ class MultilabelClassifier(LabelPredictions):
     ten products rows x features x labels per fold and prior precision, plus features^3 once.
     Cost of the mixture per pass: rows x features x components.
 
-    ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only) means unknown: the value
-    is left out; a row of NaN is unlabelled, and helps through patterns, scales and thresholds.
+    ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a frame also NA or null)
+    means unknown: the value is left out; a row of NaN is unlabelled, and helps through patterns,
+    scales and thresholds.
     One class per row (``y`` of one dimension) is accepted too; classes then compete.
 
     Rows with missing features are refused: fill them in before. Equal rows are merged, so a
@@ -219,10 +237,12 @@ class MultilabelClassifier(LabelPredictions):
         labels = read_labels(y, classes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = distinct_rows(rows_X, labels.Y, sample_weight, seed)
+        if labels.kind == MATRIX:
+            check_known(rows.Y, labels.names)
         self.sparse_rows_ = not isinstance(rows.X, np.ndarray)
         clock = Clock(self, (X, y))
         if labels.Y.shape[1] == 0:  # a single class: there is nothing to tell apart
-            self._store_nothing(labels)
+            self._store_nothing(labels, rows)
             return
         fold = assign_folds(rows.Y, int(self.n_folds))
         parts = fit_classifiers(rows, fold, map_kinds(rows.X, self.kernel), seed, clock)
@@ -234,22 +254,24 @@ class MultilabelClassifier(LabelPredictions):
         self.stack_weights_ = weights
         self.interrupted_ = parts.interrupted
         self._store_mixture(mixture)
-        self._store_labels(labels, base_rates(rows.Y, rows.weight), float(rows.weight.sum()))
+        self._store_labels(labels, rows)
         self.all_thresholds_ = choose_thresholds(scores, rows, labels.kind, bool(fold.max() > 0))
         self.use_threshold(self.threshold)
 
-    def _store_labels(self, labels: Labels, base: Any, n_seen: float) -> None:
+    def _store_labels(self, labels: Labels, rows: Rows) -> None:
         self.label_names_ = labels.names
-        self.classes_ = labels.names if labels.kind == "labels" else labels.classes
+        self.classes_ = labels.names if labels.kind == MATRIX else labels.classes
         self.target_kind_ = labels.kind
-        self.base_rates_ = base
-        self.n_seen_ = n_seen
+        self.combine_, self.features_ = self.combine, self.features
+        self.base_rates_ = base_rates(rows.Y, rows.weight)
+        self.label_counts_ = known_counts(rows.Y, rows.weight)
+        self.n_seen_ = float(rows.weight.sum())
 
-    def _store_nothing(self, labels: Labels) -> None:
+    def _store_nothing(self, labels: Labels, rows: Rows) -> None:
         self.maps_, self.weights_, self.alpha_ = [], [], []
         self.stack_weights_, self.interrupted_ = np.zeros(1), False
         self._store_mixture(None)
-        self._store_labels(labels, np.zeros(0), 0.0)
+        self._store_labels(labels, rows)
         self.all_thresholds_ = dict.fromkeys(OBJECTIVES, np.zeros(0))
         self.use_threshold(self.threshold)
 
@@ -261,6 +283,7 @@ class MultilabelClassifier(LabelPredictions):
         objective : {"micro", "macro", "hamming"}
             What the thresholds maximise.
         """
+        check_is_fitted(self, "all_thresholds_")
         if objective not in self.all_thresholds_:
             raise ValueError(f"objective must be one of {list(OBJECTIVES)}, got {objective!r}")
         self.thresholds_ = self.all_thresholds_[objective]
@@ -292,22 +315,38 @@ class MultilabelClassifier(LabelPredictions):
 
         What is known about the classifiers' weights becomes their prior, and the mixture takes a
         natural-gradient step. Feature maps, weights of the parts and thresholds stay those
-        of the first call. ``classes`` may announce classes (one class per row only).
+        of the first call. Labels of a frame are found by their names, and a later batch may be
+        without any. ``classes`` may announce classes (one class per row only).
         """
         self._validate_params()
         if not hasattr(self, "thresholds_"):
             self._fit(X, y, sample_weight, classes)
             return self
         rows_X = self._known_form(self._check_X(X, reset=False))
-        labels = read_labels(y, self.classes_ if self.target_kind_ != "labels" else None)
+        if self.mixture_ is not None:  # a guessed law cannot learn other features either
+            names = getattr(self, "feature_names_in_", None)
+            check_features(rows_X, self.mixture_["features"], names, guessed=True)
+        labels = self._read_more(y, classes)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._learn_more(distinct_rows(rows_X, labels.Y, sample_weight, seed))
+        return self
+
+    def _read_more(self, y: Any, classes: Any) -> Labels:
+        """Labels of a later batch, in the order of the first."""
+        if self.target_kind_ == MATRIX:
+            labels = read_labels(y, kind=MATRIX)
+        else:
+            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(
+                    f"classes must be those of the first call, {self.classes_}; got {classes!r}"
+                )
+            labels = read_labels(y, self.classes_)
         if labels.kind != self.target_kind_ or labels.Y.shape[1] != len(self.base_rates_):
             raise ValueError(
                 f"y must have the {len(self.base_rates_)} labels of the first call, in the same "
                 f"form; got {labels.Y.shape[1]}"
             )
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._learn_more(distinct_rows(rows_X, labels.Y, sample_weight, seed))
-        return self
+        return labels.in_order_of(self.label_names_) if labels.kind == MATRIX else labels
 
     def _learn_more(self, rows: Rows) -> None:
         """Update weights and mixture; nothing changes before all is computed."""
@@ -319,15 +358,17 @@ class MultilabelClassifier(LabelPredictions):
                 LabelWeights.from_arrays(weights),
             )  # fmt: skip
             updated.append(law.to_arrays())
-        n_seen = self.n_seen_ + float(rows.weight.sum())
+        n_new, known = float(rows.weight.sum()), known_counts(rows.Y, rows.weight)
+        n_seen, counts = self.n_seen_ + n_new, self.label_counts_ + known
         if self.mixture_ is not None:
             state, enter = self._mixture()
             batch = Batch(enter.apply(rows.X), rows.Y, rows.weight)
             inference = VariationalMixture(True, decay=self.learning_decay)
-            state, share = inference.learn(state, batch, n_seen / float(rows.weight.sum()))
-            bound = state.model.bound(state.params, share * n_seen / float(rows.weight.sum()))
+            known_share = (known / n_new) / np.maximum(counts / n_seen, 1e-300)
+            state, share = inference.learn(state, batch, n_seen / n_new, known_share)
+            bound = state.model.bound(state.params, share * n_seen / n_new)
             self.elbo_ = np.append(self.elbo_, bound)
             self.mixture_ = {
                 **self.mixture_, "params": state.params.to_arrays(), "step": state.step
             }  # fmt: skip
-        self.weights_, self.n_seen_ = updated, n_seen
+        self.weights_, self.n_seen_, self.label_counts_ = updated, n_seen, counts

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -27,29 +29,55 @@ class Labels:
     """A label matrix ``(n, L)`` of 0, 1 and NaN; what its columns are called.
 
     ``kind`` says whether a matrix was given, or one class per row (then there is a column per
-    class, or a single one for the second of two).
+    class, or a single one for the second of two). ``named`` says whether the names are those of
+    a frame.
     """
 
     Y: Array
     names: Array
     classes: Array
     kind: str
+    named: bool = False
+
+    def in_order_of(self, names: Array) -> Labels:
+        """The same labels in the order of names that are known already.
+
+        Labels without names are taken by their place; so is everything if only numbers are
+        known and these are not the names.
+        """
+        mine, known = [str(name) for name in self.names], [str(name) for name in names]
+        if not self.named or mine == known:
+            return self
+        if len(set(mine)) == len(mine) and set(mine) == set(known):
+            order = [mine.index(name) for name in known]
+            return replace(self, Y=np.ascontiguousarray(self.Y[:, order]), names=names)
+        if names.dtype != object and len(mine) == len(known):
+            return self
+        raise ValueError(
+            f"the columns of y must be the labels of the first call, {known}, in any order; "
+            f"got {mine}. Rename the columns, or pass an array to take them by place"
+        )
 
 
-def read_labels(y: Any, classes: Any = None) -> Labels:
+def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     """Labels from a matrix (dense, sparse, a frame, nested lists) or one class per row.
 
-    ``classes`` are those known already, for one class per row.
+    ``classes`` are those known already, for one class per row; ``kind`` is that of the labels
+    known already, which decides about a matrix of one column.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     names = [str(name) for name in y.columns] if hasattr(y, "columns") else None
     given: Any = y
     values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
-    if values.ndim == 2 and not _is_column(values):
+    if values.ndim == 2 and (kind == MATRIX or not _is_column(values)):
         return _label_matrix(values, names)
     if values.dtype.kind == "f":
         assert_all_finite(values, input_name="y")
+    missing = _is_missing(values)
+    if missing.any():
+        row = int(np.nonzero(missing)[0][0])
+        raise ValueError(f"y holds no class in row {row}; leave out rows without a class")
     return _class_columns(column_or_1d(values, warn=True), classes)
 
 
@@ -66,12 +94,22 @@ def _is_column(values: Array) -> bool:
     """Whether a matrix is one class per row in disguise; a NaN says that it is labels."""
     if values.shape[1] != 1:
         return False
-    return not (values.dtype.kind == "f" and np.isnan(values).any())
+    if values.dtype.kind == "f":
+        return not np.isnan(values).any()
+    return not _is_missing(values).any()
+
+
+def _is_missing(values: Array) -> Array:
+    """Where a table of objects has holes: None, or what nullable columns of pandas have there."""
+    if values.dtype != object:
+        return np.zeros(values.shape, dtype=bool)
+    found = np.frompyfunc(lambda value: value is None or is_pandas_na(value), 1, 1)(values)
+    return np.asarray(found, dtype=bool)
 
 
 def _label_matrix(values: Array, names: list[str] | None) -> Labels:
     try:
-        Y = values.astype(np.float64)
+        Y = np.where(_is_missing(values), np.nan, values).astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError("Y must hold 0, 1 or NaN (unknown); it holds other things") from None
     if Y.shape[1] == 0:
@@ -84,16 +122,14 @@ def _label_matrix(values: Array, names: list[str] | None) -> Labels:
             f"Y must hold 0, 1 or NaN (unknown); row {row} of label {label} holds "
             f"{Y[row, column]:g}. Unknown label type: a matrix of other numbers"
         )
-    if np.isnan(Y).all():
-        raise ValueError("Y holds no known label: every value is NaN")
     called: Any = np.arange(Y.shape[1]) if names is None else np.array(names, dtype=object)
-    return Labels(Y, called, np.array([0, 1]), MATRIX)
+    return Labels(Y, called, np.array([0, 1]), MATRIX, names is not None)
 
 
 def _class_columns(y: Array, classes: Any) -> Labels:
     check_classification_targets(y)
     found = np.unique(y)
-    known = found if classes is None else np.asarray(classes)
+    known = found if classes is None else np.unique(np.asarray(classes))
     if not np.isin(found, known).all():
         strange = found[~np.isin(found, known)][0]
         raise ValueError(
@@ -134,6 +170,64 @@ def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
     rows = present[first]
     merged = np.bincount(group, weights=weight[present])
     return Rows(take_rows(X, rows), np.ascontiguousarray(Y[rows]), merged)
+
+
+def known_counts(Y: Array, weight: Array) -> Array:
+    """Weight of the rows in which each label is known."""
+    return np.asarray(weight @ np.isfinite(Y))
+
+
+def check_known(Y: Array, names: Array) -> None:
+    """Raise if no label is known, and warn of columns of which nothing is."""
+    known = np.isfinite(Y).any(axis=0)
+    if known.all():
+        return
+    if not known.any():
+        raise ValueError(
+            "Y holds no known label: every value is NaN, or its row has a sample_weight of 0"
+        )
+    lost = [name if isinstance(name, str) else int(name) for name in names[~known]]
+    which = f"label {lost[0]!r} has"
+    if len(lost) > 1:
+        which = f"labels {', '.join(map(repr, lost[:5]))}{', ...' * (len(lost) > 5)} have"
+    warnings.warn(
+        f"{which} no known value in Y: its probability will be 0.5 and it is never predicted",
+        UserWarning, stacklevel=4,
+    )  # fmt: skip
+
+
+def check_features(X: Matrix, law: str, names: Array | None, guessed: bool = False) -> None:
+    """Raise unless all features can have the law.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        Rows.
+    law : str
+        "bernoulli" takes 0 and 1, "multinomial" nothing negative, any other law everything.
+    names : array or None
+        Names of the columns.
+    guessed : bool
+        Whether the law was found in the first rows instead of being told.
+    """
+    if law not in ("bernoulli", "multinomial"):
+        return
+    values: Any = X if isinstance(X, np.ndarray) else X.data
+    wrong = values < 0 if law == "multinomial" else (values != 0) & (values != 1)
+    if not wrong.any():
+        return
+    if isinstance(X, np.ndarray):
+        column = int(wrong.any(axis=0).argmax())
+        value = X[wrong[:, column].argmax(), column]
+    else:
+        column = int(X.indices[wrong].min())
+        value = values[wrong & (X.indices == column)][0]
+    wanted = "0 or 1" if law == "bernoulli" else "counts, none of them negative"
+    told = f"features='auto' has chosen '{law}', which" if guessed else f"features='{law}'"
+    raise ValueError(
+        f"{told} needs {wanted}; column {column if names is None else repr(names[column])} "
+        f"holds {value:g}. Make the values so before, or use features='gaussian' from the start"
+    )
 
 
 def _hashes(X: Matrix, rng: np.random.Generator) -> Array:

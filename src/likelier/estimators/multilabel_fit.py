@@ -207,4 +207,8 @@ def choose_thresholds(scores: Array, rows: Rows, kind: str, judged: bool) -> dic
     """Thresholds of a label matrix for every objective; classes compete, and need none."""
     if kind != MATRIX or not judged:
         return dict.fromkeys(OBJECTIVES, np.zeros(rows.Y.shape[1]))
-    return {name: best_thresholds(scores, rows.Y, name, rows.weight) for name in OBJECTIVES}
+    out = {name: np.zeros(rows.Y.shape[1]) for name in OBJECTIVES}
+    known = np.isfinite(rows.Y).any(axis=0)  # other labels have no say in a common threshold
+    for name, thresholds in out.items():
+        thresholds[known] = best_thresholds(scores[:, known], rows.Y[:, known], name, rows.weight)
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Matrix, Uncertainty
-from likelier.estimators.multilabel_data import MATRIX
+from likelier.estimators.multilabel_data import MATRIX, check_features
 from likelier.estimators.multilabel_fit import MixtureInput
 from likelier.estimators.probabilities import class_probabilities
 from likelier.estimators.problem import as_csr
@@ -33,12 +34,15 @@ TOP = 10  # labels and features shown per pattern
 class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     """Predictions from fitted parts; the constructor is in `MultilabelClassifier`."""
 
-    combine: str
+    features: str
+    combine_: str
+    features_: str
     classes_: Array
     label_names_: Array
     thresholds_: Array
     stack_weights_: Array
     base_rates_: Array
+    label_counts_: Array
     maps_: list[dict[str, Any]]
     weights_: list[dict[str, Array]]
     mixture_: dict[str, Any] | None
@@ -50,7 +54,10 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
         )
-        return as_csr(X)
+        rows: Matrix = as_csr(X)
+        law = self.features if reset else self.features_
+        check_features(rows, law, getattr(self, "feature_names_in_", None))
+        return rows
 
     def _known_form(self, X: Matrix) -> Matrix:
         """Rows in the form, dense or sparse, that the fit has seen."""
@@ -82,10 +89,11 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
             if wanted:  # all maps learn from the same labels: their errors go together
                 spread += g * np.sqrt(law.variance(Z))
         if self.mixture_ is not None:
-            if self.combine == "product":
+            if self.combine_ == "product":
                 total = product_scores(total, self._mixture_odds(X), self.base_rates_)
             elif self.stack_weights_[-1] > 0.0:
                 total += self.stack_weights_[-1] * self._mixture_odds(X)
+        total[:, self.label_counts_ == 0.0] = 0.0  # nothing is known: even odds
         return total, spread
 
     def _mixture_odds(self, X: Matrix) -> Array:
@@ -147,11 +155,14 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         names, probabilities : arrays of shape (n_samples, k)
             Most probable first.
         """
-        if not 1 <= k:
+        given: Any = k
+        if isinstance(given, bool) or not isinstance(given, Integral):
+            raise TypeError(f"k must be a whole number of labels, got {k!r}")
+        if k < 1:
             raise ValueError(f"k must be at least 1, got {k!r}")
         p = self.predict_proba(X)
         names = self.label_names_ if self.target_kind_ == MATRIX else self.classes_
-        order = np.argsort(-p, axis=1, kind="stable")[:, :k]
+        order = np.argsort(-p, axis=1, kind="stable")[:, : int(k)]
         return np.asarray(names)[order], np.take_along_axis(p, order, axis=1)
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:

@@ -149,7 +149,7 @@ class OnePassLearning(OnePassPredictions):
         self._publish()
         return self
 
-    def forget(self, factor: float) -> Self:
+    def forget(self, factor: Any) -> Self:
         """Let everything learned so far count ``factor`` times as much, for data that drift."""
         check_is_fitted(self, "classes_")
         if not (isinstance(factor, Real) and 0.0 < factor <= 1.0):

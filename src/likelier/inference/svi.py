@@ -107,17 +107,37 @@ class VariationalMixture(Inference):
         new = replace(state, bound=bound)
         return new, Info(objective=-bound, passes=1.0, converged=bool(gain < self.tol))
 
-    def learn(self, state: MixtureState, batch: Batch, scale: float) -> tuple[MixtureState, float]:
+    def learn(
+        self, state: MixtureState, batch: Batch, scale: float, known: Array | None = None
+    ) -> tuple[MixtureState, float]:
         """One natural-gradient step; also the rows' share of the bound before it.
 
-        ``scale`` is ``N / |B|``: how many times the batch stands for itself.
+        Parameters
+        ----------
+        state : MixtureState
+            Where to go on from.
+        batch : Batch
+            Rows and labels.
+        scale : float
+            ``N / |B|``: how many times the batch stands for itself.
+        known : array of shape (L,), optional
+            How often each label is known in the batch, relative to all rows. The step of a
+            label is longer or shorter by this, and its statistics stand for as many known
+            labels as there are; a batch that does not know a label leaves it as it was. Batches
+            drawn from all rows need none of this: their steps are right on average.
         """
         model, params = state.model, state.params
         stats = model.stats(params, batch)
         hatted = model.update(stats.scaled(scale), params.expected_a())
         rho = (state.step + self.delay) ** -self.decay
-        new = replace(state, params=params.blend(hatted, rho), step=state.step + 1)
-        return new, stats.evidence
+        blended = params.blend(hatted, rho)
+        if known is not None:
+            steps = np.minimum(rho * known, 1.0)
+            prior = model.label_law.prior[:, None]
+            told = scale / np.maximum(known, 1e-300) * stats.labels  # 0 where nothing is known
+            labels = (1.0 - steps) * params.labels + steps * (prior + told)
+            blended = replace(blended, labels=labels)
+        return replace(state, params=blended, step=state.step + 1), stats.evidence
 
     def posterior(self, state: MixtureState) -> MixturePosterior:
         """Return what the state says."""
