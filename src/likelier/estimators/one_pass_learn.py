@@ -152,8 +152,9 @@ class OnePassLearning(OnePassPredictions):
     def forget(self, factor: Any) -> Self:
         """Let everything learned so far count ``factor`` times as much, for data that drift."""
         check_is_fitted(self, "classes_")
-        if not (isinstance(factor, Real) and 0.0 < factor <= 1.0):
+        if not isinstance(factor, Real) or not 0.0 < float(factor) <= 1.0:
             raise ValueError(f"factor must be a number above 0 and at most 1, got {factor!r}")
+        factor = float(factor)
         if self.update == "frozen":
             stats: Any = self._frozen(self.classes_).faded(factor)
             self.stats_ = {"classes": self.classes_, **stats.to_arrays()}
