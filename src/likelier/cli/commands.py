@@ -57,7 +57,8 @@ def main(ctx: click.Context) -> None:
     "-m",
     "--model",
     type=click.Choice(list(MODELS)),
-    help="Kind of model: kernel by default, linear where --loss or --param is given.",
+    metavar="KIND",
+    help=f"One of {', '.join(MODELS)}. kernel by default, linear where --loss or --param is given.",
 )
 @click.option(
     "--task",

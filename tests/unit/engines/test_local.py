@@ -280,10 +280,12 @@ def test_errors_in_workers_propagate_and_end_the_threads(error, n_jobs):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
 def test_ctrl_c_while_workers_run():
+    # a shell lets what it starts in the background ignore Ctrl-C, and children inherit that
     program = """
-import threading, time
+import signal, threading, time
 import numpy as np
 from likelier.engines import LocalEngine
+signal.signal(signal.SIGINT, signal.default_int_handler)
 engine = LocalEngine(np.ones((10_000, 2)), n_jobs=2, block_rows=10)
 def work(block):
     if block.index == 0:
