@@ -134,13 +134,20 @@ def _losses(rows: list[dict[str, Any]]) -> str:
     small = [r for r in rows if r["test"] < 1000 and r["seeds"] > 1]
     if not small:
         return ""
-    p = [float(stats.ttest_1samp(r["gaps"], 0.0, alternative="less").pvalue) for r in small]
+    p = [_chance_of_loss(r["gaps"]) for r in small]
     order, adjusted, highest = np.argsort(p), {}, 0.0
     for rank, i in enumerate(order):
         highest = max(highest, min(1.0, (len(p) - rank) * p[i]))
         adjusted[small[i]["name"]] = highest
     listed = ", ".join(f"{name} {value:.2f}" for name, value in adjusted.items())
     return f"Sets with fewer test rows, p of a loss (paired over seeds, Holm): {listed}."
+
+
+def _chance_of_loss(gaps: list[float]) -> float:
+    """One-sided p of the paired test; gaps that are all alike leave nothing to estimate."""
+    if np.ptp(gaps) < 1e-9:
+        return float(gaps[0] >= 0.0)
+    return float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue)
 
 
 def _peers(folder: Path) -> str:
