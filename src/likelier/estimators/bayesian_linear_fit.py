@@ -14,10 +14,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
-    _check_sample_weight,
     assert_all_finite,
-    check_consistent_length,
-    column_or_1d,
     validate_data,
 )
 
@@ -30,6 +27,7 @@ from likelier.estimators.problem import (
     EncodedSource,
     Summary,
     as_csr,
+    checked_rows,
     column_spread,
     is_stream,
     local_engine,
@@ -203,18 +201,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         return as_csr(X)
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Array, Array | None]:
-        X = self._check_X(X, reset=True)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_labels(y)
-        check_consistent_length(X, y)
-        if sample_weight is None:
-            return X, y, None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, y, weight
+        return checked_rows(self, X, y, sample_weight, True, _finite_labels)
 
     def _targets(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Class numbers, and weights that include the classes'."""
@@ -361,9 +348,13 @@ def _far_columns(engine: Engine, summary: Summary) -> tuple[Array, Array]:
     return mean + move, np.where(varies, square - move**2, summary.squares / summary.weight)
 
 
-def _label_summary(batch: Batch) -> Summary:
-    labels = require_targets(batch)
+def _finite_labels(labels: Array) -> Array:
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     check_labels(labels)
+    return labels
+
+
+def _label_summary(batch: Batch) -> Summary:
+    _finite_labels(require_targets(batch))
     return summarise(batch, with_squares=False, with_labels=True)

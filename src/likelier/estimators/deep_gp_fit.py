@@ -10,10 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.callback import with_callbacks
 from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
     check_is_fitted,
-    column_or_1d,
 )
 
 from likelier.base import Array, Engine, Matrix
@@ -23,7 +20,7 @@ from likelier.engines.threads import one_blas_thread
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_fit import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.problem import is_stream, open_source
+from likelier.estimators.problem import checked_rows, is_stream, open_source
 from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
 from likelier.models.kernel_machine import Standard
 
@@ -90,15 +87,7 @@ class DeepFit(DeepWords):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
         """Validated rows, targets and weights."""
-        X = self._check_X(X, reset=reset)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = self._check_y(column_or_1d(y, warn=True))
-        check_consistent_length(X, y)
-        if sample_weight is None:
-            return X, y, None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, y, weight
+        return checked_rows(self, X, y, sample_weight, reset, self._check_y)
 
     def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> _Opened:
         """Encoded rows, equal ones merged where they are few."""

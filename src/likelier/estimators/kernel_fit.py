@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.callback import with_callbacks
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine, StreamEngine
@@ -21,7 +20,7 @@ from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.problem import is_stream, open_source
+from likelier.estimators.problem import checked_rows, is_stream, open_source
 from likelier.inference.evidence import Plan, Scales, learn_scales
 from likelier.inference.kernel_search import Fold
 from likelier.models.kernel_machine import (
@@ -166,15 +165,8 @@ class KernelFit(KernelParticles):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
         """Validated rows, targets and weights."""
-        X = self._check_X(X, reset=reset)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = self._check_y(column_or_1d(y, warn=True))
-        check_consistent_length(X, y)
-        if sample_weight is None:
-            return X, y, None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
+        X, y, weight = checked_rows(self, X, y, sample_weight, reset, self._check_y)
+        if weight is not None and not weight.any():
             raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
         return X, y, weight
 

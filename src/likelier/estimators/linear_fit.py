@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
@@ -19,6 +18,7 @@ from likelier.estimators.partial import StreamLearner
 from likelier.estimators.problem import (
     Problem,
     Summary,
+    checked_rows,
     is_stream,
     local_engine,
     make_problem,
@@ -86,15 +86,7 @@ class LinearFit(LinearWords, ABC):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
         """Validated rows, targets and weights; nothing is copied that need not be."""
-        X = self._check_X(X, reset=reset)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = self._check_y(column_or_1d(y, warn=True))
-        check_consistent_length(X, y)
-        if sample_weight is None:
-            return X, y, None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, y, weight
+        return checked_rows(self, X, y, sample_weight, reset, self._check_y)
 
     def _local(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int

@@ -6,12 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.callback import with_callbacks
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
@@ -25,7 +19,13 @@ from likelier.estimators.naive_bayes_data import (
     stats_block_rows,
 )
 from likelier.estimators.naive_bayes_predict import NaiveBayesPredictions, all_finite
-from likelier.estimators.problem import is_stream, open_source, require_targets
+from likelier.estimators.problem import (
+    check_mergeable,
+    checked_rows,
+    is_stream,
+    open_source,
+    require_targets,
+)
 from likelier.estimators.targets import union_classes
 from likelier.inference.closed_form import (
     ClosedForm,
@@ -82,12 +82,6 @@ class NaiveBayes(NaiveBayesPredictions):
 
         Both may have seen different classes; of the constructor's words this model's count.
         """
-        check_is_fitted(self, "classes_")
-        if type(other) is not type(self):
-            raise TypeError(
-                f"other must be a {type(self).__name__} to be merged, got {type(other).__name__}"
-            )
-        check_is_fitted(other, "classes_")
         self._check_mergeable(other)
         classes = union_classes(self.classes_, other.classes_)
         stats = self._stats(classes) + other._stats(classes)
@@ -95,14 +89,7 @@ class NaiveBayes(NaiveBayesPredictions):
         return self
 
     def _check_mergeable(self, other: NaiveBayes) -> None:
-        if other.n_features_in_ != self.n_features_in_:
-            raise ValueError(
-                f"other has {other.n_features_in_} features and this model {self.n_features_in_}; "
-                "only models of the same columns can be merged"
-            )
-        names = [getattr(m, "feature_names_in_", None) for m in (self, other)]
-        if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
-            raise ValueError("other has columns of other names, or in another order")
+        check_mergeable(self, other)
 
     def _learn(self, rows: Batch, before: Any, classes: Array, codes: Array) -> Self:
         """Add rows to the statistics; nothing of the model changes until all is computed."""
@@ -167,15 +154,8 @@ class NaiveBayes(NaiveBayesPredictions):
     # -- checks -------------------------------------------------------------------------
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
         """Rows of positive weight, with their labels."""
-        X = self._check_X(X, reset=reset)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        y = check_labels(column_or_1d(y, warn=True))
-        check_consistent_length(X, y)
-        if sample_weight is None:
-            return Batch(X, y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if weight.all():
+        X, y, weight = checked_rows(self, X, y, sample_weight, reset, check_labels)
+        if weight is None or weight.all():
             return Batch(X, y, weight)
         return Batch(X, y, weight, rows=np.flatnonzero(weight)).compact()
 

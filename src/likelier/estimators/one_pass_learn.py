@@ -20,10 +20,15 @@ from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import slice_rows, take_rows
 from likelier.estimators.naive_bayes_data import check_labels, encode_labels, join_classes
-from likelier.estimators.one_pass_checks import check_mergeable, check_rows
+from likelier.estimators.one_pass_checks import check_addable, check_rows
 from likelier.estimators.one_pass_predict import ON_DEMAND, OnePassPredictions
 from likelier.estimators.one_pass_rows import joined_rows, kept_rows
-from likelier.estimators.problem import is_stream, open_source, require_targets
+from likelier.estimators.problem import (
+    check_mergeable,
+    is_stream,
+    open_source,
+    require_targets,
+)
 from likelier.estimators.targets import class_weights, union_classes
 from likelier.features.fourier import FourierFeatures
 from likelier.inference.one_pass import (
@@ -125,15 +130,10 @@ class OnePassLearning(OnePassPredictions):
         where all rows still fit in one opening. Otherwise a streaming model keeps how sure each
         part was at the time, which costs a little accuracy.
         """
-        check_is_fitted(self, "classes_")
-        if type(other) is not type(self):
-            raise TypeError(
-                f"other must be a {type(self).__name__} to be merged, got {type(other).__name__}"
-            )
-        check_is_fitted(other, "classes_")
+        check_mergeable(self, other)
         self._settle()
         other._settle()
-        check_mergeable(self, other)
+        check_addable(self, other)
         classes = union_classes(self.classes_, other.classes_)
         if self._room_for(other):
             self._announce(classes)

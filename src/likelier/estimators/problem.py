@@ -7,12 +7,18 @@ module there are only matrices, numbers and an engine that passes over them.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.data import Source, TableEncoder, block_source
@@ -36,6 +42,39 @@ def is_stream(X: Any) -> bool:
     if isinstance(X, list) and X and isinstance(X[0], tuple | Batch):  # a list of blocks?
         return isinstance(X[0], Batch) or getattr(X[0][0], "ndim", 0) == 2
     return isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__")
+
+
+def checked_rows(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, reset: bool, check_y: Callable[[Array], Any]
+) -> tuple[Matrix, Array, Array | None]:
+    """Rows, targets and weights that can be learned from; nothing is copied that need not be."""
+    X = estimator._check_X(X, reset=reset)
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    y = check_y(column_or_1d(y, warn=True))
+    check_consistent_length(X, y)
+    if sample_weight is None:
+        return X, y, None
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return X, y, weight
+
+
+def check_mergeable(one: Any, other: Any) -> None:
+    """Raise unless ``other`` is a fitted model of the same kind and of the same columns."""
+    check_is_fitted(one, "classes_")
+    if type(other) is not type(one):
+        raise TypeError(
+            f"other must be a {type(one).__name__} to be merged, got {type(other).__name__}"
+        )
+    check_is_fitted(other, "classes_")
+    if other.n_features_in_ != one.n_features_in_:
+        raise ValueError(
+            f"other has {other.n_features_in_} features and this model {one.n_features_in_}; "
+            "only models of the same columns can be merged"
+        )
+    names = [getattr(m, "feature_names_in_", None) for m in (one, other)]
+    if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
+        raise ValueError("other has columns of other names, or in another order")
 
 
 def open_source(estimator: Any, X: Any, y: Any) -> Any:
