@@ -242,8 +242,7 @@ def test_few_and_separable_rows():
     rng = np.random.default_rng(4)
     wide = rng.standard_normal((30, 60))
     labels = wide[:, 0] > 0
-    model = BayesianLinearClassifier(random_state=0, prior_precision=0.05, n_draws=200)
-    model.fit(wide, labels)
+    model = BayesianLinearClassifier(random_state=0, prior_precision=0.05).fit(wide, labels)
     assert model.sampler_ == "hamiltonian"
     assert model.r_hat_ < 1.05
     constant = np.column_stack([X, np.ones(4), np.zeros(4)])
