@@ -12,6 +12,7 @@ from numba import njit
 _MAX_ROOT_STEPS = 80  # Chebyshev needs 1 to 4; bisection alone would need about 60
 _SMALL_STEP = 0.2  # up to this ``c`` two steps from ``z`` are right to rounding
 _FAR = 30.0
+_FUSED = {"contract"}  # a product and a sum may be rounded once instead of twice
 _TAYLOR = 4e-4  # below this step a third-order expansion is right to rounding
 
 
@@ -61,16 +62,18 @@ def wright_omega(x):
     return w
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=_FUSED)
 def _near_exp(x):
     """``exp(x)`` for ``|x| <= 1/4``: a Taylor polynomial, right to rounding."""
     y = x * x
-    even = 1.0 + y * (1 / 2 + y * (1 / 24 + y * (1 / 720 + y * (1 / 40320 + y / 3628800))))
-    odd = 1.0 + y * (1 / 6 + y * (1 / 120 + y * (1 / 5040 + y * (1 / 362880 + y / 39916800))))
-    return even + x * odd
+    y2 = y * y
+    low = (1.0 + x) + y * (1 / 2 + x * (1 / 6))
+    middle = (1 / 24 + x * (1 / 120)) + y * (1 / 720 + x * (1 / 5040))
+    high = (1 / 40320 + x * (1 / 362880)) + y * (1 / 3628800 + x * (1 / 39916800))
+    return low + y2 * (middle + y2 * high)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=_FUSED)
 def implicit_logistic(z, c):
     """Return ``sigmoid(-u)`` for the root ``u`` of ``u = z + c sigmoid(-u)``, ``c >= 0``.
 
@@ -79,20 +82,24 @@ def implicit_logistic(z, c):
     is the probability itself: ``(u - z) / c`` would cancel.
     """
     if c <= _SMALL_STEP and abs(z) < _FAR:
-        # two Chebyshev steps, the second so small that no other exponential is needed
+        # Two Chebyshev steps, the second so small that no other exponential is needed. What
+        # they take is waiting for one operation after another, so divisions are avoided:
+        # inverses of 1 + c q, where c q is at most 1/20, come from short series.
         t = math.exp(z)
         p = 1.0 / (1.0 + t)
         q = t * p * p
-        inverse = 1.0 / (1.0 + c * q)
+        h = c * q
+        inverse = (1.0 - h) * (1.0 + h * h)
         step = c * p * inverse
-        step *= 1.0 + 0.5 * c * q * (1.0 - 2.0 * p) * step * inverse
+        step += (0.5 * h * (1.0 - 2.0 * p) * inverse) * step * step
         t *= _near_exp(step)
         p = 1.0 / (1.0 + t)
         q = t * p * p
         bend = q * (1.0 - 2.0 * p)
-        inverse = 1.0 / (1.0 + c * q)
+        off = 1.0 - (1.0 + c * q) * inverse
+        inverse *= (1.0 + off) * (1.0 + off * off)
         back = (step - c * p) * inverse
-        back *= 1.0 - 0.5 * c * bend * back * inverse
+        back -= (0.5 * c * bend * inverse) * back * back
         return p + back * (q + 0.5 * bend * back)
     p = sigmoid(-z)
     if c == 0.0:

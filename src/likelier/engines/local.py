@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from types import TracebackType
@@ -19,6 +20,7 @@ from likelier.engines.threads import ThreadTeam, count_threads
 BLOCK_BYTES = 3 << 19
 MIN_BLOCK_ROWS = 256
 MAX_BLOCK_ROWS = 16384
+MIN_GROUPS, MAX_GROUP = 32, 16  # blocks that one thread maps and merges at a time
 
 
 class LocalEngine(Engine):
@@ -159,12 +161,21 @@ class LocalEngine(Engine):
         map: Callable[[Batch], Statistics],
         merge: Callable[[Statistics, Statistics], Statistics],
     ) -> Statistics:
-        """Map every block to statistics and merge them from the first block to the last."""
-        with closing(self._results(map)) as results:
-            total = next(results)
-            for statistics in results:
-                total = merge(total, statistics)
-        return total
+        """Map every block to statistics and merge them in an order that is always the same.
+
+        Neighbours are merged by the thread that mapped them: threads that meet after every
+        short block spend their time waiting for each other.
+        """
+        size = max(1, min(MAX_GROUP, self.n_blocks // MIN_GROUPS))
+
+        def group(number: int) -> Statistics:
+            last = min((number + 1) * size, self.n_blocks)
+            return functools.reduce(
+                merge, (map(self._block(b)) for b in range(number * size, last))
+            )
+
+        with closing(self._team.ordered_map(group, -(-self.n_blocks // size))) as results:
+            return functools.reduce(merge, results)
 
     def map_blocks(self, map: Callable[[Batch], Output]) -> Iterator[Output]:
         """Map every block; results come in block order."""

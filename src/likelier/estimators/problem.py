@@ -184,12 +184,17 @@ class Summary:
         return Summary(
             self.n_rows + other.n_rows,
             self.weight + other.weight,
-            self.sums + other.sums,
-            self.squares + other.squares,
-            self.counts + other.counts,
+            _plus(self.sums, other.sums),
+            _plus(self.squares, other.squares),
+            _plus(self.counts, other.counts),
             self.n_nonzeros + other.n_nonzeros,
             labels,
         )
+
+
+def _plus(a: Array, b: Array) -> Array:
+    """Sum of two vectors; zeros nobody needs occupy one number and are not added up."""
+    return a if b.strides == (0,) else a + b
 
 
 def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Summary:
@@ -200,7 +205,7 @@ def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Su
         values, times = np.unique(require_targets(batch), return_counts=True)
         labels = dict(zip(values.tolist(), times.tolist(), strict=True))
     weight = float(batch.n_rows if batch.weight is None else batch.weight.sum())
-    counts: Array = np.zeros(X.shape[1])
+    counts: Array = np.broadcast_to(0.0, X.shape[1])
     sums = squares = counts
     if with_squares:
         sums, squares = column_sums(X, batch.weight), column_squares(X, batch.weight)
@@ -210,7 +215,7 @@ def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Su
 
 def wide_counts(X: Matrix) -> Array:
     """Nonzeros of every column; zeros up to `WIDE` columns, where nobody asks."""
-    return column_counts(X) if X.shape[1] > WIDE else np.zeros(X.shape[1])
+    return column_counts(X) if X.shape[1] > WIDE else np.broadcast_to(0.0, X.shape[1])
 
 
 def column_sums(X: Matrix, weight: Array | None = None) -> Array:

@@ -7,6 +7,7 @@ duality gap says how far they are from it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +18,7 @@ from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.posterior import LinearPosterior
-from likelier.loops.dual import dual_pass, duality_gap
+from likelier.loops.dual import dual_pass, duality_gap, take_labelled
 from likelier.loops.rows import as_rows, row_norms
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
@@ -67,16 +68,28 @@ class DualState:
 
     def theta(self) -> Array:
         """Parameters as one matrix."""
-        return np.hstack([self.theta_of(part) for part in self.parts])
-
-    def theta_of(self, part: _Part) -> Array:
-        """Parameters of one part."""
-        W = part.weights.reshape(self.model.n_features, -1)
-        theta = np.empty((self.model.n_rows_theta, W.shape[1]))
-        theta[: len(W)] = W if self.label is None else W[self.label]
-        if self.model.fit_intercept:
-            theta[-1] = part.intercept
+        model = self.model
+        theta = np.empty((model.n_rows_theta, model.n_outputs))
+        over_parts(self, lambda part: self._write(part, theta))
         return theta
+
+    def _write(self, part: _Part, theta: Array) -> None:
+        W = part.weights.reshape(self.model.n_features, -1)
+        lanes = slice(part.first_class, part.first_class + W.shape[1])
+        if self.label is None:
+            theta[: len(W), lanes] = W
+        else:
+            take_labelled(W, self.label, theta[: len(W), lanes])
+        if self.model.fit_intercept:
+            theta[-1, lanes] = part.intercept
+
+
+def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
+    """Every part's work in a thread of its own."""
+    if len(state.parts) == 1:
+        return [work(state.parts[0])]
+    with ThreadPoolExecutor(len(state.parts)) as pool:
+        return list(pool.map(work, state.parts))
 
 
 @dataclass(frozen=True)
@@ -130,7 +143,7 @@ class Dual(Inference):
         started = state.n_passes >= FIRST_CHECK and state.waited > 0
         little = LITTLE * goal / (state.ratio * state.model.n_outputs) if started else -1.0
         visited = order[state.active[order]]
-        owed = sum(self._over_parts(state, lambda part: _visit(state, part, visited, little)))
+        owed = sum(over_parts(state, lambda part: _visit(state, part, visited, little)))
         owed /= state.n_rows
         state.active = np.logical_or.reduce([part.active for part in state.parts])
         state.n_passes, state.waited = state.n_passes + 1, state.waited + 1
@@ -144,18 +157,12 @@ class Dual(Inference):
 
     def _check(self, state: DualState, order: Array) -> float:
         """Exact objective and gap of all rows, which are then all visited again."""
-        sums = self._over_parts(state, lambda part: _gap(state, part, order))
+        sums = over_parts(state, lambda part: _gap(state, part, order))
         state.objective = sum(s[0] for s in sums) / state.n_rows
         state.objective += sum(_penalty_value(state, part) for part in state.parts)
         state.waited = 0
         state.active[:] = True
         return float(sum(s[1] for s in sums)) / state.n_rows
-
-    def _over_parts(self, state: DualState, work: Any) -> list[Any]:
-        if len(state.parts) == 1:
-            return [work(state.parts[0])]
-        with ThreadPoolExecutor(len(state.parts)) as pool:
-            return list(pool.map(work, state.parts))
 
     def posterior(self, state: DualState) -> LinearPosterior:
         """Point estimate."""

@@ -8,6 +8,8 @@ inner products and step length; for a coupled loss they share them.
 
 from __future__ import annotations
 
+import operator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,12 +50,14 @@ class LBFGS(Inference):
     """
 
     tol: float = 1e-4
+    n_jobs: int = 1  # threads for the metric; the engine has its own for the rows
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> LBFGSState:
         """Build the metric at ``theta`` (or zero)."""
         theta = model.zeros() if theta is None else np.array(theta)
         n = max(2000, min(6 * model.n_features, 12_000))
-        return LBFGSState(model, theta, _metric(model, engine.sample(n, iteration=1), theta))
+        batch = engine.sample(n, iteration=1)
+        return LBFGSState(model, theta, _metric(model, batch, theta, self.n_jobs))
 
     def step(self, state: LBFGSState, engine: Engine) -> tuple[LBFGSState, Info]:
         """One step: two products with the data (three the first time)."""
@@ -67,9 +71,13 @@ class LBFGS(Inference):
         objective, gap = float(state.value.sum()), float(-0.5 * slope.sum())
         if gap <= self.tol * abs(objective):
             return state, Info(objective, gap, 0.0, True)
-        change = dict(
-            engine.map_blocks(lambda batch: (batch.index, model.scores(direction, batch.X)))
-        )
+        change: dict[int, Array] = {}
+
+        def move(batch: Batch) -> int:
+            change[batch.index] = model.scores(direction, batch.X)
+            return 1
+
+        engine.reduce(move, operator.add)
         step = self._line_search(state, engine, direction, change, slope)
         old, state.theta = state.gradient, state.theta + step * direction
         self._look(state, engine, change, step)
@@ -85,18 +93,16 @@ class LBFGS(Inference):
         model, n_rows = state.model, engine.n_rows
         assert n_rows is not None
 
-        def look(batch: Batch) -> tuple[Array, Array, int, Array]:
+        def look(batch: Batch) -> tuple[Array, Array]:
             if change is None:
                 scores = model.scores(state.theta, batch.X)
             else:
                 scores = state.scores[batch.index] + step * change[batch.index]
+            state.scores[batch.index] = scores  # every block has a place of its own
             value, slope, _ = model.terms(batch, scores, 1)
-            return value, model.pull_back(batch.X, slope), batch.index, scores
+            return value, model.pull_back(batch.X, slope)
 
-        value, gradient = np.zeros(1), np.zeros_like(state.theta)
-        for v, g, index, scores in engine.map_blocks(look):
-            value, gradient = value + v, gradient + g
-            state.scores[index] = scores
+        value, gradient = engine.reduce(look, lambda a, b: (a[0] + b[0], a[1] + b[1]))
         l2 = model.penalty.l2[:, None]
         penalty = _reduce_lanes(model, model.penalty.value(state.theta))
         state.value = value / n_rows + penalty
@@ -164,7 +170,7 @@ def _dots(model: LinearModel, a: Array, b: Array) -> Array:
     return _reduce_lanes(model, np.einsum("jk,jk->k", a, b))
 
 
-def _metric(model: LinearModel, batch: Batch, theta: Array) -> Any:
+def _metric(model: LinearModel, batch: Batch, theta: Array, n_jobs: int) -> Any:
     """Inverse of the mean curvature of a subset, as a function of a block of vectors."""
     X, d = batch.X, model.n_features
     curvature = model.terms(batch, model.scores(theta, X), 2)[2]
@@ -180,7 +186,8 @@ def _metric(model: LinearModel, batch: Batch, theta: Array) -> Any:
         curvature = curvature.mean(axis=1, keepdims=True)
     if isinstance(X, np.ndarray):
         X = X.astype(np.float32)  # a metric need not be exact
-    factors = [_factor(model, X, curvature[:, k]) for k in range(curvature.shape[1])]
+    with ThreadPoolExecutor(n_jobs) as pool:
+        factors = list(pool.map(lambda row: _factor(model, X, row), curvature.T))
     if len(factors) == 1:
         return factors[0]
     return lambda v: np.hstack([f(v[:, k : k + 1]) for k, f in enumerate(factors)])

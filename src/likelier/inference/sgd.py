@@ -9,8 +9,11 @@ States own their arrays and a step updates them in place: the State returned is 
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -49,9 +52,16 @@ class SGDState:
     progressive: float = math.inf
     waited: int = 0
     norms: tuple[Matrix, Array] | None = None
+    lazy: Array = field(default_factory=lambda: np.ones(1))  # factor the weights still lack
+
+    def fold(self) -> None:
+        """Give the weights the factor they lack, so that they can be read."""
+        self.weights *= self.lazy
+        self.lazy[0] = 1.0
 
     def theta(self) -> Array:
         """Parameters to predict with: the average once there is one."""
+        self.fold()
         averaged = self.clock[1] > 0
         weights = self.average if averaged else self.weights
         intercept = self.average_intercept if averaged else self.intercept
@@ -98,6 +108,7 @@ class ScheduledSGD(Inference):
             total += self.learn(state, batch)
             n_rows += batch.n_rows
         state.n_passes += 1
+        state.fold()
         weights = state.average if state.clock[1] > 0 else state.weights
         loss = total / n_rows + 0.5 * float(state.model.penalty.l2[0] * (weights @ weights))
         converged = _improvement(state, loss, self.tol)
@@ -108,16 +119,17 @@ class ScheduledSGD(Inference):
         model, X = state.model, batch.X
         rows = all_rows(X, batch.rows)
         watch = 8 if len(rows) >= 4096 else 1
-        nonzeros = nonzeros_per_row(X, rows)
+        averages = self.average_from < NEVER  # each costs a visit to every weight
+        every = max(8, model.n_features // nonzeros_per_row(X, rows)) if averages else NEVER
         return watch * float(
             scheduled_pass(
                 *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
                 model.loss.code, model.loss.parameters, model.loss.coupled,
                 self.implicit, model.classes,
                 state.weights, state.intercept, state.average, state.average_intercept,
-                state.clock, float(model.penalty.l2[0]), self.eta0, self.power,
+                state.clock, state.lazy, float(model.penalty.l2[0]), self.eta0, self.power,
                 float(model.fit_intercept), self.average_from,
-                max(8, model.n_features // nonzeros), watch,
+                every, watch,
             )
         )  # fmt: skip
 
@@ -196,12 +208,14 @@ class AdaptiveSGD(Inference):
     the nonzero ``x_j^2`` so far: scores do not change when a feature is rescaled.
 
     Cost per pass: nonzeros x lanes, twice; the search over rates multiplies the lanes by the
-    number of rates, until `keep_groups` drops the losers.
+    number of rates, until `keep_groups` drops the losers. Threads share the classes of a
+    one-vs-rest problem, with the same result.
     """
 
     implicit: bool = True
     tol: float = 0.0
     factors: Array = field(default_factory=lambda: RATE_FACTORS)
+    n_jobs: int = 1
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> AdaptiveState:
         """Start every rate from ``theta`` or from zero."""
@@ -225,15 +239,36 @@ class AdaptiveSGD(Inference):
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
         """Visit every row once in the shuffled order of this pass."""
         state.group_loss[:] = 0.0
-        n_rows = 0
-        for batch in engine.blocks(state.n_passes):
-            self.learn(state, batch)
-            n_rows += batch.n_rows
+        # two classes at least: a pass with a single lane watches its loss less closely
+        n_parts = 1 if state.model.loss.coupled else min(self.n_jobs, state.model.n_outputs // 2)
+        if n_parts <= 1:
+            n_rows = self._pass(state, engine)
+        else:
+            borders = np.linspace(0, state.model.n_outputs, n_parts + 1).astype(int)
+            ranges = list(pairwise(borders.tolist()))
+            parts = [_some_classes(state, a, b) for a, b in ranges]
+            with ThreadPoolExecutor(n_parts) as pool:
+                n_rows = list(pool.map(self._pass, parts, repeat(engine), borders[:-1]))[0]
+            _join_classes(state, parts, ranges)
         state.n_passes += 1
         penalty = float(state.model.penalty.value(state.theta()).sum())
         loss = float(state.group_loss[state.best_group()]) / n_rows + penalty
         converged = _improvement(state, loss, self.tol)
         return state, Info(objective=loss, passes=1.0, converged=converged)
+
+    def _pass(self, state: AdaptiveState, engine: Engine, first_class: int = 0) -> int:
+        """Learn every row; ``state`` has the classes from the given one on."""
+        n_rows = 0
+        given: Array | None = None
+        shifted: Array | None = None
+        for batch in engine.blocks(state.n_passes):
+            if batch.y is not given:  # the blocks of data in memory share their targets
+                given = shifted = batch.y
+                if first_class > 0 and given is not None:
+                    shifted = given - first_class
+            self.learn(state, dataclasses.replace(batch, y=shifted))
+            n_rows += batch.n_rows
+        return n_rows
 
     def learn(self, state: AdaptiveState, batch: Batch) -> None:
         """Learn the rows of a batch in order, with averages along the way."""
@@ -306,3 +341,38 @@ class AdaptiveSGD(Inference):
     def posterior(self, state: AdaptiveState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta())
+
+
+LANES = ("weights", "average", "intercept", "average_intercept", "etas")  # one number per lane
+PER_ROWS = ("squares", "counts", "seen", "elapsed", "clock")
+
+
+def _lanes(values: Array, n_outputs: int) -> Array:
+    """Lanes as a matrix with one column per output; a view."""
+    return values.reshape(-1, n_outputs)
+
+
+def _some_classes(state: AdaptiveState, first: int, last: int) -> AdaptiveState:
+    """A State of its own with some of the classes of a one-vs-rest problem."""
+    K = state.model.n_outputs
+    lanes: dict[str, Any] = {
+        name: _lanes(getattr(state, name), K)[:, first:last].ravel() for name in LANES
+    }
+    own: dict[str, Any] = {name: getattr(state, name).copy() for name in (*PER_ROWS, "group_loss")}
+    model = dataclasses.replace(state.model, n_outputs=last - first)
+    return dataclasses.replace(state, model=model, **lanes, **own)
+
+
+def _join_classes(
+    state: AdaptiveState, parts: list[AdaptiveState], ranges: list[tuple[int, int]]
+) -> None:
+    """Put back what the parts have learned; what depends on the rows alone is the same in all."""
+    K = state.model.n_outputs
+    for part, (first, last) in zip(parts, ranges, strict=True):
+        for name in LANES:
+            _lanes(getattr(state, name), K)[:, first:last] = _lanes(
+                getattr(part, name), last - first
+            )
+        state.group_loss += part.group_loss
+    for name in PER_ROWS:
+        getattr(state, name)[:] = getattr(parts[0], name)

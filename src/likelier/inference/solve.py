@@ -171,7 +171,7 @@ class _Run:
         if route == "sgd":
             return self._stochastic(search)
         theta = self._one_pass(search)
-        lbfgs = LBFGS(self.tol)
+        lbfgs = LBFGS(self.tol, self.settings.n_jobs)
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
 
     def _search(self, theta: Array | None, n_nonzeros: float) -> AdaptiveState:
@@ -217,7 +217,7 @@ class _Run:
         A longer run, and an average, want a larger rate than a short run: of two rates that
         did about as well in the search, the larger goes on.
         """
-        sgd = AdaptiveSGD(self.settings.update == "implicit")
+        sgd = AdaptiveSGD(self.settings.update == "implicit", n_jobs=self.settings.n_jobs)
         group, losses = search.best_group(), search.group_loss
         if group + 1 < search.n_groups and losses[group + 1] <= SIMILAR * losses[group]:
             group += 1
@@ -227,7 +227,7 @@ class _Run:
 
     def _stochastic(self, search: AdaptiveState) -> Solution:
         """The best rates for one pass, then the best of them alone."""
-        sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol)
+        sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol, n_jobs=self.settings.n_jobs)
         state, info = sgd.step(sgd.keep_groups(search, 3), self.engine)
         self._judge_averages(state)
         state = sgd.keep_groups(state, 1)

@@ -160,3 +160,13 @@ def duality_gap(
         total += omega * loss
         gap += omega * max(loss - below, 0.0)
     return total, gap
+
+
+@njit(cache=True, nogil=True)
+def take_labelled(weights, label, out):
+    """``out[j] = weights[label[j]]``: the weights in the order of the given columns."""
+    n_lanes = weights.shape[1]
+    for j in range(len(label)):
+        row = np.uintp(label[j])
+        for lane in range(n_lanes):
+            out[j, lane] = weights[row, lane]

@@ -27,6 +27,9 @@ from likelier.base import Array, Matrix
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
+COLUMNS_AHEAD = np.uintp(8)  # entries of a row for which weights are loaded in advance
+
+
 class Rows(NamedTuple):
     """A matrix as compiled loops take it."""
 
@@ -104,6 +107,15 @@ def prefetch_row(data, indices, start, stop):
             prefetch(indices, p)
 
 
+@njit(cache=True, nogil=True)
+def prefetch_lanes(indices, p, stop, weights, n_lanes):
+    """Load the weights of a sparse row's column: those of many columns lie far apart."""
+    if indices is not None and p < stop:
+        first = np.uintp(indices[p]) * n_lanes
+        for lane in range(np.uintp(0), n_lanes, np.uintp(8)):
+            prefetch(weights, first + lane)
+
+
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_dot(data, indices, start, stop, weights):
     """``sum_j x_j w[j]`` for a single lane."""
@@ -164,6 +176,7 @@ def row_scores(data, indices, start, stop, weights, out):
     for lane in range(n_lanes):
         out[lane] = 0.0
     for p in range(start, stop):
+        prefetch_lanes(indices, p + COLUMNS_AHEAD, stop, weights, n_lanes)
         x = data[p]
         if x != 0.0:
             first = column(indices, start, p) * n_lanes

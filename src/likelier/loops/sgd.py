@@ -89,6 +89,7 @@ def scheduled_pass(
     average,
     average_intercept,
     clock,
+    lazy,
     alpha,
     eta0,
     power,
@@ -97,16 +98,17 @@ def scheduled_pass(
     average_every,
     watch_every,
 ):
-    """One pass with the rate ``eta0 / t^power``; weights are left with their scale folded in.
+    """One pass with the rate ``eta0 / t^power`` of the weights ``lazy[0] * weights``.
 
-    ``clock`` holds (steps taken, averages taken) and goes on counting from call to call.
+    ``clock`` holds (steps taken, averages taken) and goes on counting from call to call, as
+    the common factor ``lazy[0]`` goes on shrinking: folding it in costs a visit to every weight.
     Returns the sum of the weighted losses met at every ``watch_every``-th row, each before the
     row was learned.
     """
     n_lanes = len(intercept)
     single = n_lanes == 1 and not coupled  # two classes, or regression: all in registers
     m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    scale, progressive, t = 1.0, 0.0, clock[0]
+    scale, progressive, t = lazy[0], 0.0, clock[0]
     until_watch = watch_every
     until_average = max(average_from - t, 0) + average_every
     a, s = eta0, shrinkage(eta0, alpha, implicit)
@@ -170,7 +172,7 @@ def scheduled_pass(
             until_average = average_every
             clock[1] += 1
             take_average(weights, intercept, scale, average, average_intercept, clock[1])
-    weights *= scale
+    lazy[0] = scale
     clock[0] = t
     return progressive
 

@@ -7,7 +7,10 @@ import pytest
 from tests.conformance.test_inference import energy, problem
 
 from likelier import losses
+from likelier.engines.local import LocalEngine
 from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD
+from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
 
 
 def passes(sgd, model, engine, n):
@@ -105,3 +108,18 @@ def test_rescaled_features_learn_alike(implicit):
     found = scaled.theta()
     found[:4] *= scale[:, None]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_threads_share_the_classes_and_change_nothing():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(3000, 6)), rng.integers(0, 5, 3000).astype(float)
+    model = LinearModel(
+        losses.LogLoss(), 6, 5, True, True, ElasticNet(np.full(7, 1e-3), np.zeros(7))
+    )
+    engine = LocalEngine(X, y, seed=1, block_rows=700)
+    one, info = passes(AdaptiveSGD(), model, engine, 2)
+    for n_jobs in (2, 3):
+        many, other = passes(AdaptiveSGD(n_jobs=n_jobs), model, engine, 2)
+        np.testing.assert_array_equal(many.theta(), one.theta())
+        np.testing.assert_allclose(many.group_loss, one.group_loss, rtol=1e-12)
+        assert other.objective == pytest.approx(info.objective, rel=1e-12)

@@ -88,6 +88,8 @@ def run(sgd, loss, data, order, kind, fit_intercept, alpha):
     X, y, weight, K = data
     state = sgd.start(make_model(loss, X.shape[1], K, fit_intercept, alpha))
     sgd.learn(state, Batch(kind(X), y, weight, rows=order))
+    if isinstance(sgd, ScheduledSGD):
+        state.fold()
     return state
 
 
