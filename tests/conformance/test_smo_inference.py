@@ -10,9 +10,17 @@ import pytest
 
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine
+from likelier.inference import smo_cache
 from likelier.inference.smo import SMO
-from likelier.inference.smo_cache import Memory
+from likelier.inference.smo_cache import KEPT_BYTES, ROWS, WHOLE, Memory, kept_memory
 from likelier.inference.smo_path import solve_path
+from likelier.inference.smo_state import (
+    MARGIN,
+    SINGLE_ERROR,
+    moved_length,
+    residuals,
+    rounding_matters,
+)
 from likelier.kernels import Precomputed, Rbf
 from likelier.loops.smo import marks
 from likelier.losses import EpsilonInsensitive, Hinge
@@ -157,3 +165,49 @@ def test_a_path_does_not_write_to_a_precomputed_matrix():
     made = solve_path(SMO(1e-6), models, Subset(Rbf(0.5).prepare(X)), y)
     for one, two in zip(given, made, strict=True):
         assert one.objective == pytest.approx(two.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["one cloud", "two clouds far apart"])
+def test_the_error_of_float32_rows_is_measured_where_it_could_matter(far):
+    """Distances inside a cloud that is far from the centre lose digits."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(N) < 0.5, 1.0, -1.0)
+    X = 0.3 * rng.standard_normal((N, 40)) + (5.0 * y[:, None] if far else 0.0)
+    model = KernelExpansion(Rbf(0.1), Hinge(), 1e6)
+    state = SMO().start(model, Subset(model.kernel.prepare(X)), y)
+    length = 10.0 * MARGIN * state.tol / SINGLE_ERROR
+    state.part.beta[:] = length / np.sqrt(N) * rng.permutation(y)
+    assert rounding_matters(state) == far
+    assert moved_length(state) == pytest.approx(length)
+    single = residuals(state, state.part.beta, exact=False)
+    error = abs(single - residuals(state, state.part.beta)).max()
+    assert error <= state.cache.error * length  # what was measured bounds what happens
+    state.part.beta[:] = 0.0
+    assert not rounding_matters(state)
+
+
+def test_little_memory_is_kept_for_the_next_fit_and_never_shared(monkeypatch):
+    monkeypatch.setattr(smo_cache, "_kept", [])
+    with kept_memory() as first, kept_memory() as other:
+        assert other is not first
+    with kept_memory() as again:
+        assert again is other  # one is enough
+    with kept_memory() as first:
+        first.take(ROWS, 100, np.dtype(np.float32))
+        first.take(WHOLE, KEPT_BYTES, np.dtype(np.float32))
+        small = first.take(ROWS, 100, np.dtype(np.float32))
+    with kept_memory() as again:
+        assert again is first
+        assert np.shares_memory(again.take(ROWS, 50, np.dtype(np.float32)), small)
+        assert sum(map(len, again._held)) == small.nbytes  # the large piece is given up
+
+
+def test_memory_that_was_used_before_does_not_change_a_bit():
+    model, engine = problem(Hinge())
+    rows = Subset(model.kernel.prepare(engine._X))
+    fresh = solve_path(SMO(), [model], rows, engine._y)[0]
+    memory = Memory()
+    memory.take(ROWS, N * N, np.dtype(np.float32))[:] = np.nan
+    memory.take(WHOLE, N * N, np.dtype(np.float32))[:] = np.nan
+    used = solve_path(SMO(), [model], rows, engine._y, None, memory)[0]
+    np.testing.assert_array_equal(fresh.beta, used.beta)

@@ -47,9 +47,10 @@ def test_every_word_and_attribute_of_scikit_learn_exists(ours, theirs, iris):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # attributes that scikit-learn is about to remove
         fitted = [n for n in dir(two) if n.endswith("_") and n[0] != "_" and hasattr(two, n)]
-    for name in set(fitted) - {"probA_", "probB_"}:  # parameters of a map we do not use
+        values = {name: getattr(two, name) for name in fitted}
+    for name, reference in values.items():
         assert hasattr(one, name), name
-        mine, reference = getattr(one, name), getattr(two, name)
+        mine = getattr(one, name)
         assert np.shape(mine) == np.shape(reference), name
         if isinstance(reference, np.ndarray):
             assert mine.dtype == reference.dtype, name
@@ -217,6 +218,22 @@ def test_probabilities_never_contradict_the_prediction(iris):
             np.testing.assert_array_equal(again.predict_proba(X), p)
             assert (model.predict_uncertainty(X).total >= 0).all()
     assert not hasattr(SVC(), "predict_proba")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_sigmoids_of_the_pairs_are_those_of_libsvm(iris, n_classes):
+    """The folds differ, so the parameters agree as far as the data determine them."""
+    rng = np.random.default_rng(0)
+    X, y = iris[0][iris[1] < n_classes], iris[1][iris[1] < n_classes]
+    X = X + rng.normal(size=X.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = libsvm.SVC(probability=True, random_state=0).fit(X, y)
+        slopes, levels = peer.probA_, peer.probB_
+    model = SVC(probability=True, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.probA_, slopes, rtol=0.25)
+    np.testing.assert_allclose(model.probB_, levels, atol=0.25)
+    assert SVC().fit(X, y).probA_.shape == SVC().fit(X, y).probB_.shape == (0,)
 
 
 def test_probabilities_are_calibrated():

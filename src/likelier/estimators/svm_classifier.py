@@ -28,6 +28,7 @@ from likelier.estimators.svm_pairs import (
     class_scores,
     join_pairs,
     pair_columns,
+    pair_sigmoids,
     solve_pairs,
     votes,
 )
@@ -96,11 +97,15 @@ class SVC(ClassifierMixin, SVMWords):
     fit_status_ : int
         0 if every pair converged.
     shape_fit_ : tuple
+    probA_, probB_ : ndarray, one per pair of classes
+        Platt's parameters on the scores of rows left out, empty without ``probability``. They
+        describe the pairs; `predict_proba` uses one map of all classes.
 
     Notes
     -----
     Cost: updates x rows of a pair, and kernel values of the rows that move with all of the
-    pair. Memory: ``cache_size``, and some numbers per row.
+    pair. Memory: ``cache_size``, and some numbers per row; up to 80 MB of it stay with the process
+    for the next fit.
 
     Examples
     --------
@@ -220,6 +225,7 @@ class SVC(ClassifierMixin, SVMWords):
     def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:
         """Fit the map from scores to probabilities on rows that were left out of a fit."""
         self.calibration_: dict[str, Any] = {}
+        self.probA_, self.probB_ = np.empty(0), np.empty(0)
         if not self.probability:
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -234,6 +240,8 @@ class SVC(ClassifierMixin, SVMWords):
                 scores, where = self._left_out(rows, codes, folds, team)
         if len(where):
             weight = None if rows.weight is None else rows.weight[where]
+            there = codes[where], weight, len(self.classes_)
+            self.probA_, self.probB_ = pair_sigmoids(scores, *there)
             scores = self._calibration_scores(scores)
             self.calibration_ = fit_calibration(scores, codes[where], weight)
 

@@ -14,10 +14,11 @@ from itertools import combinations
 import numpy as np
 
 from likelier.base import Array
+from likelier.calibration import fit_platt
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.svm_words import Rows
 from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
-from likelier.inference.smo_cache import Memory
+from likelier.inference.smo_cache import Memory, kept_memory
 from likelier.inference.smo_path import solve_path
 from likelier.losses import Hinge
 from likelier.models.kernel_expansion import KernelExpansion
@@ -65,15 +66,17 @@ def solve_pairs(
         smo = inference(len(inside), share, team if alone else None)
         models = [KernelExpansion(rows.prepared.kernel, Hinge(), C) for C in Cs]
         if not hasattr(own, "memory"):
-            own.memory = Memory()
+            own.memory = next(free, None) or Memory()
         subset = rows.subset(None if alone else inside)
         found = solve_path(smo, models, subset, y, weight, own.memory)
         return [pair_solution(inside, posterior) for posterior in found]
 
     rows.make_working()
-    if share == 1 or alone:
-        return _one_by_one(solve, members)
-    return list(team.ordered_map(solve, len(pairs)))
+    with kept_memory() as memory:
+        free = iter([memory])  # for the thread that comes first
+        if share == 1 or alone:
+            return _one_by_one(solve, members)
+        return list(team.ordered_map(solve, len(pairs)))
 
 
 def _rows_of(members: list[Array], first: int, second: int) -> Array:
@@ -174,3 +177,22 @@ def class_scores(scores: Array, n_classes: int) -> Array:
         won[:, first] += ahead
         won[:, second] += ~ahead
     return won + sums / (3.0 * (abs(sums) + 1.0))
+
+
+def pair_sigmoids(
+    scores: Array, codes: Array, weight: Array | None, n_classes: int
+) -> tuple[Array, Array]:
+    """Platt's parameters of every pair, in LIBSVM's convention.
+
+    A score ``f`` for the first class of a pair gives it the probability ``1 / (1 + exp(A f + B))``
+    among the two. Pairs without rows know nothing: zeros.
+    """
+    turned = -scores if scores.shape[1] == 1 else scores
+    A, B = np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
+    for number, (first, second) in enumerate(class_pairs(n_classes)):
+        inside = np.flatnonzero((codes == first) | (codes == second))
+        if len(inside):
+            share = None if weight is None else weight[inside]
+            found = fit_platt(turned[inside, number], codes[inside] == first, share)
+            A[number], B[number] = -found.slope / found.scale, -found.intercept
+    return A, B

@@ -6,13 +6,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -45,6 +46,8 @@ class Rows:
         """Convert all rows once; a precomputed kernel is converted part by part."""
         if self.working is None and not self.prepared.kernel.precomputed:
             self.working = in_precision(self.prepared, np.float32, self.dense_bytes)
+            if isinstance(self.working.X, np.ndarray):  # exact values are faster then, too
+                self.prepared = in_precision(self.prepared, np.float64, self.dense_bytes // 4)
 
     def subset(self, inside: Array | None) -> Subset:
         """Some of the rows as a problem."""
@@ -98,7 +101,7 @@ class SVMWords(BaseEstimator, ABC):
         list of SVC or SVR
             Fitted models in the order of ``Cs``; this estimator itself is not fitted.
         """
-        words = clone(self).get_params(deep=False)  # once: asking for them costs a small fit
+        words = {name: deepcopy(word) for name, word in self.get_params(deep=False).items()}
         models = [type(self)(**{**words, "C": C}) for C in checked_grid(Cs)]
         ordered = sorted(models, key=lambda model: model.C)
         ordered[0]._fit_models(ordered, X, y, sample_weight)
@@ -158,6 +161,12 @@ class SVMWords(BaseEstimator, ABC):
     def _is_custom(self) -> bool:
         return callable(self.kernel) and not isinstance(self.kernel, Kernel)
 
+    def _is_precomputed(self) -> bool:
+        """Whether rows are rows of a kernel matrix, given or made by a function."""
+        if isinstance(self.kernel, Kernel):
+            return self.kernel.precomputed
+        return callable(self.kernel) or self.kernel == "precomputed"
+
     def _kernel(self) -> Kernel:
         """The kernel with the gamma of the fit."""
         if self._is_custom():
@@ -184,7 +193,7 @@ class SVMWords(BaseEstimator, ABC):
         if weight is not None and not (weight > 0.0).all():
             numbers = np.flatnonzero(weight > 0.0)
             weight = weight[numbers]
-            X = X[numbers][:, numbers] if self._kernel().precomputed else X[numbers]
+            X = X[numbers][:, numbers] if self._is_precomputed() else X[numbers]
         return Rows(self._kernel().prepare(X), numbers, weight, self._cache_bytes())
 
     def _chosen_gamma(self, X: Matrix, weight: Array | None) -> float:
@@ -201,7 +210,7 @@ class SVMWords(BaseEstimator, ABC):
         """Store the support vectors; a precomputed kernel has none."""
         self.shape_fit_ = X.shape if hasattr(X, "shape") else (len(X),)
         self.support_ = support.astype(np.int32)
-        if self._kernel().precomputed:
+        if self._is_precomputed():
             self.support_vectors_ = np.empty((0, 0))
         else:
             self.support_vectors_ = X[support]
@@ -250,7 +259,7 @@ class SVMWords(BaseEstimator, ABC):
         return SMO(
             float(self.tol), limit, bool(self.shrinking),
             self._cache_bytes() // share,
-            team.ordered_map if many and team is not None else None,
+            team.together if many and team is not None else None,
             team.n_threads if many and team is not None else 1,
         )  # fmt: skip
 

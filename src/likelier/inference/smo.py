@@ -11,6 +11,7 @@ a Newton step on the free coefficients is tried where pairs have become slow.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from likelier.inference.smo_state import (
     free_rows,
     gap_of,
     intercept,
+    may_move_at_all,
     movable_rows,
+    moved_length,
     newton_step,
     residuals,
-    rounding_error,
     rounding_matters,
     rows_to_fetch,
     whole_part,
@@ -44,6 +46,7 @@ WORTH_SHRINKING = 0.7  # put rows aside when at most this share stays
 PATIENCE = 2.0  # work of pair updates, in Newton steps, before one of these is tried
 MAX_ROUNDS = 30
 SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
+FEW = 1024  # rows up to which going beyond the tolerance costs little beside getting there
 MAX_POLISH = 10
 
 
@@ -197,9 +200,7 @@ class SMO(Inference):
         """Pair updates until the tolerance is met or a budget is spent."""
         part, cache, eps = state.part, state.cache, state.box.eps
         aim = state.tol if cache.prepared.dtype == np.float64 else AIM * state.tol
-        diagonal = cache.diagonal
-        if len(part.rows) < len(diagonal):
-            diagonal = diagonal[part.rows]
+        diagonal = cache.active_diagonal
         left = max(len(part.F), MIN_BURST) if cache.whole is None else SHORT_BURST
         if self.max_iter >= 0:
             left = min(left, self.max_iter - state.n_iter)
@@ -217,7 +218,7 @@ class SMO(Inference):
             spent = count * (len(part.F) + 150.0)
             state.work += spent + made
             state.since_newton += spent
-            if np.isfinite(gap):
+            if isfinite(gap):
                 state.gap = gap
             if status != NEEDS_ROW:
                 return int(status)
@@ -228,14 +229,15 @@ class SMO(Inference):
     def _speed_up(self, state: SMOState) -> None:
         """Between bursts: put rows aside, or try a Newton step."""
         part = state.part
+        movable, between = may_move_at_all(part, state.box.eps)
         if self.shrinking and state.since_shrink > _worth_shrinking_after(state):
             state.since_shrink = 0
-            keep = movable_rows(part, state.box.eps)
+            keep = movable.nonzero()[0]
             if len(keep) <= WORTH_SHRINKING * len(part.F):
                 state.beta[part.rows] = part.beta
-                state.part = part.take(keep)
+                state.part, between = part.take(keep), between[keep]
                 state.cache.keep(keep)
-        free = free_rows(state.part, state.box.eps)
+        free = between.nonzero()[0]
         cost = newton_cost(len(free), len(state.part.F))
         if state.since_newton > PATIENCE * cost:
             state.since_newton, state.polished_at = 0.0, state.n_iter
@@ -247,15 +249,15 @@ class SMO(Inference):
         if _polish(state):
             return
         shrunk = len(state.part.F) < len(state.beta)
-        matters, error = rounding_matters(state), rounding_error(state)
+        matters, length = rounding_matters(state), moved_length(state)
         state.beta[state.part.rows] = state.part.beta
         if not (shrunk or matters):
-            state.drift = error
+            state.drift = length
             state.F, state.anchor = state.part.F, state.beta.copy()
             state.done = True
             return
         state.F = residuals(state, state.beta, exact=matters)
-        state.drift = 0.0 if matters else error
+        state.drift = 0.0 if matters else length
         state.anchor = state.beta.copy()
         state.rounds += 1
         part = whole_part(state.box, state.beta, state.F)
@@ -288,15 +290,15 @@ def _polish(state: SMOState) -> bool:
 
     It makes the solution more exact than the tolerance; pairs then see to the other rows.
     """
-    small, held = len(state.beta) <= SMALL, state.cache.whole is not None
-    most = MAX_POLISH if small or held else 1
+    n, held = len(state.beta), state.cache.whole is not None
+    most = MAX_POLISH if held or n <= FEW else 1
     if state.polished_at == state.n_iter or state.n_polished >= most:
         return False
     free = free_rows(state.part, state.box.eps)
     state.polished_at = state.n_iter
     state.n_polished += 1
-    share = 1.0 if held else 0.5  # work on a held matrix is that of updates only
-    if small or newton_cost(len(free), len(state.part.F)) < share * state.work:
+    share = 1.0 if held else 0.5 / state.n_polished  # work on a held matrix is that of updates
+    if n <= SMALL or newton_cost(len(free), len(state.part.F)) < share * state.work:
         newton_step(state, free)
         return True
     return False

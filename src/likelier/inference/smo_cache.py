@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,14 +23,22 @@ from likelier.models.kernel_expansion import PANEL, fill_panel, kernel_block
 
 MIN_SLOTS = 8  # a pair of rows, and some that are fetched with it
 MIN_BLOCK, MAX_BLOCK = 16, 32  # rows made at once
+WORTH_THREADS = 20_000  # kernel values that take longer than to ask another thread for them
 CALL = 6e4  # nanoseconds that asking for a block costs, whatever its size
 # Features that stay in the second-level cache of a core: then a row is made where it is needed,
 # one at a time, which saves the rows that a block would make in vain.
 IN_LOOP_BYTES = 3 << 17
-Run = Callable[[Callable[[int], None], int], Iterator[None]]
+Run = Callable[[Callable[[int], None], int], None]
 
 
 ROWS, WHOLE = 0, 1  # what memory is taken for
+KEPT_BYTES = 80 << 20  # memory that may stay with the process between fits
+
+
+def one_by_one(function: Callable[[int], None], count: int) -> None:
+    """A `Run` without threads."""
+    for number in range(count):
+        function(number)
 
 
 class Memory:
@@ -48,6 +57,33 @@ class Memory:
         if len(self._held[purpose]) < size:  # not touched before it is used
             self._held[purpose] = np.empty(size, dtype=np.uint8)
         return self._held[purpose][:size].view(dtype)
+
+    def trim(self) -> None:
+        """Give up the largest pieces until what is left is little enough to be kept."""
+        while sum(map(len, self._held)) > KEPT_BYTES:
+            largest = max(range(len(self._held)), key=lambda purpose: len(self._held[purpose]))
+            self._held[largest] = np.empty(0, dtype=np.uint8)
+
+
+_kept: list[Memory] = []  # at most one
+
+
+@contextmanager
+def kept_memory() -> Generator[Memory, None, None]:
+    """Memory for a fit, that of the last one if nobody else uses it.
+
+    Fits that follow one another, as in a search, need not wait until the system clears new pages.
+    """
+    try:
+        memory = _kept.pop()
+    except IndexError:
+        memory = Memory()
+    try:
+        yield memory
+    finally:
+        memory.trim()
+        if not _kept:
+            _kept.append(memory)
 
 
 class RowCache:
@@ -83,6 +119,7 @@ class RowCache:
         self.diagonal = np.asarray(prepared.diagonal(), dtype=prepared.dtype)
         self.scale = float(abs(self.diagonal).max()) if n else 0.0
         self.whole: Array | None = None
+        self.error: float | None = None  # of a kernel value, where it has been measured
         self._reset(np.arange(n))
 
     def hold_everything(self, given: Array | None = None) -> None:
@@ -110,26 +147,33 @@ class RowCache:
             fill_panel(rows, whole, k * PANEL)
 
         panels = -(-n // PANEL)
-        for _ in self._run(panel, panels) if self._run else map(panel, range(panels)):
-            pass
+        (self._run or one_by_one)(panel, panels)
         return whole
 
     def _hold(self, active: Array) -> None:
         """Hold all rows with the columns of ``active``, out of the whole matrix."""
         assert self.whole is not None
         n = len(active)
-        self.active, self.slots = active, self.whole
+        self._activate(active)
+        self.slots = self.whole
         if n < len(self.whole):
             self.slots = self._flat[: n * n].reshape(n, n)
             gather_block(self.whole, active, self.slots)
         self.slot_of, self.row_of = np.arange(n), np.arange(n)
         self.stamps = np.zeros(n, dtype=np.int64)
-        self.block, self.n_used = 1, n
+        self.block, self.fewer, self.n_used = 1, 1, n
+
+    def _activate(self, active: Array) -> None:
+        """Note the active rows and what belongs to them."""
+        self.active = active
+        everything = len(active) == len(self.diagonal)
+        self.active_diagonal = self.diagonal if everything else self.diagonal[active]
 
     def _reset(self, active: Array) -> None:
         """Forget all rows; from now on they have the columns of ``active``."""
         n = len(active)
-        self.active, self.n_used = active, 0
+        self._activate(active)
+        self.n_used = 0
         everything = n == self.prepared.n_rows
         by_rows = self.prepared.kernel.precomputed or everything
         self._columns = self.prepared if by_rows else self.prepared.take(active)
@@ -137,8 +181,9 @@ class RowCache:
         self.slots = self._flat[: n_slots * n].reshape(n_slots, n)
         # rows fetched unasked may never be needed: as many as the call costs anyhow
         per_row = n * (0.04 * self.prepared.X.shape[1] + 1.2)
-        block = int(min(max(CALL / per_row, MIN_BLOCK), MAX_BLOCK)) * self.n_parts
-        self.block = max(1, min(block, n_slots // 2))
+        block = int(min(max(CALL / per_row, MIN_BLOCK), MAX_BLOCK))
+        self.fewer = max(1, min(block, n_slots // 2))  # where they drive out others
+        self.block = max(1, min(block * self.n_parts, n_slots // 2))
         self.recipe = _recipe(self._columns)
         self.slot_of = np.full(n, -1, dtype=np.int64)
         self.row_of = np.full(n_slots, -1, dtype=np.int64)
@@ -216,17 +261,16 @@ class RowCache:
         if self.prepared.kernel.precomputed:
             out[:] = self.prepared.X[numbers][:, self.active]
             return out
-        if self._run is None or len(rows) < 2 * self.n_parts:
-            self.prepared.take(numbers).block(self._columns, out)
-            return out
-        borders = np.linspace(0, len(rows), self.n_parts + 1).astype(int)
+        some = self.prepared.take(numbers)
+        if self._run is None or len(rows) * len(self.active) < WORTH_THREADS:
+            return some.block(self._columns, out)
+        borders = np.linspace(0, len(self.active), self.n_parts + 1).astype(int)
 
-        def part(k: int) -> None:
-            some = slice(borders[k], borders[k + 1])
-            self.prepared.take(numbers[some]).block(self._columns, out[some])
+        def part(k: int) -> None:  # of the columns: a product of few rows is slow
+            inside = slice(borders[k], borders[k + 1])
+            out[:, inside] = some.block(self._columns.take(inside))
 
-        for _ in self._run(part, self.n_parts):
-            pass
+        self._run(part, self.n_parts)
         return out
 
 
@@ -250,8 +294,8 @@ def _recipe(rows: Prepared) -> tuple[int, Array, Array, Array]:
 
 
 def in_precision(prepared: Prepared, dtype: Any, dense_bytes: int) -> Prepared:
-    """Rows in a lower precision; dense where BLAS is then faster and memory allows it."""
-    X = prepared.X.astype(dtype)
+    """Rows in a precision; dense where BLAS is then faster and memory allows it."""
+    X = prepared.X.astype(dtype, copy=False)
     size = X.shape[0] * X.shape[1]
     if (
         not isinstance(X, np.ndarray)
@@ -259,5 +303,5 @@ def in_precision(prepared: Prepared, dtype: Any, dense_bytes: int) -> Prepared:
         and size * X.dtype.itemsize <= dense_bytes
     ):
         X = X.toarray()
-    norms = None if prepared.norms is None else prepared.norms.astype(dtype)
+    norms = None if prepared.norms is None else prepared.norms.astype(dtype, copy=False)
     return replace(prepared, X=X, norms=norms)

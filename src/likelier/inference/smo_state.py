@@ -13,7 +13,10 @@ from likelier.loops.smo import likely_rows, marks, may_move, middle, on_bounds, 
 from likelier.loops.smo_lanes import FAR
 from likelier.models.kernel_expansion import Box, KernelExpansion, Subset, block_rows
 
-SINGLE_ERROR = 5e-7  # relative error of a float32 kernel value
+SINGLE_ERROR = 1e-5  # relative error of a float32 kernel value that is hardly ever exceeded
+SAMPLE = 64  # rows whose kernel values show the error where that could matter
+SEVERAL = 12.0  # typical errors that the extreme rows and a common bias may add up to
+ROOMY = 8  # blocks of rows in memory from which on one more does not drive out what is used
 MARGIN = 0.1  # share of the tolerance that rounding of the kernel rows may use
 
 
@@ -46,7 +49,7 @@ class SMOState:
     F: Array
     part: ActivePart
     tol: float
-    drift: float = 0.0  # what rounding may have done to ``F``
+    drift: float = 0.0  # length of the moves that float32 kernel rows have made in ``F``
     n_iter: int = 0
     rounds: int = 0
     gap: float = np.inf
@@ -79,30 +82,49 @@ def begin_at(state: SMOState, beta: Array) -> None:
         return  # weights or bounds have changed: not a point of this problem
     F = residuals(state, beta, exact=False)
     state.part.beta = beta
-    state.drift = rounding_error(state)
+    state.drift = moved_length(state)
     state.beta, state.anchor, state.F = beta, beta.copy(), F
     state.part = whole_part(state.box, beta, F)
 
 
-def rounding_error(state: SMOState) -> float:
-    """How far float32 kernel rows may have led the residuals astray."""
-    cache = state.cache
-    if cache.prepared.dtype == np.float64:
+def moved_length(state: SMOState) -> float:
+    """Length of all moves since the residuals were exact, as far as float32 rows made them."""
+    if state.cache.prepared.dtype == np.float64:
         return state.drift
     moved = state.part.beta - state.anchor[state.part.rows]
-    return state.drift + SINGLE_ERROR * cache.scale * float(np.sqrt(moved @ moved))
+    return state.drift + float(np.sqrt(moved @ moved))
 
 
 def rounding_matters(state: SMOState) -> bool:
-    """Whether it could spoil the residuals at the tolerance asked for."""
-    return rounding_error(state) > MARGIN * state.tol
+    """Whether float32 kernel rows could spoil the residuals at the tolerance asked for.
+
+    Where even a large error of kernel values would not matter nothing is measured.
+    """
+    cache, limit, length = state.cache, MARGIN * state.tol, moved_length(state)
+    if cache.prepared.dtype == np.float64 or SINGLE_ERROR * cache.scale * length <= limit:
+        return False
+    if cache.error is None:
+        cache.error = _measured_error(state)
+    return cache.error * length > limit
+
+
+def _measured_error(state: SMOState) -> float:
+    """What rounding may do to a kernel value: several times what it does to some of them."""
+    n = len(state.beta)
+    some = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+    off = state.cache.values(some, some) - state.rows.square(some)
+    np.fill_diagonal(off, 0.0)
+    typical = float(np.sqrt((off * off).mean()))
+    return max(SEVERAL * typical, float(np.finfo(np.float32).eps) * state.cache.scale)
 
 
 def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
     """The row that is lacking, and those most likely to be lacking next."""
-    count = cache.block
-    if cache.n_used + count > cache.n_slots:  # rows fetched unasked would drive out used ones
-        count = min(count, max(4, cache.n_slots - cache.n_used))
+    free, count = cache.n_slots - cache.n_used, cache.block
+    if free < count:
+        count = cache.fewer
+        if cache.n_slots < ROOMY * count:  # rows fetched unasked would drive out used ones
+            count = min(count, max(4, free))
     return np.asarray(likely_rows(part.F, part.up, part.down, cache.slot_of, wanted, count - 1))
 
 
@@ -113,15 +135,16 @@ def gap_of(part: ActivePart) -> float:
 
 def movable_rows(part: ActivePart, eps: float) -> Array:
     """Positions that are free, or whose bound the residuals do not hold them to for sure."""
-    return np.asarray(_may_move(part, eps)[0].nonzero()[0])
+    return np.asarray(may_move_at_all(part, eps)[0].nonzero()[0])
 
 
 def free_rows(part: ActivePart, eps: float) -> Array:
     """Positions of the coefficients that lie between their bounds (and kinks)."""
-    return np.asarray(_may_move(part, eps)[1].nonzero()[0])
+    return np.asarray(may_move_at_all(part, eps)[1].nonzero()[0])
 
 
-def _may_move(part: ActivePart, eps: float) -> tuple[Array, Array]:
+def may_move_at_all(part: ActivePart, eps: float) -> tuple[Array, Array]:
+    """Which rows are movable, and which are free: see `movable_rows` and `free_rows`."""
     found = may_move(part.F, part.up, part.down, part.beta, part.lower, part.upper, eps > 0.0)
     return found[0], found[1]
 

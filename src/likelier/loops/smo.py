@@ -26,6 +26,7 @@ from likelier.loops.smo_lanes import (
     move_and_find_top,
 )
 
+TILE = 16  # side of the squares in which a matrix is turned
 STRIP = 512  # kernel values made at once: they stay in the first-level cache
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
 # Kernels whose rows are made inside the loop; of all others the caller makes them.
@@ -211,10 +212,11 @@ def likely_rows(F, up, down, slot_of, wanted, count):
     """The row that is lacking and up to ``count`` more without kernel values, in order.
 
     Half of them gain most by going up, half cost least to go down: the next ones to be asked for.
+    ``count`` is at least 2.
     """
-    half = max(1, count // 2)
-    rising, falling = np.empty(half, dtype=np.int64), np.empty(half, dtype=np.int64)
-    gains, savings = np.empty(half), np.empty(half)
+    half = (count + 1) // 2
+    rising, falling = np.empty(half, dtype=np.int64), np.empty(count - half, dtype=np.int64)
+    gains, savings = np.empty(half), np.empty(count - half)
     n_rising, n_falling = 0, 0
     for i in range(len(F)):
         if slot_of[i] >= 0 or i == wanted:
@@ -222,7 +224,7 @@ def likely_rows(F, up, down, slot_of, wanted, count):
         gain, saving = F[i] + up[i], -(F[i] + down[i])
         if n_rising < half or gain > gains[half - 1]:
             n_rising = _insert(gain, i, gains, rising, n_rising)
-        if n_falling < half or saving > savings[half - 1]:
+        if n_falling < count - half or saving > savings[count - half - 1]:
             n_falling = _insert(saving, i, savings, falling, n_falling)
     every = np.empty(1 + n_rising + n_falling, dtype=np.int64)
     every[0] = wanted
@@ -274,11 +276,18 @@ def square_part(matrix, rows):
 
 @njit(cache=True, nogil=True)
 def mirror_panel(matrix, start, stop):
-    """Copy rows ``start:stop`` of a symmetric matrix, right of them, into its columns below."""
-    for column in range(stop, len(matrix)):
-        target = matrix[column]
-        for row in range(start, stop):
-            target[row] = matrix[row, column]
+    """Copy rows ``start:stop`` of a symmetric matrix, right of them, into its columns below.
+
+    Square after square: the lines that are read and written stay in the first-level cache.
+    """
+    for first in range(stop, len(matrix), TILE):
+        last = min(first + TILE, len(matrix))
+        for begin in range(start, stop, TILE):
+            end = min(begin + TILE, stop)
+            for column in range(first, last):
+                target = matrix[column]
+                for row in range(begin, end):
+                    target[row] = matrix[row, column]
 
 
 @njit(cache=True, nogil=True)

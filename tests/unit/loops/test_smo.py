@@ -197,6 +197,19 @@ def test_likely_rows_are_those_that_violate_most():
     np.testing.assert_array_equal(few, [30])
 
 
+def test_likely_rows_fill_a_block():
+    """One row that is lacking and an odd number more: as many as the products are fast for."""
+    problem = Problem()
+    slot_of = np.full(problem.n, -1)
+    rows = likely_rows(problem.F, problem.up, problem.down, slot_of, 30, 7)
+    gains, costs = problem.F + problem.up, problem.F + problem.down
+    others = np.setdiff1d(np.arange(problem.n), [30])
+    expected = np.union1d(
+        others[np.argsort(-gains[others])[:4]], others[np.argsort(costs[others])[:3]]
+    )
+    np.testing.assert_array_equal(rows, np.union1d(expected, [30]))
+
+
 def test_subtract_rows():
     problem = Problem()
     amounts = np.array([0.5, -2.0])
