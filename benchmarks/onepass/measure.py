@@ -21,7 +21,7 @@ SEEDS = 3
 # at its bound only gives a lower bound of the time.
 SOLVERS = {
     "covtype": {"lbfgs": 300, "newton-cholesky": 100},
-    "kddcup99_10pct": {"lbfgs": 60},
+    "kddcup99_10pct": {"lbfgs": 200},
     "mnist": {"lbfgs": 200},
     "generated": {"newton-cholesky": 100, "lbfgs": 300},
 }

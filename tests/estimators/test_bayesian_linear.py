@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 
@@ -247,6 +248,40 @@ def test_few_and_separable_rows():
     assert model.r_hat_ < 1.05
     constant = np.column_stack([X, np.ones(4), np.zeros(4)])
     assert np.isfinite(BayesianLinearClassifier(**QUICK).fit(constant, y).coef_).all()
+
+
+def test_proposals_that_miss_the_tails_are_given_up():
+    """On these rows independent draws agree (R-hat 1.00) on spreads that are a fifth too small."""
+    X, y = load_wine(return_X_y=True)
+    model = BayesianLinearClassifier(random_state=1).fit(X, y == 1)
+    assert model.sampler_ == "hamiltonian"
+    plain, labels = rows(600)
+    assert BayesianLinearClassifier(random_state=1).fit(plain, labels).sampler_ == "independent"
+
+
+def test_a_learned_scale_mixes_where_features_outnumber_separable_rows():
+    """Gaussians of the evidence are far from the posterior there; warm-up moves them to it."""
+    rng = np.random.default_rng([100, 120, 1])
+    X = rng.normal(size=(100, 120))
+    y = X[:, 0] + 0.3 * rng.normal(size=100) > 0.0
+    model = BayesianLinearClassifier(random_state=0).fit(X, y)
+    assert model.sampler_ == "hamiltonian"
+    assert model.r_hat_ < 1.05 and model.ess_ > 100.0
+
+
+@pytest.mark.parametrize(
+    "words", [{}, {"loss": "hinge"}, {"multi_class": "multinomial"}], ids=["ovr", "hinge", "joint"]
+)
+@pytest.mark.parametrize("K", [2, 3])
+def test_total_uncertainty_is_the_entropy_of_the_probabilities(words, K):
+    rng = np.random.default_rng(K)
+    X = rng.standard_normal((120, 3))
+    y = np.argmax(X[:, :K] + rng.gumbel(size=(120, K)), axis=1)
+    model = BayesianLinearClassifier(**words, **QUICK).fit(X, y)
+    p, found = model.predict_proba(X), model.predict_uncertainty(X)
+    np.testing.assert_allclose(found.total, -(p * np.log(p)).sum(axis=1), atol=1e-9)
+    np.testing.assert_allclose(found.total, found.aleatoric + found.epistemic)
+    assert (found.epistemic >= 0.0).all() and found.epistemic.mean() > 0.0
 
 
 def test_samplers_agree_and_warmup_and_thinning_are_counted():

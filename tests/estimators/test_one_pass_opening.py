@@ -10,14 +10,14 @@ from sklearn.metrics import log_loss
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.estimators import one_pass_learn
+from likelier.estimators import one_pass_blocks
 
 SIZE = 2048  # of the opening, where a test makes it short
 
 
 @pytest.fixture
 def short_opening(monkeypatch):
-    monkeypatch.setattr(one_pass_learn, "opening_size", lambda n_features, block: SIZE)
+    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: SIZE)
 
 
 def crowded(n, seed=0, K=9, d=4):
@@ -46,7 +46,7 @@ def test_an_opening_is_a_better_start_for_the_blocks_after_it(monkeypatch):
     test_X, test_y = crowded(4000, seed=1)
     losses = []
     for size in (512, 4096):
-        monkeypatch.setattr(one_pass_learn, "opening_size", lambda n, block, size=size: size)
+        monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n, block, size=size: size)
         model = OnePassClassifier().fit(X, y)
         losses.append(log_loss(test_y, model.predict_proba(test_X)))
         assert len(model.pending_["y"]) == (6000 - size) % 512
@@ -71,13 +71,13 @@ def test_few_rows_of_a_late_class_are_enough_within_the_opening():
 
 def test_weights_wait_until_they_are_asked_for(monkeypatch):
     X, y = crowded(1500)
-    calls, learn = [], one_pass_learn.learn_block
+    calls, learn = [], one_pass_blocks.learn_block
 
     def counted(*words):
         calls.append(1)
         return learn(*words)
 
-    monkeypatch.setattr(one_pass_learn, "learn_block", counted)
+    monkeypatch.setattr(one_pass_blocks, "learn_block", counted)
     model = OnePassClassifier()
     assert not hasattr(model, "coef_")
     for start in range(0, 1500, 100):
@@ -130,7 +130,7 @@ def test_openings_too_large_for_one_add_up_their_sites(short_opening):
 
 def test_an_interrupted_opening_keeps_its_rows(short_opening, monkeypatch):
     X, y = crowded(3000)
-    learn, calls = one_pass_learn.learn_block, []
+    learn, calls = one_pass_blocks.learn_block, []
 
     def interrupted(*words):
         calls.append(1)
@@ -138,7 +138,7 @@ def test_an_interrupted_opening_keeps_its_rows(short_opening, monkeypatch):
             raise KeyboardInterrupt
         return learn(*words)
 
-    monkeypatch.setattr(one_pass_learn, "learn_block", interrupted)
+    monkeypatch.setattr(one_pass_blocks, "learn_block", interrupted)
     model = OnePassClassifier()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

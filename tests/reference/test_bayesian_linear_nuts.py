@@ -63,4 +63,10 @@ def test_means_within_a_tenth_of_a_standard_deviation(name, learned):
     gap = np.abs(ours.coef_[0] * X.std(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)
     assert gap.max() < 0.1
     draws = ours.coef_draws_.reshape(-1, X.shape[1]) * X.std(axis=0)
-    np.testing.assert_allclose(draws.std(axis=0), theirs.std(axis=0), rtol=0.1)
+    # Widths of central intervals: where classes are separable a learned scale leaves tails of a
+    # Student-t of four degrees of freedom, whose sample deviations have no variance themselves.
+    ours_wide, theirs_wide = (np.ptp(np.quantile(d, [0.1, 0.9], axis=0), axis=0)
+                              for d in (draws, theirs))  # fmt: skip
+    np.testing.assert_allclose(ours_wide, theirs_wide, rtol=0.1)
+    if not learned:
+        np.testing.assert_allclose(draws.std(axis=0), theirs.std(axis=0), rtol=0.1)

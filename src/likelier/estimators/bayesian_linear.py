@@ -14,6 +14,7 @@ from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
 from likelier.estimators.bayesian_linear_fit import BayesianLinearFit
 from likelier.estimators.bayesian_linear_summary import Summaries
+from likelier.estimators.probabilities import split_entropy
 from likelier.predictive import Categorical
 
 PREDICT_DRAWS = 500  # draws that predictions average over, evenly spaced
@@ -178,7 +179,9 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
 
         The posterior predictive; with the hinge, calibrated mean scores.
         """
-        X = self._rows(X)
+        return self._probabilities(self._rows(X))
+
+    def _probabilities(self, X: Matrix) -> Array:
         if self.loss == "hinge":
             return self._calibrated(self._mean_scores(X))
         scores = self._decide(X)
@@ -193,16 +196,14 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
             return np.asarray(np.log(self.predict_proba(X)))
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the predicted classes in nats: of the classes given the weights, and of those.
+        """Entropy of `predict_proba` in nats: of the classes given the weights, and of the weights.
 
-        With the hinge every draw's scores are calibrated alike.
+        The epistemic part is the mutual information of class and weights over the draws; with the
+        hinge every draw's scores are calibrated alike.
         """
-        parts = [self._mixture(part).uncertainty() for part in self._parts(self._rows(X))]
-        return Uncertainty(
-            np.concatenate([u.total for u in parts]),
-            np.concatenate([u.aleatoric for u in parts]),
-            np.concatenate([u.epistemic for u in parts]),
-        )
+        X = self._rows(X)
+        apart = [self._mixture(part).uncertainty().epistemic for part in self._parts(X)]
+        return split_entropy(self._probabilities(X), np.concatenate(apart))
 
     def _rows(self, X: Any) -> Matrix:
         check_is_fitted(self, "coef_draws_")

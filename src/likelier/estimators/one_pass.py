@@ -15,7 +15,8 @@ class OnePassClassifier(OnePassLearning):
 
     The weights of every class are Gaussian, ``w_k = P^-1 Q_k``, where ``P`` and ``Q`` are sums
     over rows: ``P`` of ``omega_i x_i x_i^T`` with Polya-Gamma means ``omega_i``, and the prior
-    precision once. No row is read twice and none is kept, but for an unfinished block.
+    precision once. No row is read twice to learn ``P`` and ``Q``; kept are an unfinished block and
+    a small sample of the rows.
 
     Parameters
     ----------
@@ -62,17 +63,24 @@ class OnePassClassifier(OnePassLearning):
     -----
     A row costs ``features^2`` multiplications, whatever the number of classes, since they share
     one ``P``. Streaming rows are learned in blocks of 512 (or, beyond 1,024 features, of about half
-    as many rows as features); each costs one factorisation, ``features^3 / 3``. Memory is
-    ``features^2`` numbers. `partial_fit` ends with such a factorisation, so many tiny batches
-    cost more than few large ones. Sparse rows are made dense, a block at a time.
+    as many rows as features), and after many rows of up to 2,048; each costs one factorisation,
+    ``features^3 / 3``. Memory is ``features^2`` numbers. After a `partial_fit`, whoever asks for
+    predictions or ``coef_`` pays for rows after the last block and one more factorisation. Sparse
+    rows are made dense, a block at a time.
 
     The first block of a stream is larger: the opening of at most 16,384 rows and half a million
     values (but at least one block), which is kept until it is full, and saved with the model.
     Its weights are iterated to convergence, so data no larger than that get the answer of a
     converged logistic regression, and more data a good start. While the opening fills,
     `partial_fit` only keeps the rows; whoever asks then for predictions or ``coef_`` pays for
-    those iterations. A late class of few rows is learned well within the opening; after it, it
-    takes rows in some proportion to all rows seen (hundreds after thousands).
+    those iterations.
+
+    A class that first appears after the opening shares a ``P`` that is far too stiff for its few
+    rows: they give its weights a direction, but hardly any size. Size and level are therefore found
+    with a sample of the rows so far, at most 128 of each class and half a million values in all,
+    as the largest posterior: a few dozen rows after many thousands are enough.
+    Without an intercept there is no level, and more rows are needed. ``coef_covariance`` is that of
+    classes known from the opening on.
 
     Streaming learns softmax scores, frozen one-vs-rest scores. Frozen probabilities are the
     published ones and not sure enough; streaming ones are scaled by how well scores predicted
@@ -80,8 +88,9 @@ class OnePassClassifier(OnePassLearning):
     falls back on frozen ``omega`` to the extent that the labels of a block differ from those
     before it.
 
-    `merge` adds up models of different rows, `forget` fades what has been learned,
-    `coef_covariance` gives the covariance of the coefficients.
+    Words that the sums are made with (``update``, ``features`` and theirs, ``fit_intercept``)
+    cannot change between batches. `merge` adds up models of different rows, `forget` fades what
+    has been learned, `coef_covariance` gives the covariance of the coefficients.
 
     Examples
     --------

@@ -16,6 +16,24 @@ def check_rows(model: Any, X: Any, y: Any, sample_weight: Any, reset: bool) -> B
     return Batch(*checked_rows(model, X, y, sample_weight, reset, check_labels))
 
 
+def lasting_words(model: Any) -> dict[str, Any]:
+    """The words that the sums are made with, which hence cannot change while they grow."""
+    names = ["update", "features", "fit_intercept"]
+    if model.features is not None:
+        names += ["n_components", "gamma"]
+    return {name: getattr(model, name) for name in names}
+
+
+def check_same_words(model: Any) -> None:
+    """Raise if a word was changed that the rows so far were learned with."""
+    for name, value in model.words_.items():
+        if not np.array_equal(getattr(model, name), value):
+            raise ValueError(
+                f"{name} was {value!r} when the earlier rows were learned and is now "
+                f"{getattr(model, name)!r}: set it back, or start anew with fit"
+            )
+
+
 def check_addable(one: Any, other: Any) -> None:
     """Raise unless two models of one kind add up sums over the same features."""
     for word in ("update", "features", "fit_intercept"):

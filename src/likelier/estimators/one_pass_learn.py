@@ -1,9 +1,4 @@
-"""How the one-pass classifier learns: in memory, from a stream, batch by batch, from others.
-
-Streaming rows are learned in blocks that end at fixed row numbers, whatever batches they come
-in; the first, the opening, is larger than the others and learned to convergence. Rows after the
-last full block are kept, and predictions are those of a model that has learned them too.
-"""
+"""How the one-pass classifier learns: in memory, from a stream, batch by batch, from others."""
 
 from __future__ import annotations
 
@@ -18,10 +13,16 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.engines.rows import slice_rows, take_rows
+from likelier.engines.rows import take_rows
 from likelier.estimators.naive_bayes_data import check_labels, encode_labels, join_classes
-from likelier.estimators.one_pass_checks import check_addable, check_rows
-from likelier.estimators.one_pass_predict import ON_DEMAND, OnePassPredictions
+from likelier.estimators.one_pass_blocks import OnePassBlocks
+from likelier.estimators.one_pass_checks import (
+    check_addable,
+    check_rows,
+    check_same_words,
+    lasting_words,
+)
+from likelier.estimators.one_pass_predict import ON_DEMAND
 from likelier.estimators.one_pass_rows import joined_rows, kept_rows
 from likelier.estimators.problem import (
     check_mergeable,
@@ -30,40 +31,20 @@ from likelier.estimators.problem import (
     require_targets,
 )
 from likelier.estimators.targets import class_weights, union_classes
-from likelier.features.fourier import FourierFeatures
-from likelier.inference.one_pass import (
-    StreamState,
-    block_size,
-    learn_block,
-    meet_classes,
-    merge_streams,
-    resolved,
-    start_stream,
-    stream_weights,
-)
-from likelier.inference.one_pass_opening import opening_size
+from likelier.inference.one_pass import StreamState, merge_streams, resolved, stream_weights
 from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights
 
 MAX_WIDTH = 16_384  # features: the matrix of their products takes two gigabytes
 FROZEN_BLOCK_VALUES = 1 << 19
 
 
-class OnePassLearning(OnePassPredictions):
+class OnePassLearning(OnePassBlocks):
     """Learning of both updates."""
 
-    features: str | None
-    n_components: int
-    gamma: Any
     prior_precision: float | str
-    half_life: float | None
-    fit_intercept: bool
     class_weight: Any
     shuffle: bool
     n_rows_seen_: int
-    rows_summed_: int  # those that are not waiting for their block to fill
-    learned_update_: str
-    stats_: dict[str, Any]
-    pending_: dict[str, Any]
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -110,17 +91,15 @@ class OnePassLearning(OnePassPredictions):
                 f"got {self.class_weight!r}"
             )
         fresh = not hasattr(self, "pending_")
-        if not fresh and self.update != self.learned_update_:
-            raise ValueError(
-                f"update was {self.learned_update_!r} when the earlier rows were learned; it "
-                "cannot change between batches"
-            )
+        if not fresh:
+            check_same_words(self)
         rows = check_rows(self, X, y, sample_weight, reset=fresh)
         join_classes(getattr(self, "classes_", None), classes, np.asarray(rows.y)[:1])  # one kind
         if fresh:
             self._reset(rows.X.dtype)
         self._learn(rows, announced=classes)
-        (self._publish if self.stats_ or not self.pending_ else self._postpone)()
+        learned = self.stats_ or self.pending_
+        (self._postpone if self.update == "streaming" and learned else self._publish)()
         return self
 
     def merge(self, other: Any) -> Self:
@@ -131,6 +110,8 @@ class OnePassLearning(OnePassPredictions):
         part was at the time, which costs a little accuracy.
         """
         check_mergeable(self, other)
+        check_same_words(self)
+        check_same_words(other)
         self._settle()
         other._settle()
         check_addable(self, other)
@@ -154,6 +135,7 @@ class OnePassLearning(OnePassPredictions):
         check_is_fitted(self, "classes_")
         if not isinstance(factor, Real) or not 0.0 < float(factor) <= 1.0:
             raise ValueError(f"factor must be a number above 0 and at most 1, got {factor!r}")
+        check_same_words(self)
         factor = float(factor)
         if self.update == "frozen":
             stats: Any = self._frozen(self.classes_).faded(factor)
@@ -178,7 +160,7 @@ class OnePassLearning(OnePassPredictions):
     def _reset(self, dtype: Any) -> None:
         self.stats_, self.pending_, self.map_ = {}, {}, {}
         self.__dict__.pop("announced_", None)
-        self.rows_summed_, self.learned_update_ = 0, self.update
+        self.rows_summed_, self.words_ = 0, lasting_words(self)
         self.seed_ = self._seed()
         self.row_dtype_ = np.dtype(dtype).str
         width = self.n_components if self.features == "fourier" else self.n_features_in_
@@ -190,10 +172,6 @@ class OnePassLearning(OnePassPredictions):
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _precision(self) -> float | None:
-        """Prior precision, None where it is left to us."""
-        return None if self.prior_precision == "auto" else float(self.prior_precision)
 
     def _learn(self, rows: Batch, balanced: dict[Any, float] | None = None,
                announced: Any = None) -> None:  # fmt: skip
@@ -232,15 +210,6 @@ class OnePassLearning(OnePassPredictions):
         of_class = class_weights(self.class_weight, labels, codes)
         return None if of_class is None else dict(zip(labels.tolist(), of_class, strict=True))
 
-    def _ages(self, n: int) -> Array:
-        """What is left of the weight of each of ``n`` rows when the last has been learned."""
-        if self.half_life is None:
-            return np.ones(n)
-        return np.asarray(0.5 ** (np.arange(n - 1, -1, -1) / float(self.half_life)))
-
-    def _fade(self, n: int) -> float:
-        return 1.0 if self.half_life is None else float(0.5 ** (n / float(self.half_life)))
-
     def _publish(self) -> None:
         """Show what has been learned as fitted attributes."""
         if self.update == "frozen":
@@ -259,10 +228,11 @@ class OnePassLearning(OnePassPredictions):
         self._show(classes, weights, factor)
 
     def _postpone(self) -> None:
-        """Name the classes; weights of an opening wait until asked for, as more rows may come."""
+        """Name the classes; weights wait until they are asked for, as more rows may come."""
+        labels = np.unique(self.pending_["y"]) if self.pending_ else self.stats_["classes"]
         announced = getattr(self, "announced_", None)
-        self.classes_ = join_classes(None, announced, np.unique(self.pending_["y"]))
-        self.n_rows_seen_ = len(self.pending_["y"])
+        self.classes_ = join_classes(self.stats_.get("classes"), announced, labels)
+        self.n_rows_seen_ = self.rows_summed_ + len(self.pending_.get("y", ()))
         for name in ON_DEMAND:
             self.__dict__.pop(name, None)
 
@@ -309,71 +279,7 @@ class OnePassLearning(OnePassPredictions):
         self.stats_ = {"classes": classes, **found.to_arrays()}
         self.rows_summed_ += len(y)
 
-    # -- streaming ----------------------------------------------------------------------
-    def _learn_blocks(self, X: Matrix, y: Array, weight: Array) -> None:
-        """Learn all blocks that are full, and keep the rows after them."""
-        done = 0
-        while done < len(y):
-            size, kept = self._next_block(), self.pending_
-            stop = min(done + size - len(kept.get("y", ())), len(y))
-            batch = Batch(slice_rows(X, done, stop), y[done:stop], weight[done:stop])
-            self._learn_or_keep(joined_rows(kept, batch), size)
-            done = stop
-
-    def _next_block(self) -> int:
-        """Rows of the block that is being filled."""
-        fourier = self.features == "fourier"
-        rows = block_size(self.n_components if fourier else self.n_features_in_)
-        if self.stats_:
-            return rows
-        return opening_size(max(self.n_features_in_, self.n_components * fourier), rows)
-
-    def _room_for(self, other: Any) -> bool:
-        """Whether the rows of another model fit in the opening, all of one age, with our own."""
-        n_rows = len(self.pending_.get("y", ())) + len(other.pending_.get("y", ()))
-        fading = self.half_life or other.half_life
-        return not (self.stats_ or other.stats_ or fading) and n_rows < self._next_block()
-
-    def _learn_or_keep(self, batch: Batch, size: int) -> None:
-        full = batch.n_rows == size
-        if not full or not self.stats_:  # an opening takes its time: interrupted, it is kept
-            self.pending_ = kept_rows(batch)
-        if full:
-            state, self.map_ = self._after(batch)
-            self.stats_, self.pending_ = state.to_arrays(), {}
-            self.rows_summed_ += batch.n_rows
-
-    def _after(self, batch: Batch) -> tuple[StreamState, dict[str, Array]]:
-        """State after a block, and the map of its features, without changing the model."""
-        fresh = self.features == "fourier" and not self.stats_
-        made = self._draw_map(batch.X) if fresh else self.map_  # scale of the whole first block
-        Phi = self._features(batch.X, made)
-        y, weight = np.asarray(batch.y), np.asarray(batch.weight)
-        if self.stats_:
-            state = StreamState(**self.stats_)
-            if self.half_life is not None:
-                state = state.faded(self._fade(len(y)))
-        else:
-            state = start_stream(Phi, weight, y, self.fit_intercept)
-        return learn_block(state, Phi, y, weight * self._ages(len(y)), self._precision()), made
-
-    def _flushed(self) -> StreamState:
-        """State as if the rows kept made a full block."""
-        announced = getattr(self, "announced_", None)
-        if self.pending_:
-            state, self.map_ = self._after(Batch(**self.pending_))
-        elif self.stats_:
-            state = StreamState(**self.stats_)
-        else:
-            empty = np.zeros((1, self.n_features_in_))
-            state = start_stream(empty, np.ones(1), np.zeros(0), self.fit_intercept)
-        return state if announced is None else meet_classes(state, announced)
-
-    def _draw_map(self, X: Matrix) -> dict[str, Array]:
-        """Frequencies for rows like these; only their scale matters."""
-        words = FourierFeatures(n_components=self.n_components, gamma=self.gamma)
-        return dict(words.init(np.random.default_rng([self.seed_, 0]), X))
-
+    # -- streams ------------------------------------------------------------------------
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> None:
         """One pass over blocks; an interruption keeps what has been learned."""
         if sample_weight is not None:

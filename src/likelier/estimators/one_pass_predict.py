@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines import LocalEngine
-from likelier.estimators.probabilities import class_probabilities
+from likelier.estimators.one_pass_checks import check_same_words
+from likelier.estimators.probabilities import class_probabilities, split_entropy
 from likelier.estimators.problem import as_csr
 from likelier.features.fourier import FourierFeatures
 from likelier.inference.one_pass import coordinates
@@ -37,6 +38,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     coef_: Array
     intercept_: Array
     map_: dict[str, Array]
+    words_: dict[str, Any]
     posterior_: dict[str, Any]
 
     def __sklearn_tags__(self) -> Any:
@@ -46,7 +48,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
     # -- fitted attributes that may still have to be computed ----------------------------
     def __getattr__(self, name: str) -> Any:
-        if name in ON_DEMAND and vars(self).get("pending_"):
+        if name in ON_DEMAND and (vars(self).get("stats_") or vars(self).get("pending_")):
             self._settle()
             return vars(self)[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -54,6 +56,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     def _settle(self) -> None:
         """Compute weights that were postponed."""
         if "posterior_" not in vars(self):
+            check_same_words(self)
             self._publish()
 
     @abstractmethod
@@ -99,10 +102,10 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
     def _lanes_apart(self) -> float:
         """Lanes whose independent errors make up that of a difference between classes."""
-        return 2.0 if self.update == "streaming" else 1.0
+        return 2.0 if self.words_["update"] == "streaming" else 1.0
 
     def _loss(self) -> Loss:
-        return make_loss("softmax" if self.update == "streaming" else "log_loss")
+        return make_loss("softmax" if self.words_["update"] == "streaming" else "log_loss")
 
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes, else one per class."""
@@ -147,23 +150,26 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         return class_probabilities(self._loss(), scores, {})
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the predicted classes in nats; epistemic: what more rows would settle.
+        """Entropy of `predict_proba` in nats; epistemic: what more rows would settle.
 
-        The parts are those of 32 draws of the scores, the same random numbers for every row.
+        The epistemic part is what 32 draws of the scores say about the class (their mutual
+        information), with the same random numbers for every row.
         """
         check_is_fitted(self, "classes_")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         noise = np.random.default_rng([seed, 2]).standard_normal((DRAWS, len(self.coef_)))
 
-        def draws(Phi: Matrix) -> Array:
+        def parts(Phi: Matrix) -> Array:
             factor = float(self.posterior_["factor"])
             scores, spread = self._scores(Phi), np.sqrt(self._variance(Phi))
             if len(self.coef_) > 1:  # each class on its own, not a difference of two
                 spread = spread / np.sqrt(self._lanes_apart())
             made = [self._probabilities(factor * (scores + spread[:, None] * e)) for e in noise]
-            return np.stack(made, axis=1)
+            found = Categorical(np.stack(made, axis=1)).uncertainty().epistemic
+            return np.column_stack([self._moderated(Phi), found])
 
-        return Categorical(self._by_blocks(X, draws)).uncertainty()
+        both = self._by_blocks(X, parts)
+        return split_entropy(both[:, :-1], both[:, -1])
 
     def coef_covariance(self) -> Array:
         """Covariance of the coefficients of a class, in the units of the rows.

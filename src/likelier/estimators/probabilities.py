@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from likelier.base import Array, Loss
+from likelier.base import Array, Loss, Uncertainty
 from likelier.calibration import fit_sign_preserving, fit_temperature, restore
+from likelier.predictive import Categorical
 
 
 def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:
@@ -33,6 +34,13 @@ def class_probabilities(loss: Loss, scores: Array, calibration: dict[str, Any]) 
     if loss.coupled:
         return np.asarray(loss.link(scores))
     return _one_vs_rest(scores)
+
+
+def split_entropy(probabilities: Array, epistemic: Array) -> Uncertainty:
+    """Entropy of predicted classes, at most all of it epistemic."""
+    total = Categorical(probabilities[:, None]).uncertainty().total
+    epistemic = np.clip(epistemic, 0.0, total)
+    return Uncertainty(total, total - epistemic, epistemic)
 
 
 def _one_vs_rest(scores: Array) -> Array:

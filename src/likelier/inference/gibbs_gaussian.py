@@ -23,6 +23,7 @@ from likelier.models.bayesian_linear import BayesianLinear, Expected, Prior
 MAX_PASSES = 60
 TOLERANCE = 1e-2  # nats; the moves correct far larger errors
 NODE_DISTANCES = (-3.0, -1.5, 0.0, 1.5, 3.0)  # standard deviations of eta
+MIN_SPREAD, MAX_SPREAD = 0.1, 1.5  # of eta, in the distances between nodes
 ETA_STEP = 1.5  # largest change of eta in one pass
 ETA_DF = 6.0
 ANTITHETIC = 32
@@ -289,15 +290,28 @@ def fit_transport(model: BayesianLinear, engine: Engine) -> Transport:
     if not model.prior.learned:
         return _with_means(model, engine, [centre], None)
     _, curvature = eta_slopes(model, centre)
-    spread = min(1.0 / np.sqrt(curvature), 1.5)
-    nodes, slopes = [], []
-    for distance in NODE_DISTANCES:
-        eta = centre.eta + distance * spread
-        node = centre if distance == 0.0 else fit_gaussian(model, engine, centre, eta)
-        nodes.append(node)
-        slopes.append(eta_slopes(model, node)[0])
-    law = _eta_law(np.array([node.eta for node in nodes]), np.array(slopes), spread)
+    spread = min(1.0 / np.sqrt(curvature), MAX_SPREAD)
+    nodes = _nodes(model, engine, centre, spread)
+    slopes = np.array([eta_slopes(model, node)[0] for node in nodes])
+    law = _eta_law(np.array([node.eta for node in nodes]), slopes, spread)
     return _with_means(model, engine, nodes, law)
+
+
+def transport_around(
+    model: BayesianLinear, engine: Engine, etas: Array, law: EtaLaw | None
+) -> Transport:
+    """Gaussians at nodes among these draws of ``eta``; the proposal of ``eta`` is left alone."""
+    middle = float(np.clip(np.median(etas), MIN_ETA, MAX_ETA))
+    spread = float(np.clip(np.std(etas), MIN_SPREAD, MAX_SPREAD))
+    centre = fit_gaussian(model, engine, eta=middle)
+    return _with_means(model, engine, _nodes(model, engine, centre, spread), law)
+
+
+def _nodes(
+    model: BayesianLinear, engine: Engine, centre: Gaussian, spread: float
+) -> list[Gaussian]:
+    etas = [centre.eta + distance * spread for distance in NODE_DISTANCES]
+    return [centre if e == centre.eta else fit_gaussian(model, engine, centre, e) for e in etas]
 
 
 def _eta_law(etas: Array, slopes: Array, spread: float) -> EtaLaw:

@@ -24,7 +24,12 @@ from likelier.inference.gibbs import (
     posterior_of,
     sweep,
 )
-from likelier.inference.gibbs_gaussian import Held, Transport, fit_transport
+from likelier.inference.gibbs_gaussian import (
+    Held,
+    Transport,
+    fit_transport,
+    transport_around,
+)
 from likelier.models.bayesian_linear import BayesianLinear
 
 HEAVY_DF, WIDTH = 5.0, 1.25
@@ -34,6 +39,7 @@ BURST = 128  # proposals in one pass over the rows
 TRAJECTORY = 0.5 * np.pi  # in a standard Gaussian this far is independent of where one was
 TARGET_ACCEPTANCE = 0.8
 MAX_LEAPS = 16
+REFITS = (40, 90)  # draws of warm-up after which the Gaussians move to where eta has been
 MAX_TRIES = 8  # proposals for each draw, where few are accepted
 
 
@@ -104,11 +110,13 @@ class MoveState(ChainState):
     adapting: bool = True
     accepted: float = 0.0
     proposed: float = 0.0
+    log_weights: list[Array] = field(default_factory=list)  # of independent proposals
 
     def clear(self) -> None:
         """Forget warm-up, and stop adapting to it."""
         super().clear()
         self.adapting, self.accepted, self.proposed = False, 0.0, 0.0
+        self.log_weights = []
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,19 @@ def effective_share(log_weight: Array) -> float:
     """Share of independent draws that weighted proposals are worth."""
     weight = np.exp(log_weight - log_weight.max())
     return float(weight.sum() ** 2 / (weight @ weight)) / len(weight)
+
+
+def tail_shape(log_weight: Array) -> float:
+    """Index of the tail of the weights of proposals, by Hill's estimator; nothing without any.
+
+    From one half on their variance is infinite: then the posterior has parts that are hardly ever
+    proposed, and chains agree with each other because all of them have missed those.
+    """
+    ordered = np.sort(log_weight)
+    m = int(min(len(ordered) / 5, 3.0 * np.sqrt(len(ordered))))
+    if m < 1 or not np.isfinite(ordered[-m - 1]):
+        return 0.0 if m < 1 else np.inf
+    return float((ordered[-m:] - ordered[-m - 1]).mean())
 
 
 @dataclass(frozen=True)
@@ -193,6 +214,7 @@ class Independent(Inference):
             if (t + 1) % every == 0:
                 state.keep(theta, eta)
         state.proposed += each * C
+        state.log_weights.append(found.log_weight)
         state.iteration += 1
         return state, Info(passes=1.0, message="independent")
 
@@ -203,7 +225,7 @@ class Independent(Inference):
 
 @dataclass(frozen=True)
 class Hamiltonian(Inference):
-    """Hamiltonian moves of the weights given ``eta``; ``eta`` by two moves of its own.
+    """Hamiltonian moves of the weights given ``eta``; ``eta`` by moves of its own.
 
     A step is one draw of every chain, all chains side by side: three to eight gradients, rows x
     nonzeros each. The length of leapfrog steps adapts during warm-up.
@@ -238,6 +260,8 @@ class Hamiltonian(Inference):
         if model.hinge:  # trajectories stumble over kinks; hidden variables do not
             state.theta = sweep(model, engine, state.theta, state.eta, state.iteration, stream)
         if model.prior.learned:
+            if state.adapting and state.n_draws in REFITS:
+                transport = self._refit(state, engine)
             self._draw_eta(state, engine, stream)
         if model.hinge or model.prior.learned:
             state.xi = transport.held(state.eta).backward(state.theta)
@@ -275,15 +299,24 @@ class Hamiltonian(Inference):
         state.theta = here.forward(state.xi)
         return float(np.exp(np.minimum(-rise, 0.0)).mean())
 
+    def _refit(self, state: MoveState, engine: Engine) -> Transport:
+        """Gaussians for the ``eta`` of the later half of the draws so far, also the state's.
+
+        Where classes are separable, the evidence of Gaussians is largest far from where ``eta``
+        turns out to be.
+        """
+        assert state.transport is not None
+        etas = np.concatenate(state.etas[state.n_draws // 2 :])
+        state.transport = transport_around(state.model, engine, etas, state.transport.law)
+        return state.transport
+
     def _draw_eta(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> None:
-        """``eta`` with the weights held; then in turns with their direction or ``xi`` held."""
+        """``eta`` with the weights held, then with their direction, then with ``xi`` held."""
         model, transport = state.model, state.transport
         assert transport is not None
-        if state.iteration % 2:
-            state.theta, state.eta = draw_scale(model, engine, state.theta, state.eta, stream)
-            return
-        eta = model.prior.draw_eta(state.theta, stream)
-        xi = transport.held(eta).backward(state.theta)
+        theta, eta = draw_scale(model, engine, state.theta, state.eta, stream)
+        eta = model.prior.draw_eta(theta, stream)
+        xi = transport.held(eta).backward(theta)
 
         def line(etas: Array) -> tuple[Array, Array]:
             each = np.repeat(xi, etas.shape[1], axis=0)

@@ -14,7 +14,7 @@ import numpy as np
 from likelier.base import Engine, Inference
 from likelier.inference.chains import DrawsPosterior, r_hat
 from likelier.inference.gibbs import ChainState, Gibbs
-from likelier.inference.gibbs_moves import Hamiltonian, Independent, MoveState
+from likelier.inference.gibbs_moves import Hamiltonian, Independent, MoveState, tail_shape
 from likelier.models.bayesian_linear import BayesianLinear
 
 SAMPLERS = ("auto", "gibbs", "hamiltonian", "independent")
@@ -26,6 +26,7 @@ AGREE, ENOUGH = (
     1.05,
     100,
 )  # R-hat beyond which independent moves are given up, from so many draws on
+HEAVY_TAIL = 0.5  # of the weights of proposals, beyond which they are given up too
 MAX_PARAMETERS = 3000
 
 
@@ -133,7 +134,8 @@ class Sampling:
             return False
         if self.n_wanted < ENOUGH or self.settings.n_chains < 2:
             return False
-        if float(np.max(r_hat(self.posterior().theta))) <= AGREE:
+        heavy = tail_shape(np.concatenate(self._state.log_weights)) > HEAVY_TAIL
+        if not heavy and float(np.max(r_hat(self.posterior().theta))) <= AGREE:
             return False
         self._follow_gradients(self._state)
         return True

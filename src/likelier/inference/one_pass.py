@@ -14,7 +14,7 @@ Relaxed curvature is right only if blocks are alike. A block whose labels are un
 sites are frozen: ``omega = 1/4`` at ``eta = 0``, additive in any order.
 
 One lane more than classes, the spare lane, sees every row as not its own: a class that appears
-late starts as its copy.
+late starts as its copy. How far it then goes is found with a small sample of the rows so far.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
+from likelier.inference.one_pass_late import raised
 from likelier.inference.one_pass_opening import converged
+from likelier.inference.one_pass_reserve import Reserve
 from likelier.models.one_pass import (
     FROZEN,
     Weights,
+    column_units,
     dense_rows,
     known_spread,
     prior_diagonal,
@@ -38,7 +41,8 @@ from likelier.models.one_pass import (
 
 RELAXATION = 2.0  # of the steps of the bound optimiser; up to 2 they still go down
 SPARE_SWEEPS = 8  # that take the spare lane to odds of about one in a hundred
-MIN_BLOCK = 512
+MIN_BLOCK, MAX_BLOCK = 512, 2048
+BLOCK_SHARE = 64  # a block is no larger than one in so many of the rows so far
 GROWTH = 2.0  # of a variance, that calls for weights under its new prior
 STRICTNESS = 2.0  # how fast unlike labels end the relaxation
 CALIBRATION_MEMORY = 0.98  # per block, of the scale of the scores
@@ -59,6 +63,23 @@ class StreamState:
     sums: Array  # of the coordinates and of their squares, for the prior
     squares: Array
     calibration: Array  # log of the scale of the scores, and its information
+    late: Array  # whether a class appeared after the opening
+    kept_rows: Array  # a sample of the rows, see `Reserve`
+    kept_codes: Array
+    kept_keys: Array
+    kept_seen: int
+
+    @property
+    def reserve(self) -> Reserve:
+        """A few rows of every class."""
+        return Reserve(self.kept_rows, self.kept_codes, self.kept_keys, self.kept_seen)
+
+    def keeping(self, reserve: Reserve) -> StreamState:
+        """The same state with another sample of rows."""
+        return replace(
+            self, kept_rows=reserve.rows, kept_codes=reserve.codes, kept_keys=reserve.keys,
+            kept_seen=reserve.seen,
+        )  # fmt: skip
 
     @property
     def fit_intercept(self) -> bool:
@@ -77,12 +98,18 @@ class StreamState:
     def faded(self, factor: float) -> StreamState:
         """The same rows, each with its weight times ``factor``."""
         names = ("precision", "linear", "class_weight", "sums", "squares")
-        return replace(self, **{name: getattr(self, name) * factor for name in names})
+        state = replace(self, **{name: getattr(self, name) * factor for name in names})
+        return state.keeping(self.reserve.faded(factor))
 
 
-def block_size(n_features: int) -> int:
-    """Rows of a block: enough to make its factorisation as cheap as its sums."""
-    return max(MIN_BLOCK, 1 << max(0, (n_features - 1) // 2).bit_length())
+def block_size(n_features: int, n_seen: int = 0) -> int:
+    """Rows of a block: enough to make its factorisation as cheap as its sums.
+
+    After many rows a block may be larger, as it changes the weights no more than those before.
+    """
+    small = max(MIN_BLOCK, 1 << max(0, (n_features - 1) // 2).bit_length())
+    ripe = 1 << max(1, n_seen // BLOCK_SHARE).bit_length() - 1
+    return max(small, min(MAX_BLOCK, ripe))
 
 
 def start_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) -> StreamState:
@@ -91,11 +118,12 @@ def start_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) 
     d, total = rows.shape[1], weight.sum()
     centre = weight @ rows / total if fit_intercept else np.zeros(d)
     spread = weight @ (rows - centre) ** 2 / total
-    scale = np.sqrt(known_spread(spread, weight @ rows**2 / total))
+    scale = column_units(spread, weight @ rows**2 / total)
     p = d + int(fit_intercept)
     return StreamState(
         centre, scale, np.zeros((p, p)), np.zeros((p, 1)), np.zeros((p, 1)), classes[:0],
         np.zeros(0), np.zeros(d), np.zeros(d), np.array([0.0, CALIBRATION_START]),
+        np.zeros(0, dtype=bool), *vars(Reserve.empty(d, X.dtype)).values(),
     )  # fmt: skip
 
 
@@ -121,10 +149,13 @@ def meet_classes(state: StreamState, labels: Array) -> StreamState:
     lanes[places] = np.arange(len(state.classes))
     weight = np.zeros(len(classes))
     weight[places] = state.class_weight
-    return replace(
-        state, classes=classes, class_weight=weight,
+    late = np.full(len(classes), state.weight > 0.0)
+    late[places] = state.late
+    grown = replace(
+        state, classes=classes, class_weight=weight, late=late,
         linear=state.linear[:, lanes], mean=state.mean[:, lanes],
     )  # fmt: skip
+    return grown.keeping(state.reserve.renumbered(places))
 
 
 def learn_block(
@@ -162,7 +193,8 @@ def learn_block(
     rooted = Z * np.sqrt(row_weight * curvature)[:, None]
     P = moments.precision + rooted.T @ rooted
     Q = moments.linear + Z.T @ (row_weight[:, None] * pull)
-    return resolved(replace(moments, precision=P, linear=Q), prior)
+    kept = state.reserve.seeing(X, codes, weight, len(state.classes))
+    return resolved(replace(moments, precision=P, linear=Q).keeping(kept), prior)
 
 
 def _with_spare(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
@@ -204,10 +236,18 @@ def stream_prior(state: StreamState, prior: float | None) -> Array:
 
 
 def stream_weights(state: StreamState, prior: float | None) -> Weights:
-    """Posterior of the classes that were seen."""
-    mean, root, units = solve_posterior(
-        state.precision, state.linear[:, :-1], stream_prior(state, prior)
-    )
+    """Posterior of the classes that were seen or announced."""
+    diagonal = stream_prior(state, prior)
+    mean, root, units = solve_posterior(state.precision, state.linear, diagonal)
+    late = np.flatnonzero(state.late & (state.class_weight > 0.0))
+    if len(late):
+        Z = coordinates(state.kept_rows, state.centre, state.scale, state.fit_intercept)
+        each = state.class_weight / np.maximum(state.reserve.counts(len(state.classes)), 1)
+        rows = (Z.astype(np.float64), state.kept_codes, each[state.kept_codes])
+        factor = float(np.exp(state.calibration[0]))
+        mean = raised(mean, late, rows, diagonal, factor, state.fit_intercept)
+    else:
+        mean = mean[:, :-1]
     return Weights(mean, root, units, state.centre, state.scale, state.fit_intercept)
 
 
@@ -258,8 +298,9 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     log_scale = (
         one.calibration[0] * one.calibration[1] + two.calibration[0] * two.calibration[1]
     ) / information
-    out = replace(one, **both, calibration=np.array([log_scale, information]))
-    return resolved(out, prior)
+    late = one.late & two.late  # a class is as early as in the model that knew it first
+    out = replace(one, **both, calibration=np.array([log_scale, information]), late=late)
+    return resolved(out.keeping(one.reserve.merged(two.reserve, len(labels))), prior)
 
 
 def resolved(state: StreamState, prior: float | None) -> StreamState:

@@ -55,7 +55,7 @@ def converged(Z: Array, codes: Array, weight: Array, prior: Array, n_lanes: int)
 
     def energy(point: Array) -> tuple[float, Array]:
         w = weights(point)
-        loss, residual = _softmax_terms(w.T.astype(Z.dtype) @ Z.T, codes)
+        loss, residual = softmax_terms(w.T.astype(Z.dtype) @ Z.T, codes)
         value = float(weight @ loss) + 0.5 * float((prior @ w**2).sum())
         slope = Z.T @ (row_weight * residual).T + prior[:, None] * w
         return value, solve_triangular(root, units[:, None] * slope, lower=True).ravel()
@@ -78,7 +78,7 @@ def _metric(Z: Array, weight: Array, prior: Array, n_lanes: int) -> tuple[Array,
     return units, cholesky(curvature, lower=True, check_finite=False)
 
 
-def _softmax_terms(scores: Array, codes: Array) -> tuple[Array, Array]:
+def softmax_terms(scores: Array, codes: Array) -> tuple[Array, Array]:
     """Loss of every row, and its derivative by the scores (lanes x rows), which it overwrites."""
     rows = np.arange(len(codes))
     scores -= scores.max(axis=0)

@@ -19,7 +19,9 @@ from likelier.base import Array, Batch, Matrix, Model
 FROZEN = 0.25  # E omega of PG(1, 0)
 INTERCEPT_PRECISION = 0.01  # of the prior of an intercept: a standard deviation of 10
 SCORE_VARIANCE = 25.0  # that the automatic prior gives the score of an ordinary row
-CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
+# Share of a mean square below which a variance is rounding: of a difference of two sums, and of
+# squares of values less their mean, which keep their digits however far from zero a column is.
+CONSTANT, CENTRED_CONSTANT = 1e-12, 1e-22
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def frozen_weights(sums: FrozenSums, precision: float | None, fit_intercept: boo
     W = max(sums.weight, 1e-300)
     square = np.diag(sums.scatter) / W + sums.mean**2
     variance = np.diag(sums.scatter) / W if fit_intercept else square
-    scale = np.sqrt(known_spread(variance, square))
+    scale = column_units(variance, square)
     centre = sums.mean if fit_intercept else np.zeros_like(sums.mean)
     scatter = sums.scatter
     if not fit_intercept:
@@ -186,9 +188,17 @@ def solve_posterior(P: Array, Q: Array, prior: Array) -> tuple[Array, Array, Arr
 
 
 def known_spread(variance: Array, square: Array) -> Array:
-    """Variances, and one where a column does not vary: then nothing depends on its unit."""
-    varies = variance > np.maximum(CONSTANT * square, 1e-300)
-    return np.where(varies, variance, 1.0)
+    """Variances, and one where a column does not vary."""
+    return np.where(variance > np.maximum(CONSTANT * square, 1e-300), variance, 1.0)
+
+
+def column_units(variance: Array, square: Array) -> Array:
+    """Standard deviations from squares about the mean.
+
+    The size of a column that does not vary: nothing depends on its unit, but for rounding.
+    """
+    varies = variance > np.maximum(CENTRED_CONSTANT * square, 1e-300)
+    return np.sqrt(np.where(varies, variance, np.where(square > 1e-300, square, 1.0)))
 
 
 def dense_rows(X: Matrix) -> Array:

@@ -127,3 +127,9 @@ def test_arrays_make_the_state_again():
 def test_blocks_grow_with_the_features():
     sizes = [block_size(d) for d in (1, 100, 1024, 1026, 2048, 2050)]
     assert sizes == [512, 512, 512, 1024, 1024, 2048]
+
+
+def test_blocks_grow_with_the_rows_before_them():
+    sizes = [block_size(10, n) for n in (0, 32_768, 65_535, 65_536, 131_072, 10**9)]
+    assert sizes == [512, 512, 512, 1024, 2048, 2048]
+    assert block_size(5000, 10**9) == 4096

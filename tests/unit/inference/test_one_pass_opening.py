@@ -10,9 +10,9 @@ from likelier.inference import one_pass_opening
 from likelier.inference.one_pass_opening import (
     OPENING_ROWS,
     OPENING_VALUES,
-    _softmax_terms,
     converged,
     opening_size,
+    softmax_terms,
 )
 
 
@@ -33,7 +33,7 @@ def energy(w, Z, codes, weight, prior):
 def test_terms_are_the_loss_and_its_slope():
     rng = np.random.default_rng(0)
     scores, codes = 3.0 * rng.normal(size=(4, 6)), np.array([0, 1, 2, 3, 0, 1])
-    loss, slope = _softmax_terms(scores.copy(), codes)
+    loss, slope = softmax_terms(scores.copy(), codes)
 
     def exact(s):
         return logsumexp(s, axis=0) - s[codes, np.arange(6)]

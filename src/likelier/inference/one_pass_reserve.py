@@ -1,0 +1,92 @@
+"""A few rows of every class, a fair sample of all that have passed: what a late class is held to.
+
+Each row has a key that depends on its number and weight only, and the smallest keys of a class are
+kept (Efraimidis and Spirakis, 2006). So the sample is additive: however rows are cut, and whatever
+models are merged, it is that of all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from likelier.base import Array, Matrix
+from likelier.models.one_pass import dense_rows
+
+RESERVE_VALUES = 1 << 19  # of all classes, as many as the opening holds
+RESERVE_ROWS, ALL_ROWS = 128, 4096  # of one class, of all
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Rows in order of their class and, within a class, of their keys."""
+
+    rows: Array  # (R, d)
+    codes: Array  # class of every row
+    keys: Array
+    seen: int  # rows that have passed
+
+    @classmethod
+    def empty(cls, n_features: int, dtype: np.dtype[np.generic]) -> Reserve:
+        """Before the first row."""
+        nothing = np.zeros((0, n_features), dtype)
+        return cls(nothing, np.zeros(0, dtype=np.intp), np.zeros(0), 0)
+
+    def seeing(self, X: Matrix, codes: Array, weight: Array, n_classes: int) -> Reserve:
+        """After a block of rows of positive weight; cost rows, but for those that are kept."""
+        keys = np.log(-np.log(_uniform(self.seen, len(codes)))) - np.log(weight)
+        seen = self.seen + len(codes)
+        bar = self._bars(n_classes)
+        taken = np.flatnonzero(keys < bar[codes])
+        if not len(taken):
+            return replace(self, seen=seen)
+        new = Reserve(dense_rows(X[taken]), codes[taken], keys[taken], seen)
+        return self._joined(new, n_classes, seen)
+
+    def merged(self, other: Reserve, n_classes: int) -> Reserve:
+        """The sample of the rows of both."""
+        return self._joined(other, n_classes, self.seen + other.seen)
+
+    def renumbered(self, places: Array) -> Reserve:
+        """The same rows where class ``k`` has become class ``places[k]``, in the same order."""
+        return replace(self, codes=places[self.codes] if len(self.codes) else self.codes)
+
+    def faded(self, factor: float) -> Reserve:
+        """The same rows, each with its weight times ``factor``."""
+        return replace(self, keys=self.keys - np.log(factor))
+
+    def counts(self, n_classes: int) -> Array:
+        """Rows kept of every class."""
+        return np.bincount(self.codes, minlength=n_classes)
+
+    def _room(self, n_classes: int) -> int:
+        n_rows = min(ALL_ROWS, RESERVE_VALUES // max(1, int(self.rows.shape[1])))
+        return max(1, min(RESERVE_ROWS, n_rows // max(1, n_classes)))
+
+    def _bars(self, n_classes: int) -> Array:
+        """Key that a row of each class must stay below to be kept."""
+        room, counts = self._room(n_classes), self.counts(n_classes)
+        bar = np.full(n_classes, np.inf)
+        full = counts >= room
+        bar[full] = self.keys[(np.cumsum(counts) - counts + room - 1)[full]]
+        return bar
+
+    def _joined(self, other: Reserve, n_classes: int, seen: int) -> Reserve:
+        codes = np.concatenate([self.codes, other.codes])
+        keys = np.concatenate([self.keys, other.keys])
+        order = np.lexsort((keys, codes))
+        counts = np.bincount(codes, minlength=n_classes)
+        first = (np.cumsum(counts) - counts)[codes[order]]
+        order = order[np.arange(len(order)) - first < self._room(n_classes)]
+        rows = np.concatenate([self.rows, other.rows.astype(self.rows.dtype, copy=False)])
+        return Reserve(rows[order], codes[order], keys[order], seen)
+
+
+def _uniform(first: int, n: int) -> Array:
+    """Numbers in (0, 1) that depend on the numbers of rows alone (splitmix64)."""
+    z = np.arange(first, first + n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    z = (z ^ (z >> np.uint64(31))) >> np.uint64(11)
+    return (z.astype(np.float64) + 0.5) / 2.0**53
