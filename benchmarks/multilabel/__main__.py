@@ -58,7 +58,7 @@ def _parts(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[], 
     if options.quick:
         sets, seeds = ("flags", "emotions"), 2
     done = {
-        name: () if options.again else tuple(read_json(folder / f"{name}.json"))
+        name: {} if options.again else read_json(folder / f"{name}.json")
         for name in ("quality", "hidden")
     }
     return {

@@ -161,8 +161,35 @@ def test_uncertainty_adds_up_and_falls_with_data(model):
     assert found.total.shape == (N, L)
     np.testing.assert_allclose(found.total, found.aleatoric + found.epistemic, atol=1e-9)
     assert (found.epistemic >= 0).all()
+    p = model.predict_proba(X)
+    entropy = -(p * np.log(p) + (1 - p) * np.log1p(-p))
+    np.testing.assert_allclose(found.total, entropy, atol=1e-10)
     few = fast(random_state=0).fit(X[:30], Y[:30])
     assert few.predict_uncertainty(X).epistemic.mean() > found.epistemic.mean()
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_uncertainty_of_classes_is_that_of_their_probabilities(n_classes):
+    y = (np.arange(N) + (X[:, 0] > 0)) % n_classes
+    model = fast().fit(X, y)
+    p = model.predict_proba(X)
+    rest = np.clip(1 - p, 1e-300, 1.0)
+    total = model.predict_uncertainty(X).total
+    assert total.shape == p.shape == (N, n_classes)
+    np.testing.assert_allclose(total, -(p * np.log(p) + rest * np.log(rest)), atol=1e-10)
+
+
+def test_sharpened_maps_are_offered_where_many_rows_are_unlabelled(tmp_path):
+    hidden = Y.copy()
+    hidden[60:] = np.nan
+    model = fast().fit(X, hidden)
+    assert len(model.maps_) == len(model.alpha_) == 2 and len(model.stack_weights_) == 3
+    likelier.save(model, tmp_path / "model")
+    assert likelier.load(tmp_path / "model").predict_proba(X).tobytes() == (
+        model.predict_proba(X).tobytes()
+    )
+    hidden[60:150] = Y[60:150]  # a tenth without labels is not worth twice the cost
+    assert len(fast().fit(X, hidden).maps_) == 1
 
 
 def test_a_stream_learns_and_stays_near_a_fit():

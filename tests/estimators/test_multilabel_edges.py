@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 import likelier
 from likelier import MultilabelClassifier
 from likelier.estimators.multilabel_data import MATRIX, Rows
-from likelier.estimators.multilabel_fit import choose_thresholds
+from likelier.estimators.multilabel_fit import assign_folds, choose_thresholds
 
 RNG = np.random.default_rng(0)
 N, D, L = 120, 4, 3
@@ -138,6 +138,22 @@ def test_a_label_nobody_knows_leaves_the_thresholds_of_others_alone():
     for objective, cuts in without.items():
         np.testing.assert_array_equal(with_it[objective][two], cuts)
         assert with_it[objective][1] == 0.0
+
+
+def test_unlabelled_rows_do_not_drown_labelled_ones():
+    """Ten thousand copies of unlabelled rows are the same to thresholds as as many as labelled."""
+    holes = Y.copy()
+    holes[N // 2 :] = np.nan
+    weight = np.where(np.arange(N) < N // 2, 1.0, 1e4)
+    heavy = choose_thresholds(SCORES, Rows(X, holes, weight), MATRIX, True)
+    even = choose_thresholds(SCORES, Rows(X, holes, np.ones(N)), MATRIX, True)
+    for objective, cuts in even.items():
+        np.testing.assert_allclose(heavy[objective], cuts)
+
+
+def test_fewer_folds_only_where_many_cells_make_them_dear():
+    assert assign_folds(np.zeros((5000, 2)), 10, 5).max() == 4
+    assert assign_folds(np.zeros((5000, 100)), 5000, 5).max() == 2
 
 
 def test_a_label_nobody_knew_is_learned_when_it_comes():

@@ -30,7 +30,6 @@ from likelier.estimators.multilabel_fit import (
     combine,
     fit_classifiers,
     fit_mixture,
-    map_kinds,
 )
 from likelier.estimators.multilabel_predict import LabelPredictions
 from likelier.inference.label_logistic import LabelWeights, update_labels
@@ -68,9 +67,10 @@ class MultilabelClassifier(LabelPredictions):
         or the share of correct labels.
     kernel : bool or "auto", default="auto"
         Whether classifiers also use features of a Gaussian kernel; "auto" up to
-        30,000 dense or 4,000 sparse rows.
+        30,000 dense or 4,000 sparse labelled rows, and 30,000 rows in all.
     n_folds : int, default=5
-        Folds behind weights, prior precisions and thresholds; 3 above 4,000 rows.
+        Folds behind weights, prior precisions and thresholds; at most 3 where rows times
+        features times labels exceed 10^9.
     batch_size : int or None, default=None
         Rows per stochastic step of the mixture. None takes all rows at once up to 20,000 rows,
         1,024 above.
@@ -130,7 +130,9 @@ class MultilabelClassifier(LabelPredictions):
 
     ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a frame also NA or null)
     means unknown: the value is left out; a row of NaN is unlabelled, and helps through patterns,
-    scales and thresholds.
+    scales and thresholds. Where a quarter of the rows or more are unlabelled, every feature map
+    is also offered with its directions weighed by how far all rows spread along them, which
+    draws clusters together and doubles the cost of the classifiers.
     One class per row (``y`` of one dimension) is accepted too; classes then compete.
 
     Rows with missing features are refused: fill them in before. Equal rows are merged, so a
@@ -244,8 +246,8 @@ class MultilabelClassifier(LabelPredictions):
         if labels.Y.shape[1] == 0:  # a single class: there is nothing to tell apart
             self._store_nothing(labels, rows)
             return
-        fold = assign_folds(rows.Y, int(self.n_folds))
-        parts = fit_classifiers(rows, fold, map_kinds(rows.X, self.kernel), seed, clock)
+        fold = assign_folds(rows.Y, rows.X.shape[1], int(self.n_folds))
+        parts = fit_classifiers(rows, fold, self.kernel, seed, clock)
         mixture = None if parts.interrupted else fit_mixture(self, rows, fold, seed, clock)
         weights, scores = combine(parts, mixture, rows, self.combine, seed)
         self.maps_ = [part.to_arrays() for part in parts.maps]

@@ -18,13 +18,16 @@ from likelier.inference.label_mixture import LabelMixture, base_rates, log_odds,
 from likelier.inference.label_stack import FoldedScores, out_of_fold, stack_weights
 from likelier.inference.label_thresholds import OBJECTIVES
 from likelier.inference.svi import MixtureState, VariationalMixture
-from likelier.models.label_features import LabelMap, fit_map
+from likelier.models.label_features import MAX_ROTATED, LabelMap, fit_map, sharpened
 from likelier.models.mixture_laws import guess_law
 
 MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels
+MAX_ROWS = 30_000  # with and without labels up to which kernels are cheap
+MIN_UNLABELLED = 0.25  # share of rows from which on their clusters are worth a look
 DENSE_SCALES, SPARSE_SCALES = (0.5, 1.0, 2.0), (1.0,)
 DOUBLE_CELLS = 20_000_000  # rows x columns x labels up to which double precision is cheap
-MANY_ROWS, MANY_FOLDS = 4_000, 3  # with many rows fewer folds say as much
+# rows x columns x labels from which on fewer folds must do: more give better thresholds
+MANY_CELLS, MANY_FOLDS = 1_000_000_000, 3
 FULL_TOL = 3e-3
 BATCH_ROWS, STOCHASTIC_ROWS = 1024, 20_000
 
@@ -43,47 +46,61 @@ class Parts:
     alphas: list[Array] = field(default_factory=list)
     interrupted: bool = False
 
+    def add(self, part: LabelMap, weights: LabelWeights, scores: Array, alpha: Array) -> None:
+        """Add a map and what has been fitted to its features."""
+        self.maps.append(part)
+        self.weights.append(weights)
+        self.scores.append(scores)
+        self.alphas.append(alpha)
 
-def map_kinds(X: Matrix, kernel: Any) -> list[tuple[str, float]]:
+
+def map_kinds(X: Matrix, n_labelled: int, kernel: Any) -> list[tuple[str, float]]:
     """Kinds and scales of the maps to be combined."""
     dense = isinstance(X, np.ndarray)
     kinds = [("linear", 1.0)]
     if not dense and not bool((np.asarray(X.data) < 0).any()):
         kinds.append(("weighted", 1.0))
-    wanted = X.shape[0] <= MAX_KERNEL_ROWS[dense] if kernel == "auto" else bool(kernel)
+    few = n_labelled <= MAX_KERNEL_ROWS[dense] and X.shape[0] <= MAX_ROWS
+    wanted = few if kernel == "auto" else bool(kernel)
     if wanted:
         kinds += [("rbf", scale) for scale in (DENSE_SCALES if dense else SPARSE_SCALES)]
     return kinds
 
 
-def assign_folds(Y: Array, n_folds: int) -> Array:
+def assign_folds(Y: Array, n_columns: int, n_folds: int) -> Array:
     """Fold of every labelled row, -1 of the others; rows are in random order already."""
     labelled = np.flatnonzero(np.isfinite(Y).any(axis=1))
-    wanted = min(n_folds, MANY_FOLDS) if len(labelled) > MANY_ROWS else n_folds
+    cells = len(labelled) * min(n_columns, MAX_ROTATED) * Y.shape[1]
+    wanted = min(n_folds, MANY_FOLDS) if cells > MANY_CELLS else n_folds
     fold = np.full(len(Y), -1)
     fold[labelled] = np.arange(len(labelled)) % min(wanted, len(labelled))
     return fold
 
 
-def fit_classifiers(rows: Rows, fold: Array, kinds: Any, seed: int, clock: Clock) -> Parts:
-    """Per-label classifiers on every map; stopping early keeps the maps that are done."""
+def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, clock: Clock) -> Parts:
+    """Per-label classifiers on every map; stopping early keeps the maps that are done.
+
+    With many unlabelled rows every map comes in two versions: as it is, and sharpened by what
+    all rows say about clusters.
+    """
     parts = Parts()
     size = rows.Y.shape[0] * min(rows.X.shape[1], 1000) * rows.Y.shape[1]
     dtype = np.float64 if size <= DOUBLE_CELLS else np.float32
-    for number, (kind, scale) in enumerate(kinds):
+    sharpen = bool((fold < 0).mean() >= MIN_UNLABELLED)
+    for number, (kind, scale) in enumerate(map_kinds(rows.X, int((fold >= 0).sum()), kernel)):
         try:
             rng = np.random.default_rng([seed, 6, number])
             part = fit_map(kind, rows.X, rows.weight, rng, scale, dtype)
-            weights, scores, alpha = _fit_map_weights(part.apply(rows.X), rows, fold)
+            Z = part.apply(rows.X)
+            parts.add(part, *_fit_map_weights(Z, rows, fold))
+            if sharpen and part.rotation.size:
+                sharp, Z = sharpened(part, Z, rows.weight)
+                parts.add(sharp, *_fit_map_weights(Z, rows, fold))
         except KeyboardInterrupt:
             if not parts.maps:
                 raise
             parts.interrupted = True
             break
-        parts.maps.append(part)
-        parts.weights.append(weights)
-        parts.scores.append(scores)
-        parts.alphas.append(alpha)
         if clock.tick("map", f"{kind} features, scale {scale:g}"):
             break
     return parts
@@ -209,6 +226,21 @@ def choose_thresholds(scores: Array, rows: Rows, kind: str, judged: bool) -> dic
         return dict.fromkeys(OBJECTIVES, np.zeros(rows.Y.shape[1]))
     out = {name: np.zeros(rows.Y.shape[1]) for name in OBJECTIVES}
     known = np.isfinite(rows.Y).any(axis=0)  # other labels have no say in a common threshold
+    weight = _balanced(rows)
     for name, thresholds in out.items():
-        thresholds[known] = best_thresholds(scores[:, known], rows.Y[:, known], name, rows.weight)
+        thresholds[known] = best_thresholds(scores[:, known], rows.Y[:, known], name, weight)
     return out
+
+
+def _balanced(rows: Rows) -> Array:
+    """Weights with which unlabelled rows together count no more than labelled ones.
+
+    Unlabelled rows only repeat what scores say; the rows by which these are checked must not
+    drown in them.
+    """
+    labelled = np.isfinite(rows.Y).any(axis=1)
+    rest = float(rows.weight[~labelled].sum())
+    if rest == 0.0:
+        return rows.weight
+    share = min(1.0, float(rows.weight[labelled].sum()) / rest)
+    return np.where(labelled, rows.weight, share * rows.weight)

@@ -19,15 +19,14 @@ from likelier.estimators.probabilities import class_probabilities
 from likelier.estimators.problem import as_csr
 from likelier.inference.label_logistic import LabelWeights
 from likelier.inference.label_mixture import log_odds, product_scores
+from likelier.inference.label_spread import split_entropy
 from likelier.inference.svi import MixtureState
 from likelier.losses import make_loss
 from likelier.models.label_features import LabelMap
 from likelier.models.mixture import DirichletMixture, MixtureParameters
 from likelier.models.mixture_laws import LAWS
-from likelier.predictive import Bernoulli
 
 CHUNK = 4096  # rows predicted at once
-NODES = 15  # of the quadrature over a Gaussian score
 TOP = 10  # labels and features shown per pattern
 
 
@@ -166,22 +165,16 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         return np.asarray(names)[order], np.take_along_axis(p, order, axis=1)
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of every label in nats, arrays of shape (n_samples, n_labels).
+        """Entropy of every label in nats, arrays of the shape of `predict_proba`.
 
-        The epistemic part is what the classifiers' weights are unsure of: the score of a label
-        is Gaussian, and its entropy is averaged by quadrature.
+        ``total`` is the entropy of the predicted probability (of a class: of this class against
+        all others). ``epistemic`` is the part of it that comes from not knowing the
+        classifiers' weights: the score of a label is Gaussian, and its entropy is averaged by
+        quadrature.
         """
-        scores, spread = self._by_chunks(X, spread=True)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        # centred where the mean probability is the predicted one (the probit approximation)
-        mean = scores * np.sqrt(1.0 + np.pi / 8.0 * spread**2)
-        draws = mean.ravel()[:, None] + spread.ravel()[:, None] * nodes
-        law = Bernoulli(expit(draws), weights=weights / weights.sum())
-        found = law.uncertainty()
-        return Uncertainty(
-            *(getattr(found, part).reshape(scores.shape)
-              for part in ("total", "aleatoric", "epistemic"))
-        )  # fmt: skip
+        p = self.predict_proba(X)
+        spread = self._by_chunks(X, spread=True)[1]
+        return split_entropy(p, np.broadcast_to(spread, p.shape) if spread.size else 0.0 * p)
 
     # -- what has been learned ------------------------------------------------------------
     @property

@@ -124,7 +124,7 @@ def _minimise(
         done = run.decrement <= tol * tol * run.first
         if done.all():
             break
-        if done.mean() > 0.3:  # labels that are done leave, which makes products narrower
+        if done.mean() > 0.1:  # labels that are done leave, which makes products narrower
             run.store(out, active)
             active, run = active[~done], run.keep(~done)
     run.store(out, active)
@@ -148,7 +148,7 @@ def column_squares(Z: Matrix, weight: Array) -> Array:
 
 # What `_Run` holds per label: columns of arrays, and single numbers.
 WIDE = (
-    "coef", "F", "R", "Y", "direction", "grad", "scaled", "centre", "alpha", "diagonal",
+    "coef", "F", "R", "T", "W", "direction", "grad", "scaled", "centre", "alpha", "diagonal",
 )  # fmt: skip
 SINGLE = (
     "intercept", "direction_b", "grad_b", "scaled_b", "centre_b", "alpha_b", "diagonal_b",
@@ -162,7 +162,10 @@ class _Run:
     def __init__(
         self, Z: Matrix, Y: Array, weight: Array, prior: LabelWeights, intercept_prior: float
     ) -> None:
-        self.Z, self.Y, self.weight = Z, Y, weight
+        self.Z = Z
+        known = np.isfinite(Y)
+        self.T = np.where(known, Y, Y.dtype.type(0))  # targets
+        self.W = np.where(known, weight[:, None], weight.dtype.type(0))  # 0 where unknown
         self.squares = column_squares(Z, weight)
         self.centre, self.alpha = prior.coef, prior.precision
         self.centre_b = prior.intercept
@@ -225,7 +228,7 @@ class _Run:
         kind = self.coef.dtype
         curvature = np.empty(len(self.intercept), dtype=kind)
         total = np.empty_like(curvature)
-        residuals(self.F, self.Y, self.weight, self.R, curvature, total)
+        residuals(self.F, self.T, self.W, self.R, curvature, total)
         np.maximum(curvature, kind.type(1e-6), out=curvature)
         self.grad = self.Z.T @ self.R
         self.grad += self.alpha * (self.coef - self.centre)
@@ -236,32 +239,62 @@ class _Run:
         self.scaled, self.scaled_b = self.grad / self.diagonal, self.grad_b / self.diagonal_b
 
     def _search(self, G: Array) -> Array:
-        """Minimum along the direction, for every label: Newton steps inside a bracket."""
-        kind = self.coef.dtype
-        t = np.ones(len(self.intercept), dtype=kind)
-        low, high = np.zeros_like(t), np.full_like(t, np.inf)
-        slope, curve = np.empty_like(t), np.empty_like(t)
+        """Minimum along the direction, for every label."""
         pull = self.alpha * self.direction
         straight = np.einsum("jc,jc->c", pull, self.coef - self.centre)
         straight += self.alpha_b * self.direction_b * (self.intercept - self.centre_b)
         bend = np.einsum("jc,jc->c", pull, self.direction) + self.alpha_b * self.direction_b**2
-        for turn in range(MAX_LINE_STEPS):
-            line_sums(self.F, G, self.Y, self.weight, t, slope, curve)
-            slope += straight + t * bend
-            curve += bend
-            low, high = np.where(slope < 0.0, t, low), np.where(slope < 0.0, high, t)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                newton = np.where(curve > 0.0, t - slope / curve, t)
-            cut = np.where(low > 0.0, 0.5 * (low + high), 0.2 * high)
-            inside = (newton > low) & (newton < high) & (newton <= 4.0 * t)
-            t = np.where(inside, newton, np.where(np.isfinite(high), cut, 4.0 * t)).astype(kind)
-            if turn >= LINE_STEPS - 1 and (low > 0.0).all():
-                break
+        line = _Line((self.F, G, self.T, self.W), straight, bend)
+        for _ in range(LINE_STEPS):
+            line.newton()
+        late = np.flatnonzero(line.low == 0.0)
+        if len(late):  # nothing lower has been seen yet
+            narrow = line.keep(late)
+            for _ in range(MAX_LINE_STEPS - LINE_STEPS):
+                narrow.newton()
+                if (narrow.low > 0.0).all():
+                    break
+            line.t[late], line.low[late], line.high[late] = narrow.t, narrow.low, narrow.high
         # where nothing lower has been seen, stay; beyond the last point seen, go a little only
-        t = np.where(np.isfinite(high), t, np.minimum(t, 1.5 * low))
-        return np.where(low > 0.0, t, 0.0).astype(kind)
+        t = np.where(np.isfinite(line.high), line.t, np.minimum(line.t, 1.5 * line.low))
+        return np.where(line.low > 0.0, t, 0.0).astype(self.coef.dtype)
 
     def _inner(self, grad: Array, grad_b: Array) -> Array:
         """Product of a gradient with the scaled one, per label."""
         out = np.einsum("jc,jc->c", grad, self.scaled) + grad_b * self.scaled_b
         return np.asarray(out, dtype=np.float64)
+
+
+class _Line:
+    """Newton steps along a direction, for every label inside a bracket ``low < t < high``.
+
+    ``rows`` are scores, their change along the direction, targets and weights; ``straight`` and
+    ``bend`` the prior's share of the slope at 0 and of its growth.
+    """
+
+    def __init__(self, rows: tuple[Array, ...], straight: Array, bend: Array) -> None:
+        self.rows, self.straight, self.bend = rows, straight, bend
+        self.t = np.ones_like(straight)
+        self.low, self.high = np.zeros_like(straight), np.full_like(straight, np.inf)
+
+    def keep(self, which: Array) -> _Line:
+        """The same for some labels only."""
+        rows = tuple(np.ascontiguousarray(array[:, which]) for array in self.rows)
+        out = _Line(rows, self.straight[which], self.bend[which])
+        out.t, out.low, out.high = self.t[which], self.low[which], self.high[which]
+        return out
+
+    def newton(self) -> None:
+        """See the slope at ``t``, and go where Newton's step leads, if that is allowed."""
+        t, slope, curve = self.t, np.empty_like(self.t), np.empty_like(self.t)
+        line_sums(*self.rows, t, slope, curve)
+        slope += self.straight + t * self.bend
+        curve += self.bend
+        down = slope < 0.0
+        low, high = np.where(down, t, self.low), np.where(down, self.high, t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = np.where(curve > 0.0, t - slope / curve, t)
+        cut = np.where(low > 0.0, 0.5 * (low + high), 0.2 * high)
+        inside = (newton > low) & (newton < high) & (newton <= 4.0 * t)
+        self.t = np.where(inside, newton, np.where(np.isfinite(high), cut, 4.0 * t)).astype(t.dtype)
+        self.low, self.high = low, high

@@ -47,22 +47,32 @@ def out_of_fold(
     parts = [(fold != f, fold == f) for f in range(n_folds)]
     train = [(Z[a], np.ascontiguousarray(Y[a]), weight[a]) for a, _ in parts]
     starts: list[LabelWeights | None] = [None] * n_folds
+    found: list[LabelWeights | None] = [None] * n_folds
     tried: list[Array] = []
     losses: list[float] = []
     for alpha in precisions:
         scores = np.empty_like(Y)
         for f, (_, held) in enumerate(parts):
-            found = fit_labels(
-                *train[f], np.full(Y.shape[1], alpha), starts[f], FOLD_ITER, FOLD_TOL
-            )
-            starts[f] = found
-            scores[held] = found.scores(Z[held])
+            law = fit_labels(*train[f], np.full(Y.shape[1], alpha), starts[f], FOLD_ITER, FOLD_TOL)
+            starts[f], found[f] = _ahead(found[f], law), law
+            scores[held] = law.scores(Z[held])
         tried.append(scores)
         losses.append(float(log_losses(scores, Y, weight).sum()))
         if len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE:
             break
     chosen = _choose(tried, losses, Y, weight, precisions)
-    return replace(chosen, start=_average([law for law in starts if law is not None]))
+    return replace(chosen, start=_average([law for law in found if law is not None]))
+
+
+def _ahead(before: LabelWeights | None, now: LabelWeights) -> LabelWeights:
+    """Where the next, weaker prior may lead: precisions fall by the same factor every time."""
+    if before is None:
+        return now
+    return replace(
+        now,
+        coef=now.coef + (now.coef - before.coef),
+        intercept=now.intercept + (now.intercept - before.intercept),
+    )
 
 
 def _average(laws: list[LabelWeights]) -> LabelWeights:

@@ -8,7 +8,7 @@ so rows without labels count as much as others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,29 @@ def fit_map(
     )  # fmt: skip
 
 
+def sharpened(part: LabelMap, Z: Array, weight: Array) -> tuple[LabelMap, Array]:
+    """Map whose directions count by how far rows spread along them; and its features of rows.
+
+    Inner products become those of the squared kernel, ``sum_j k(x, x_j) k(x_j, x')``: rows are
+    alike if they are like the same other rows, so clusters draw together. It takes many rows,
+    labelled or not, to know them.
+
+    Parameters
+    ----------
+    part : LabelMap
+        A map with principal directions.
+    Z : array of shape (n, r)
+        Its features of rows.
+    weight : array of shape (n,)
+        Weights of the rows.
+    """
+    spread = np.sqrt(np.einsum("ij,ij,i->j", Z, Z, weight / weight.sum()))
+    total = float(np.sqrt((spread**4).sum()))
+    factor = (spread / (total if total > 0.0 else 1.0)).astype(Z.dtype)
+    sharp = replace(part, rotation=part.rotation * factor, shift=part.shift * factor)
+    return sharp, np.ascontiguousarray(Z * factor)
+
+
 def _is_counts(X: Matrix) -> bool:
     return not isinstance(X, np.ndarray) and not bool((X.data < 0).any())
 
@@ -160,18 +183,22 @@ def _rotation(base: Any, share: Array, landmarks: Array, gamma: float) -> tuple[
     empty = np.zeros((0, 0))
     if d > MAX_ROTATED or (n * d > MAX_CELLS and not isinstance(base, np.ndarray)):
         return empty, np.zeros(0)
-    first = np.eye(d)
+    first = None
     if len(landmarks):  # Nystroem: coordinates in which the kernel is an inner product
         values, vectors = np.linalg.eigh(_kernel(landmarks, landmarks, gamma).astype(np.float64))
         kept = values > SMALLEST * values[-1]
         first = vectors[:, kept] / np.sqrt(values[kept])
     mean = np.asarray(base.T @ share, dtype=np.float64).ravel()
-    covariance = first.T @ (_second_moment(base, share) - np.outer(mean, mean)) @ first
+    covariance = _second_moment(base, share) - np.outer(mean, mean)
+    if first is not None:
+        covariance = first.T @ covariance @ first
     values, vectors = np.linalg.eigh(covariance)
     kept = values > SMALLEST * max(float(values[-1]), 1e-300)
     if not kept.any():
         return np.zeros((d, 1)), np.zeros(1)
-    rotation = first @ vectors[:, kept] / np.sqrt(values[kept].sum())
+    rotation = vectors[:, kept] / np.sqrt(values[kept].sum())
+    if first is not None:
+        rotation = first @ rotation
     return rotation, mean @ rotation
 
 
