@@ -6,10 +6,22 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import CACHE, DOCS, machine_facts, read_json, write_json
-from benchmarks.deepgp import classify, likelihood, regress, speed, toys
+from benchmarks.deepgp import (
+    classify,
+    compiling,
+    likelihood,
+    mnist,
+    natural,
+    regress,
+    speed,
+    toys,
+)
 from benchmarks.deepgp.writer import write
 
-PARTS = ("regress", "classify", "noise", "speed", "toys", "likelihood", "write")
+PARTS = (
+    "regress", "classify", "noise", "speed", "compile", "natural", "toys", "likelihood", "mnist",
+    "write",
+)  # fmt: skip
 PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "torch", "gpytorch")
 
 
@@ -20,32 +32,47 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sets", help="data sets, separated by commas")
     parser.add_argument("--seeds", type=int, help="how many seeds or splits")
     parser.add_argument("--models", help="of the part regress, separated by commas")
+    parser.add_argument("--steps", type=int, help="of the part mnist: minibatches")
     parser.add_argument("--quick", action="store_true", help="few sets and one seed")
     parser.add_argument("--out", type=Path, help="folder of the page and its picture")
     options = parser.parse_args(arguments)
     folder = CACHE / ("deepgp-quick" if options.quick else "deepgp")
     docs = options.out or (folder / "docs" if options.quick else DOCS)
     write_json(folder / "machine.json", machine_facts(PACKAGES))
-    asked = tuple(options.sets.split(",")) if options.sets else None
-    seeds = range(options.seeds or (1 if options.quick else 5))
     for part in options.parts or PARTS:
-        if part == "regress":
-            sets = asked or (("boston",) if options.quick else regress.SETS)
-            models = options.models.split(",") if options.models else regress.MODELS
-            regress.run(folder, sets, seeds, models)
-        elif part in ("classify", "noise"):
-            sets = asked or (("vowel",) if options.quick else classify.SETS)
-            classify.run(folder, sets, seeds, noisy=part == "noise")
-        elif part == "speed":
-            speed.run(folder)
-        elif part == "toys":
-            toys.run(folder, seeds)
-        elif part == "likelihood":
-            path = folder / "likelihood.json"
-            if not read_json(path):
-                write_json(path, dict(likelihood.run()))
-        else:
+        if part == "write":
             write(folder, docs)
+        else:
+            _measure(part, options, folder)
+
+
+def _measure(part: str, options: argparse.Namespace, folder: Path) -> None:
+    """One part, as far as it is not stored yet."""
+    quick = bool(options.quick)
+    asked = tuple(options.sets.split(",")) if options.sets else None
+    models = options.models.split(",") if options.models else None
+    seeds = range(options.seeds or (1 if quick else 5))
+    if part == "regress":
+        sets = asked or (("boston",) if quick else regress.SETS)
+        regress.run(folder, sets, seeds, models or regress.MODELS)
+    elif part in ("classify", "noise"):
+        sets = asked or (("vowel",) if quick else classify.SETS)
+        classify.run(folder, sets, seeds, models or classify.MODELS, noisy=part == "noise")
+    elif part == "speed":
+        speed.run(folder)
+    elif part == "compile":
+        compiling.run(folder)
+    elif part == "natural":
+        natural.run(folder, ("energy",) if quick else natural.SETS)
+    elif part == "mnist":
+        given = options.steps or (40 if quick else 0)
+        mnist.run(folder, (given,) if given else mnist.STEPS)
+    elif part == "toys":
+        toys.run(folder, seeds)
+    elif part == "likelihood":
+        path = folder / "likelihood.json"
+        if not read_json(path):
+            write_json(path, dict(likelihood.run()))
 
 
 if __name__ == "__main__":

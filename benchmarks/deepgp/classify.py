@@ -25,14 +25,18 @@ SETS = (
 MODELS: dict[str, dict[str, Any] | None] = {
     "power 1": {"power": 1.0}, "variational": {"power": 1e-3}, "logistic": None,
 }  # fmt: skip
+DTYPE = "float32"
 FLIPPED = 0.1  # share of training labels that are changed in the noisy runs
 
 
-def run(folder: Path, sets: Iterable[str], seeds: Iterable[int], noisy: bool = False) -> None:
+def run(
+    folder: Path, sets: Iterable[str], seeds: Iterable[int], models: Iterable[str],
+    noisy: bool = False,
+) -> None:  # fmt: skip
     """Measure every set, seed and model that is not stored yet."""
     for seed in seeds:
         for name in sets:
-            for model in MODELS:
+            for model in models:
                 key = f"{name}/{seed}/{model}" + ("/noisy" if noisy else "")
                 record = remember(
                     folder / "classify.json", key, partial(measure, name, seed, model, noisy)
@@ -52,7 +56,7 @@ def measure(name: str, seed: int, model: str, noisy: bool) -> dict[str, Any]:
     with threadpool_limits(1):
         cpu = time.process_time()
         if words is not None:
-            fitted = DeepGPClassifier(random_state=seed, **words).fit(split.X, y)
+            fitted = DeepGPClassifier(random_state=seed, dtype=DTYPE, **words).fit(split.X, y)
             p = fitted.predict_proba(split.X_test)
         else:
             scale = StandardScaler().fit(split.X)

@@ -85,10 +85,12 @@ class Trainer:
         return np.concatenate(out)
 
 
-def exact_gp_log_density(X: Array, y: Array, X_test: Array, y_test: Array, steps: int) -> Array:
-    """Exact GP (at most 2,000 rows) with ARD, its evidence climbed by Adam."""
+def exact_gp_log_density(
+    X: Array, y: Array, test: tuple[Array, Array], steps: int, most_rows: int
+) -> Array:
+    """Exact GP with ARD on some of the rows, its evidence climbed by Adam."""
     torch.set_default_dtype(torch.float64)
-    rows = np.random.default_rng(0).permutation(len(y))[:2000]
+    rows = np.random.default_rng(0).permutation(len(y))[:most_rows]
     train_X, train_y = torch.tensor(X[rows]), torch.tensor(y[rows])
 
     class Exact(gpytorch.models.ExactGP):
@@ -110,6 +112,6 @@ def exact_gp_log_density(X: Array, y: Array, X_test: Array, y_test: Array, steps
         adam.step()
     model.eval()
     with torch.no_grad():
-        law = model.likelihood(model(torch.tensor(X_test)))
+        law = model.likelihood(model(torch.tensor(test[0])))
         normal = torch.distributions.Normal(law.mean, law.variance.sqrt())
-        return normal.log_prob(torch.tensor(y_test)).numpy()
+        return normal.log_prob(torch.tensor(test[1])).numpy()

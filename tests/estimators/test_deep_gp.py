@@ -18,8 +18,8 @@ from sklearn.base import clone
 
 import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
-from likelier.estimators import deep_gp_fit
-from likelier.inference import deep_adam
+from likelier.estimators import deep_gp_checkpoint, deep_gp_fit
+from likelier.inference import deep_adam, deep_feed
 
 RNG = np.random.default_rng(0)
 N, D = 60, 3
@@ -154,6 +154,60 @@ def test_going_on_equals_never_having_stopped():
         part.set_params(hidden_dim=2).fit(X, Y)
 
 
+def test_a_checkpoint_goes_on_in_another_process(tmp_path, monkeypatch):
+    """What the file holds is enough: nothing else of the interrupted model is used."""
+    whole = regressor(max_iter=60, random_state=None)
+    monkeypatch.setattr(whole, "_seed", lambda: 11)
+    whole.fit(X, Y)
+    path = tmp_path / "folder" / "training.npz"
+    monkeypatch.setattr(deep_gp_checkpoint, "SECONDS_BETWEEN", 0.0)
+    original, calls = deep_adam.DeepAdam.step, []
+
+    def killed(self, state, engine):
+        if len(calls) == 2:
+            raise RuntimeError("as if the process had been killed")
+        calls.append(state)
+        return original(self, state, engine)
+
+    part = regressor(max_iter=60, random_state=None, checkpoint=str(path))
+    monkeypatch.setattr(part, "_seed", lambda: 11)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_adam.DeepAdam, "step", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            part.fit(X, Y)
+    assert path.exists()
+    with pytest.raises(ValueError, match="belongs to other words or data"):
+        regressor(max_iter=60, power=0.7, checkpoint=str(path)).fit(X, Y)
+    with pytest.raises(ValueError, match="belongs to other words or data"):
+        regressor(max_iter=60, checkpoint=str(path)).fit(X[1:], Y[1:])
+    again = regressor(max_iter=60, random_state=None, checkpoint=str(path)).fit(X, Y)
+    np.testing.assert_array_equal(again.predict(X), whole.predict(X))
+    assert not path.exists()
+    path.write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="delete it to start anew"):
+        regressor(checkpoint=str(path)).fit(X, Y)
+    with pytest.raises(TypeError, match="checkpoint must be the path"):
+        regressor(checkpoint=path).fit(X, Y)
+
+
+def test_an_interrupt_writes_the_checkpoint(tmp_path):
+    path, original, calls = tmp_path / "training.npz", deep_adam.DeepAdam.step, []
+
+    def interrupted(self, state, engine):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(state)
+        return original(self, state, engine)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_adam.DeepAdam, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            regressor(checkpoint=str(path)).fit(X, Y)
+    again = regressor(checkpoint=str(path)).fit(X, Y)
+    assert again.n_iter_ == 40
+    np.testing.assert_array_equal(again.predict(X), regressor().fit(X, Y).predict(X))
+
+
 def test_saved_models_predict_and_go_on(tmp_path, fitted, of_three):
     for model, rows in ((fitted, X), (of_three, X)):
         likelier.save(model, tmp_path / "model.lk")
@@ -186,6 +240,28 @@ def test_sparse_rows_and_frames():
         assert list(model.feature_names_in_) == list("abc")
 
 
+def test_inputs_of_one_unit_keep_their_proportions():
+    """A column that hardly varies counts little, unless every column has its own unit."""
+    small = X * [1.0, 1.0, 1e-3]
+    model = regressor(input_scale="common").fit(small, Y)
+    assert len(set(model.input_inverse_)) == 1
+    spread = ((small - small.mean(axis=0)) * model.input_inverse_).var(axis=0)
+    assert spread.mean() == pytest.approx(1.0)
+    same = regressor(input_scale="common").fit(7.0 * small, Y)
+    np.testing.assert_allclose(same.predict(7.0 * small), model.predict(small), rtol=1e-6)
+    moved = small + np.array([0.0, 0.0, 1e-3])
+    np.testing.assert_allclose(model.predict(moved), model.predict(small), atol=1e-2)
+    own = regressor().fit(small, Y)
+    assert np.abs(own.predict(moved) - own.predict(small)).max() > 1e-2
+
+
+def test_power_by_the_number_of_rows():
+    assert regressor()._power(2999.0) == 0.5
+    assert regressor()._power(3000.0) == 1.0
+    assert regressor(power=0.2)._power(1e6) == 0.2
+    assert classifier()._power(10.0) == 1.0
+
+
 def test_single_precision():
     double = regressor(max_iter=400).fit(X, Y).predict(X)
     single = regressor(max_iter=400, dtype="float32").fit(X.astype(np.float32), Y)
@@ -203,8 +279,34 @@ def test_streams(tmp_path):
     assert classifier(max_iter=100).fit(blocks).score(X, LABELS) > 0.6
     with pytest.raises(ValueError, match="can be read once only"):
         classifier().fit(iter(blocks))
-    with pytest.raises(ValueError, match="early_stopping needs rows in memory"):
-        classifier(early_stopping=True).fit(blocks)
+
+
+def test_a_stream_can_hold_rows_out():
+    """Early stopping sees rows that training never does, and every pass parts them alike."""
+    blocks = [(X[:30], Y[:30]), (X[30:], Y[30:])]
+    seen, held = [], []
+    original, judged = deep_feed.Feed.take, DeepGPRegressor._log_density
+
+    def take(self, first, n_steps):
+        rows = original(self, first, n_steps)
+        seen.append(rows.X[rows.weight > 0.0][:, :D])
+        return rows
+
+    def judge(self, rows, targets):
+        held.append((rows - self.input_mean_) * self.input_inverse_)
+        return judged(self, rows, targets)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_feed.Feed, "take", take)
+        patch.setattr(DeepGPRegressor, "_log_density", judge)
+        words = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 1}
+        model = regressor(max_iter=2000, **words).fit(blocks)
+    assert model.n_iter_ < 2000
+    trained = {tuple(row.round(9)) for row in np.concatenate(seen)}
+    out = {tuple(row.round(9)) for row in np.concatenate(held)}
+    assert 5 < len(out) < 30
+    assert len(trained) + len(out) == N
+    assert not trained & out
 
 
 def test_early_stopping_keeps_the_best():
@@ -253,6 +355,8 @@ def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
         ({"layers": 0}, "layers must be at least 1"),
         ({"power": 0.0}, "power must be a finite number above 0"),
         ({"power": 1.5}, "power must lie in"),
+        ({"power": "most"}, "power must be a number or"),
+        ({"input_scale": "row"}, "input_scale must be one of"),
         ({"kernel": "cosine"}, "kernel must be one of"),
         ({"dtype": "float16"}, "dtype must be one of"),
         ({"hidden_dim": "wide"}, "hidden_dim must be a number or"),
@@ -276,6 +380,20 @@ def test_missing_values_and_wrong_targets_are_answered():
         regressor().fit(X, np.where(Y > 7.0, np.nan, Y))
     with pytest.raises(ValueError, match="at least two classes"):
         classifier().fit(X, np.ones(N))
+
+
+def test_a_thousand_classes():
+    """Training and prediction stay finite with as many classes as rows are few."""
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((2000, 2))
+    labels = np.arange(2000) % 1000
+    words = {"layers": 1, "n_inducing": 8, "batch_size": 64, "max_iter": 20, "n_draws": 4}
+    model = DeepGPClassifier(random_state=0, dtype="float32", **words).fit(rows, labels)
+    assert np.isfinite(model.energy_)
+    assert all(np.isfinite(a).all() for layer in model.layers_ for a in layer.values())
+    p = model.predict_proba(rows[:20])
+    assert p.shape == (20, 1000)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
+from likelier.models import deep_gp_layer
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_kernels import JITTER
 from likelier.models.deep_gp_layer import Layer, node_law
@@ -229,6 +230,23 @@ def test_single_precision_energy():
         model = DeepGP(widths, M, S, dtype="float32")
         got = float(jax.jit(model.energy)(*map(to_single, (parameters, fixed, rows, xi))))
     assert got == pytest.approx(exact, rel=1e-3)
+
+
+def test_chunks_of_rows_change_nothing(monkeypatch):
+    widths, parameters, rows, xi = problem(kernels=P)
+    model, fixed = DeepGP(widths, M, S, per_node=True), fixed_of(widths, 0.5, 20.0)
+
+    def slopes():
+        compiled = jax.jit(jax.value_and_grad(model.energy))  # new each time: traced anew
+        return jax.tree.leaves(compiled(parameters, fixed, rows, xi))
+
+    with jax.enable_x64(True):
+        whole = slopes()
+        monkeypatch.setattr(deep_gp_layer, "CHUNK_ROWS", B // 2)
+        parts = slopes()
+    for one, other in zip(parts, whole, strict=True):
+        # another order of summation, times the condition of K_zz
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("kernel", "kernels"), [("rbf", 1), ("matern32", P), ("matern52", 1)])

@@ -29,7 +29,8 @@ from likelier.estimators.targets import class_codes, class_weights, combine_weig
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
 
-SCORE_ROWS = 4096  # of one call of the compiled quadrature
+SCORE_VALUES = 40_960  # rows times classes of one call of the compiled quadrature
+LEAST_SCORE_ROWS, MOST_SCORE_ROWS = 32, 4096
 SMALLEST = 1e-300
 
 
@@ -53,11 +54,14 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         With a length scale for every input.
     node_kernels : bool, default=False
         Whether every node has a kernel of its own; otherwise those of a layer share one.
-    power : float, default=1.0
-        Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
-        becomes variational inference.
+    power : float or "auto", default="auto"
+        Power of the expectation propagation, in (0, 1]: 1 is the usual one and "auto", towards
+        zero it becomes variational inference.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
+    input_scale : {"column", "common"}, default="column"
+        Whether every input is divided by its own spread, or all by one: for pixels and other
+        inputs that share a unit, where those that hardly vary should count little.
     n_samples : int, default=10
         Samples that a row takes through the layers in training.
     n_draws : int, default=32
@@ -81,6 +85,9 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     warm_start : bool, default=False
         Go on where an earlier fit ended, or was interrupted, up to ``max_iter`` minibatches in
         all: the same as if it had not been, to the last bit.
+    checkpoint : str or None, default=None
+        Path of a file that holds an unfinished training, written every minute. A fit that finds
+        it goes on from there, also in another process; at the end it is removed.
     random_state : int, RandomState or None, default=None
         The same seed gives the same bits.
     verbose : int, default=0
@@ -124,8 +131,9 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         n_inducing: int | str = "auto",
         kernel: str = "rbf",
         node_kernels: bool = False,
-        power: float = 1.0,
+        power: float | str = "auto",
         class_weight: Any = None,
+        input_scale: str = "column",
         n_samples: int = 10,
         n_draws: int = 32,
         batch_size: int = 256,
@@ -137,6 +145,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         time_budget: float | None = None,
         dtype: str = "float64",
         warm_start: bool = False,
+        checkpoint: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -147,6 +156,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         self.node_kernels = node_kernels
         self.power = power
         self.class_weight = class_weight
+        self.input_scale = input_scale
         self.n_samples = n_samples
         self.n_draws = n_draws
         self.batch_size = batch_size
@@ -158,6 +168,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         self.time_budget = time_budget
         self.dtype = dtype
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 
@@ -212,7 +223,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     def _outputs(self) -> tuple[str, int]:
         if len(self.classes_) > 2:
             return "argmax", len(self.classes_)
-        return ("probit_ep" if self.power == 1.0 else "probit"), 1
+        return ("probit_ep" if self.power in (1.0, "auto") else "probit"), 1
 
     def _store_likelihood(self) -> None:
         n_classes = len(self.classes_)
@@ -307,4 +318,5 @@ def _largest(mean: Array, variance: Array) -> Array:
     require_jax()
     from likelier.inference.deep_scores import largest_scores
 
-    return largest_scores(mean, variance, SCORE_ROWS)
+    rows = 2 ** int(np.log2(SCORE_VALUES / mean.shape[-1]))
+    return largest_scores(mean, variance, int(np.clip(rows, LEAST_SCORE_ROWS, MOST_SCORE_ROWS)))

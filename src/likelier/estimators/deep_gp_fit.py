@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.callback import with_callbacks
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Engine, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.deep_gp_checkpoint import Checkpoint, mark_of
+from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_fit import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
@@ -39,6 +40,8 @@ class Task:
     n_rows: int
     seed: int
     held: Rows | None = None
+    checkpoint: Checkpoint | None = None
+    mark: str = ""
 
 
 class DeepFit(DeepWords):
@@ -67,18 +70,26 @@ class DeepFit(DeepWords):
         """
         require_jax()
         self._check_words()
+        checkpoint = None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
+        found = None if checkpoint is None else checkpoint.read()
         resumed = bool(self.warm_start) and hasattr(self, "training_")
         seed = int(self.training_["seed"]) if resumed else self._seed()
+        seed = int(found["training"]["seed"]) if found else seed
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
         with one_blas_thread():  # LAPACK's own threads slow the compiled loop down many times
             if is_stream(X):
-                self._train(self._open_stream(X, y, sample_weight, seed), resumed, clock)
+                opened = _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
             else:
                 rows = self._check_rows(X, y, sample_weight, reset=not resumed)
-                with self._open_memory(*rows, seed) as task:
-                    self._train(task, resumed, clock)
+                opened = self._open_memory(*rows, seed)
+            with opened as task:
+                task = replace(task, checkpoint=checkpoint, mark=self._mark(task))
+                if checkpoint is not None and found:
+                    checkpoint.check(found, task.mark)
+                    self._take_up(found)
+                self._train(task, resumed or bool(found), clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -103,7 +114,7 @@ class DeepFit(DeepWords):
             held, rows = rows.take(order[:n_held][:VALIDATION_ROWS]), rows.take(order[n_held:])
         total = float(rows.n if rows.weight is None else rows.weight.sum())
         engine = LocalEngine(rows.X, rows.y, rows.weight, seed=seed)
-        standard = Standard.of(rows.X, rows.weight)
+        standard = self._scaling(Standard.of(rows.X, rows.weight))
         return _Opened(Task(engine, standard, total, rows.n, seed, held), engine.close)
 
     def _open_stream(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Task:
@@ -111,8 +122,6 @@ class DeepFit(DeepWords):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        if self.early_stopping:
-            raise ValueError("early_stopping needs rows in memory; leave it out for a stream")
         source = open_source(self, X, y)
         if not source.repeatable:
             raise ValueError(
@@ -120,16 +129,20 @@ class DeepFit(DeepWords):
                 "path, a list of blocks or a function that returns a fresh iterator"
             )
         encoded, n_rows, total, standard = self._open_encoded(source, seed)
+        held = None
+        if self.early_stopping:
+            fraction = float(self.validation_fraction)
+            encoded, n_rows, total, held = split_stream(encoded, fraction, VALIDATION_ROWS, seed)
         engine = StreamEngine(encoded, seed=seed)
         engine.know_rows(n_rows)
-        return Task(engine, standard, total, n_rows, seed)
+        return Task(engine, self._scaling(standard), total, n_rows, seed, held)
 
     # -- training --------------------------------------------------------------------------
     def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
         from likelier.inference.deep_adam import DeepAdam  # loads JAX
 
         inference = DeepAdam(
-            task.standard, task.total, float(self.power), self._n_steps(task.n_rows),
+            task.standard, task.total, self._power(task.total), self._n_steps(task.n_rows),
             int(self.batch_size), float(self.learning_rate), int(self.n_draws), NOISE_FLOOR,
             task.seed,
         )  # fmt: skip
@@ -141,9 +154,29 @@ class DeepFit(DeepWords):
                     break
         except KeyboardInterrupt:  # keep what has been learned so far
             self._store(watch.latest or state, task)
+            self._write_checkpoint(task)
             raise
         self._store(watch.chosen(state), task)
         self.energy_ = watch.energy
+        if task.checkpoint is not None:
+            task.checkpoint.remove()
+
+    def _mark(self, task: Task) -> str:
+        standard = task.standard
+        data = (task.n_rows, task.total, standard.mean, standard.inverse)
+        return mark_of(self.get_params(deep=False), data)
+
+    def _write_checkpoint(self, task: Task) -> None:
+        """What `_store` keeps, to the file."""
+        if task.checkpoint is not None:
+            content = {"layers": self.layers_, "projections": self.projections_,
+                       "likelihood": self.likelihood_, "training": self.training_,
+                       "mark": task.mark}  # fmt: skip
+            task.checkpoint.write(content)
+
+    def _take_up(self, found: dict[str, Any]) -> None:
+        self.layers_, self.projections_ = found["layers"], found["projections"]
+        self.likelihood_, self.training_ = found["likelihood"], found["training"]
 
     def _first_state(self, inference: Any, task: Task, resumed: bool) -> Any:
         from likelier.models.deep_gp import DeepGP
@@ -249,8 +282,12 @@ class _Watch:
         left = spent * (state.horizon - state.step) / max(1, state.step)
         text = f"of {state.horizon}: energy per row {info.objective:.5g}, {left:.0f} s left"
         self.clock.n_iter = state.step - 1
-        if self._has_callbacks():
+        checkpoint = self.task.checkpoint
+        due = checkpoint is not None and checkpoint.due()
+        if due or self._has_callbacks():
             self.estimator._store(state, self.task)
+        if due:
+            self.estimator._write_checkpoint(self.task)
         self.clock.tick("minibatch", text)
         return self.clock.stopped or self._validate(state)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -41,9 +41,13 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         Whether every node has a kernel of its own; otherwise those of a layer share one.
     heteroscedastic : bool, default=False
         Whether the noise depends on the inputs, by a second output.
-    power : float, default=0.5
+    power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
-        becomes variational inference.
+        becomes variational inference. "auto" is 1, and 0.5 for less than 3000 rows: few rows
+        let the noise collapse with power 1.
+    input_scale : {"column", "common"}, default="column"
+        Whether every input is divided by its own spread, or all by one: for pixels and other
+        inputs that share a unit, where those that hardly vary should count little.
     n_samples : int, default=10
         Samples that a row takes through the layers in training.
     n_draws : int, default=128
@@ -67,6 +71,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     warm_start : bool, default=False
         Go on where an earlier fit ended, or was interrupted, up to ``max_iter`` minibatches in
         all: the same as if it had not been, to the last bit.
+    checkpoint : str or None, default=None
+        Path of a file that holds an unfinished training, written every minute. A fit that finds
+        it goes on from there, also in another process; at the end it is removed.
     random_state : int, RandomState or None, default=None
         The same seed gives the same bits.
     verbose : int, default=0
@@ -106,6 +113,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     True
     """
 
+    power_of_few: ClassVar[float] = 0.5
+
     def __init__(
         self,
         layers: int = 2,
@@ -115,7 +124,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         kernel: str = "rbf",
         node_kernels: bool = False,
         heteroscedastic: bool = False,
-        power: float = 0.5,
+        power: float | str = "auto",
+        input_scale: str = "column",
         n_samples: int = 10,
         n_draws: int = 128,
         batch_size: int = 256,
@@ -127,6 +137,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         time_budget: float | None = None,
         dtype: str = "float64",
         warm_start: bool = False,
+        checkpoint: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -137,6 +148,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         self.node_kernels = node_kernels
         self.heteroscedastic = heteroscedastic
         self.power = power
+        self.input_scale = input_scale
         self.n_samples = n_samples
         self.n_draws = n_draws
         self.batch_size = batch_size
@@ -148,6 +160,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         self.time_budget = time_budget
         self.dtype = dtype
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 

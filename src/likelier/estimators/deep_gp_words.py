@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,10 +15,13 @@ from likelier.base import Matrix
 from likelier.estimators.kernel_words import _integer, _number, _number_or_auto, _one_of
 from likelier.estimators.problem import as_csr
 from likelier.models.deep_gp_kernels import KERNELS
+from likelier.models.kernel_machine import Standard
 
 DTYPES = ("float64", "float32")
+INPUT_SCALES = ("column", "common")
 MAX_HIDDEN = 30
 FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
+MANY_ROWS = 3000  # from here on the noise of a regression does not collapse with power 1
 STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 5, 200, 2000
 
 
@@ -33,6 +36,8 @@ def require_jax() -> None:
 class DeepWords(CallbackSupportMixin, BaseEstimator):
     """Constructor words of both deep Gaussian processes; see the two public classes."""
 
+    power_of_few: ClassVar[float] = 1.0  # what "auto" means for few rows
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -44,8 +49,9 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         _number_or_auto("hidden_dim", self.hidden_dim, 1, integer=True)
         _number_or_auto("n_inducing", self.n_inducing, 1, integer=True)
         _one_of("kernel", self.kernel, KERNELS)
-        _number("power", self.power, 0.0)
-        if self.power > 1.0:
+        _one_of("input_scale", self.input_scale, INPUT_SCALES)
+        _number_or_auto("power", self.power, 0.0)
+        if self.power != "auto" and self.power > 1.0:
             raise ValueError(f"power must lie in (0, 1], got {self.power}")
         for name in ("n_samples", "n_draws", "batch_size", "n_iter_no_change"):
             _integer(name, getattr(self, name), 1)
@@ -59,6 +65,10 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         if self.time_budget is not None:
             _number("time_budget", self.time_budget, 0.0)
         _one_of("dtype", self.dtype, DTYPES)
+        if not isinstance(self.checkpoint, str | None):  # a saved model keeps its words
+            raise TypeError(
+                f"checkpoint must be the path of a file as a string, got {self.checkpoint!r}"
+            )
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -69,10 +79,24 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         )
         return as_csr(X)
 
+    def _scaling(self, standard: Standard) -> Standard:
+        """How inputs are scaled: each by its own spread, or all by the root of the mean square."""
+        told = standard.inverse > 0.0
+        if self.input_scale == "column" or not told.any():
+            return standard
+        common = 1.0 / np.sqrt(np.mean(standard.spread()[told] ** 2))
+        return Standard(standard.mean, np.where(told, common, 0.0))
+
     def _widths(self, n_inputs: int, n_outputs: int) -> tuple[int, ...]:
         """Inputs, hidden nodes of every layer, outputs."""
         hidden = min(n_inputs, MAX_HIDDEN) if self.hidden_dim == "auto" else int(self.hidden_dim)
         return (n_inputs, *(hidden for _ in range(int(self.layers) - 1)), n_outputs)
+
+    def _power(self, total: float) -> float:
+        """Power for rows of this total weight."""
+        if self.power != "auto":
+            return float(self.power)
+        return 1.0 if total >= MANY_ROWS else self.power_of_few
 
     def _n_inducing(self, n_rows: int) -> int:
         if self.n_inducing != "auto":

@@ -52,7 +52,7 @@ def start_layers(
         root[:, np.arange(M), np.arange(M)] = 0.0 if last else np.log(INNER_ROOT)
         layers.append({
             "inducing": Z.copy(),
-            "log_scale": np.full((kernels, inputs), 0.5 * np.log(inputs)),
+            "log_scale": np.full((kernels, inputs), np.log(typical_length(rows, weight))),
             "log_amplitude": np.zeros(kernels),
             "mean": np.zeros((nodes, M)),
             "root": root,
@@ -62,6 +62,18 @@ def start_layers(
         projections.append(B)
         Z, rows = Z @ B, rows @ B
     return Start(layers, projections)
+
+
+def typical_length(X: Array, weight: Array | None) -> float:
+    """Root of the total variance of the rows: of ``D`` standardised inputs ``sqrt(D)``.
+
+    Principal components of many inputs have another variance than one each, and constant
+    inputs have none.
+    """
+    omega = np.ones(len(X)) if weight is None else weight
+    share = omega / omega.sum()
+    total = float((share @ (X - share @ X) ** 2).sum())
+    return float(np.sqrt(total if total > 1e-12 else X.shape[1]))
 
 
 def mean_projection(X: Array, weight: Array | None, n_nodes: int) -> Array:

@@ -1,0 +1,79 @@
+"""What natural gradients could gain: the best ``q`` in closed form beside the one Adam found.
+
+With one layer, a Gaussian likelihood and a power near zero the energy is minimised over ``q`` in
+closed form, where a natural gradient step of length one on all rows would go. The difference
+bounds what any better way to move ``q`` can gain once the other parameters are as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from benchmarks.common import remember
+from benchmarks.kernel.problem import number_split
+from likelier import DeepGPRegressor
+from likelier.models.deep_gp_kernels import JITTER, correlation, half_squares
+from likelier.models.kernel_machine import Standard
+
+SETS, STEPS, POWER = ("energy", "winequality-red", "kin8nm"), (200, 500, 2000), 1e-3
+
+
+def run(folder: Path, sets: tuple[str, ...] = SETS) -> None:
+    """Fit every set with few and many minibatches."""
+    for name in sets:
+        for steps in STEPS:
+            key = f"{name}/{steps}"
+            record = remember(folder / "natural.json", key, partial(measure, name, steps))
+            print(f"{key}: {record}", flush=True)
+
+
+def measure(name: str, steps: int) -> dict[str, float]:
+    """Energy and test log density per row, with the learned ``q`` and with the best one."""
+    split = number_split(name, 0)
+    words: dict[str, Any] = {"power": POWER, "max_iter": steps, "random_state": 0}
+    learned = DeepGPRegressor(1, **words).fit(split.X, split.y)
+    best, energies = with_best_q(learned, split.X, split.y)
+    out = dict(zip(("energy", "best_energy"), energies, strict=True))
+    for label, model in (("density", learned), ("best_density", best)):
+        out[label] = float(model.log_predictive_density(split.X_test, split.y_test).mean())
+    return out
+
+
+def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
+    """The same model with ``S = (I + A A^T / s2)^{-1}``, ``mu = S A y / s2``; both energies."""
+    layer = model.layers_[0]
+    rows = Standard(model.input_mean_, model.input_inverse_).apply(X, np.float64)
+    targets = (y - model.target_mean_) / model.target_spread_
+    noise = (model.noise_ / model.target_spread_) ** 2
+    inverse, log_amplitude = np.exp(-layer["log_scale"][0]), layer["log_amplitude"][0]
+    Z = layer["inducing"] * inverse
+    K_zz = correlation(np, model.kernel, half_squares(np, Z, Z), log_amplitude)
+    K_zz[np.diag_indices(len(Z))] += JITTER["float64"] * np.exp(log_amplitude)
+    K_zx = correlation(np, model.kernel, half_squares(np, Z, rows * inverse), log_amplitude)
+    A = linalg.solve_triangular(np.linalg.cholesky(K_zz), K_zx, lower=True)
+    root = layer["root"][0]
+    T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
+    S = np.linalg.inv(np.eye(len(Z)) + A @ A.T / noise)
+    mu, amplitude = S @ A @ targets / noise, float(np.exp(log_amplitude))
+
+    def energy(mean: Any, covariance: Any) -> float:
+        """Minus the variational bound, per row."""
+        variance = amplitude - (A * A).sum(0) + (A * (covariance @ A)).sum(0)
+        told = -0.5 * (
+            np.log(2.0 * np.pi * noise) + ((targets - A.T @ mean) ** 2 + variance) / noise
+        )
+        apart = 0.5 * (np.trace(covariance) + mean @ mean - len(mean)
+                       - np.linalg.slogdet(covariance)[1])  # fmt: skip
+        return float((apart - told.sum()) / len(targets))
+
+    best = copy.deepcopy(model)
+    factor = np.linalg.cholesky(S)
+    kept = np.tril(factor, -1) + np.diag(np.log(np.diagonal(factor)))
+    best.layers_ = [{**layer, "mean": mu[None], "root": kept[None]}]
+    return best, (energy(layer["mean"][0], T @ T.T), energy(mu, S))

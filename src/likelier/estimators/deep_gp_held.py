@@ -1,0 +1,70 @@
+"""Rows of a stream that are held out of the training, to stop it in time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Batch
+from likelier.engines import StreamEngine
+from likelier.engines.rows import take_rows
+from likelier.estimators.kernel_fit import Rows
+from likelier.estimators.problem import NumberSource
+
+
+@dataclass(frozen=True)
+class StreamPart(NumberSource):
+    """The rows of a stream that are held out, or all others.
+
+    Each block draws for its rows from a stream of random numbers of its own, so every pass
+    parts them alike. The first row is always held out and the second never is.
+    """
+
+    fraction: float
+    seed: int
+    held: bool
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield what belongs to this part of every block."""
+        n_before = 0
+        for number, batch in enumerate(self.source()):
+            whole = _present(batch.compact())
+            draws = np.random.default_rng([self.seed, 3, number]).random(whole.n_rows)
+            place = n_before + np.arange(whole.n_rows)
+            out = np.where(place < 2, place == 0, draws < self.fraction)
+            n_before += whole.n_rows
+            rows = np.flatnonzero(out == self.held)
+            yield _take(whole, rows)
+
+
+def split_stream(
+    source: Any, fraction: float, most: int, seed: int
+) -> tuple[StreamPart, int, float, Rows]:
+    """The part to learn from, its rows and their weight, and at most ``most`` rows held out.
+
+    Two passes over the source.
+    """
+    batch = StreamEngine(StreamPart(source, fraction, seed, True), seed=seed).sample(most)
+    held = Rows(batch.X, np.asarray(batch.y), batch.weight)
+    part = StreamPart(source, fraction, seed, False)
+
+    def count(block: Batch) -> Array:
+        weight = block.n_rows if block.weight is None else block.weight.sum()
+        return np.array([block.n_rows, weight], dtype=np.float64)
+
+    n_rows, total = StreamEngine(part, seed=seed, shuffle=False).reduce(count, np.add)
+    return part, int(n_rows), float(total), held
+
+
+def _present(batch: Batch) -> Batch:
+    """Rows of weight zero are absent."""
+    return batch if batch.weight is None else _take(batch, np.flatnonzero(batch.weight))
+
+
+def _take(batch: Batch, rows: Array) -> Batch:
+    y = None if batch.y is None else batch.y[rows]
+    weight = None if batch.weight is None else batch.weight[rows]
+    return replace(batch, X=take_rows(batch.X, rows), y=y, weight=weight)
