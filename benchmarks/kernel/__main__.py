@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import CACHE, DOCS, machine_facts, write_json
-from benchmarks.kernel import classify, features, regress
+from benchmarks.kernel import classify, ensembles, features, noise, regress, scale
 from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
 from benchmarks.kernel.writer import write
 
-PARTS = ("features", "classify", "noise", "regress", "write")
+PARTS = ("features", "classify", "noise", "ensembles", "regress", "scale", "write")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm", "torch", "gpytorch", "threadpoolctl")
 
 
@@ -39,11 +39,15 @@ def main(arguments: list[str] | None = None) -> None:
         elif part == "classify":
             classify.run(folder, classes, seeds, options.models.split(","))
         elif part == "noise":
-            classify.run(folder, classes, seeds, ("ours", "svc"), noisy=True)
+            noise.run(folder, classes, seeds)
+        elif part == "ensembles":
+            ensembles.run(folder, asked or (QUICK if options.quick else ensembles.SETS), seeds)
         elif part == "regress":
             numbers = asked or (NUMBERS[:2] if options.quick else NUMBERS)
             splits = range(options.seeds or (1 if options.quick else 20))
             regress.run(folder, numbers, splits)
+        elif part == "scale":
+            scale.run(folder, range(options.seeds or 1), options.quick)
         else:
             write(folder, docs)
 

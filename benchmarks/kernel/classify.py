@@ -26,7 +26,6 @@ from likelier import BayesianKernelClassifier
 from likelier.calibration import ece
 
 C_GRID, GAMMA_GRID, FOLDS = (0.1, 1, 10, 100), (0.1, 0.3, 1, 3, 10), 3
-NOISE_SHARE = 0.2
 
 
 def run(
@@ -34,41 +33,34 @@ def run(
     sets: Iterable[str],
     seeds: Iterable[int],
     models: Iterable[str] = ("ours", "svc", *PEERS),
-    noisy: bool = False,
 ) -> None:
     """Measure every model on every set and seed that is not stored yet."""
     measures = {"ours": ours, "svc": svc, **{n: partial(peer, fit) for n, fit in PEERS.items()}}
-    part = "noise" if noisy else "classify"
     for seed in seeds:
         for name in sets:
             for model in models:
                 record = remember(
-                    folder / f"{part}-{model}.json",
+                    folder / f"classify-{model}.json",
                     f"{name}/{seed}",
-                    partial(_measure, measures[model], name, seed, noisy),
+                    partial(_measure, measures[model], name, seed),
                 )
                 print(f"{name} seed {seed} {model}: accuracy {record['accuracy']:.4f}", flush=True)
 
 
 def _measure(
-    measure: Callable[[Split, int], dict[str, Any]], name: str, seed: int, noisy: bool
+    measure: Callable[[Split, int], dict[str, Any]], name: str, seed: int
 ) -> dict[str, Any]:
-    split = class_split(name, seed)
-    if noisy:
-        split = Split(split.X, flipped(split.y, seed), split.X_test, split.y_test)
+    return measured(measure, class_split(name, seed), seed)
+
+
+def measured(
+    measure: Callable[[Split, int], dict[str, Any]], split: Split, seed: int
+) -> dict[str, Any]:
+    """One model on one split, with one thread."""
     with threadpool_limits(1):
         record = measure(split, seed)
     n, d = split.X.shape
     return {"rows": n, "inputs": d, "test_rows": len(split.y_test), **record}
-
-
-def flipped(y: Any, seed: int) -> Any:
-    """The labels, a fifth of them changed to another class."""
-    rng = np.random.default_rng([seed, 78])
-    chosen = rng.random(len(y)) < NOISE_SHARE
-    n_classes = int(y.max()) + 1
-    other = (y + rng.integers(1, n_classes, len(y))) % n_classes
-    return np.where(chosen, other, y)
 
 
 def scores(p: Any, y: Any) -> dict[str, float]:

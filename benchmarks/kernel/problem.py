@@ -50,8 +50,8 @@ def _open(name: str) -> Any:
     return np.load(folder / f"{name}.npz", allow_pickle=False)
 
 
-def class_split(name: str, seed: int) -> Split:
-    """The published test part where there is one, else a random quarter; at most 5,000 rows.
+def class_split(name: str, seed: int, cap: int = TRAIN_CAP) -> Split:
+    """The published test part where there is one, else a random quarter; at most ``cap`` rows.
 
     Where the training part is not larger than that, nine tenths of it are drawn, so that
     every seed has rows of its own.
@@ -70,7 +70,7 @@ def class_split(name: str, seed: int) -> Split:
     elif len(y_test) > TEST_CAP:
         rows = rng.permutation(len(y_test))[:TEST_CAP]
         X_test, y_test = X_test[rows], y_test[rows]
-    n = TRAIN_CAP if len(y) > TRAIN_CAP else int(0.9 * len(y))
+    n = cap if len(y) > cap else int(0.9 * len(y))
     rows = rng.permutation(len(y))[:n]
     classes, codes = np.unique(y[rows], return_inverse=True)
     return Split(X[rows], codes, X_test, np.searchsorted(classes, y_test))

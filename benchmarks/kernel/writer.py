@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.common import markdown_table, read_json
-from benchmarks.kernel import features
+from benchmarks.kernel import ensembles, features, noise, scale
 from benchmarks.kernel.peers import NAMES
 
 TITLE = "# Kernel machines\n\nWritten by `make bench-kernel`; no number here is typed by hand.\n"
@@ -19,8 +19,8 @@ TITLE = "# Kernel machines\n\nWritten by `make bench-kernel`; no number here is 
 def write(folder: Path, docs: Path) -> None:
     """Write kernel.md and its picture from what has been measured so far."""
     parts = [
-        TITLE, _machine(folder), _classify(folder, docs), _peers(folder), _noise(folder),
-        _regress(folder), _features(folder),
+        TITLE, _machine(folder), _classify(folder, docs), _peers(folder), scale.text(folder),
+        noise.text(folder), ensembles.text(folder), _regress(folder), _features(folder),
     ]  # fmt: skip
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "kernel.md").write_text("\n".join(part for part in parts if part))
@@ -185,36 +185,6 @@ def _features(folder: Path) -> str:
         "what landmarks leave over of its trace."
     )
     return "\n".join(["## Feature maps", "", note, "", features.tables(results), ""])
-
-
-def _noise(folder: Path) -> str:
-    clean = {m: _by_set(read_json(folder / f"classify-{m}.json")) for m in ("ours", "svc")}
-    noisy = {m: _by_set(read_json(folder / f"noise-{m}.json")) for m in ("ours", "svc")}
-    names = sorted(set(noisy["ours"]) & set(noisy["svc"]))
-    if not names:
-        return ""
-    drops = {m: [] for m in noisy}
-    table = []
-    for name in names:
-        row = [name]
-        for model, by_set in noisy.items():
-            seeds = set(by_set[name]) & set(clean[model].get(name, {}))
-            if not seeds:
-                break
-            drop = 100 * np.mean(
-                [clean[model][name][s]["accuracy"] - by_set[name][s]["accuracy"] for s in seeds]
-            )
-            drops[model].append(drop)
-            row.append(f"{drop:.2f}")
-        if len(row) == 3:
-            table.append(row)
-    text = [
-        "## Label noise", "",
-        "Points of accuracy lost when a fifth of the training labels is flipped.", "",
-        markdown_table(["data set", "ours", "grid SVC"], table), "",
-        f"Mean: ours {np.mean(drops['ours']):.2f}, SVC {np.mean(drops['svc']):.2f}.", "",
-    ]  # fmt: skip
-    return "\n".join(text)
 
 
 def _regress(folder: Path) -> str:

@@ -282,10 +282,14 @@ class KernelFit(KernelParticles):
         """An engine over the features where memory allows, else one that makes them each time."""
         if 4 * n_rows * made.n_features > (KEEP_BYTES if engine.in_memory else KEEP_STREAM):
             return engine, lambda batch: made(batch.X, np.float32)
-        parts = list(engine.map_blocks(lambda b: (made(b.X, np.float32), b.y, b.weight)))
-        whole = np.concatenate([p for p, _, _ in parts])
-        y = np.concatenate([np.asarray(y) for _, y, _ in parts])
-        weight = None if parts[0][2] is None else np.concatenate([w for _, _, w in parts])
+        whole = np.empty((n_rows, made.n_features), dtype=np.float32)
+        parts, done = [], 0
+        for Phi, *rest in engine.map_blocks(lambda b: (made(b.X, np.float32), b.y, b.weight)):
+            whole[done : done + len(Phi)] = Phi
+            done += len(Phi)
+            parts.append(rest)
+        y = np.concatenate([np.asarray(y) for y, _ in parts])
+        weight = None if parts[0][1] is None else np.concatenate([w for _, w in parts])
         kept = LocalEngine(whole, y, weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
         return kept, lambda batch: np.asarray(batch.X)
 
@@ -305,6 +309,8 @@ class KernelFit(KernelParticles):
                 )
             for batch in StreamEngine(source, seed=seed, shuffle=False).blocks():
                 self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight, seed)
+                if clock.tick("stream", f"block {batch.index}"):
+                    break
             self._end_stream()
             return
         encoded, n_rows, standard = self._open_encoded(source, seed)

@@ -15,7 +15,13 @@ from likelier.calibration import restore
 from likelier.estimators.kernel_particles import calibrated_link
 from likelier.estimators.kernel_stream import ClassStream
 from likelier.estimators.kernel_words import _integer, by_evidence
-from likelier.inference.laplace import HeadPosterior, class_predictive, to_predictive
+from likelier.inference.laplace import (
+    HeadPosterior,
+    add_variance,
+    class_predictive,
+    to_predictive,
+)
+from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import KernelMap, restore_map
 from likelier.predictive import ClassPredictive
 
@@ -46,8 +52,13 @@ class ClassPredictions(ClassStream):
             return self._by_particles(self._check_X(X, reset=False))
         posteriors = self._posteriors()
         X = self._check_X(X, reset=False)
-        blocks = range(0, X.shape[0], PREDICT_ROWS)
-        return [self._of_block(posteriors, X[start : start + PREDICT_ROWS]) for start in blocks]
+        added = self._corrections(X)
+        blocks = [slice(i, i + PREDICT_ROWS) for i in range(0, X.shape[0], PREDICT_ROWS)]
+        return [self._of_block(posteriors, added, X[rows], rows) for rows in blocks]
+
+    def _corrections(self, X: Matrix) -> list[tuple[Array, Array] | None]:
+        """What the experts of every part of an ensemble add to its scores."""
+        return [Experts(**plain).correct(X) if plain else None for plain in self.experts_]
 
     def _by_particles(self, X: Matrix) -> list[ClassPredictive]:
         posterior, link = self._particle_posterior(), calibrated_link(self.calibration_[0])
@@ -55,7 +66,7 @@ class ClassPredictions(ClassStream):
         parts: list[Any] = [posterior.predictive(X[i : i + PREDICT_ROWS], link) for i in starts]
         return parts
 
-    def _of_block(self, posteriors: Any, X: Any) -> ClassPredictive:
+    def _of_block(self, posteriors: Any, added: Any, X: Any, rows: slice) -> ClassPredictive:
         parts = []
         for i, (made, posterior) in enumerate(posteriors):
             Phi = made(X, X.dtype)
@@ -66,6 +77,9 @@ class ClassPredictions(ClassStream):
             covariance = np.zeros_like(scores)
             if spread > 0.0:
                 covariance = posterior.covariance(Phi, made.residual(Phi))
+            if added[i] is not None:
+                scores = scores + added[i][0][rows]
+                covariance = add_variance(covariance, added[i][1][rows])
             parts.append(class_predictive(scores, covariance, spread))
         return to_predictive(parts)
 
@@ -139,14 +153,19 @@ class ClassPredictions(ClassStream):
         """
         posteriors = self._posteriors()
         X = self._check_X(X, reset=False)
-        out = np.zeros(X.shape[0])
+        out, added = np.zeros(X.shape[0]), self._corrections(X)
         for start in range(0, X.shape[0], PREDICT_ROWS):
             rows = slice(start, start + PREDICT_ROWS)
-            for made, posterior in posteriors:
+            for i, (made, posterior) in enumerate(posteriors):
                 Phi = made(X[rows], X.dtype)
                 covariance = posterior.covariance(Phi, made.residual(Phi))
                 if covariance.ndim == 3:
                     covariance = np.diagonal(covariance, axis1=1, axis2=2)
-                share = covariance.mean(axis=1) / posterior.prior_variance
+                left, prior = covariance.mean(axis=1), posterior.prior_variance
+                correction = added[i]
+                if correction is not None:
+                    left = left + correction[1][rows]
+                    prior = prior + self.experts_[i]["prior_variance"]
+                share = left / prior
                 out[rows] -= np.log(np.maximum(share, 1e-300)) / len(posteriors)
         return out

@@ -17,7 +17,9 @@ from likelier.base import Array, Batch, Matrix
 from likelier.engines import StreamEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
+from likelier.estimators.kernel_expert_stream import ExpertStream
+from likelier.estimators.kernel_experts import MAX_INPUTS
+from likelier.estimators.kernel_fit import HEAD_BLOCK
 from likelier.estimators.kernel_words import Clock, by_evidence
 from likelier.estimators.problem import (
     EncodedSource,
@@ -42,7 +44,7 @@ START_ROWS = 4000  # rows that scales and landmarks are learned from
 GROWTH = 1.5  # the kept rows are learned anew when they have grown by this factor
 
 
-class ClassStream(KernelFit):
+class ClassStream(ExpertStream):
     """Streams of classes that may appear at any time."""
 
     weights_: list[Array]
@@ -77,8 +79,10 @@ class ClassStream(KernelFit):
 
         Notes
         -----
-        Up to 4,000 rows are kept and learned anew as they grow; after that a batch costs
-        ``rows x features^2`` for each class, and nothing of it is kept.
+        Up to 4,000 rows are learned anew as they grow; after that a batch costs
+        ``rows x features^2`` for each class. Rows are kept for local experts, at most 2^25
+        numbers, and these are made anew whenever the rows have doubled, from 20,000 on; then
+        rows are let go, and up to 128 rows of a region wait before its expert learns them.
         """
         self._check_words()
         fresh = not hasattr(self, "stream_")
@@ -138,6 +142,8 @@ class ClassStream(KernelFit):
             nothing = np.empty(0, dtype=np.intp)
             self._keep(state["X"][nothing], state["y"][nothing], state["omega"][nothing],
                        state["seed"])  # fmt: skip
+        if "precision" in state:
+            self._end_experts()
         if not hasattr(self, "maps_"):
             raise ValueError("y needs at least two classes to tell apart; the data hold 1 class")
 
@@ -163,8 +169,10 @@ class ClassStream(KernelFit):
         i = np.arange(blocks.shape[1])
         blocks[:, i, i] += self._first_prior().precision
         state["precision"] = blocks
-        for name in ("X", "y", "omega"):
-            del state[name]
+        kept = [state.pop(name) for name in ("X", "y", "omega")]
+        kept[2] = self._with_class_weight(kept[1], kept[2])
+        if self.n_features_in_ <= MAX_INPUTS:
+            state["kept"] = [kept]
 
     def _first_prior(self) -> Prior:
         start = np.zeros_like(self.weights_[0])
@@ -182,11 +190,21 @@ class ClassStream(KernelFit):
         return codes, HeadProblem(reduce, ready_features, self._head_loss(), prior)
 
     def _absorb(self, X: Matrix, y: Array, omega: Array) -> None:
-        """The posterior so far is the prior of these rows."""
+        """The posterior so far is the prior of these rows, or that of their experts."""
         state = self.stream_
         if not len(y):
             return
         self._meet_classes(state["classes"])
+        if not self.experts_[0] or np.isin(y, state.get("late", [])).any():
+            self._absorb_common(X, y, omega)
+        if self.experts_[0]:
+            self._teach_experts(X, y, omega)
+        state["n_rows"] += len(y)
+        self._remember(X, y, omega)
+
+    def _absorb_common(self, X: Matrix, y: Array, omega: Array) -> None:
+        """The posterior of the common machine is the prior of these rows."""
+        state = self.stream_
         prior = Prior(state["precision"], self.weights_[0])
         with one_blas_thread():
             _, problem = self._batch_problem(X, y, omega, prior)
@@ -199,7 +217,6 @@ class ClassStream(KernelFit):
         self.mean_shift_ = [np.zeros_like(posterior.mean)]  # small beside so many rows
         self.layout_ = posterior.layout
         self.objective_, self.converged_ = float(fit.value), fit.converged
-        state["n_rows"] += len(y)
         self.n_iter_ += fit.n_iter
 
     def _meet_classes(self, classes: Array) -> None:
@@ -210,6 +227,10 @@ class ClassStream(KernelFit):
         """
         if len(classes) == len(self.classes_):
             return
+        old = np.searchsorted(classes, self.classes_)
+        if self.experts_[0]:
+            self.stream_["late"] = np.setdiff1d(classes, self.classes_)
+            self._experts_meet_classes(len(self.classes_), old, len(classes))
         W, H = self.weights_[0], self.stream_["precision"]
         if len(self.classes_) == 2:  # one score becomes two that differ by it
             W, H = np.hstack([-0.5 * W, 0.5 * W]), np.concatenate([2.0 * H, 2.0 * H])
@@ -217,7 +238,9 @@ class ClassStream(KernelFit):
         grown = np.zeros((len(W), len(classes)))
         grown[-1] = W[-1].min() - np.log1p(self.stream_["n_rows"])
         precision = np.repeat(H.mean(axis=0, keepdims=True), len(classes), axis=0)
-        old = np.searchsorted(classes, self.classes_)
         grown[:, old], precision[old] = W, H
-        self.weights_, self.stream_["precision"] = [grown], precision
+        posterior = posterior_from_blocks(grown, precision, float(self.prior_variance_[0]))
+        self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
+        self.mean_shift_, self.layout_ = [np.zeros_like(grown)], posterior.layout
+        self.stream_["precision"] = precision
         self.classes_ = classes

@@ -95,6 +95,13 @@ class HeadPosterior:
         return np.asarray(centre + np.stack(z, axis=2))
 
 
+def add_variance(covariance: Array, variance: Array) -> Array:
+    """Covariances of scores plus a variance of each row that their outputs have alike."""
+    if covariance.ndim == 2:
+        return np.asarray(covariance + variance[:, None])
+    return np.asarray(covariance + variance[:, None, None] * np.eye(covariance.shape[1]))
+
+
 def choose_layout(n_features: int, n_outputs: int) -> str:
     """How much of the curvature to keep; see the table above."""
     if n_outputs == 1 or n_outputs * n_features <= MAX_JOINT:
@@ -102,17 +109,19 @@ def choose_layout(n_features: int, n_outputs: int) -> str:
     return "per_class" if n_outputs <= MAX_CLASSES else "shared"
 
 
-def head_posterior(problem: HeadProblem, W: Array, prior_variance: float) -> HeadPosterior:
+def head_posterior(
+    problem: HeadProblem, W: Array, prior_variance: float, layout: str | None = None
+) -> HeadPosterior:
     """Curvature at the optimum and its inverse factors; one pass over the rows.
 
     Costs rows x features^2 / 2 for each block, joint: for each pair of outputs.
     """
     D, C = W.shape
-    layout = choose_layout(D, C)
+    layout = layout or choose_layout(D, C)
 
     def look(batch: Batch) -> Array:
         Phi = problem.features(batch)
-        _, _, p = problem.loss.terms(Phi @ W.astype(Phi.dtype), np.asarray(batch.y))
+        _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
         weight = np.ones(1) if batch.weight is None else batch.weight
         if layout == "joint" and C > 1:
             return _joint_gram(Phi, p, problem.loss.sharpness * np.broadcast_to(weight, len(p)))
@@ -141,7 +150,8 @@ def mean_shift(problem: HeadProblem, posterior: HeadPosterior) -> Array:
 
     def look(batch: Batch) -> Array:
         Phi = np.asarray(problem.features(batch), dtype=np.float64)
-        p = expit(Phi @ W) if W.shape[1] == 1 else softmax(Phi @ W, axis=1)
+        scores = problem.scores(batch, Phi, W)
+        p = expit(scores) if W.shape[1] == 1 else softmax(scores, axis=1)
         push = skewness(p, posterior.covariance(Phi, np.zeros(len(Phi))))
         if batch.weight is not None:
             push = push * batch.weight[:, None]
@@ -168,7 +178,7 @@ def class_curvature(problem: HeadProblem, W: Array) -> Array:
 
     def look(batch: Batch) -> Array:
         Phi = problem.features(batch)
-        _, _, p = problem.loss.terms(Phi @ W.astype(Phi.dtype), np.asarray(batch.y))
+        _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
         weight = np.ones(1) if batch.weight is None else batch.weight
         return _class_grams(problem, Phi, p, weight)
 
@@ -193,7 +203,7 @@ def _add_prior(blocks: Array, precision: Array, n_outputs: int) -> None:
     i = np.arange(blocks.shape[1])
     if precision.ndim == 1:
         blocks[:, i, i] += np.tile(precision, len(i) // len(precision))
-    elif len(blocks) == len(precision):
+    elif precision.ndim == 2 or len(blocks) == len(precision):
         blocks += precision
     elif blocks.shape[1] == precision.shape[1]:
         blocks += precision.mean(axis=0)

@@ -97,7 +97,10 @@ class HeadLoss:
 
 @dataclass(frozen=True)
 class Prior:
-    """Gaussian prior: mean and precision, a diagonal ``(D,)`` or matrices ``(outputs, D, D)``."""
+    """Gaussian prior: mean and precision, a diagonal ``(D,)`` or matrices ``(outputs, D, D)``.
+
+    One matrix ``(D, D)`` is that of all outputs.
+    """
 
     precision: Array
     mean: Array | None = None
@@ -107,6 +110,8 @@ class Prior:
         away = W if self.mean is None else W - self.mean
         if self.precision.ndim == 1:
             return np.asarray(self.precision[:, None] * away)
+        if self.precision.ndim == 2:
+            return np.asarray(self.precision @ away)
         return np.stack([H @ away[:, k] for k, H in enumerate(self.precision)], axis=1)
 
     def value(self, W: Array) -> float:
@@ -116,24 +121,35 @@ class Prior:
 
     def shared(self) -> Array:
         """One precision for all outputs, a matrix or a diagonal."""
-        return self.precision if self.precision.ndim == 1 else self.precision.mean(axis=0)
+        return self.precision.mean(axis=0) if self.precision.ndim == 3 else self.precision
 
 
 @dataclass(frozen=True)
 class HeadProblem:
-    """Rows behind a reduction, how they become features, and what is minimised."""
+    """Rows behind a reduction, how they become features, and what is minimised.
+
+    ``offset`` gives scores that are added to those of the features, ``(n, n_outputs)``.
+    """
 
     reduce: Reduce
     features: Callable[[Batch], Array]
     loss: HeadLoss
     prior: Prior
+    offset: Callable[[Batch], Array] | None = None
+
+    def scores(self, batch: Batch, Phi: Array, W: Array) -> Array:
+        """Scores of a batch whose features are known."""
+        scores: Array = Phi @ W.astype(Phi.dtype)
+        if self.offset is not None:
+            scores += self.offset(batch).astype(Phi.dtype, copy=False)
+        return scores
 
     def value_gradient(self, W: Array) -> tuple[float, Array]:
         """Objective and gradient: one pass."""
 
         def look(batch: Batch) -> tuple[float, Array]:
             Phi = self.features(batch)
-            value, slope, _ = self.loss.terms(Phi @ W.astype(Phi.dtype), _codes(batch))
+            value, slope, _ = self.loss.terms(self.scores(batch, Phi, W), _codes(batch))
             if batch.weight is not None:
                 value, slope = weigh(value, slope, batch.weight)
             return float(value.sum(dtype=np.float64)), (Phi.T @ slope).astype(np.float64)
@@ -146,7 +162,7 @@ class HeadProblem:
 
         def look(batch: Batch) -> Array:
             Phi = self.features(batch)
-            _, _, p = self.loss.terms(Phi @ W.astype(Phi.dtype), _codes(batch))
+            _, _, p = self.loss.terms(self.scores(batch, Phi, W), _codes(batch))
             r = np.maximum(self.loss.row_curvature(p), floor * self.loss.most_curvature)
             return weighted_gram(Phi, r if batch.weight is None else r * batch.weight)
 
@@ -288,7 +304,7 @@ def rows_in_memory(Phi: Array, codes: Array, weight: Array | None = None) -> Red
         for start in range(0, len(Phi), HEAD_ROWS):
             part = slice(start, start + HEAD_ROWS)
             omega = None if weight is None else weight[part]
-            result = map(Batch(Phi[part], codes[part], omega))
+            result = map(Batch(Phi[part], codes[part], omega, start=start))
             total = result if total is None else merge(total, result)
         return total
 

@@ -106,6 +106,14 @@ class KernelMap(ABC):
             self.fill(X[part], out[part])
         return out
 
+    def scores(self, X: Matrix, W: Array) -> Array:
+        """Scores ``phi(x)^T W`` in single precision, without keeping features."""
+        parts = [
+            self(X[start : start + BLOCK_ROWS], np.float32) @ W.astype(np.float32)
+            for start in range(0, X.shape[0], BLOCK_ROWS)
+        ]
+        return np.concatenate(parts)
+
     def to_arrays(self) -> dict[str, Any]:
         """Plain form."""
         return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
@@ -159,6 +167,16 @@ class LandmarkMap(KernelMap):
         kernel = rbf_block(rows, Z, half)
         np.matmul(kernel, whiten, out=out[:, :-1])
         out[:, -1] = 1.0
+
+    def scores(self, X: Matrix, W: Array) -> Array:
+        """Scores from the kernel itself: whitened weights cost less than whitened rows."""
+        Z, half, _ = self._parts(np.dtype(np.float32))
+        raw = (self.whiten.astype(np.float64) @ W[:-1]).astype(np.float32)
+        parts = []
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            rows = scale_rows(X[start : start + BLOCK_ROWS], self.centre, self.gamma, np.float32)
+            parts.append(rbf_block(rows, Z, half) @ raw + W[-1].astype(np.float32))
+        return np.concatenate(parts)
 
     def residual(self, features: Array) -> Array:
         """``1 - |phi|^2``, between zero and one."""

@@ -1,0 +1,323 @@
+"""How a kernel classifier is fitted: targets, weights, experts, and what is stored of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite
+
+from likelier.base import Array, Engine, Loss
+from likelier.engines import LocalEngine
+from likelier.estimators.kernel_experts import Common, common_rows
+from likelier.estimators.kernel_fit import HEAD_BLOCK, HOLD_OUT_FROM, Prepared, Rows
+from likelier.estimators.kernel_particles import ParticleState, Strength
+from likelier.estimators.kernel_predict import ClassPredictions
+from likelier.estimators.kernel_words import Clock
+from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.targets import class_codes, class_weights, combine_weights
+from likelier.inference.evidence import Plan, Scales
+from likelier.inference.kernel_search import (
+    FEW_ROWS_RANGE,
+    SEARCH_RANGE,
+    Choice,
+    Judge,
+    class_shares,
+    head_prior,
+    output_precision,
+    search,
+    start_choice,
+)
+from likelier.inference.laplace import (
+    MAX_JOINT,
+    HeadPosterior,
+    choose_spread,
+    head_posterior,
+    mean_shift,
+)
+from likelier.inference.softmax_head import (
+    HINGE_SHARPNESS,
+    HeadLoss,
+    HeadProblem,
+    fit_head,
+    ready_features,
+    rows_in_memory,
+)
+from likelier.losses import MulticlassHinge, Softmax
+from likelier.models.kernel_experts import Experts
+from likelier.models.kernel_machine import KernelMap, LandmarkMap
+
+# Few labels tell less about scales than as many numbers: longer climbs fit their accidents.
+FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
+COMMON_SAMPLE = 1  # number of the random sample the common machine is learned from
+DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
+
+
+@dataclass(frozen=True)
+class Particle:
+    """One fitted set of hyperparameters and the weights that go with it."""
+
+    map: KernelMap
+    posterior: HeadPosterior | None
+    choice: Choice
+    calibration: dict[str, Any]
+    value: float
+    converged: bool
+    experts: Experts | None = None
+
+
+class ClassFit(ClassPredictions):
+    """Fitting of `BayesianKernelClassifier`, whose words it finds on itself."""
+
+    # -- targets ------------------------------------------------------------------------
+    def _check_y(self, y: Array) -> Array:
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        return y
+
+    def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        """Class numbers, and weights that include the classes'."""
+        if hasattr(self, "stream_"):
+            return super()._encode(y, weight)
+        self._set_classes(np.unique(y))
+        codes = class_codes(self.classes_, y)
+        if self.class_weight == "balanced" and weight is not None:
+            # as many rows as the weights say, or equal rows would not be equal to a weight
+            counts = np.bincount(codes.astype(np.intp), weight, len(self.classes_))
+            per_class = counts.sum() / (len(counts) * counts)
+        else:
+            per_class = class_weights(self.class_weight, self.classes_, codes)
+        return codes, combine_weights(weight, per_class, codes)
+
+    def _set_classes(self, classes: Array) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
+            )
+        self.classes_ = classes
+
+    def _n_classes(self) -> int:
+        return len(self.classes_)
+
+    def _strata(self, y: Array) -> Array:
+        return y
+
+    def _evidence_targets(self, y: Array) -> Array:
+        """One column ``+-1`` for two classes, else one column for each."""
+        if self._n_classes() == 2:
+            return np.where(y > 0.5, 1.0, -1.0)[:, None]
+        return np.eye(self._n_classes())[y.astype(np.intp)]
+
+    def _head_loss(self) -> HeadLoss:
+        if self.loss == "hinge":
+            return HeadLoss(self._n_classes(), 1.0, HINGE_SHARPNESS)
+        return HeadLoss(self._n_classes())
+
+    # -- particles ----------------------------------------------------------------------
+    def _is_judged(self) -> bool:
+        return bool(self.loss == "hinge")
+
+    def _particle_loss(self) -> Loss:
+        return MulticlassHinge() if self.loss == "hinge" else Softmax()
+
+    def _particle_strength(self, scales: Scales) -> Strength:
+        if self.alpha != "auto":
+            return Strength(float(self.alpha))
+        return Strength(start_choice(scales.noise, scales.amplitude).precision)
+
+    def _judge(self, posterior: ParticleState, held: Rows, strength: Strength) -> Strength:
+        scores = posterior.scores(held.X)
+        omega = np.ones(held.n) if held.weight is None else held.weight
+        weight = np.tile(omega / len(scores), len(scores))  # a row counts once for all particles
+        codes, flat = np.tile(held.y, len(scores)), scores.reshape(-1, scores.shape[2])
+        return replace(strength, calibration=self._calibrate(flat, codes, weight))
+
+    def _store_particles(self, strength: Strength) -> None:
+        self.calibration_ = [strength.calibration or {}]
+        self.posterior_scale_ = np.ones(1)
+
+    # -- weights ------------------------------------------------------------------------
+    def _plan(self, n_rows: int) -> Plan:
+        few = n_rows < HOLD_OUT_FROM and self.inference == "evidence"
+        return FEW_ROWS_PLAN if few else super()._plan(n_rows)
+
+    def _learn_particle(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        held: Array,
+        n_rows: int,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> Particle:
+        choice, calibration = self._choose(prepared, held, rng, clock)
+        made, _ = self._final_map(prepared, choice.scale, n_rows, rng)
+        part = Particle(made, None, choice, calibration, np.nan, False)
+        if not self._has_experts(n_rows, made):
+            return self._learn_weights(engine, prepared, part, n_rows, clock)
+        return self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+
+    def _learn_weights(
+        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
+    ) -> Particle:
+        """Weights and their posterior from all rows of the engine."""
+        loss, made, choice = self._head_loss(), part.map, part.choice
+        precision = output_precision(choice, loss) * float(self.temperature)
+        rows, features = self._features(engine, made, n_rows)
+        shares = class_shares(prepared.sample.y, prepared.sample.weight, loss.n_classes)
+        latest = loss.start(made.n_features, shares)
+        prior = head_prior(made, precision, latest)
+        problem = HeadProblem(rows.reduce, features, loss, prior)
+
+        def watch(W: Array, value: float, step: int) -> bool:
+            nonlocal latest
+            latest = W
+            return clock.tick("weights", f"objective {value:.6g}")
+
+        if n_rows > prepared.sample.n:  # most of the way by a sample, in few passes over all
+            latest = self._sample_weights(prepared, made, problem, latest, n_rows)
+        try:
+            fit = fit_head(problem, latest, float(self.tol), int(self.max_iter), watch)
+            posterior = self._posterior(problem, fit.W, precision)
+        except KeyboardInterrupt:  # keep what has been learned so far
+            root = np.diag(prior.precision**-0.5).astype(np.float32)
+            posterior = HeadPosterior(latest, root[None], "shared", 1.0 / precision)
+            self._keep_interrupted(replace(part, posterior=posterior), prepared, clock)
+            raise
+        calibration = part.calibration
+        if calibration == {} and self.loss == "hinge":
+            calibration = self._calibrate(*self._own_scores(prepared, made, fit.W))
+        return Particle(made, posterior, choice, calibration, fit.value, fit.converged)
+
+    def _keep_interrupted(self, part: Particle, prepared: Prepared, clock: Clock) -> None:
+        self._store([part], prepared.standard)
+        self.n_iter_ = clock.n_iter
+
+    # -- experts ------------------------------------------------------------------------
+    def _learn_with_experts(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        part: Particle,
+        n_rows: int,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> Particle:
+        """A common machine from many rows, then experts for what it leaves over of all rows."""
+        n_few = min(common_rows(self.n_features_in_), n_rows)
+        batch, few = engine.sample(n_few, COMMON_SAMPLE), engine
+        if n_few < n_rows:
+            few = LocalEngine(
+                batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
+            )
+        part = self._learn_weights(few, prepared, part, n_few, clock)
+        stage = self._expert_stage(engine, self._common(part), int(rng.integers(2**31)), clock)
+        chosen = stage.choose(batch.X, part.choice.precision, self.n_experts != "auto")
+        if chosen is None:  # then the weights deserve all rows
+            if n_few == n_rows:
+                return part
+            return self._learn_weights(engine, prepared, part, n_rows, clock)
+        choice, spread = chosen
+        if self.posterior_scale == "auto":
+            part = replace(part, choice=replace(part.choice, spread=spread))
+        part = replace(part, experts=stage.experts)
+        try:
+            stage.learn(choice)
+        except KeyboardInterrupt:
+            self._keep_interrupted(part, prepared, clock)
+            raise
+        return part
+
+    def _common(self, part: Particle) -> Common:
+        if part.posterior is None or not isinstance(part.map, LandmarkMap):
+            raise TypeError("experts correct a fitted machine with landmarks")
+        return Common(part.map, part.posterior, self._head_loss())
+
+    def _sample_weights(
+        self,
+        prepared: Prepared,
+        made: KernelMap,
+        problem: HeadProblem,
+        start: Array,
+        n_rows: int,
+    ) -> Array:
+        """Weights for the sample, its rows weighing as much as all rows do."""
+        sample = prepared.sample
+        weight = np.ones(sample.n) if sample.weight is None else sample.weight
+        reduce = rows_in_memory(made(sample.X, np.float32), sample.y, weight * (n_rows / sample.n))
+        near = replace(problem, reduce=reduce, features=ready_features)
+        return fit_head(near, start, 10.0 * float(self.tol), int(self.max_iter)).W
+
+    def _posterior(self, problem: HeadProblem, W: Array, precision: float) -> HeadPosterior:
+        """Gaussian posterior; with a temperature the data count for less."""
+        posterior = head_posterior(problem, W, 1.0 / precision)
+        T = float(self.temperature)
+        shift = np.zeros_like(W)
+        if W.size <= MAX_JOINT and self.loss == "softmax":  # small: it costs little
+            shift = T * mean_shift(problem, posterior)
+        roots = posterior.roots * np.sqrt(T).astype(posterior.roots.dtype)
+        return replace(posterior, roots=roots, prior_variance=T / precision, shift=shift)
+
+    def _choose(
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+    ) -> tuple[Choice, dict[str, Any]]:
+        """Precision, scale and spread by held-out rows, as far as they are not given."""
+        scales, loss = prepared.scales, self._head_loss()
+        choice = start_choice(scales.noise, scales.amplitude)
+        if self.alpha != "auto":
+            choice = replace(choice, precision=float(self.alpha))
+        hinge, fixed = self.loss == "hinge", self.posterior_scale != "auto"
+        spread = 0.0 if hinge else float(self.posterior_scale) if fixed else DEFAULT_SPREAD
+        move_scale = bool(len(held)) and isinstance(self.gamma, str)
+        if self.alpha != "auto" and not move_scale and (fixed and not hinge):
+            return replace(choice, spread=spread), {}
+        folds = self._folds(prepared, held, rng)
+        if not folds:
+            return replace(choice, spread=spread), {}
+        judge = Judge(folds, loss)
+        limits = SEARCH_RANGE if len(held) else FEW_ROWS_RANGE
+        choice = search(
+            judge, choice, self.alpha == "auto", move_scale, lambda: clock.over, limits=limits
+        )
+        if hinge:
+            seen = judge.held(choice)
+            return choice, self._calibrate(seen.scores, seen.codes, seen.weight)
+        if not fixed:
+            seen = judge.held(choice)
+            spread = choose_spread(seen.scores, seen.covariance, seen.codes, seen.weight)
+        return replace(choice, spread=spread), {}
+
+    def _calibrate(self, scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:
+        return fit_calibration(scores, codes, weight)
+
+    def _own_scores(
+        self, prepared: Prepared, made: KernelMap, W: Array
+    ) -> tuple[Array, Array, Array | None]:
+        """Scores of the sample by the model itself, where rows are too few to hold out."""
+        return made(prepared.sample.X) @ W, prepared.sample.y, prepared.sample.weight
+
+    def _store(self, parts: list[Particle], standard: Any) -> None:
+        """Fitted attributes: plain arrays."""
+        posteriors = [part.posterior for part in parts if part.posterior is not None]
+        self.maps_ = [part.map.to_arrays() for part in parts]
+        self.experts_ = [part.experts.to_arrays() if part.experts else {} for part in parts]
+        self.weights_ = [posterior.mean for posterior in posteriors]
+        self.roots_ = [posterior.roots for posterior in posteriors]
+        shifts = [posterior.shift for posterior in posteriors]
+        self.mean_shift_ = [
+            np.zeros_like(W) if shift is None else shift
+            for W, shift in zip(self.weights_, shifts, strict=True)
+        ]
+        self.layout_ = posteriors[0].layout
+        self.prior_variance_ = np.array([posterior.prior_variance for posterior in posteriors])
+        self.calibration_ = [part.calibration for part in parts]
+        self.alpha_ = np.array([part.choice.precision for part in parts])
+        self.posterior_scale_ = np.array([part.choice.spread for part in parts])
+        self.gamma_ = np.asarray(self.maps_[0]["gamma"])
+        self.input_spread_ = standard.spread()
+        self.n_components_ = parts[0].map.n_features - 1
+        self.objective_ = float(parts[0].value)
+        self.converged_ = all(part.converged for part in parts)

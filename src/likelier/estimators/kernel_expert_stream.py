@@ -1,0 +1,152 @@
+"""Experts where rows come batch by batch and nobody knows how many there will be.
+
+As long as they fit into bounded memory all rows are kept, and experts are made anew, more of
+them, whenever the rows have doubled: every row is learned about twice. Then the rows are let go;
+regions stay as they are, and further rows wait until there are enough of them for an expert.
+The common machine learns on until there are experts; then it stays as it is, but for batches
+that hold classes the experts were not made for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Batch, Engine, Matrix
+from likelier.engines import LocalEngine
+from likelier.engines.rows import stack_rows
+from likelier.estimators.kernel_experts import (
+    EXPERTS_FROM,
+    MAX_INPUTS,
+    Common,
+    ExpertFit,
+    Waiting,
+    common_rows,
+    n_experts,
+    power_of_two,
+)
+from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
+from likelier.estimators.kernel_words import Clock
+from likelier.estimators.targets import class_codes
+from likelier.inference.kernel_search import Choice
+from likelier.inference.laplace import HeadPosterior
+from likelier.models.kernel_experts import Experts, with_classes
+from likelier.models.kernel_machine import LandmarkMap, restore_map
+
+KEEP_VALUES = 1 << 25  # numbers in the rows that are kept
+WAIT_ROWS = 128
+GROWTH = 2.0
+
+
+class ExpertStream(KernelFit):
+    """What a classifier does with experts, whole passes and batch by batch alike."""
+
+    experts_: list[dict[str, Any]]
+    weights_: list[Array]
+    roots_: list[Array]
+
+    def _may_have_experts(self) -> bool:
+        """Whether experts go together with the other words."""
+        features = self.features in ("auto", "nystroem") and self.inference == "evidence"
+        return bool(features and self.loss == "softmax" and float(self.temperature) == 1.0)
+
+    def _has_experts(self, n_rows: int, made: Any) -> bool:
+        """Whether there may be experts: by default for many rows, with nothing prescribed."""
+        wide = self.n_features_in_ > MAX_INPUTS
+        if wide or not (self._may_have_experts() and isinstance(made, LandmarkMap)):
+            return False
+        if self.n_experts != "auto":
+            return bool(self.n_experts > 1)
+        words = (self.gamma, self.alpha, self.n_components)
+        return n_rows > EXPERTS_FROM and all(isinstance(word, str) for word in words)
+
+    def _expert_stage(self, engine: Engine, common: Common, seed: int, clock: Clock) -> ExpertFit:
+        n_rows = int(engine.n_rows or 0)
+        number = (
+            power_of_two(int(self.n_experts))
+            if self.n_experts != "auto"
+            else n_experts(n_rows, self.n_features_in_)
+        )
+        return ExpertFit(engine, common, n_rows, number, seed, float(self.tol), self.n_jobs, clock)
+
+    # -- batch by batch -----------------------------------------------------------------
+    def _remember(self, X: Matrix, y: Array, omega: Array) -> None:
+        """Keep rows for the experts, and make these anew where the rows have doubled."""
+        kept = self.stream_.get("kept")
+        if kept is None:
+            return
+        kept.append([X, y, omega])
+        n_rows = sum(len(labels) for _, labels, _ in kept)
+        tried, full = self.stream_.get("tried", 0), n_rows * self.n_features_in_ > KEEP_VALUES
+        due = n_rows >= GROWTH * tried or (full and n_rows > tried)
+        if due and self._has_experts(n_rows, self._landmarks()):
+            self._make_experts()
+        if full:
+            self.stream_["kept"] = None
+
+    def _landmarks(self) -> Any:
+        return restore_map(self.maps_[0])
+
+    def _make_experts(self) -> None:
+        """Regions, choice and experts from all rows that are kept."""
+        X = stack_rows([rows for rows, _, _ in self.stream_["kept"]])
+        y = np.concatenate([labels for _, labels, _ in self.stream_["kept"]])
+        omega = np.concatenate([weight for _, _, weight in self.stream_["kept"]])
+        self.stream_["tried"] = len(y)
+        codes, clock = class_codes(self.classes_, y), Clock(self, (None, None))
+        with LocalEngine(
+            X, codes, omega, seed=self.stream_["seed"], n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
+        ) as engine:
+            stage = self._expert_stage(engine, self._common_now(), self.stream_["seed"], clock)
+            sample = engine.sample(min(common_rows(X.shape[1]), len(y)))
+            chosen = stage.choose(sample.X, float(self.alpha_[0]), self.n_experts != "auto")
+            if chosen is None or stage.experts is None:
+                return
+            choice, spread = chosen
+            stage.learn(choice)
+        if self.posterior_scale == "auto":
+            self.posterior_scale_ = np.array([spread])
+        self.experts_ = [stage.experts.to_arrays()]
+        self.stream_.update(waiting={}, late=[])
+
+    def _common_now(self) -> Common:
+        variance = float(self.prior_variance_[0])
+        posterior = HeadPosterior(self.weights_[0], self.roots_[0], self.layout_, variance)
+        return Common(self._landmarks(), posterior, self._head_loss())
+
+    def _teach_experts(self, X: Matrix, y: Array, omega: Array, flush: bool = False) -> None:
+        """Rows wait for their expert to have enough of them; ``flush`` lets none wait."""
+        experts, seed = Experts(**self.experts_[0]), int(self.stream_["seed"])
+        with LocalEngine(np.zeros((1, self.n_features_in_))) as nothing:
+            stage = self._expert_stage(nothing, self._common_now(), seed, Clock(self, (None, None)))
+        stage.experts = experts
+        scores_per_class = 0.5 if stage.common.loss.n_outputs == 1 else 1.0
+        choice = Choice(1.0 / (scores_per_class * experts.prior_variance), experts.scale)
+        waiting = Waiting.from_plain(1 if flush else WAIT_ROWS, self.stream_.get("waiting", {}))
+        if len(y):
+            rows = stage.common.region(Batch(X, class_codes(self.classes_, y), omega))
+            for expert, region in waiting.add(rows, experts.tree):
+                stage.keep(stage.solve(expert, region, choice))
+        if flush:
+            for expert, region in waiting.rest():
+                stage.keep(stage.solve(expert, region, choice))
+        self.stream_["waiting"] = waiting.to_plain()
+
+    def _end_experts(self) -> None:
+        """The stream is over: nothing waits, and what was kept is let go."""
+        kept = self.stream_.get("kept")
+        n_kept = sum(len(labels) for _, labels, _ in kept) if kept else 0
+        if n_kept > self.stream_.get("tried", 0) and self._has_experts(n_kept, self._landmarks()):
+            self._make_experts()
+        elif self.experts_[0]:
+            nothing = np.empty(0)
+            self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
+        self.stream_["kept"] = None
+
+    def _experts_meet_classes(self, n_before: int, places: Array, n_classes: int) -> None:
+        """Make room for new classes in the experts, who know nothing about them."""
+        nothing = np.empty(0)
+        self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
+        grown = with_classes(Experts(**self.experts_[0]), n_before, places, n_classes)
+        self.experts_ = [grown.to_arrays()]

@@ -1,0 +1,222 @@
+"""Local experts of the kernel classifier: many rows, in memory, in streams and batch by batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import likelier
+from likelier import BayesianKernelClassifier
+from likelier.estimators import kernel_expert_stream, kernel_experts
+
+BOARD = 8  # squares on a side: too many borders for the landmarks of one machine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_are_many():
+    """Make a few thousand rows count as many, so that the tests are quick."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (kernel_experts, kernel_expert_stream):
+            patch.setattr(module, "EXPERTS_FROM", 2500)
+        patch.setattr(kernel_experts, "ROWS_PER_EXPERT", 300)
+        patch.setattr(kernel_experts, "MAX_LANDMARKS", 128)
+        patch.setattr(kernel_experts, "BUFFER_ROWS", 150)
+        patch.setattr("likelier.estimators.kernel_words.MIN_COMPONENTS", 64)
+        patch.setattr("likelier.estimators.kernel_words.MAX_COMPONENTS", 64)
+        yield
+
+
+def board(n, seed=0, n_classes=2, noise_inputs=1):
+    """A chess board, whose colours take turns."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, BOARD, (n, 2))
+    y = np.floor(X).sum(axis=1).astype(int) % n_classes
+    return np.hstack([X, rng.normal(size=(n, noise_inputs))]).astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return *board(5000), *board(2000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(rows, few_are_many):
+    return BayesianKernelClassifier(random_state=0).fit(rows[0], rows[1])
+
+
+def test_experts_see_what_one_machine_cannot(rows, model):
+    X, y, X_test, y_test = rows
+    alone = BayesianKernelClassifier(n_experts=0, random_state=0).fit(X, y)
+    assert alone.experts_ == [{}]
+    assert len(model.experts_[0]["counts"]) == 16
+    assert model.experts_[0]["counts"].sum() == 5000
+    assert model.score(X_test, y_test) > alone.score(X_test, y_test) + 0.2
+    p = model.predict_proba(X_test)
+    assert (model.classes_[p.argmax(axis=1)] == model.predict(X_test)).all()
+
+
+def test_smooth_data_have_no_experts():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    y = X[:, 0] + rng.logistic(size=3000) > 0
+    model = BayesianKernelClassifier(random_state=0).fit(X, y)
+    assert model.experts_ == [{}]
+
+
+def test_smooth_data_learn_all_rows_after_all(monkeypatch):
+    """Where experts are not worth it, the common machine is learned from all rows, not some."""
+    monkeypatch.setattr(kernel_experts, "COMMON_ROWS", 2000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    y = X[:, 0] + rng.logistic(size=3000) > 0
+    model = BayesianKernelClassifier(random_state=0).fit(X, y)
+    alone = BayesianKernelClassifier(random_state=0, n_experts=0).fit(X, y)
+    assert model.experts_ == [{}]
+    np.testing.assert_array_equal(model.weights_[0], alone.weights_[0])
+
+
+def test_far_away_nothing_is_known(rows, model):
+    X_test = rows[2]
+    far = model.predict_proba(np.full((1, 3), 1e3))
+    assert far.max() < 0.6
+    assert model.score_samples(X_test).min() > model.score_samples(np.full((1, 3), 1e3))[0]
+
+
+def test_same_seed_same_bits_for_any_threads(rows, model):
+    X, y, X_test, _ = rows
+    two = BayesianKernelClassifier(random_state=0, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X_test), two.predict_proba(X_test))
+
+
+def test_more_classes_weights_and_labels(rows):
+    X, colour = board(4000, n_classes=3)
+    y = np.array(["black", "white", "red"])[colour]
+    X_test, colour_test = board(1000, seed=1, n_classes=3)
+    model = BayesianKernelClassifier(random_state=0, n_experts=16)
+    model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y, np.full(4000, 2.0))
+    assert model.experts_[0]["weights"].shape[2] == 3
+    truth = np.array(["black", "white", "red"])[colour_test]
+    assert model.score(pd.DataFrame(X_test, columns=["a", "b", "c"]), truth) > 0.85
+
+
+def test_a_weight_is_as_many_rows():
+    X, y = board(3000)
+    twice = np.repeat(np.arange(3000), 2)
+    words = {"random_state": 0, "n_experts": 4}
+    weighted = BayesianKernelClassifier(**words).fit(X, y, np.full(3000, 2.0))
+    repeated = BayesianKernelClassifier(**words).fit(X[twice], y[twice])
+    assert weighted.experts_[0]["counts"].sum() == 3000
+    away = weighted.predict_proba(X[:500]) - repeated.predict_proba(X[:500])
+    assert np.abs(away).mean() < 0.1  # other random subsets and landmarks
+
+
+def test_sparse_rows_are_the_same(rows):
+    X, y, X_test, _ = rows
+    X, X_test = X.copy(), X_test.copy()
+    words = {"random_state": 0, "n_experts": 8}
+    dense = BayesianKernelClassifier(**words).fit(X, y).predict_proba(X_test)
+    thin = BayesianKernelClassifier(**words).fit(sparse.csr_array(X), y)
+    away = dense - thin.predict_proba(sparse.csr_array(X_test))
+    assert np.abs(away).mean() < 0.02  # sparse rows are not centred, which rounds otherwise
+
+
+def test_save_and_load(rows, model, tmp_path):
+    X_test = rows[2]
+    likelier.save(model, tmp_path / "model")
+    again = likelier.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.predict_proba(X_test), again.predict_proba(X_test))
+
+
+@pytest.mark.parametrize("once", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_streams_come_close(rows, model, once):
+    X, y, X_test, y_test = rows
+    cuts = [slice(i, i + 700) for i in range(0, len(y), 700)]
+
+    def blocks():
+        return ((X[rows], y[rows]) for rows in cuts)
+
+    read = BayesianKernelClassifier(random_state=0).fit(blocks() if once else blocks)
+    assert read.experts_[0]["counts"].sum() == 5000
+    assert read.score(X_test, y_test) > model.score(X_test, y_test) - 0.05
+
+
+def test_batch_by_batch_rows_are_let_go(rows, monkeypatch, tmp_path):
+    monkeypatch.setattr(kernel_expert_stream, "KEEP_VALUES", 3 * 5500)
+    X, y = board(8000)
+    X_test, y_test = rows[2:]
+    model = BayesianKernelClassifier(random_state=0)
+    accuracies = []
+    for start in range(0, 8000, 2000):
+        model.partial_fit(X[start : start + 2000], y[start : start + 2000], classes=[0, 1])
+        accuracies.append(model.score(X_test, y_test))
+    assert model.stream_["kept"] is None
+    waiting = sum(len(part["codes"]) for part in model.stream_["waiting"].values())
+    assert model.experts_[0]["counts"].sum() + waiting == 8000
+    assert waiting > 0 and model.experts_[0]["counts"].sum() > 6000
+    assert accuracies[-1] > accuracies[0] + 0.2
+    likelier.save(model, tmp_path / "model")
+    again = likelier.load(tmp_path / "model").partial_fit(X[:500], y[:500])
+    model.partial_fit(X[:500], y[:500])
+    np.testing.assert_array_equal(model.predict_proba(X_test), again.predict_proba(X_test))
+
+
+def test_a_class_comes_late():
+    X, y = board(4500)
+    model = BayesianKernelClassifier(random_state=0)
+    model.partial_fit(X[:4000], y[:4000], classes=[0, 1])
+    model.partial_fit(X[4000:], y[4000:])
+    assert model.experts_[0]
+    fresh = X[:200].copy()
+    fresh[:, 2] += np.float32(3.0)  # in a corner the others hardly reach
+    model.partial_fit(fresh, np.full(200, 7))
+    assert list(model.classes_) == [0, 1, 7]
+    assert model.experts_[0]["weights"].shape[2] == 3
+    np.testing.assert_allclose(model.predict_proba(X[:200]).sum(axis=1), 1.0, atol=1e-12)
+    assert (model.predict(X[200:400]) != 7).mean() > 0.7
+
+
+def test_time_budget_leaves_a_model(rows):
+    X, y, X_test, _ = rows
+    model = BayesianKernelClassifier(random_state=0, time_budget=1e-9).fit(X, y)
+    assert np.isfinite(model.predict_proba(X_test)).all()
+
+
+def test_interruption_keeps_the_experts_so_far(rows, monkeypatch):
+    X, y, X_test, _ = rows
+    learn = kernel_experts.ExpertFit.keep
+
+    def keep(self, solution):
+        if solution.expert == 5:
+            raise KeyboardInterrupt
+        learn(self, solution)
+
+    monkeypatch.setattr(kernel_experts.ExpertFit, "keep", keep)
+    model = BayesianKernelClassifier(random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    counts = model.experts_[0]["counts"]
+    assert (counts[:5] > 0).all() and not counts[5:].any()
+    assert np.isfinite(model.predict_proba(X_test)).all()
+
+
+def test_progress_tells_the_time_left(rows, capsys):
+    X, y, _, _ = rows
+    BayesianKernelClassifier(random_state=0, verbose=1).fit(X, y)
+    out = capsys.readouterr().out
+    assert "100.0% of the rows, about 0 s left" in out
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "many", True])
+def test_words_that_make_no_sense_are_named(rows, wrong):
+    with pytest.raises((ValueError, TypeError), match="n_experts"):
+        BayesianKernelClassifier(n_experts=wrong).fit(rows[0], rows[1])
+
+
+@pytest.mark.parametrize("word", [{"loss": "hinge"}, {"temperature": 2.0}, {"features": "fourier"}])
+def test_words_that_have_no_experts(rows, word):
+    with pytest.raises(ValueError, match="n_experts above one"):
+        BayesianKernelClassifier(n_experts=4, **word).fit(rows[0], rows[1])
+    model = BayesianKernelClassifier(random_state=0, **word).fit(rows[0][:2600], rows[1][:2600])
+    assert model.experts_ == [{}]
