@@ -169,10 +169,8 @@ class LocalEngine(Engine):
         size = max(1, min(MAX_GROUP, self.n_blocks // MIN_GROUPS))
 
         def group(number: int) -> Statistics:
-            last = min((number + 1) * size, self.n_blocks)
-            return functools.reduce(
-                merge, (map(self._block(b)) for b in range(number * size, last))
-            )
+            blocks = range(number * size, min((number + 1) * size, self.n_blocks))
+            return functools.reduce(merge, (map(self._block(b)) for b in blocks))
 
         with closing(self._team.ordered_map(group, -(-self.n_blocks // size))) as results:
             return functools.reduce(merge, results)
