@@ -180,6 +180,8 @@ def test_a_checkpoint_goes_on_in_another_process(tmp_path, monkeypatch):
         regressor(max_iter=60, power=0.7, checkpoint=str(path)).fit(X, Y)
     with pytest.raises(ValueError, match="belongs to other words or data"):
         regressor(max_iter=60, checkpoint=str(path)).fit(X[1:], Y[1:])
+    with pytest.raises(ValueError, match="belongs to other words or data"):
+        regressor(max_iter=60, checkpoint=str(path)).fit(X, Y[::-1].copy())
     again = regressor(max_iter=60, random_state=None, checkpoint=str(path)).fit(X, Y)
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))
     assert not path.exists()
@@ -188,6 +190,16 @@ def test_a_checkpoint_goes_on_in_another_process(tmp_path, monkeypatch):
         regressor(checkpoint=str(path)).fit(X, Y)
     with pytest.raises(TypeError, match="checkpoint must be the path"):
         regressor(checkpoint=path).fit(X, Y)
+
+
+def test_a_file_of_another_kind_is_no_checkpoint(tmp_path):
+    path = tmp_path / "other.npz"
+    np.savez(path, numbers=np.arange(3))
+    with pytest.raises(ValueError, match="checkpoint .* cannot be read"):
+        regressor(checkpoint=str(path)).fit(X, Y)
+    np.save(tmp_path / "other.npy", np.arange(3))
+    with pytest.raises(ValueError, match="checkpoint .* cannot be read"):
+        regressor(checkpoint=str(tmp_path / "other.npy")).fit(X, Y)
 
 
 def test_an_interrupt_writes_the_checkpoint(tmp_path):

@@ -412,3 +412,11 @@ def test_clear_errors():
         model.merge(OnePassClassifier().fit(X[:, :2], y))
     with pytest.raises(ValueError, match="another update"):
         model.merge(OnePassClassifier(update="frozen").fit(X, y))
+
+
+def test_rows_forgotten_altogether_are_no_matter():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(9000, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = OnePassClassifier(half_life=2).fit(X, y)
+    assert np.isfinite(model.predict_proba(X[:50])).all()

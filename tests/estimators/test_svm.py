@@ -136,6 +136,25 @@ def test_a_path_needs_fewer_updates_than_single_fits(waves):
     assert along < 0.7 * alone
 
 
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 7])
+@pytest.mark.parametrize("kernel", ["precomputed", "sigmoid", lambda a, b: a @ b.T])
+def test_a_handful_of_rows(n, kernel):
+    for seed in range(30):
+        X = np.random.default_rng(seed).normal(size=(n, 3))
+        y = np.arange(n) % 2
+        given = X @ X.T if isinstance(kernel, str) and kernel == "precomputed" else X
+        model, peer = SVC(kernel=kernel).fit(given, y), libsvm.SVC(kernel=kernel).fit(given, y)
+        assert np.isfinite(model.decision_function(given)).all()
+        if kernel != "sigmoid":  # which is no kernel: it has several optima
+            assert objective(model, X @ X.T) <= objective(peer, X @ X.T) + 1e-6
+
+
+def objective(model, K):
+    """Dual objective of a binary machine; the intercept of few rows is not unique, this is."""
+    a, rows = model.dual_coef_[0], model.support_
+    return 0.5 * a @ K[np.ix_(rows, rows)] @ a - np.abs(a).sum()
+
+
 def test_bad_scales_end_with_a_warning():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5)) * np.array([1e6, 1e-3, 1.0, 1e3, 10.0])

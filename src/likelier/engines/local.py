@@ -58,7 +58,7 @@ class LocalEngine(Engine):
 
     Notes
     -----
-    A shuffled pass costs one permutation of the row numbers; a reduction holds at most two
+    A shuffled pass costs one permutation of the row numbers; a reduction holds at most three
     results per thread. Close the engine, or use it as a context manager, to end its threads
     at once; otherwise they end with it.
 

@@ -40,8 +40,11 @@ class Checkpoint:
             return None
         try:
             with np.load(self.path, allow_pickle=False) as archive:
-                return unflatten({name: archive[name] for name in archive.files})
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                found = unflatten({name: archive[name] for name in archive.files})
+            if not {"layers", "likelihood", "mark", "training"} <= set(found):
+                raise ValueError("it is another kind of file")
+            return found
+        except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"checkpoint {self.path} cannot be read ({error}); delete it to start anew"
             ) from None

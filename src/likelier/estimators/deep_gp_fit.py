@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Engine, Matrix
+from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
@@ -21,7 +21,7 @@ from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_fit import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.problem import checked_rows, is_stream, open_source
+from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
 from likelier.models.kernel_machine import Standard
 
@@ -85,10 +85,11 @@ class DeepFit(DeepWords):
                 rows = self._check_rows(X, y, sample_weight, reset=not resumed)
                 opened = self._open_memory(*rows, seed)
             with opened as task:
-                task = replace(task, checkpoint=checkpoint, mark=self._mark(task))
-                if checkpoint is not None and found:
-                    checkpoint.check(found, task.mark)
-                    self._take_up(found)
+                if checkpoint is not None:
+                    task = replace(task, checkpoint=checkpoint, mark=self._mark(task))
+                    if found:
+                        checkpoint.check(found, task.mark)
+                        self._take_up(found)
                 self._train(task, resumed or bool(found), clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -162,9 +163,21 @@ class DeepFit(DeepWords):
             task.checkpoint.remove()
 
     def _mark(self, task: Task) -> str:
-        standard = task.standard
-        data = (task.n_rows, task.total, standard.mean, standard.inverse)
-        return mark_of(self.get_params(deep=False), data)
+        """Mark of the words and of the moments of rows and targets, each and together."""
+
+        def moments(batch: Batch) -> Array:
+            weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+            y = np.asarray(require_targets(batch), dtype=np.float64)
+            return np.concatenate([[weight @ y, weight @ y**2], batch.X.T @ (weight * y)])
+
+        standard, known = task.standard, self.__dict__
+        words = {**self.get_params(deep=False), "classes": list(known.get("classes_", ()))}
+        data = (
+            task.n_rows, task.total, standard.mean, standard.inverse,
+            known.get("target_mean_", 0.0), known.get("target_spread_", 0.0),
+            task.engine.reduce(moments, np.add),
+        )  # fmt: skip
+        return mark_of(words, data)
 
     def _write_checkpoint(self, task: Task) -> None:
         """What `_store` keeps, to the file."""

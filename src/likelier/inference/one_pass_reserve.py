@@ -35,7 +35,8 @@ class Reserve:
 
     def seeing(self, X: Matrix, codes: Array, weight: Array, n_classes: int) -> Reserve:
         """After a block of rows of positive weight; cost rows, but for those that are kept."""
-        keys = np.log(-np.log(_uniform(self.seen, len(codes)))) - np.log(weight)
+        with np.errstate(divide="ignore"):  # a row forgotten to weight 0 comes last
+            keys = np.log(-np.log(_uniform(self.seen, len(codes)))) - np.log(weight)
         seen = self.seen + len(codes)
         bar = self._bars(n_classes)
         taken = np.flatnonzero(keys < bar[codes])

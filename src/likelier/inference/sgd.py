@@ -239,8 +239,10 @@ class AdaptiveSGD(Inference):
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
         """Visit every row once in the shuffled order of this pass."""
         state.group_loss[:] = 0.0
-        # two classes at least: a pass with a single lane watches its loss less closely
-        n_parts = 1 if state.model.loss.coupled else min(self.n_jobs, state.model.n_outputs // 2)
+        # two classes at least: a pass with a single lane watches its loss less closely; and a
+        # stream is read by the thread of its owner
+        apart = engine.in_memory and not state.model.loss.coupled
+        n_parts = min(self.n_jobs, state.model.n_outputs // 2) if apart else 1
         if n_parts <= 1:
             n_rows = self._pass(state, engine)
         else:

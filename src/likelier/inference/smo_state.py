@@ -125,6 +125,8 @@ def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
         count = cache.fewer
         if cache.n_slots < ROOMY * count:  # rows fetched unasked would drive out used ones
             count = min(count, max(4, free))
+    if count < 3:  # very few rows: nothing to guess
+        return np.array([wanted])
     return np.asarray(likely_rows(part.F, part.up, part.down, cache.slot_of, wanted, count - 1))
 
 

@@ -238,19 +238,24 @@ def test_memory_is_bounded():
     """A slow first block must not let the results of all later blocks pile up."""
     X, *_ = make_data()
     lock = threading.Lock()
-    begun = []
+    alive = [0]
 
     def map_block(b):
-        with lock:
-            begun.append(b.index)
         if b.index == 0:
             time.sleep(0.2)
-            with lock:
-                assert len(begun) <= 2 * 2
+        with lock:
+            alive[0] += 1  # results that exist: neighbours are merged at once
+            assert alive[0] <= 3 * 2
         return 1
 
+    def merge(a, b):
+        with lock:
+            alive[0] -= 1
+        return a + b
+
     with LocalEngine(X, n_jobs=2, block_rows=10) as engine:
-        assert engine.reduce(map_block, lambda a, b: a + b) == 100
+        assert engine.reduce(map_block, merge) == 100
+    assert alive[0] == 1
 
 
 @pytest.mark.parametrize("error", [KeyError("broken"), KeyboardInterrupt()])

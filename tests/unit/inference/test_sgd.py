@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.conformance.test_inference import energy, problem
 
-from likelier import losses
+from likelier import LinearClassifier, losses
 from likelier.engines.local import LocalEngine
 from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD
 from likelier.models.linear import LinearModel
@@ -123,3 +123,14 @@ def test_threads_share_the_classes_and_change_nothing():
         np.testing.assert_array_equal(many.theta(), one.theta())
         np.testing.assert_allclose(many.group_loss, one.group_loss, rtol=1e-12)
         assert other.objective == pytest.approx(info.objective, rel=1e-12)
+
+
+def test_a_stream_is_read_by_one_thread():
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(600, 4)), rng.integers(0, 6, 600)
+    blocks = [(X[i : i + 100], y[i : i + 100]) for i in range(0, 600, 100)]
+    words = {"penalty": "elasticnet", "random_state": 0, "max_iter": 3, "tol": None}
+    one = LinearClassifier(n_jobs=1, **words).fit(blocks)
+    for _ in range(3):
+        two = LinearClassifier(n_jobs=2, **words).fit(blocks)
+        np.testing.assert_array_equal(two.coef_, one.coef_)
