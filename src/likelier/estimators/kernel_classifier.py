@@ -50,6 +50,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         Local experts that correct the common machine, rounded down to a power of two; 0 for
         none. "auto", from 20,000 rows on and where gamma, alpha and n_components are "auto": one
         for every 1,024 rows, at most 512, if rows held out in some regions are the better for it.
+        There are none, whatever the number, for more than 2,048 inputs, where no region holds
+        four rows, and where the time is over before they are chosen.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     max_iter : int, default=100
@@ -57,7 +59,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     tol : float, default=1e-3
         Stop when the expected decrease is this small relative to the objective.
     time_budget : float or None, default=None
-        Seconds after which the fit ends with what it has.
+        Seconds after which the fit ends with what it has; where a local expert has not been
+        reached, the common machine predicts alone.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None

@@ -16,6 +16,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine
 from likelier.engines.rows import stack_rows
+from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_experts import (
     EXPERTS_FROM,
     MAX_INPUTS,
@@ -88,6 +89,7 @@ class ExpertStream(KernelFit):
     def _landmarks(self) -> Any:
         return restore_map(self.maps_[0])
 
+    @one_blas_thread()
     def _make_experts(self) -> None:
         """Regions, choice and experts from all rows that are kept."""
         X = stack_rows([rows for rows, _, _ in self.stream_["kept"]])
@@ -115,6 +117,7 @@ class ExpertStream(KernelFit):
         posterior = HeadPosterior(self.weights_[0], self.roots_[0], self.layout_, variance)
         return Common(self._landmarks(), posterior, self._head_loss())
 
+    @one_blas_thread()
     def _teach_experts(self, X: Matrix, y: Array, omega: Array, flush: bool = False) -> None:
         """Rows wait for their expert to have enough of them; ``flush`` lets none wait."""
         experts, seed = Experts(**self.experts_[0]), int(self.stream_["seed"])
@@ -139,7 +142,7 @@ class ExpertStream(KernelFit):
         n_kept = sum(len(labels) for _, labels, _ in kept) if kept else 0
         if n_kept > self.stream_.get("tried", 0) and self._has_experts(n_kept, self._landmarks()):
             self._make_experts()
-        elif self.experts_[0]:
+        if self.experts_[0]:  # new ones have learned all rows, for older ones some may wait
             nothing = np.empty(0)
             self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
         self.stream_["kept"] = None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines.rows import take_rows
+from likelier.engines.rows import stack_rows, take_rows
 from likelier.engines.threads import ThreadTeam, count_threads
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.kernel_experts import (
@@ -45,7 +45,7 @@ COMMON_ROWS, COMMON_VALUES = 50_000, 1 << 25  # what the common machine is learn
 ROWS_PER_EXPERT, MAX_LANDMARKS, MAX_SQUARES = 1024, 512, 1 << 25  # squares: of all experts
 MAX_EXPERTS, MAX_VALUES = 512, 1 << 26  # experts, and numbers in all of their landmarks
 MAX_INPUTS = 2048
-JUDGE_REGIONS, JUDGE_ROWS, JUDGE_SHARE = 8, 1600, 0.25
+JUDGE_REGIONS, JUDGE_ROWS, JUDGE_LEAST, JUDGE_SHARE = 8, 1600, 4, 0.25
 BUFFER_ROWS, LEAST_BUFFER, BUFFER_VALUES = 1024, 64, 1 << 26
 
 
@@ -126,6 +126,44 @@ class Waiting:
         return cls(enough, {int(expert): [Region(**parts)] for expert, parts in plain.items()})
 
 
+@dataclass
+class Drawn:
+    """Rows drawn at random without replacement from all that pass by, in bounded memory.
+
+    Every row gets a key and the ``most`` smallest stay: the same rows in whatever blocks they
+    come.
+    """
+
+    most: int
+    rng: np.random.Generator
+    parts: list[Batch] = field(default_factory=list)
+    keys: Array = field(default_factory=lambda: np.empty(0))
+    bound: float = np.inf
+
+    def add(self, batch: Batch) -> None:
+        """Let rows pass by; at most twice as many as wanted are kept, and a block."""
+        keys = self.rng.random(batch.n_rows)
+        chosen = np.flatnonzero(keys < self.bound)
+        if not len(chosen):
+            return
+        self.parts.append(take(batch, chosen))
+        self.keys = np.concatenate([self.keys, keys[chosen]])
+        if len(self.keys) > 2 * self.most:
+            self.parts = [self.rows()]
+            self.keys = np.sort(self.keys)[: self.most]
+            self.bound = float(self.keys[-1])
+
+    def rows(self) -> Batch:
+        """The rows drawn so far, in random order."""
+        weights = [part.weight for part in self.parts if part.weight is not None]
+        whole = Batch(
+            stack_rows([part.X for part in self.parts]),
+            np.concatenate([np.asarray(part.y) for part in self.parts]),
+            np.concatenate(weights) if weights else None,
+        )
+        return take(whole, np.argsort(self.keys, kind="stable")[: self.most])
+
+
 @dataclass(frozen=True)
 class Solution:
     """What one expert is after it has learned some rows."""
@@ -151,12 +189,20 @@ class ExpertFit:
     experts: Experts | None = None
 
     def choose(self, sample: Matrix, precision: float, must: bool) -> tuple[Choice, float] | None:
-        """Regions, then width, precision and spread by rows held out; None for no experts."""
-        tree = grow_tree(self.common.scaled(sample), self.n_regions)
-        parts = self._judge_parts(tree)
+        """Regions, then width, precision and spread by rows held out; None for no experts.
+
+        There are none where the time is over, or no region has rows enough to judge by.
+        """
+        if self.clock.over:
+            return None
+        Z = self.common.scaled(sample)
+        tree = grow_tree(Z, self.n_regions)
+        parts = self._judge_parts(tree, np.bincount(tree.regions(Z), minlength=self.n_regions))
+        if not parts:
+            return None
         judge = ExpertJudge(parts, self.common.loss, n_landmarks(self.n_regions), self.seed)
         choice = choose_experts(judge, precision, lambda: self.clock.over, must)
-        if choice is None:
+        if choice is None or self.clock.over:
             return None
         scores, variance = judge.held(choice)
         held = join_regions([held for _, held in parts])
@@ -182,27 +228,34 @@ class ExpertFit:
                     break
 
     # -- rows of a region ---------------------------------------------------------------
-    def _judge_parts(self, tree: Tree) -> list[tuple[Region, Region]]:
-        """Rows of a few regions, all of them with their whole density, and rows held out."""
-        rng = np.random.default_rng([self.seed, 1])
-        chosen = np.sort(rng.permutation(tree.n_regions)[:JUDGE_REGIONS])
+    def _judge_parts(self, tree: Tree, sizes: Array) -> list[tuple[Region, Region]]:
+        """Rows of a few regions, all of them with their whole density, and rows held out.
+
+        ``sizes`` are rows of each region that are known, of all rows or of a sample.
+        """
+        order = np.random.default_rng([self.seed, 1]).permutation(tree.n_regions)
+        chosen = np.sort(order[sizes[order] >= JUDGE_LEAST][:JUDGE_REGIONS])
+        drawn = {
+            int(r): Drawn(JUDGE_ROWS, np.random.default_rng([self.seed, 1, r])) for r in chosen
+        }
+        if not drawn:
+            return []
 
         def look(batch: Batch) -> list[tuple[int, Batch]]:
             found = tree.regions(self.common.scaled(batch.X))
             wanted = np.flatnonzero(np.isin(found, chosen))
             return [(r, take(batch, wanted[rows])) for r, rows in by_region(found[wanted])]
 
-        gathered: dict[int, list[Batch]] = {}
         for pieces in self.engine.map_blocks(look):
             for region, piece in pieces:
-                gathered.setdefault(region, []).append(piece)
+                drawn[region].add(piece)
         parts = []
-        for region in sorted(gathered):
-            whole = join_regions([self.common.region(piece) for piece in gathered.pop(region)])
-            rows = rng.permutation(whole.n)[:JUDGE_ROWS]
-            n_held = int(JUDGE_SHARE * len(rows))
-            if n_held:
-                parts.append((whole.take(rows[n_held:]), whole.take(rows[:n_held])))
+        for found in drawn.values():
+            if len(found.keys) < JUDGE_LEAST:  # rows on a cut, rounded otherwise in the sample
+                continue
+            whole = self.common.region(found.rows())
+            rows, n_held = np.arange(whole.n), int(JUDGE_SHARE * whole.n)
+            parts.append((whole.take(rows[n_held:]), whole.take(rows[:n_held])))
         return parts
 
     def _in_memory(self, choice: Choice) -> Generator[Solution, None, None]:
@@ -211,12 +264,13 @@ class ExpertFit:
         tree, scaled = self.experts.tree, self.common.scaled
         regions = list(self.engine.map_blocks(lambda batch: tree.regions(scaled(batch.X))))
         parts = list(by_region(np.concatenate(regions)))
-        shared = next(iter(self.engine.blocks(0)))  # its X is that of all rows
-        whole = replace(shared, rows=None)
+        blocks = list(self.engine.blocks(0))  # they share the X of all rows, and list theirs
+        present = np.sort(np.concatenate([np.asarray(block.rows) for block in blocks]))
+        whole = replace(blocks[0], rows=None)
 
         def solve(number: int) -> Solution:
             expert, rows = parts[number]
-            return self.solve(expert, self.common.region(take(whole, rows)), choice)
+            return self.solve(expert, self.common.region(take(whole, present[rows])), choice)
 
         team = ThreadTeam(count_threads(self.n_jobs))
         try:

@@ -41,11 +41,12 @@ KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
 HEAD_BLOCK = 2048
 MAX_SCALES = 2000  # inputs with a scale of their own; beyond, groups of them share one
 N_GROUPS = 64
+NO_WEIGHT = "the weights of rows and classes leave no row to learn from"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows, encoded targets (class numbers or numbers) and positive weights."""
+    """Rows, encoded targets (class numbers or numbers) and weights."""
 
     X: Matrix
     y: Array
@@ -60,6 +61,14 @@ class Rows:
         """Some of the rows."""
         weight = None if self.weight is None else self.weight[rows]
         return Rows(take_rows(self.X, rows), self.y[rows], weight)
+
+    def present(self) -> Rows:
+        """The rows that weigh anything."""
+        if self.weight is None or self.weight.all():
+            return self
+        if not self.weight.any():
+            raise ValueError(NO_WEIGHT)
+        return self.take(np.flatnonzero(self.weight))
 
 
 @dataclass(frozen=True)
@@ -123,11 +132,9 @@ class KernelFit(KernelParticles):
     def _fit_memory(
         self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
     ) -> None:
-        if weight is not None and not weight.all():
-            present = np.flatnonzero(weight)
-            X, y, weight = take_rows(X, present), y[present], weight[present]
-        codes, weight = self._encode(y, weight)
-        rows = merge_equal(Rows(X, codes, weight))
+        given = Rows(X, y, weight).present()
+        codes, weight = self._encode(given.y, given.weight)
+        rows = merge_equal(Rows(given.X, codes, weight).present())  # a class may weigh nothing
         rng = np.random.default_rng([seed, 0])
         sample = rows
         if rows.n > SAMPLE_ROWS:

@@ -165,7 +165,8 @@ class ClassPredictions(ClassStream):
                 correction = added[i]
                 if correction is not None:
                     left = left + correction[1][rows]
-                    prior = prior + self.experts_[i]["prior_variance"]
+                    learned = correction[1][rows] > 0.0
+                    prior = prior + self.experts_[i]["prior_variance"] * learned
                 share = left / prior
                 out[rows] -= np.log(np.maximum(share, 1e-300)) / len(posteriors)
         return out

@@ -8,6 +8,7 @@ prior of the next: memory depends on the number of features, not of rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +19,8 @@ from likelier.engines import StreamEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_expert_stream import ExpertStream
-from likelier.estimators.kernel_experts import MAX_INPUTS
-from likelier.estimators.kernel_fit import HEAD_BLOCK
+from likelier.estimators.kernel_experts import MAX_INPUTS, take
+from likelier.estimators.kernel_fit import HEAD_BLOCK, NO_WEIGHT, Rows
 from likelier.estimators.kernel_words import Clock, by_evidence
 from likelier.estimators.problem import (
     EncodedSource,
@@ -54,14 +55,23 @@ class ClassStream(ExpertStream):
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, Standard]:
         """One pass for classes and spreads; a source whose labels are class numbers."""
+        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        absent = [label for label, weight in weights.items() if weight == 0.0]
 
         def look(batch: Batch) -> Summary:
-            self._check_y(require_targets(batch))
-            return summarise(batch, with_squares=True, with_labels=True)
+            y = self._check_y(require_targets(batch))
+            if not absent:
+                return summarise(batch, with_squares=True, with_labels=True)
+            present = np.flatnonzero(~np.isin(y, absent))
+            found = summarise(take(batch, present), with_squares=True, with_labels=True)
+            labels = dict.fromkeys(np.unique(y).tolist(), 0) | (found.labels or {})
+            return replace(found, labels=labels)  # a class that weighs nothing is a class
 
         summary = StreamEngine(source, seed=seed, shuffle=False).reduce(look, Summary.__add__)
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
+        if not summary.n_rows:
+            raise ValueError(NO_WEIGHT)
         standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
         return EncodedSource(source, classes, per_class, 2), summary.n_rows, standard
 
@@ -110,7 +120,8 @@ class ClassStream(ExpertStream):
         self.stream_["classes"] = joined
         omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
         if "precision" in self.stream_:
-            self._absorb(X, y, self._with_class_weight(y, omega))
+            omega = self._with_class_weight(y, omega)
+            self._absorb(Rows(X, y, omega).take(np.flatnonzero(omega)))
         else:
             self._keep(X, y, omega, seed)
         return self
@@ -162,17 +173,19 @@ class ClassStream(ExpertStream):
     def _start_absorbing(self) -> None:
         """Let the kept rows go; what they said is the curvature of the posterior."""
         state = self.stream_
-        _, problem = self._batch_problem(
-            state["X"], state["y"], state["omega"], self._first_prior()
-        )
+        omega = self._with_class_weight(state["y"], state["omega"])
+        rows = Rows(state["X"], state["y"], omega).present()
+        omega = np.asarray(rows.weight)
+        _, problem = self._batch_problem(rows.X, rows.y, omega, self._first_prior())
         blocks = class_curvature(problem, self.weights_[0])
         i = np.arange(blocks.shape[1])
         blocks[:, i, i] += self._first_prior().precision
         state["precision"] = blocks
-        kept = [state.pop(name) for name in ("X", "y", "omega")]
-        kept[2] = self._with_class_weight(kept[1], kept[2])
         if self.n_features_in_ <= MAX_INPUTS:
-            state["kept"] = [kept]
+            state["kept"] = [[rows.X, rows.y, omega]]
+        state["n_rows"] = rows.n
+        for name in ("X", "y", "omega"):
+            del state[name]
 
     def _first_prior(self) -> Prior:
         start = np.zeros_like(self.weights_[0])
@@ -189,12 +202,13 @@ class ClassStream(ExpertStream):
         reduce = rows_in_memory(Phi, codes, omega)
         return codes, HeadProblem(reduce, ready_features, self._head_loss(), prior)
 
-    def _absorb(self, X: Matrix, y: Array, omega: Array) -> None:
+    def _absorb(self, rows: Rows) -> None:
         """The posterior so far is the prior of these rows, or that of their experts."""
         state = self.stream_
-        if not len(y):
-            return
         self._meet_classes(state["classes"])
+        if not rows.n:
+            return
+        X, y, omega = rows.X, rows.y, np.asarray(rows.weight)
         if not self.experts_[0] or np.isin(y, state.get("late", [])).any():
             self._absorb_common(X, y, omega)
         if self.experts_[0]:
@@ -229,7 +243,8 @@ class ClassStream(ExpertStream):
             return
         old = np.searchsorted(classes, self.classes_)
         if self.experts_[0]:
-            self.stream_["late"] = np.setdiff1d(classes, self.classes_)
+            late, new = self.stream_.get("late", []), np.setdiff1d(classes, self.classes_)
+            self.stream_["late"] = union_classes(late, new) if len(late) else new
             self._experts_meet_classes(len(self.classes_), old, len(classes))
         W, H = self.weights_[0], self.stream_["precision"]
         if len(self.classes_) == 2:  # one score becomes two that differ by it

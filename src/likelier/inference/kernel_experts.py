@@ -179,7 +179,11 @@ def choose_experts(
     half its standard error. With ``must`` there are experts in any case.
     """
     omega, first = judge.omega, float(np.clip(precision, *LIMITS))
-    starts = {Choice(first, scale): judge.losses(Choice(first, scale)) for scale in START_SCALES}
+    starts: dict[Choice, Array] = {}
+    for scale in START_SCALES:
+        starts[Choice(first, scale)] = judge.losses(Choice(first, scale))
+        if stop is not None and stop():
+            break
     best = min(starts, key=lambda choice: float(omega @ starts[choice]))
     losses, tried = starts[best], set(starts)
     moves = [(1.0, SCALE_STEP), (1.0, 1 / SCALE_STEP), (PRECISION_STEP, 1.0),

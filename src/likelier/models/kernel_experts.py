@@ -139,7 +139,7 @@ class Experts:
     roots : array of shape (n_experts, m + 1, m + 1)
         Inverse factors of the precision of the weights, which all outputs share.
     counts : array of shape (n_experts,)
-        Rows learned; an expert without any adds nothing to scores.
+        Rows learned; an expert without any adds nothing, neither to scores nor to variances.
     prior_variance : float
     """
 
@@ -185,7 +185,7 @@ class Experts:
     def correct(self, X: Matrix) -> tuple[Array, Array]:
         """What the experts add: scores ``(n, n_outputs)`` and the variance ``(n,)`` of each."""
         scores = np.zeros((X.shape[0], self.weights.shape[2]))
-        variance = np.full(X.shape[0], self.prior_variance)
+        variance = np.zeros(X.shape[0])
         for expert, rows in by_region(self.regions(X)):
             if not self.counts[expert]:
                 continue

@@ -124,6 +124,14 @@ def test_no_experts_where_there_is_nothing_to_correct():
     assert choose_experts(known, 0.1, must=True) is not None
 
 
+def test_no_time_to_choose():
+    known, asked = judge(2.0), []
+    losses = known.losses
+    known.losses = lambda choice: asked.append(choice) or losses(choice)
+    assert choose_experts(known, 0.1, lambda: True, must=True) == Choice(0.1, 1.0)
+    assert len(asked) == 1
+
+
 def test_rows_of_several_blocks():
     whole = region(50)
     parts = [whole.take(np.arange(20)), whole.take(np.arange(20, 50))]

@@ -94,13 +94,13 @@ def test_every_row_meets_its_own_expert():
         np.testing.assert_allclose(variance[i], expected, rtol=1e-3, atol=1e-3)
 
 
-def test_who_has_learned_nothing_adds_only_variance():
+def test_who_has_learned_nothing_adds_nothing():
     Z, experts = filled(1)
     experts.counts[2] = 0
     scores, variance = experts.correct(Z)
     inside = experts.regions(Z) == 2
     assert inside.any() and not scores[inside].any()
-    assert (variance[inside] == 5.0).all() and scores[~inside].any()
+    assert (variance[inside] == 0.0).all() and scores[~inside].any()
 
 
 def test_plain_form():
