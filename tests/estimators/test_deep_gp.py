@@ -129,11 +129,9 @@ def test_same_seed_same_bits_and_other_seed_others():
     assert not np.array_equal(regressor(random_state=1).fit(X, Y).predict(X), one.predict(X))
 
 
-def test_going_on_equals_never_having_stopped():
-    whole = regressor(max_iter=40).fit(X, Y)
-    part = regressor(max_iter=40)
-    original = deep_adam.DeepAdam.step
-    calls = []
+def interrupt(model):
+    """Fit, and press Ctrl-C in the second part of the training."""
+    original, calls = deep_adam.DeepAdam.step, []
 
     def interrupted(self, state, engine):
         if calls:
@@ -144,7 +142,13 @@ def test_going_on_equals_never_having_stopped():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deep_adam.DeepAdam, "step", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            part.fit(X, Y)
+            model.fit(X, Y)
+
+
+def test_going_on_equals_never_having_stopped():
+    whole = regressor(max_iter=40).fit(X, Y)
+    part = regressor(max_iter=40)
+    interrupt(part)
     assert part.n_iter_ == 20
     assert np.isfinite(part.predict(X)).all()
     part.set_params(warm_start=True).fit(X, Y)
@@ -203,18 +207,8 @@ def test_a_file_of_another_kind_is_no_checkpoint(tmp_path):
 
 
 def test_an_interrupt_writes_the_checkpoint(tmp_path):
-    path, original, calls = tmp_path / "training.npz", deep_adam.DeepAdam.step, []
-
-    def interrupted(self, state, engine):
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(state)
-        return original(self, state, engine)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_adam.DeepAdam, "step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            regressor(checkpoint=str(path)).fit(X, Y)
+    path = tmp_path / "training.npz"
+    interrupt(regressor(checkpoint=str(path)))
     again = regressor(checkpoint=str(path)).fit(X, Y)
     assert again.n_iter_ == 40
     np.testing.assert_array_equal(again.predict(X), regressor().fit(X, Y).predict(X))

@@ -42,6 +42,7 @@ from likelier.estimators.targets import (
     class_codes,
     class_weights,
     combine_weights,
+    require_two_classes,
     unique_labels,
 )
 from likelier.inference.chains import effective_size, r_hat
@@ -213,11 +214,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         return codes, combine_weights(weight, per_class, codes)
 
     def _set_classes(self, classes: Array) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
-            )
-        self.classes_ = classes
+        self.classes_ = require_two_classes(classes)
 
     # -- sampling -----------------------------------------------------------------------
     def _draw(

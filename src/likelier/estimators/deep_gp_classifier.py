@@ -25,7 +25,12 @@ from likelier.estimators.problem import (
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import class_codes, class_weights, combine_weights
+from likelier.estimators.targets import (
+    class_codes,
+    class_weights,
+    combine_weights,
+    require_two_classes,
+)
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
 
@@ -180,22 +185,13 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         return y
 
     def _set_classes(self, classes: Array) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
-            )
-        self.classes_ = classes
+        self.classes_ = require_two_classes(classes)
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Class numbers, and weights that include the classes'."""
         self._set_classes(np.unique(y))
         codes = class_codes(self.classes_, y)
-        if self.class_weight == "balanced" and weight is not None:
-            # as many rows as the weights say, or equal rows would not be equal to a weight
-            counts = np.bincount(codes.astype(np.intp), weight, len(self.classes_))
-            per_class = counts.sum() / (len(counts) * counts)
-        else:
-            per_class = class_weights(self.class_weight, self.classes_, codes)
+        per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
     def _standardise(self, y: Array, weight: Array | None) -> Array:

@@ -17,7 +17,12 @@ from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_predict import ClassPredictions
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.probabilities import fit_calibration
-from likelier.estimators.targets import class_codes, class_weights, combine_weights
+from likelier.estimators.targets import (
+    class_codes,
+    class_weights,
+    combine_weights,
+    require_two_classes,
+)
 from likelier.inference.evidence import Plan, Scales
 from likelier.inference.kernel_search import (
     FEW_ROWS_RANGE,
@@ -84,20 +89,11 @@ class ClassFit(ClassPredictions):
             return super()._encode(y, weight)
         self._set_classes(np.unique(y))
         codes = class_codes(self.classes_, y)
-        if self.class_weight == "balanced" and weight is not None:
-            # as many rows as the weights say, or equal rows would not be equal to a weight
-            counts = np.bincount(codes.astype(np.intp), weight, len(self.classes_))
-            per_class = counts.sum() / (len(counts) * counts)
-        else:
-            per_class = class_weights(self.class_weight, self.classes_, codes)
+        per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
     def _set_classes(self, classes: Array) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
-            )
-        self.classes_ = classes
+        self.classes_ = require_two_classes(classes)
 
     def _n_classes(self) -> int:
         return len(self.classes_)

@@ -15,6 +15,7 @@ from likelier.estimators.targets import (
     class_codes,
     class_weights,
     combine_weights,
+    require_two_classes,
     union_classes,
 )
 
@@ -47,11 +48,7 @@ class ClassStream(LinearFit):
         return self._learn(X, y, weight, classes)
 
     def _set_classes(self, classes: Array) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
-            )
-        self.classes_ = classes
+        self.classes_ = require_two_classes(classes)
 
     def _learn(self, X: Matrix, y: Array, weight: Array | None, classes: Any = None) -> Self:
         loss = self._checked_loss()

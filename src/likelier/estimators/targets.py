@@ -91,12 +91,31 @@ def lane_codes(codes: Array, n_outputs: int) -> Array:
     return 1.0 - codes if n_outputs == 1 else codes
 
 
+def require_two_classes(classes: Array) -> Array:
+    """Return the classes, or raise where there is nothing to tell apart."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
+        )
+    return classes
+
+
 def class_weights(
-    class_weight: Mapping[Any, float] | str | None, classes: Array, codes: Array
+    class_weight: Mapping[Any, float] | str | None,
+    classes: Array,
+    codes: Array,
+    sample_weight: Array | None = None,
 ) -> Array | None:
-    """Weight of every class, or None where all are one."""
+    """Weight of every class, or None where all are one.
+
+    With ``sample_weight``, "balanced" counts as many rows as the weights say: equal rows are
+    then equal to one row of their weight.
+    """
     if class_weight is None:
         return None
+    if isinstance(class_weight, str) and class_weight == "balanced" and sample_weight is not None:
+        counts = np.bincount(codes.astype(np.intp), sample_weight, len(classes))
+        return np.asarray(counts.sum() / (len(counts) * counts))
     if isinstance(class_weight, Mapping):
         unknown = [label for label in class_weight if label not in classes]
         if unknown:
