@@ -14,9 +14,7 @@ from benchmarks.datasets import data_folder
 Array = npt.NDArray[Any]
 
 SMALL = ("flags", "emotions", "cal500", "yeast_ml", "scene", "enron", "langlog", "slashdot")
-LARGE = ("corel5k", "tmc2007-500", "bibtex")
-SETS = (*SMALL, *LARGE)
-LARGE_SEEDS = 2  # of the large sets; official splits, so seeds only move folds
+SETS = (*SMALL, "corel5k", "tmc2007-500", "bibtex")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 import likelier
 from benchmarks.common import Cases, timed
 from benchmarks.multilabel import peers
-from benchmarks.multilabel.data import LARGE, LARGE_SEEDS, LabelSet, f1_scores, load
+from benchmarks.multilabel.data import LabelSet, f1_scores, load
 from likelier.calibration import best_thresholds
 
 PEERS: dict[str, Callable[..., Any]] = {
@@ -27,8 +27,6 @@ def run(sets: Sequence[str], seeds: int = 5, stored: Any = None, report: Any = p
     """Measure every set with every seed; of a case in ``stored`` only who is not there yet."""
     for seed in range(seeds):
         for name in sets:
-            if name in LARGE and seed >= LARGE_SEEDS:
-                continue
             entry = dict((stored or {}).get(f"{name}/{seed}", {}))
             for who in (OURS, *PEERS):
                 if who in entry:

@@ -146,9 +146,17 @@ class RowCache:
         def panel(k: int) -> None:
             fill_panel(rows, whole, k * PANEL)
 
-        panels = -(-n // PANEL)
-        (self._run or one_by_one)(panel, panels)
+        self.each(panel, -(-n // PANEL))
         return whole
+
+    def each(self, function: Callable[[int], None], count: int) -> None:
+        """Call ``function(0) ... function(count - 1)``, in threads where there are some."""
+        (self._run or one_by_one)(function, count)
+
+    @property
+    def rows_are_dear(self) -> bool:
+        """Whether kernel rows are made in blocks by BLAS, not one by one inside the loop."""
+        return self.recipe[0] == ELSEWHERE and not self.prepared.kernel.precomputed
 
     def _hold(self, active: Array) -> None:
         """Hold all rows with the columns of ``active``, out of the whole matrix."""

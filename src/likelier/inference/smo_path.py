@@ -5,6 +5,7 @@ from __future__ import annotations
 from likelier.base import Array
 from likelier.inference.smo import SMO, KernelPosterior
 from likelier.inference.smo_cache import Memory
+from likelier.inference.smo_start import rough_start
 from likelier.inference.smo_state import SMOState, whole_part
 from likelier.loops.smo import on_bounds
 from likelier.models.kernel_expansion import KernelExpansion, Subset
@@ -28,14 +29,15 @@ def solve_path(
         cache.hold_everything(rows.held)
     found: list[KernelPosterior] = []
     before: SMOState | None = None
-    for model in models:
-        state = inference.start(model, rows, y, weight, None, cache)
+    ladder, rough = rough_start(inference, models[0], rows, y, weight, cache)
+    for model in (*ladder, *models):
+        state = inference.start(model, rows, y, weight, rough if before is None else None, cache)
         if before is not None:
             _warm(state, before, model.C / before.model.C)
         found.append(inference.solve(state))
         state.cache.restart()
         cache, before = state.cache, state
-    return found
+    return found[len(ladder) :]
 
 
 def _warm(state: SMOState, before: SMOState, ratio: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -196,12 +197,25 @@ def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
     if not exact and state.cache.whole is not None:
         subtract_rows(F, state.cache.whole, changed, amounts)
         return F
-    step = block_rows(len(changed), 8)
-    for start in range(0, len(F), step):
-        some = np.arange(start, min(start + step, len(F)))
-        K = state.rows.block(some, changed) if exact else state.cache.values(some, changed)
-        F[some] -= K @ amounts
+    make = state.rows.block if exact else state.cache.values
+    F -= blockwise_product(state.cache, make, changed, amounts)
     return F
+
+
+def blockwise_product(
+    cache: RowCache, make: Callable[[Array, Array], Array], columns: Array, amounts: Array
+) -> Array:
+    """``K amounts`` of all rows, where ``make`` gives kernel values of rows with columns."""
+    n = cache.prepared.n_rows
+    out = np.zeros(n)
+    step = block_rows(max(len(columns), 1), 8)
+
+    def block(k: int) -> None:
+        some = np.arange(k * step, min((k + 1) * step, n))
+        out[some] = make(some, columns) @ amounts
+
+    cache.each(block, -(-n // step))
+    return out
 
 
 def intercept(box: Box, beta: Array, F: Array) -> float:
