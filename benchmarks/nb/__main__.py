@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nb", description=__doc__)
-    names = ["speed", "agreement", "outliers", "write"]
+    names = ["speed", "agreement", "outliers", "missing", "write"]
     parser.add_argument("parts", nargs="*", choices=[*names, []], help="default: all")
     parser.add_argument("--sets", help="data sets, separated by commas")
     parser.add_argument("--quick", action="store_true", help="few rows, about a minute")
@@ -49,7 +49,7 @@ def _measure(name: str, part: Callable[[], Cases], folder: Path) -> None:
 
 def _parts(options: argparse.Namespace) -> dict[str, Callable[[], Cases]]:
     """Every part as a call without arguments, in the order of the page."""
-    from benchmarks.nb import agreement, outliers, speed
+    from benchmarks.nb import agreement, missing, outliers, speed
 
     sets = tuple(options.sets.split(",")) if options.sets else None
     if options.quick:
@@ -57,11 +57,13 @@ def _parts(options: argparse.Namespace) -> dict[str, Callable[[], Cases]]:
             "speed": lambda: speed.run(sets or speed.SETS, 3, 5000),
             "agreement": lambda: agreement.run(sets or ("vowel", "segment")),
             "outliers": lambda: outliers.run(1, 3000),
+            "missing": lambda: missing.run(sets or ("breast-cancer",), 1),
         }
     return {
         "speed": lambda: speed.run(sets or speed.SETS),
         "agreement": lambda: agreement.run(sets or agreement.SETS),
         "outliers": outliers.run,
+        "missing": lambda: missing.run(sets or missing.SETS),
     }
 
 

@@ -110,18 +110,6 @@ def test_a_feature_that_a_class_never_has_takes_that_of_all_rows():
     np.testing.assert_allclose(p[0], p[1])
 
 
-def test_a_missing_count_is_refused_with_its_column():
-    counts = np.ones((4, 3))
-    counts[2, 1] = np.nan
-    for kind in (np.asarray, sparse.csr_array):
-        with pytest.raises(ValueError, match=r"NaN, in column 1: a missing count"):
-            MultinomialNB().fit(kind(counts), [0, 0, 1, 1])
-    model = MultinomialNB().fit(np.ones((4, 3)), [0, 0, 1, 1])
-    for kind in (np.asarray, sparse.csr_array):
-        with pytest.raises(ValueError, match="NaN"):
-            model.predict(kind(counts))
-
-
 # -- posterior predictive -------------------------------------------------------------------
 def test_student_law_is_the_average_over_mean_and_variance():
     """Quadrature of the Gaussian density over the posterior of (mu, log v) for one feature."""

@@ -242,7 +242,8 @@ def _log_rising(a, x):
 def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
     """Log probability of rows of counts under Dirichlet-multinomials, without the coefficient.
 
-    ``pseudo[k, j]`` are the parameters and ``total`` their sums per class.
+    ``pseudo[k, j]`` are the parameters and ``total`` their sums per class: one row for all, or
+    one for each row of counts.
     """
     for i in range(out.shape[0]):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
@@ -250,7 +251,7 @@ def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
         for p in range(start, stop):
             length += data[p]
         for k in range(out.shape[1]):
-            score = -_log_rising(total[k], length)
+            score = -_log_rising(total[i if len(total) > 1 else 0, k], length)
             for p in range(start, stop):
                 x = np.float64(data[p])
                 if x != 0.0:
@@ -259,13 +260,41 @@ def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
 
 
 @njit(cache=True, nogil=True)
+def known_totals(data, indices, indptr, n_columns, shares, total, out):
+    """``out[i, k]``: the sum of ``shares[k]`` over the features of row ``i`` that are not missing.
+
+    What is missing is taken off the ``total`` of all features, unless little is left of it: then
+    the others are summed, as the difference would be rounding.
+    """
+    missing = np.zeros(n_columns, dtype=np.bool_)
+    for i in range(out.shape[0]):
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        for p in range(start, stop):
+            missing[column(indices, start, p)] = data[p] != data[p]
+        for k in range(out.shape[1]):
+            left = total[k]
+            for p in range(start, stop):
+                if data[p] != data[p]:
+                    left -= shares[k, column(indices, start, p)]
+            if left < 0.5 * total[k]:
+                left = 0.0
+                for j in range(n_columns):
+                    left += 0.0 if missing[j] else shares[k, j]
+            out[i, k] = left
+        for p in range(start, stop):
+            missing[column(indices, start, p)] = False
+
+
+@njit(cache=True, nogil=True)
 def log_coefficients(data, indices, indptr, n_columns, out):
-    """Logarithm of the multinomial coefficient ``n! / prod x_j!`` of every row of counts."""
+    """Logarithm of the multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
     for i in range(len(out)):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         length, score = 0.0, 0.0
         for p in range(start, stop):
             x = np.float64(data[p])
+            if x != x:
+                continue
             length += x
             if x != 0.0 and x != 1.0:
                 score -= math.lgamma(x + 1.0)

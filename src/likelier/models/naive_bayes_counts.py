@@ -8,8 +8,8 @@ is Bernoulli with the smoothed probability, so there plugging in and averaging a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +31,8 @@ from likelier.models.naive_bayes import (
     place_rows,
     weights_of,
 )
+from likelier.models.naive_bayes_missing import Patterns, find_patterns
+from likelier.models.naive_bayes_shares import known_log_shares
 from likelier.models.naive_bayes_tables import (
     DirichletLaws,
     LinearLaws,
@@ -43,6 +45,10 @@ from likelier.models.naive_bayes_tables import (
 
 NO_SKIP = np.empty(0, dtype=bool)
 NO_TABLE = np.empty((0, 0))
+NO_DIRICHLET = (
+    "with them the posterior that bayesian=True averages over is no Dirichlet law. Fit complete "
+    "rows only, or set bayesian=False; rows to predict may have missing counts either way"
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,34 @@ class CountStats(ClassStatistics):
     def spread(self, places: Array, n_classes: int) -> Self:
         arrays = (self.class_count, self.feature_count, self.seen)
         return type(self)(*(place_rows(array, places, n_classes) for array in arrays))
+
+
+@dataclass(frozen=True)
+class TermStats(CountStats):
+    """Counts of terms, and the patterns of those that were unknown."""
+
+    patterns: Patterns = field(default_factory=Patterns)
+
+    def __add__(self, other: Self) -> Self:
+        return replace(super().__add__(other), patterns=self.patterns + other.patterns)
+
+    def __sub__(self, other: Self) -> Self:
+        return replace(super().__sub__(other), patterns=self.patterns - other.patterns)
+
+    def spread(self, places: Array, n_classes: int) -> Self:
+        patterns = self.patterns.spread(places, n_classes)
+        return replace(super().spread(places, n_classes), patterns=patterns)
+
+    def to_arrays(self) -> dict[str, Array]:
+        arrays = super().to_arrays()
+        del arrays["patterns"]
+        return {**arrays, **self.patterns.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
+        own = {name: arrays[name] for name in ("class_count", "feature_count", "seen")}
+        rest = {name: array for name, array in arrays.items() if name not in own}
+        return cls(**own, patterns=Patterns.from_arrays(rest))
 
 
 def _without(total: Array, part: Array) -> Array:
@@ -124,33 +158,72 @@ class MultinomialModel(NaiveBayesModel):
     n_classes: int
     alpha: Array
     bayesian: bool = False
+    has_missing: ClassVar[bool] = True
 
-    def stats(self, batch: Batch) -> CountStats:
+    def stats(self, batch: Batch) -> TermStats:
         """Counts of a batch. Cost: one visit to every stored value."""
         batch = batch.compact()
-        if not smallest(batch.X) >= 0.0:
-            raise _bad_count(batch.X)
-        return count_rows(batch.X, codes_of(batch), weights_of(batch), self.n_classes, None)
+        codes, weight, X = codes_of(batch), weights_of(batch), batch.X
+        missing = not smallest(X) >= 0.0 and self._check_missing(X)
+        counts = zero_for_missing(X) if missing else X
+        found = count_rows(counts, codes, weight, self.n_classes, None)
+        stats = TermStats(found.class_count, found.feature_count, found.seen)
+        if not missing:
+            return stats
+        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1)
+        patterns = find_patterns(X, lengths, codes, weight, self.n_classes)
+        return replace(stats, patterns=patterns)
 
-    def log_table(self, stats: CountStats) -> Array:
-        """``log p(term | class)`` with one row per term."""
-        return log_shares(stats.feature_count, self.alpha, self._totals(stats.feature_count))
+    def _check_missing(self, X: Matrix) -> bool:
+        """Whether counts are missing; raise if one is negative, or missing where it must not."""
+        values = stored_values(X)
+        if (values < 0.0).any():
+            raise ValueError(
+                f"Negative values in data passed to MultinomialNB (input X), column "
+                f"{_column_of(X, values < 0.0)}: counts must not be negative"
+            )
+        missing = has_missing(X)
+        if missing and self.bayesian:
+            raise ValueError(
+                f"Input X contains NaN, in column {_column_of(X, np.isnan(values))}: {NO_DIRICHLET}"
+            )
+        return missing
+
+    def log_table(self, stats: TermStats) -> Array:
+        """``log p(term | class)`` with one row per term.
+
+        The maximum of likelihood times pseudocounts: a closed form for every class of which
+        all counts are known, otherwise by Newton's method, see `known_log_shares`.
+        """
+        counts = stats.feature_count
+        table = log_shares(counts, self.alpha, self._totals(counts))
+        if not stats.patterns:
+            return table
+        return known_log_shares(counts, self.alpha, stats.patterns, table)
 
     def _totals(self, counts: Array) -> Array:
         """Counts and pseudocounts of each class together."""
         each = counts.shape[1] if len(self.alpha) == 1 else 1
         return np.asarray(counts.sum(axis=1) + each * self.alpha.sum())
 
-    def laws(self, stats: CountStats) -> LinearLaws | DirichletLaws:
+    def laws(self, stats: TermStats) -> LinearLaws | DirichletLaws:
         """Multinomial laws, or Dirichlet-multinomial laws of the next row if ``bayesian``."""
-        length = self.mean_length(stats)
         if not self.bayesian:
-            return self.laws_of(self.log_table(stats), length)
-        counts = stats.feature_count
-        return DirichletLaws(counts + self.alpha, self._totals(counts), length)
+            table = self.log_table(stats)
+            return self.laws_of(table, self.mean_length(stats, table))
+        pseudo = self.posterior(stats)
+        return DirichletLaws(pseudo, self._totals(stats.feature_count), self.mean_length(stats))
 
-    def held_out_laws(self, stats: CountStats, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
+    def posterior(self, stats: TermStats) -> Array:
+        """Parameters of the Dirichlet posterior of the shares; raise if it is none."""
+        if stats.patterns:
+            raise ValueError(f"the model has learned rows with missing counts: {NO_DIRICHLET}")
+        return np.asarray(stats.feature_count + self.alpha)
+
+    def held_out_laws(self, stats: TermStats, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
         """Laws of the terms that occur in the rows, without these rows."""
+        if stats.patterns:
+            return super().held_out_laws(stats, batch)
         X, terms = narrow(batch.X)
         part = count_rows(X, codes_of(batch), weights_of(batch), self.n_classes, None)
         counts = _without(stats.feature_count[:, terms], part.feature_count)
@@ -164,9 +237,9 @@ class MultinomialModel(NaiveBayesModel):
             laws = self.laws_of(log_shares(counts, alpha, total), self.mean_length(stats))
         return _without(stats.class_count, part.class_count), laws, X
 
-    def draw_laws(self, stats: CountStats, rng: np.random.Generator) -> LinearLaws:
+    def draw_laws(self, stats: TermStats, rng: np.random.Generator) -> LinearLaws:
         """Multinomial laws with distributions drawn from their Dirichlet posterior."""
-        share = rng.standard_gamma(stats.feature_count + self.alpha)
+        share = rng.standard_gamma(self.posterior(stats))
         share = np.maximum(share, np.finfo(np.float64).tiny)
         table = np.log(share) - np.log(share.sum(axis=1, keepdims=True))
         length = self.mean_length(stats)
@@ -177,9 +250,17 @@ class MultinomialModel(NaiveBayesModel):
         zeros = np.zeros(self.n_classes)
         return LinearLaws(table, zeros, length=length, forbids=not self.alpha.all())
 
-    def mean_length(self, stats: CountStats) -> Array:
-        """Mean length of the rows of every class."""
+    def mean_length(self, stats: TermStats, table: Array | None = None) -> Array:
+        """Mean length of the rows of every class.
+
+        A row of which terms are missing counts as the part of a row that its known terms are by
+        the ``table`` of log shares: the estimate of maximum likelihood for Poisson lengths.
+        """
         total, rows = stats.feature_count.sum(axis=1), stats.class_count
+        if stats.patterns and table is not None:
+            unknown = stats.patterns.unknown(len(table)) @ np.exp(table)
+            lost = (stats.patterns.rows() * unknown.T).sum(axis=1)
+            rows = np.maximum(rows - lost, 0.0)
         out = np.zeros(len(rows))
         return np.asarray(np.divide(total, rows, out=out, where=rows > 0.0))
 
@@ -282,20 +363,7 @@ def _log_total(total: Array) -> Array:
     return np.asarray(np.log(np.where(total > 0.0, total, 1.0)))
 
 
-def _bad_count(X: Any) -> ValueError:
-    """Say which column holds a negative or missing count."""
-    values = stored_values(X)
-    negative = values < 0.0
-    bad = negative if negative.any() else np.isnan(values)
+def _column_of(X: Any, bad: Array) -> int:
+    """Column of the first of the values marked."""
     place = int(np.argmax(bad))
-    column = int(X.indices[place]) if values.ndim == 1 else place % int(X.shape[1])
-    if negative.any():
-        return ValueError(
-            f"Negative values in data passed to MultinomialNB (input X), column {column}: "
-            "counts must not be negative"
-        )
-    return ValueError(
-        f"Input X contains NaN, in column {column}: a missing count leaves the length of its row "
-        "unknown, so MultinomialNB cannot integrate it out; write 0 where a term does not "
-        "occur, or leave the column or the row out"
-    )
+    return int(X.indices[place]) if bad.ndim == 1 else place % int(X.shape[1])

@@ -1,16 +1,30 @@
-"""Laws of rows of counts and of presence: a product with a table, or Dirichlet-multinomial."""
+"""Laws of rows of counts and of presence: a product with a table, or Dirichlet-multinomial.
+
+A missing value (NaN) is summed out. Of presence the feature drops out. Of counts the law is that
+of the known ones given their sum: shares (or Dirichlet parameters) of the known terms only. For
+that is their law given the length of the row whatever this is, and so also if it is unknown;
+lengths tell nothing about the class, those of the known part no more than whole ones. (Summing
+over all values of the missing counts with ``p(length) ~ 1 / length`` gives just that.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.loops.counts import dirichlet_scores, log_coefficients, mark_presence, sparse_scores
+from likelier.loops.counts import (
+    dirichlet_scores,
+    known_totals,
+    log_coefficients,
+    mark_presence,
+    sparse_scores,
+)
 from likelier.loops.rows import as_rows
 from likelier.models.naive_bayes import ClassLaws
 
@@ -40,21 +54,38 @@ class LinearLaws(ClassLaws):
 
     def log_density(self, X: Matrix) -> Array:
         """Log probability of every row under every class. Cost: stored values x classes."""
+        if self.log_present is None:
+            out = self._table_product(X)
+            score_missing(X, out, self._known_counts)
+            return out
         values, missing = self._features(X)
-        if self.forbids and not np.isfinite(self.table).all():
-            out = self._forbidding_product(values)
-        else:
-            out = product(values, self.table)
+        out = self._table_product(values)
         if self.base.any():
             out += self.base
         if missing:
             out -= self._missing_part(X)
         return out
 
+    def _table_product(self, values: Matrix) -> Array:
+        if self.forbids and not np.isfinite(self.table).all():
+            return self._forbidding_product(values)
+        return product(values, self.table)
+
+    def _known_counts(self, X: Matrix) -> Array:
+        """Log probability of the known counts given their sum, for rows with missing ones."""
+        counts, known = zero_for_missing(X), np.empty((X.shape[0], self.n_classes))
+        known_totals(*as_rows(X), self._shares, self._shares.sum(axis=1), known)
+        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1, 1)
+        known[known <= 0.0] = 1.0  # no known term can occur: the product says so if one does
+        return np.asarray(self._table_product(counts) - lengths * np.log(known))
+
+    @cached_property
+    def _shares(self) -> Array:
+        """Probability of every term, with one row per class."""
+        return np.ascontiguousarray(np.exp(self.table).T)
+
     def _features(self, X: Matrix) -> tuple[Matrix, bool]:
         """Rows as the table takes them (presence, 0 for missing), and whether values miss."""
-        if self.log_present is None:
-            return X, False
         if self.threshold is None:
             missing = has_missing(X)
             return zero_for_missing(X) if missing else X, missing
@@ -68,7 +99,7 @@ class LinearLaws(ClassLaws):
             out += product(values, np.where(must, self.log_present(), 0.0))
         broken = product(presence(values, 0.0)[0], never.astype(float) - must.astype(float))
         broken += must.sum(axis=0)
-        out[broken > 0.5] = -np.inf
+        out[(broken > 0.5) & ~np.isnan(out)] = -np.inf  # NaN shows that a count is missing
         return out
 
     def _missing_part(self, X: Matrix) -> Array:
@@ -83,7 +114,7 @@ class LinearLaws(ClassLaws):
         return product(np.isnan(X).astype(np.float64), absent)
 
     def log_measure(self, X: Matrix) -> Array:
-        """Multinomial coefficient ``n! / prod x_j!`` of rows of counts."""
+        """Multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
         if self.log_present is not None:
             return np.zeros(X.shape[0])
         out = np.empty(X.shape[0])
@@ -121,11 +152,19 @@ class DirichletLaws(ClassLaws):
     def log_density(self, X: Matrix) -> Array:
         """Log probability without the coefficient. Cost: stored values x classes."""
         out = np.empty((X.shape[0], self.n_classes))
-        dirichlet_scores(*as_rows(X), self.pseudo, self.total, out)
+        dirichlet_scores(*as_rows(X), self.pseudo, self.total[None], out)
+        score_missing(X, out, self._known_counts)
         return out
 
+    def _known_counts(self, X: Matrix) -> Array:
+        """The same of the known counts given their sum, for rows with missing ones."""
+        known, out = np.empty((2, X.shape[0], self.n_classes))
+        known_totals(*as_rows(X), self.pseudo, self.total, known)
+        dirichlet_scores(*as_rows(zero_for_missing(X)), self.pseudo, known, out)
+        return np.asarray(out)
+
     def log_measure(self, X: Matrix) -> Array:
-        """Multinomial coefficient of rows of counts."""
+        """Multinomial coefficient of the known counts of rows."""
         out = np.empty(X.shape[0])
         log_coefficients(*as_rows(X), out)
         return out
@@ -163,8 +202,21 @@ def sample_counts(
 
 
 def row_lengths(X: Matrix) -> Array:
-    """Sum of the counts of every row, at least one."""
-    return np.maximum(np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1), 1.0)
+    """Sum of the known counts of every row, at least one."""
+    total = np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1)
+    if np.isnan(total).any():
+        total = np.asarray(zero_for_missing(X).sum(axis=1), dtype=np.float64).reshape(-1)
+    return np.maximum(total, 1.0)
+
+
+def score_missing(X: Matrix, scores: Array, score: Callable[[Matrix], Array]) -> None:
+    """Score rows of counts anew of which some are missing: those whose scores came out as NaN.
+
+    So rows without missing values, nearly all, are not searched for them.
+    """
+    rows = np.flatnonzero(np.isnan(scores[:, 0]))
+    if len(rows) and has_missing(X):
+        scores[rows] = score(X[rows])
 
 
 def product(X: Matrix, table: Array) -> Array:
