@@ -220,3 +220,21 @@ def test_what_is_no_count_is_named(matrix):
     for call in (model.predict, model.predict_proba, model.score_samples, model.is_outlier):
         with pytest.raises(ValueError, match="infinity"):
             call(matrix(bad))
+
+
+@pytest.mark.parametrize("kind", [likelier.GaussianNB, MultinomialNB, likelier.BernoulliNB])
+@every_matrix
+def test_streams_may_have_holes_too(kind, matrix):
+    if kind is likelier.GaussianNB and matrix is not np.asarray:
+        matrix = np.asarray
+    X, y = rows()
+    X = np.minimum(X, 1.0) if kind is likelier.BernoulliNB else X
+    blocks = [(matrix(X[a : a + 90]), y[a : a + 90]) for a in range(0, len(y), 90)]
+    one, two = kind().fit(blocks), kind().fit(matrix(X), y)
+    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-9)
+    X[3, 2] = np.inf
+    with pytest.raises(ValueError, match=r"block 0.*infinity"):
+        kind().fit([(matrix(X), y)])
+    if kind is MultinomialNB:  # a model that does not know what NaN means still refuses it
+        with pytest.raises(ValueError, match="NaN"):
+            likelier.LinearClassifier().fit([(matrix(rows()[0]), y)])

@@ -114,12 +114,15 @@ class IterableSource(Source):
     """Blocks from the caller's own iterator, list, or function that makes iterators.
 
     They are asked for in the caller's thread: what the caller made (a database cursor, say)
-    may not work in another.
+    may not work in another. ``allow_nan`` says that the model knows what NaN means.
     """
 
     background = False
 
-    def __init__(self, blocks: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+    def __init__(
+        self, blocks: Iterable[Any] | Callable[[], Iterable[Any]], allow_nan: bool = False
+    ) -> None:
+        self._allow_nan = allow_nan
         self._make: Callable[[], Iterable[Any]]
         if callable(blocks):
             self._make = blocks
@@ -147,7 +150,7 @@ class IterableSource(Source):
         yield batch
         start = batch.n_rows
         for index, item in enumerate(others, start=1):
-            batch = as_batch(item, index, start)
+            batch = as_batch(item, index, start, self._allow_nan)
             if batch.X.shape[1] != n_features:
                 raise ValueError(
                     f"block {index} of the data has {batch.X.shape[1]} columns, "
@@ -161,7 +164,7 @@ class IterableSource(Source):
         if self._first is None:
             self._others = iter(self._make())
             for item in self._others:
-                self._first = as_batch(item, 0, 0)
+                self._first = as_batch(item, 0, 0, self._allow_nan)
                 return self._first
             raise ValueError("there is no block: the iterator is empty, or was read before")
         return self._first
@@ -175,6 +178,7 @@ def block_source(
     missing: str = "error",
     exclude: Sequence[str | int] = (),
     block_rows: int | None = None,
+    allow_nan: bool = False,
     **reading: Any,
 ) -> Source:
     """Return a source of blocks for a path, a data frame, or an iterator of blocks.
@@ -196,6 +200,8 @@ def block_source(
         Columns of a table to leave out.
     block_rows : int, optional
         Rows in a block; by default such that a block takes a few megabytes.
+    allow_nan : bool
+        Whether blocks may hold NaN, for models that know what to make of it.
     **reading
         ``format``, and how to read a CSV file; see `open_table`.
     """
@@ -212,7 +218,7 @@ def block_source(
         _refuse_columns(target, exclude, "the data are blocks")
         if encoder is not None:
             raise ValueError("the model was fitted on a file or frame; give it one, not blocks")
-        return IterableSource(data)
+        return IterableSource(data, allow_nan)
     if isinstance(encoder, LibsvmLayout):
         raise ValueError("the model was fitted on a libsvm file and cannot read a table")
     if encoder is None:
@@ -233,7 +239,7 @@ def encoder_from_json(plain: Mapping[str, Any]) -> Encoder:
     return kind.from_json(plain)
 
 
-def as_batch(item: Any, index: int, start: int) -> Batch:
+def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batch:
     """Return a block given as ``(X, y)``, ``(X, y, sample_weight)`` or a `Batch`, checked."""
     if isinstance(item, Batch):
         item = item.compact()
@@ -244,7 +250,7 @@ def as_batch(item: Any, index: int, start: int) -> Batch:
             f"got {type(item).__name__}"
         )
     try:
-        X = _as_matrix(item[0])
+        X = _as_matrix(item[0], allow_nan)
         y = None if item[1] is None else np.asarray(item[1])
         weight = None if len(item) == 2 or item[2] is None else np.asarray(item[2], dtype=float)
         for name, array in (("y", y), ("sample_weight", weight)):
@@ -255,8 +261,8 @@ def as_batch(item: Any, index: int, start: int) -> Batch:
     return Batch(X, y, weight, index=index, start=start)
 
 
-def _as_matrix(X: Any) -> Matrix:
-    """Return finite floats, dense C-ordered or CSR without duplicates; copies only if it must."""
+def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
+    """Return finite floats (or NaN), dense C-ordered or CSR without duplicates; no needless copy."""
     matrix: Any
     values: Any
     if sparse.issparse(X):
@@ -273,7 +279,9 @@ def _as_matrix(X: Any) -> Matrix:
             raise ValueError(f"X must have two dimensions, got {matrix.ndim}")
         keep = matrix.dtype in (np.float32, np.float64)
         matrix = values = np.ascontiguousarray(matrix, None if keep else np.float64)
-    if not np.isfinite(values).all():
+    if allow_nan and np.isinf(values).any():
+        raise ValueError("X contains infinity; replace it by finite numbers or by NaN")
+    if not allow_nan and not np.isfinite(values).all():
         raise ValueError("X contains NaN or infinity; replace or remove missing values first")
     checked: Matrix = matrix
     return checked

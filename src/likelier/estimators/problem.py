@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import get_tags
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -84,7 +85,8 @@ def open_source(estimator: Any, X: Any, y: Any) -> Any:
             "with a path or an iterator as X, y is the name of the target column (or None); "
             f"got {type(y).__name__}"
         )
-    source = block_source(X, target=y)
+    allow_nan = bool(get_tags(estimator).input_tags.allow_nan)
+    source = block_source(X, target=y, allow_nan=allow_nan)
     estimator.n_features_in_ = int(source.n_features)
     estimator.__dict__.pop("feature_names_in_", None)
     if isinstance(source.encoder, TableEncoder):  # columns of a libsvm file have no names
