@@ -13,8 +13,10 @@ from benchmarks.datasets import data_folder
 
 Array = npt.NDArray[Any]
 
-SMALL = ("flags", "emotions", "cal500", "yeast_ml", "scene", "enron", "langlog", "slashdot")
-SETS = (*SMALL, "corel5k", "tmc2007-500", "bibtex")
+SETS = (
+    "flags", "emotions", "cal500", "yeast_ml", "scene", "enron", "langlog", "slashdot", "corel5k",
+    "tmc2007-500", "bibtex",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

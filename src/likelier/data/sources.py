@@ -262,7 +262,7 @@ def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batc
 
 
 def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
-    """Return finite floats (or NaN), dense C-ordered or CSR without duplicates; no needless copy."""
+    """Return finite floats or NaN, dense in C order or CSR without duplicates; no idle copies."""
     matrix: Any
     values: Any
     if sparse.issparse(X):
