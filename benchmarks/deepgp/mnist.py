@@ -19,7 +19,7 @@ WORDS: dict[str, Any] = {
     "layers": 2, "n_inducing": 100, "n_samples": 2, "batch_size": 512, "dtype": "float32",
     "input_scale": "common",
 }  # fmt: skip
-STEPS = (1000, 5000, 20000)
+STEPS = (1000, 5000, 12000)
 
 
 def run(folder: Path, steps: tuple[int, ...] = STEPS) -> None:

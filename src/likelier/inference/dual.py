@@ -19,6 +19,7 @@ from scipy import sparse
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.dual import dual_pass, duality_gap, take_labelled
+from likelier.loops.lanes import WIDTHS, aligned_zeros, padded
 from likelier.loops.rows import as_rows, row_norms
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
@@ -26,23 +27,31 @@ FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is wort
 NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest
 INTERCEPT = 0.1  # how fast it moves, in units of a feature of typical size: all rows share it
 CACHED_BYTES = 1 << 18  # weights up to this size stay in the cache whatever their order
+LANES = max(WIDTHS)  # of a group: classes whose rows are visited together
+ROUNDING = 1e-9  # of the tolerance: as good as nothing
 LITTLE = 0.1  # of the tolerance: a row that is owed less is left out of the next passes
 
 
 @dataclass
 class _Part:
-    """Some lanes (a range of classes) with their weights and duals; one thread's work.
+    """Some lanes (a range of classes) with their weights and duals: work for one thread.
 
-    ``active`` are the rows whose last visit changed something in these lanes.
+    ``active`` are the rows that are worth another visit. Parts of a group visit the same rows.
     """
 
     first_class: int
+    group: int
     weights: Array
     intercept: Array
     anchor: Array
     dual: Array
     points: Array
     active: Array
+
+    @property
+    def lanes(self) -> slice:
+        """Which of all outputs they are."""
+        return slice(self.first_class, self.first_class + len(self.intercept))
 
 
 @dataclass
@@ -51,7 +60,7 @@ class DualState:
 
     model: LinearModel
     rows: Any
-    rates: Array | None  # one over the penalty of every feature, where they differ
+    rates: Array | None  # where penalties differ: the usual one over that of the last columns
     label: Array | None  # where each feature's weights are stored, if not in the order of columns
     y: Array
     weight: Array
@@ -60,11 +69,20 @@ class DualState:
     share: float  # 1 / (lambda N)
     intercept_rate: float
     n_rows: int
-    active: Array  # rows that the next pass visits
+    n_jobs: int
     n_passes: int = 0
     waited: int = 0  # passes since the exact gap was last computed
     ratio: float = 1.0  # of that gap and what the pass before it found to be missing
+    owed: float = np.inf  # what that pass found to be missing
     objective: float = np.nan
+
+    @property
+    def active(self) -> Array:
+        """Whether the next pass visits a row, for every group of lanes."""
+        groups: dict[int, Array] = {}
+        for part in self.parts:
+            groups[part.group] = groups.get(part.group, False) | part.active
+        return np.array(list(groups.values()))
 
     def theta(self) -> Array:
         """Parameters as one matrix."""
@@ -75,9 +93,9 @@ class DualState:
 
     def _write(self, part: _Part, theta: Array) -> None:
         W = part.weights.reshape(self.model.n_features, -1)
-        lanes = slice(part.first_class, part.first_class + W.shape[1])
+        lanes = part.lanes
         if self.label is None:
-            theta[: len(W), lanes] = W
+            theta[: len(W), lanes] = W[:, : len(part.intercept)]
         else:
             take_labelled(W, self.label, theta[: len(W), lanes])
         if self.model.fit_intercept:
@@ -85,10 +103,11 @@ class DualState:
 
 
 def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
-    """Every part's work in a thread of its own."""
-    if len(state.parts) == 1:
-        return [work(state.parts[0])]
-    with ThreadPoolExecutor(len(state.parts)) as pool:
+    """Every part's work, by as many threads as there are; results in the order of the parts."""
+    n_threads = min(state.n_jobs, len(state.parts))
+    if n_threads == 1:
+        return [work(part) for part in state.parts]
+    with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(work, state.parts))
 
 
@@ -119,54 +138,76 @@ class Dual(Inference):
         # rows that are all empty have no typical size
         rate = INTERCEPT * share * (float(norms[present].mean()) or 1.0)
         rate *= float(model.fit_intercept)
-        label = _labels(X, model.n_outputs)
-        n_parts = 1 if model.loss.coupled else min(self.n_jobs, model.n_outputs)
-        borders = np.linspace(0, model.n_outputs, n_parts + 1).astype(int)
-        parts = [_new_part(int(a), int(b - a), X.shape) for a, b in pairwise(borders)]
+        label = _labels(X, model.n_outputs, rates)
+        parts = [
+            _new_part(a, b - a, X.shape, model.loss.coupled)
+            for a, b in pairwise(_borders(model, self.n_jobs))
+        ]
         weight = NO_WEIGHT if batch.weight is None else batch.weight
         rows = as_rows(X)
         if label is not None:
             rows = rows._replace(indices=label[rows.indices])
-            rates = None if rates is None else rates[np.argsort(label)]
+            rates = None if rates is None else _last_rates(rates, label)
         state = DualState(
             model, rows, rates, label, batch.y, weight, norms, parts, share, rate, engine.n_rows,
-            np.ones(X.shape[0], dtype=bool),
+            self.n_jobs,
         )  # fmt: skip
         if theta is not None and model.loss.smooth:
             _start_at(state, X, np.sort(present), theta)
         return state
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:
-        """Visit the active rows once; every thread has its own classes."""
+        """Visit what is active once; every thread has its own classes."""
         order = np.concatenate([_row_numbers(batch) for batch in engine.blocks(state.n_passes)])
         goal = self.tol * abs(state.objective)
-        started = state.n_passes >= FIRST_CHECK and state.waited > 0
-        little = LITTLE * goal / (state.ratio * state.model.n_outputs) if started else -1.0
-        visited = order[state.active[order]]
-        owed = sum(over_parts(state, lambda part: _visit(state, part, visited, little)))
+        started = state.n_passes >= FIRST_CHECK
+        little = _little(state, goal) / state.ratio if started else -1.0
+        visited = [order[rows[order]] for rows in state.active]
+        owed = sum(over_parts(state, lambda part: _visit(state, part, visited[part.group], little)))
         owed /= state.n_rows
-        state.active = np.logical_or.reduce([part.active for part in state.parts])
         state.n_passes, state.waited = state.n_passes + 1, state.waited + 1
-        near = owed * state.ratio <= goal or state.waited >= NEXT_CHECK
+        near = self._expected(state, owed) <= goal or state.waited >= NEXT_CHECK
         if not (state.n_passes == FIRST_CHECK or (state.n_passes > FIRST_CHECK and near)):
             return state, Info(state.objective, np.inf, 1.0)
         gap = self._check(state, order)
-        state.ratio = max(1.0, gap / owed) if owed > 0.0 else state.ratio
+        if owed > 0.0:
+            state.ratio, state.owed = max(1.0, gap / owed), owed
         converged = gap <= self.tol * abs(state.objective)
         return state, Info(state.objective, gap, 1.0, bool(converged))
 
+    @staticmethod
+    def _expected(state: DualState, owed: float) -> float:
+        """Gap to expect after a pass; with kinks it falls like the root of what steps gain."""
+        if state.model.loss.smooth:
+            return owed * state.ratio
+        return state.ratio * float(np.sqrt(owed * state.owed))
+
     def _check(self, state: DualState, order: Array) -> float:
-        """Exact objective and gap of all rows, which are then all visited again."""
-        sums = over_parts(state, lambda part: _gap(state, part, order))
+        """Exact objective and gap; what has more than a little part in that is visited again."""
+        goal = self.tol * abs(state.objective)
+        little = _little(state, goal) if np.isfinite(goal) else -1.0
+        sums = over_parts(state, lambda part: _gap(state, part, order, little))
         state.objective = sum(s[0] for s in sums) / state.n_rows
         state.objective += sum(_penalty_value(state, part) for part in state.parts)
         state.waited = 0
-        state.active[:] = True
+        if goal > 2.0 * self.tol * abs(state.objective):  # what was little then is not any more
+            for part in state.parts:
+                part.active[:] = True
         return float(sum(s[1] for s in sums)) / state.n_rows
 
     def posterior(self, state: DualState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta())
+
+
+def _little(state: DualState, goal: float) -> float:
+    """Part of the gap that a lane of a row may keep.
+
+    None at all where the loss has kinks: what a dual gains by a step is the square of what it
+    contributes to the gap, and only those that are at a bound really stay where they are.
+    """
+    share = LITTLE if state.model.loss.smooth else ROUNDING
+    return share * goal / state.model.n_outputs
 
 
 def _row_numbers(batch: Batch) -> Array:
@@ -175,31 +216,59 @@ def _row_numbers(batch: Batch) -> Array:
     return np.arange(batch.start, batch.start + batch.n_rows)
 
 
-def _labels(X: Matrix, n_lanes: int) -> Array | None:
+def _labels(X: Matrix, n_lanes: int, rates: Array | None) -> Array | None:
     """New numbers for the columns of a wide sparse matrix: the most frequent come first.
 
     Few columns hold most of the entries of a text; side by side their weights stay in the cache.
+    Columns with rates other than 1 come last, whatever their frequency.
     """
     if not sparse.issparse(X) or X.shape[1] * n_lanes * 8 <= CACHED_BYTES:
         return None
-    often = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]), kind="stable")
+    rare = -np.bincount(X.indices, minlength=X.shape[1])
+    if rates is not None:
+        rare[rates != 1.0] += X.indices.size + 1
+    often = np.argsort(rare, kind="stable")
     label = np.empty(len(often), dtype=np.uint32 if X.indices.dtype.itemsize == 4 else np.uint64)
     label[often] = np.arange(len(often))
     return label
 
 
-def _new_part(first_class: int, n_lanes: int, shape: tuple[int, int]) -> _Part:
+def _last_rates(rates: Array, label: Array) -> Array:
+    """Rates in the order of the labels, from the first that is not 1."""
+    ordered = np.empty_like(rates)
+    ordered[label] = rates
+    return ordered[np.count_nonzero(rates == 1.0) :]
+
+
+def _borders(model: LinearModel, n_jobs: int) -> list[int]:
+    """Where parts of the lanes begin and end: groups, cut further if there are more threads.
+
+    The weights of a group stay in the cache more often than those of all classes together.
+    """
+    K = model.n_outputs
+    if model.loss.coupled:
+        return [0, K]
+    groups = [*range(0, K, LANES), K]
+    pieces = -(-n_jobs // (len(groups) - 1))  # of every group
+    cuts = [np.linspace(a, b, min(pieces, b - a) + 1).astype(int) for a, b in pairwise(groups)]
+    return [0, *(int(cut) for piece in cuts for cut in piece[1:])]
+
+
+def _new_part(first_class: int, n_lanes: int, shape: tuple[int, int], coupled: bool) -> _Part:
     n_rows, d = shape
+    width = n_lanes if coupled else padded(n_lanes)
     return _Part(
-        first_class, np.zeros(d * n_lanes), np.zeros(n_lanes), np.zeros(n_lanes),
-        np.zeros((n_rows, n_lanes)), np.zeros((n_rows, n_lanes)), np.ones(n_rows, dtype=bool),
+        first_class, 0 if coupled else first_class // LANES, aligned_zeros(d * width),
+        np.zeros(n_lanes), np.zeros(n_lanes), np.zeros((n_rows, n_lanes)),
+        np.zeros((n_rows, n_lanes)), np.ones(n_rows, dtype=bool),
     )  # fmt: skip
 
 
 def _penalties(model: LinearModel) -> tuple[Array | None, float]:
-    """One over every feature's penalty with strength 1, or None with the strength of all."""
+    """The usual strength, and that over every feature's own, or None if they are all the same."""
     l2 = model.penalty.l2[: model.n_features]
-    return (None, float(l2[0])) if l2.min() == l2.max() else (1.0 / l2, 1.0)
+    usual = float(np.partition(l2, len(l2) // 2)[len(l2) // 2])
+    return (None if l2.min() == l2.max() else usual / l2), usual
 
 
 def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None:
@@ -219,11 +288,11 @@ def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None
     if state.label is not None:
         W = W[np.argsort(state.label)]
     if state.rates is not None:
-        W *= state.rates[:, None]
+        W[len(W) - len(state.rates) :] *= state.rates[:, None]
     for part in state.parts:
-        lanes = slice(part.first_class, part.first_class + len(part.intercept))
+        lanes, n_lanes = part.lanes, len(part.intercept)
         part.dual[present], part.points[present] = duals[:, lanes], scores[:, lanes]
-        part.weights[:] = W[:, lanes].ravel()
+        part.weights.reshape(len(W), -1)[:, :n_lanes] = W[:, lanes]
         if model.fit_intercept:
             part.intercept[:] = theta[-1, lanes]
             part.anchor[:] = part.intercept - state.intercept_rate * given[:, lanes].sum(axis=0)
@@ -245,22 +314,32 @@ def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
 
 def _penalty_value(state: DualState, part: _Part) -> float:
     """Half the sum of the squared weights times the strengths, in whatever order they are."""
-    w = part.weights
-    if state.rates is None:
-        return 0.5 / (state.share * state.n_rows) * float(w @ w)
+    w, strength = part.weights, 1.0 / (state.share * state.n_rows)
+    n_rates = 0 if state.rates is None else len(state.rates)
     W = w.reshape(state.model.n_features, -1)
-    return 0.5 * float(np.einsum("jk,jk->j", W, W) @ (1.0 / state.rates))
+    even = len(W) - n_rates
+    head = W[:even].ravel()
+    total = float(head @ head)
+    if state.rates is not None:
+        tail = W[even:]
+        total += float(np.einsum("jk,jk->j", tail, tail) @ (1.0 / state.rates))
+    return 0.5 * strength * total
 
 
-def _gap(state: DualState, part: _Part, order: Array) -> tuple[float, float]:
-    """Summed loss and gap; what the intercept's duals do not sum to zero counts as gap."""
+def _gap(state: DualState, part: _Part, order: Array, little: float) -> tuple[float, float]:
+    """Summed loss and gap; what the intercept's duals do not sum to zero counts as gap.
+
+    An intercept that is on its way takes all rows with it.
+    """
     loss = state.model.loss
     total, gap = duality_gap(
         *state.rows, order, state.y - part.first_class, state.weight,
         loss.code, loss.parameters, loss.coupled, state.model.classes,
-        part.dual, part.points, part.weights, part.intercept,
+        part.dual, part.points, part.weights, part.intercept, little, part.active,
     )  # fmt: skip
     if state.model.fit_intercept:
         drift = (part.intercept - part.anchor) / state.intercept_rate
-        gap += float(np.abs(part.intercept * drift).sum())
+        owed = np.abs(part.intercept * drift)
+        gap += float(owed.sum())
+        part.active |= owed.max() > little * state.n_rows
     return float(total), float(gap)

@@ -21,8 +21,8 @@ from likelier.loops.rows import (
     row_scores,
     row_start,
 )
-from likelier.loops.sgd import LOOK_AHEAD, lane_target, steps
-from likelier.losses import coupled_value, loss_prox, loss_value
+from likelier.loops.sgd import LOOK_AHEAD, lane_target
+from likelier.losses import coupled_prox, coupled_value, loss_prox, loss_value
 
 
 @njit(cache=True, nogil=True)
@@ -52,16 +52,18 @@ def dual_pass(
     """Visit the rows once. ``share`` is ``1 / (lambda N)``.
 
     With ``rates`` every feature has a penalty of its own, ``lambda / rate_j``; the norms are then
-    sums of ``rate_j x_j^2``.
+    sums of ``rate_j x_j^2``. If there are fewer rates than columns, they are those of the last.
 
     ``dual[i]`` holds the last ``g`` of row i and ``points[i]`` the score where it is a
     slope. ``active[i]`` says whether the visit changed anything worth another one: whether a
     lane's part of the duality gap, ``|change of the dual| |f - point|``, was more than
     ``little``. Returns the sum of these parts: about the gap before the pass.
+
+    There may be more lanes of weights than intercepts; the last ones then stay zero.
     """
-    n_lanes = len(intercept)
+    n_lanes, width = len(intercept), len(weights) // n_columns
     single = n_lanes == 1 and not coupled  # all in registers
-    m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
+    m, g, f, step = np.empty(n_lanes), np.empty(n_lanes), np.zeros(width), np.zeros(width)
     total = 0.0
     for r in range(len(rows)):
         i = rows[r]
@@ -75,43 +77,53 @@ def dual_pass(
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         size = omega * (norms[i] * share + intercept_rate)
-        largest = 0.0
         if single:
             before = dual[i, 0]
             score = row_dot(data, indices, start, stop, weights) + intercept[0]
             pull = loss_prox(code, p, lane_target(classes, y[i], 0), score - size * before, size)
             change = pull - before
-            largest = omega * abs(change * (score - points[i, 0]))
-            total += largest
+            part = omega * abs(change * (score - points[i, 0]))
+            total += part
             dual[i, 0] = pull
             points[i, 0] = score + size * change
+            active[i] = part > little
             if change != 0.0:
                 intercept[0] += omega * intercept_rate * change
                 if rates is None:
                     row_axpy(data, indices, start, stop, weights, omega * share * change)
                 else:
-                    push = omega * share * change
-                    row_axpy_rates(data, indices, start, stop, weights, rates, push)
+                    step[0] = omega * share * change
+                    if len(rates) == n_columns:
+                        row_axpy_rates(data, indices, start, stop, weights, rates, step[0])
+                    else:
+                        row_add_rates(data, indices, start, stop, weights, step, rates)
+            continue
+        row_scores(data, indices, start, stop, weights, f)
+        for k in range(n_lanes):
+            m[k] = f[k] + intercept[k] - size * dual[i, k]
+        if coupled:
+            coupled_prox(code, np.int64(y[i]), m, size, g)
         else:
-            row_scores(data, indices, start, stop, weights, m)
             for k in range(n_lanes):
-                c[k] = size
-                m[k] += intercept[k] - size * dual[i, k]
-            steps(code, p, coupled, True, classes, y[i], m, c, g)
-            for k in range(n_lanes):
-                change = g[k] - dual[i, k]
-                part = omega * abs(change * (m[k] + size * dual[i, k] - points[i, k]))
-                largest = max(largest, part)
-                total += part
-                dual[i, k] = g[k]
-                points[i, k] = m[k] + size * g[k]
-                step[k] = omega * share * change
-                intercept[k] += omega * intercept_rate * change
-            if rates is None:
-                row_add(data, indices, start, stop, weights, step)
-            else:
-                row_add_rates(data, indices, start, stop, weights, step, rates)
+                g[k] = loss_prox(code, p, lane_target(classes, y[i], k), m[k], size)
+        largest, moved = 0.0, False
+        for k in range(n_lanes):
+            change = g[k] - dual[i, k]
+            part = omega * abs(change * (m[k] + size * dual[i, k] - points[i, k]))
+            largest = max(largest, part)
+            total += part
+            dual[i, k] = g[k]
+            points[i, k] = m[k] + size * g[k]
+            step[k] = omega * share * change
+            intercept[k] += omega * intercept_rate * change
+            moved |= change != 0.0
         active[i] = largest > little
+        if not moved:
+            continue
+        if rates is None:
+            row_add(data, indices, start, stop, weights, step)
+        else:
+            row_add_rates(data, indices, start, stop, weights, step, rates)
     return total
 
 
@@ -132,40 +144,60 @@ def duality_gap(
     points,
     weights,
     intercept,
+    little,
+    active,
 ):
     """Sum of the losses, and the sum over rows of ``loss(f) - loss(u) - dual (u - f)``.
 
     Each term of the second sum is non-negative because the dual is minus a slope at the
     point ``u``; with no intercept, or when its duals sum to zero, it is the duality gap.
+    ``active[i]`` receives whether the part of a lane is more than ``little`` (of all lanes
+    together, if they are coupled).
     """
     n_lanes = len(intercept)
-    f = np.empty(n_lanes)
+    f = np.zeros(len(weights) // n_columns)
     total, gap = 0.0, 0.0
-    for i in rows:
+    for r in range(len(rows)):
+        i = rows[r]
+        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
+        prefetch_row(
+            data,
+            indices,
+            row_start(indptr, n_columns, ahead),
+            row_start(indptr, n_columns, ahead + 1),
+        )
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         row_scores(data, indices, start, stop, weights, f)
         for k in range(n_lanes):
             f[k] += intercept[k]
-        loss, below = 0.0, 0.0
         if coupled:
-            loss = coupled_value(code, np.int64(y[i]), f)
+            loss = coupled_value(code, np.int64(y[i]), f[:n_lanes])
             below = coupled_value(code, np.int64(y[i]), points[i])
+            for k in range(n_lanes):
+                below += dual[i, k] * (points[i, k] - f[k])
+            part = omega * max(loss - below, 0.0)
+            total += omega * loss
+            gap += part
+            active[i] = part > little
+            continue
+        largest = 0.0
         for k in range(n_lanes):
-            if not coupled:
-                t = lane_target(classes, y[i], k)
-                loss += loss_value(code, p, t, f[k])
-                below += loss_value(code, p, t, points[i, k])
-            below += dual[i, k] * (points[i, k] - f[k])
-        total += omega * loss
-        gap += omega * max(loss - below, 0.0)
+            t = lane_target(classes, y[i], k)
+            loss = loss_value(code, p, t, f[k])
+            below = loss_value(code, p, t, points[i, k]) + dual[i, k] * (points[i, k] - f[k])
+            part = omega * max(loss - below, 0.0)
+            total += omega * loss
+            gap += part
+            largest = max(largest, part)
+        active[i] = largest > little
     return total, gap
 
 
 @njit(cache=True, nogil=True)
 def take_labelled(weights, label, out):
     """``out[j] = weights[label[j]]``: the weights in the order of the given columns."""
-    n_lanes = weights.shape[1]
+    n_lanes = out.shape[1]
     for j in range(len(label)):
         row = np.uintp(label[j])
         for lane in range(n_lanes):

@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from scipy import sparse
 
 from likelier.base import Array, Matrix
+from likelier.loops.lanes import add_4, add_8, add_rates_4, add_rates_8, scores_4, scores_8
 
 # Sums along a row may be reordered (which is what lets them use the vector unit), but
 # infinities and NaN keep their meaning.
@@ -173,6 +174,12 @@ def row_scores(data, indices, start, stop, weights, out):
     if len(out) == 1:
         out[0] = row_dot(data, indices, start, stop, weights)
         return
+    if len(out) == 4:
+        scores_4(data, indices, start, stop, weights, out)
+        return
+    if len(out) == 8:
+        scores_8(data, indices, start, stop, weights, out)
+        return
     for lane in range(n_lanes):
         out[lane] = 0.0
     for p in range(start, stop):
@@ -191,6 +198,12 @@ def row_add(data, indices, start, stop, weights, step):
     if len(step) == 1:
         row_axpy(data, indices, start, stop, weights, step[0])
         return
+    if len(step) == 4:
+        add_4(data, indices, start, stop, weights, step)
+        return
+    if len(step) == 8:
+        add_8(data, indices, start, stop, weights, step)
+        return
     for p in range(start, stop):
         x = data[p]
         if x != 0.0:
@@ -201,11 +214,24 @@ def row_add(data, indices, start, stop, weights, step):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_add_rates(data, indices, start, stop, weights, step, rates):
-    """``w[j, lane] += rate_j x_j step[lane]``."""
+    """``w[j, lane] += rate_j x_j step[lane]``.
+
+    There may be fewer rates than columns: they are those of the last columns, and the first ones
+    have rate 1.
+    """
     n_lanes = np.uintp(len(step))
+    even = np.uintp(len(weights) // len(step) - len(rates))
+    if len(step) == 4:
+        add_rates_4(data, indices, start, stop, weights, step, rates, even)
+        return
+    if len(step) == 8:
+        add_rates_8(data, indices, start, stop, weights, step, rates, even)
+        return
     for p in range(start, stop):
         j = column(indices, start, p)
-        x = data[p] * rates[j]
+        x = np.float64(data[p])
+        if j >= even:
+            x *= rates[j - even]
         if x != 0.0:
             for lane in range(n_lanes):
                 weights[j * n_lanes + lane] += x * step[lane]

@@ -9,7 +9,7 @@ from tests.conformance.test_inference import ALL, energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.inference.dual import Dual
+from likelier.inference.dual import Dual, _borders
 from likelier.inference.newton import Newton
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
@@ -181,3 +181,37 @@ def test_frequent_columns_first_changes_nothing_but_memory(uneven, warm, monkeyp
             state, _ = dual.step(state, engine)
         found.append(state.theta())
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("uneven", [False, True], ids=["one strength", "many"])
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Hinge()], ids=repr)
+def test_groups_of_classes_find_what_each_class_finds_alone(loss, uneven, monkeypatch):
+    """Eleven classes: a full group and a padded one, whatever the number of threads."""
+    monkeypatch.setattr("likelier.inference.dual.CACHED_BYTES", 0)
+    X = sparse.random_array((400, 30), density=0.2, format="csr", rng=np.random.default_rng(0))
+    y = (np.arange(400) % 11).astype(float)
+    l2 = np.append(np.full(30, 0.02), 0.0)
+    l2[3:9] *= 7.0 if uneven else 1.0
+    penalty = ElasticNet(l2, 0.0 * l2)
+    model = LinearModel(loss, 30, 11, True, True, penalty)
+    found = [run(Dual(1e-4, n), model, LocalEngine(X, y, seed=0), 300)[0] for n in (1, 2, 5)]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-9, atol=1e-12)
+    alone = LinearModel(loss, 30, 1, True, True, penalty)
+    for k in (0, 9):
+        lanes = LocalEngine(X, np.where(y == k, 0.0, 1.0), seed=0)  # lane 0 is class 0
+        theta, _ = run(Dual(1e-4), alone, lanes, 1000)
+        both = [energy(alone, lanes, point) for point in (theta, found[0][:, k : k + 1])]
+        assert both[1] == pytest.approx(both[0], rel=2e-3)  # eleven classes share a tolerance
+
+
+def test_borders_of_parts_are_those_of_groups_and_threads():
+    def borders(n_outputs, n_jobs, loss=None):
+        loss = loss or losses.Hinge()
+        return _borders(LinearModel(loss, 1, n_outputs, True, False, None), n_jobs)
+
+    assert borders(20, 1) == borders(20, 3) == [0, 8, 16, 20]
+    assert borders(20, 4) == [0, 4, 8, 12, 16, 18, 20]
+    assert borders(3, 8) == [0, 1, 2, 3]
+    assert borders(1, 2) == [0, 1]
+    assert borders(20, 4, losses.Softmax()) == [0, 20]

@@ -80,14 +80,15 @@ def test_gap_bounds_the_distance_to_the_optimum_and_vanishes(loss):
     """Without an intercept it is the duality gap of ``sum omega loss + |w|^2 / (2 share)``."""
     data = draw(loss)
     X, y, weight, _ = data
-    rng = np.random.default_rng(3)
+    rng, active = np.random.default_rng(3), np.zeros(len(y), dtype=bool)
     orders = [rng.permutation(len(y)) for _ in range(600)]
     gaps, objectives = [], []
     for n_passes in (1, 3, 10, 600):
         dual, points, W, b, _ = run(loss, data, orders[:n_passes], np.asarray, rate=0.0)
         total, gap = duality_gap(
             *as_rows(X), np.arange(len(y)), y, weight, loss.code, loss.parameters, loss.coupled,
-            loss.task in ("binary", "multiclass"), dual, points, W.ravel(), b,
+            loss.task in ("binary", "multiclass"), dual, points, W.ravel(), b, 0.0,
+            active,
         )  # fmt: skip
         exact = sum(w * value(loss, t, f) for w, t, f in zip(weight, y, X @ W, strict=True))
         assert total == pytest.approx(exact)

@@ -13,6 +13,7 @@ from likelier.loops.rows import (
     column_squares,
     nonzeros_per_row,
     row_add,
+    row_add_rates,
     row_norms,
     row_scores,
     row_start,
@@ -41,7 +42,7 @@ def draw(n=7, d=4):
 
 
 @every_kind
-@pytest.mark.parametrize("n_lanes", [1, 3])
+@pytest.mark.parametrize("n_lanes", [1, 3, 4, 8])
 def test_scores_and_updates(kind, n_lanes):
     X = draw()
     W = np.random.default_rng(1).standard_normal((4, n_lanes))
@@ -54,6 +55,12 @@ def test_scores_and_updates(kind, n_lanes):
         V, step = W.copy(), np.arange(1.0, n_lanes + 1.0)
         row_add(data, indices, start, stop, V.reshape(-1), step)
         np.testing.assert_allclose(V, W + np.outer(X[i], step), rtol=1e-12, atol=1e-15)
+        V, rates = W.copy(), np.array([0.5, 2.0, 3.0, 0.1])
+        row_add_rates(data, indices, start, stop, V.reshape(-1), step, rates)
+        np.testing.assert_allclose(V, W + np.outer(rates * X[i], step), rtol=1e-12, atol=1e-15)
+        V, rates[:2] = W.copy(), 1.0  # which need not be given
+        row_add_rates(data, indices, start, stop, V.reshape(-1), step, rates[2:])
+        np.testing.assert_allclose(V, W + np.outer(rates * X[i], step), rtol=1e-12, atol=1e-15)
 
 
 @every_kind

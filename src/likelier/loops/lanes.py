@@ -1,0 +1,194 @@
+"""Rows times weights of four or eight lanes side by side, in vectors of that width.
+
+A loop over lanes whose number is not known to the compiler tests for overlaps and counts
+remainders at every entry of a row, and keeps its sums in memory. Here the lanes of a column are
+one vector and the sums stay in registers; every processor carries that out in what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from likelier.base import Array
+
+WIDTHS = (4, 8)
+CHAINS = 2  # sums in flight: an entry does not wait for the sum of the one before
+CACHE_LINE = 64  # bytes
+# Sums along a row may be reordered; infinities and NaN keep their meaning.
+_FREE = ("reassoc", "contract", "nsz", "arcp")
+_double, _int64, _int32 = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+
+
+def aligned_zeros(size: int) -> Array:
+    """Zeros whose first lies at the beginning of a cache line, so that no vector lies on two."""
+    spare = CACHE_LINE // 8
+    memory = np.zeros(size + spare)
+    first = -memory.ctypes.data % CACHE_LINE // 8
+    return memory[first : first + size]
+
+
+def padded(n_lanes: int) -> int:
+    """Number of lanes to store for so many: a width there are vectors of, or the number itself."""
+    return next((w for w in WIDTHS if 1 < n_lanes <= w), n_lanes)
+
+
+@dataclass
+class _Row:
+    """A stretch of a row and the weights of its columns, while code is generated."""
+
+    build: Any
+    data: Any
+    indices: Any  # None for a dense row
+    start: Any
+    weights: Any
+    vector: Any
+    rates: Any = None  # factors of the last columns
+    even: Any = None  # how many columns come before them
+
+    @classmethod
+    def of(cls, context: Any, build: Any, kinds: Any, args: Any, width: int) -> _Row:
+        data, weights = (_address(context, build, kinds[k], args[k]) for k in (0, 4))
+        dense = isinstance(kinds[1], types.NoneType)
+        indices = None if dense else _address(context, build, kinds[1], args[1])
+        return cls(build, data, indices, args[2], weights, ir.VectorType(_double, width))
+
+    @contextmanager
+    def entry(self, p: Any) -> Iterator[tuple[Any, Any]]:
+        """The value at position ``p`` in every lane, and where its weights are.
+
+        Zeros of a dense row are left out: they are many, or the test costs little.
+        """
+        build = self.build
+        x = build.load(build.gep(self.data, [p]))
+        x = x if x.type is _double else build.fpext(x, _double)
+        if self.indices is None:
+            with build.if_then(build.fcmp_unordered("!=", x, ir.Constant(_double, 0.0))):
+                yield self._at(x, build.sub(p, self.start))
+            return
+        column = build.load(build.gep(self.indices, [p]))
+        column = column if column.type.width == _int64.width else build.zext(column, _int64)
+        yield self._at(x, column)
+
+    def _at(self, x: Any, column: Any) -> tuple[Any, Any]:
+        build = self.build
+        if self.rates is not None:
+            product = cgutils.alloca_once_value(build, x)
+            with build.if_then(build.icmp_unsigned(">=", column, self.even), likely=False):
+                rate = build.load(build.gep(self.rates, [build.sub(column, self.even)]))
+                build.store(build.fmul(x, rate), product)
+            x = build.load(product)
+        return self._splat(x), self._place(column)
+
+    def _place(self, column: Any) -> Any:
+        first = self.build.mul(column, ir.Constant(_int64, self.vector.count))
+        return self.build.bitcast(self.build.gep(self.weights, [first]), self.vector.as_pointer())
+
+    def _splat(self, x: Any) -> Any:
+        empty = ir.Constant(self.vector, ir.Undefined)
+        first = self.build.insert_element(empty, x, ir.Constant(_int32, 0))
+        same = ir.Constant(ir.VectorType(_int32, self.vector.count), [0] * self.vector.count)
+        return self.build.shuffle_vector(first, empty, same)
+
+    def add_product(self, to: Any, one: Any, two: Any) -> Any:
+        """``to + one * two``."""
+        return self.build.fadd(to, self.build.fmul(one, two, flags=_FREE), flags=_FREE)
+
+
+def _address(context: Any, build: Any, kind: Any, array: Any) -> Any:
+    return context.make_array(kind)(context, build, array).data
+
+
+def _positions(build: Any, first: Any, stop: Any, step: int) -> Any:
+    return cgutils.for_range_slice(build, first, stop, ir.Constant(_int64, step))
+
+
+def _scores(width: int) -> Any:
+    """Compiled ``out[lane] = sum_j x_j w[j, lane]`` for this number of lanes."""
+
+    def generate(context, build, signature, args):
+        row = _Row.of(context, build, signature.args, args, width)
+        out = _address(context, build, signature.args[5], args[5])
+        start, stop, chains = args[2], args[3], ir.Constant(_int64, CHAINS)
+        zeros = ir.Constant(row.vector, [0.0] * width)
+        sums = [cgutils.alloca_once_value(build, zeros) for _ in range(CHAINS)]
+        even = build.sub(stop, build.urem(build.sub(stop, start), chains))
+
+        def gather(p: Any, total: Any) -> None:
+            with row.entry(p) as (x, place):
+                weights = build.load(place, align=8)
+                build.store(row.add_product(build.load(total), x, weights), total)
+
+        with _positions(build, start, even, CHAINS) as (p, _):
+            for k, total in enumerate(sums):
+                gather(build.add(p, ir.Constant(_int64, k)), total)
+        with _positions(build, even, stop, 1) as (p, _):
+            gather(p, sums[0])
+        values = [build.load(total) for total in sums]
+        result = values[0]
+        for value in values[1:]:
+            result = build.fadd(result, value, flags=_FREE)
+        build.store(result, build.bitcast(out, row.vector.as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def scores(_, data, indices, start, stop, weights, out):
+        return types.void(data, indices, types.uintp, types.uintp, weights, out), generate
+
+    return scores
+
+
+def _move(context: Any, build: Any, row: _Row, args: Any, step: Any) -> Any:
+    step = build.load(build.bitcast(step, row.vector.as_pointer()), align=8)
+    with _positions(build, args[2], args[3], 1) as (p, _), row.entry(p) as (x, place):
+        moved = row.add_product(build.load(place, align=8), x, step)
+        build.store(moved, place, align=8)
+    return context.get_dummy_value()
+
+
+def _add(width: int) -> Any:
+    """Compiled ``w[j, lane] += x_j step[lane]`` for this number of lanes."""
+
+    def generate(context, build, signature, args):
+        row = _Row.of(context, build, signature.args, args, width)
+        step = _address(context, build, signature.args[5], args[5])
+        return _move(context, build, row, args, step)
+
+    @intrinsic
+    def add(_, data, indices, start, stop, weights, step):
+        return types.void(data, indices, types.uintp, types.uintp, weights, step), generate
+
+    return add
+
+
+def _add_rates(width: int) -> Any:
+    """Compiled ``w[j, lane] += rate_j x_j step[lane]`` for this number of lanes.
+
+    The first ``even`` columns have rate 1; ``rates`` are those of the others.
+    """
+
+    def generate(context, build, signature, args):
+        row = _Row.of(context, build, signature.args, args, width)
+        step, row.rates = (_address(context, build, signature.args[k], args[k]) for k in (5, 6))
+        row.even = args[7]
+        return _move(context, build, row, args, step)
+
+    @intrinsic
+    def add_rates(_, data, indices, start, stop, weights, step, rates, even):
+        number = types.uintp
+        return types.void(data, indices, number, number, weights, step, rates, number), generate
+
+    return add_rates
+
+
+scores_4, scores_8 = (_scores(width) for width in WIDTHS)
+add_4, add_8 = (_add(width) for width in WIDTHS)
+add_rates_4, add_rates_8 = (_add_rates(width) for width in WIDTHS)
