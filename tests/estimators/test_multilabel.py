@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
 
 import likelier
 from likelier import MultilabelClassifier
@@ -235,7 +236,8 @@ def test_an_interruption_keeps_the_maps_that_are_done(monkeypatch):
         return real(*arguments, **words)
 
     monkeypatch.setattr(multilabel_fit, "fit_map", stubborn)
-    model = fast(kernel=True).fit(X, Y)
+    with pytest.warns(ConvergenceWarning, match=r"1 feature map.* no mixture"):
+        model = fast(kernel=True).fit(X, Y)
     assert model.interrupted_ and len(model.maps_) == 1
     assert (model.predict(X) == Y).mean() > 0.75
 

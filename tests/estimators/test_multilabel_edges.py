@@ -8,12 +8,13 @@ import polars as pl
 import pytest
 from scipy import sparse
 from scipy.special import expit
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import likelier
 from likelier import MultilabelClassifier
 from likelier.estimators.multilabel_data import MATRIX, Rows
-from likelier.estimators.multilabel_fit import assign_folds, choose_thresholds
+from likelier.estimators.multilabel_fit import choose_thresholds
+from likelier.estimators.multilabel_folds import count_folds
 
 RNG = np.random.default_rng(0)
 N, D, L = 120, 4, 3
@@ -23,6 +24,7 @@ Y = (RNG.random((N, L)) < expit(SCORES)).astype(float)
 COUNTS = RNG.poisson(2.0, size=(N, D)).astype(float)
 PRESENCE = (COUNTS > 1.0).astype(float)
 NAMES = ["red", "green", "blue"]
+GROUPS = np.arange(N)
 FAST = {"kernel": False, "n_components": 4, "n_folds": 3, "max_iter": 10, "random_state": 0}
 
 
@@ -133,8 +135,10 @@ def test_a_label_nobody_knows_leaves_the_thresholds_of_others_alone():
     holes = Y.copy()
     holes[:, 1] = np.nan
     two, weight = [0, 2], np.ones(N)
-    with_it = choose_thresholds(SCORES, Rows(X, holes, weight), MATRIX, True)
-    without = choose_thresholds(SCORES[:, two], Rows(X, holes[:, two], weight), MATRIX, True)
+    with_it = choose_thresholds(SCORES, Rows(X, holes, weight, GROUPS), MATRIX, True)
+    without = choose_thresholds(
+        SCORES[:, two], Rows(X, holes[:, two], weight, GROUPS), MATRIX, True
+    )
     for objective, cuts in without.items():
         np.testing.assert_array_equal(with_it[objective][two], cuts)
         assert with_it[objective][1] == 0.0
@@ -145,15 +149,15 @@ def test_unlabelled_rows_do_not_drown_labelled_ones():
     holes = Y.copy()
     holes[N // 2 :] = np.nan
     weight = np.where(np.arange(N) < N // 2, 1.0, 1e4)
-    heavy = choose_thresholds(SCORES, Rows(X, holes, weight), MATRIX, True)
-    even = choose_thresholds(SCORES, Rows(X, holes, np.ones(N)), MATRIX, True)
+    heavy = choose_thresholds(SCORES, Rows(X, holes, weight, GROUPS), MATRIX, True)
+    even = choose_thresholds(SCORES, Rows(X, holes, np.ones(N), GROUPS), MATRIX, True)
     for objective, cuts in even.items():
         np.testing.assert_allclose(heavy[objective], cuts)
 
 
 def test_fewer_folds_only_where_many_cells_make_them_dear():
-    assert assign_folds(np.zeros((5000, 2)), 10, 5).max() == 4
-    assert assign_folds(np.zeros((5000, 100)), 5000, 5).max() == 2
+    assert count_folds(5000, 10, 2, 5) == 5
+    assert count_folds(5000, 5000, 100, 5) == 3
 
 
 def test_a_label_nobody_knew_is_learned_when_it_comes():
@@ -275,3 +279,58 @@ def test_words_set_after_the_fit_wait_for_the_next_fit(tmp_path):
         fast(combine="product", features="multinomial").fit(PRESENCE, Y)
         .predict_proba(PRESENCE).tobytes()
     )  # fmt: skip
+
+
+# -- forms of y -----------------------------------------------------------------------------
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("kind", [float, int, bool])
+def test_a_frame_of_one_column_is_one_label_with_its_name(frame, kind):
+    model = fast(n_components=0).fit(X, frame({"spam": Y[:, 0].astype(kind)}))
+    assert list(model.label_names_) == ["spam"] and model.predict(X).shape == (N, 1)
+    model.partial_fit(X, frame({"spam": Y[:, 0].astype(kind)}))
+    assert 0.5 < model.score(X, frame({"spam": Y[:, 0].astype(kind)})) <= 1.0
+
+
+def test_a_frame_of_one_column_of_classes_holds_classes():
+    y = np.array(["no", "yes"])[Y[:, 0].astype(int)]
+    with pytest.warns(DataConversionWarning):
+        model = fast(n_components=0).fit(X, pd.DataFrame({"spam": y}))
+    assert set(model.predict(X)) <= {"no", "yes"}
+
+
+def test_base_rates_follow_a_stream():
+    holes = Y[:60].copy()
+    holes[:, 1] = np.nan
+    with pytest.warns(UserWarning, match="no known value"):
+        model = fast().partial_fit(X[:60], holes)
+    model.partial_fit(X[60:], Y[60:], sample_weight=np.full(60, 2.0))
+    first, more = holes.copy(), Y[60:]
+    known = np.isfinite(first)
+    positive = np.where(known, first, 0.0).sum(axis=0) + 2.0 * more.sum(axis=0)
+    np.testing.assert_allclose(
+        model.base_rates_, (positive + 0.5) / (known.sum(axis=0) + 120.0 + 1.0)
+    )
+
+
+def test_a_score_needs_known_labels():
+    model = fast(n_components=0).fit(X, pd.DataFrame(Y, columns=NAMES))
+    holes = pd.DataFrame(Y, columns=NAMES)
+    assert model.score(X, holes[["blue", "red", "green"]]) == model.score(X, Y)
+    holes.iloc[4, 1] = np.nan
+    with pytest.raises(ValueError, match=r"row 4 of label 'green' is NaN.*Leave out"):
+        model.score(X, holes)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (pd.Series([{"a"}, {"b"}] * (N // 2)), "row 0 of y holds a set.*MultiLabelBinarizer"),
+        ([["a", "b"], ["a"]] * (N // 2), "MultiLabelBinarizer"),
+        ([None, *["a", "b"] * (N // 2 - 1), "a"], "no class in row 0; leave out"),
+        (pd.DataFrame({"red": Y[:, 0], "tone": ["warm"] * N}),
+         "row 0 of label 'tone' holds 'warm'.*leave it out"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_y_is_named(y, message):
+    with pytest.raises(ValueError, match=message):
+        fast().fit(X, y)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Batch
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.multilabel_data import (
+    CLASSES,
     MATRIX,
     Labels,
     Rows,
@@ -25,12 +26,12 @@ from likelier.estimators.multilabel_data import (
 )
 from likelier.estimators.multilabel_fit import (
     FittedMixture,
-    assign_folds,
-    choose_thresholds,
-    combine,
+    conclude,
     fit_classifiers,
-    fit_mixture,
+    try_mixture,
+    warn_interrupted,
 )
+from likelier.estimators.multilabel_folds import fold_rows
 from likelier.estimators.multilabel_predict import LabelPredictions
 from likelier.inference.label_logistic import LabelWeights, update_labels
 from likelier.inference.label_mixture import base_rates
@@ -64,7 +65,8 @@ class MultilabelClassifier(LabelPredictions):
         How mixture and classifiers are combined. "product" multiplies their probabilities.
     threshold : {"micro", "macro", "hamming"}, default="micro"
         What the thresholds maximise: F1 over all labels together, the mean of the labels' F1,
-        or the share of correct labels.
+        or the share of correct labels. For "macro", labels that can hardly be told apart are
+        predicted for a few rows only, and labels that no row has for none.
     kernel : bool or "auto", default="auto"
         Whether classifiers also use features of a Gaussian kernel; "auto" up to
         30,000 dense or 4,000 sparse labelled rows, and 30,000 rows in all.
@@ -100,7 +102,7 @@ class MultilabelClassifier(LabelPredictions):
     all_thresholds_ : dict
         Thresholds for every objective; see `use_threshold`.
     base_rates_ : ndarray of shape (n_labels,)
-        Smoothed frequency of every label.
+        Smoothed frequency of every label in all rows seen.
     label_counts_ : ndarray of shape (n_labels,)
         Weight of the rows in which each label was known. Of a label with 0 nothing is known:
         its probability is 0.5 and it is not predicted.
@@ -115,18 +117,25 @@ class MultilabelClassifier(LabelPredictions):
     n_iter_ : int
         Passes of the mixture.
     elbo_ : ndarray
-        Bound of the mixture after every pass.
+        Bound of the mixture after every pass, of all rows together; it never falls where all
+        rows are taken at once. With stochastic steps it is an estimate: a pass sums what every
+        batch says under the parameters of its turn. `partial_fit` appends the bound estimated
+        from its batch for as many rows as have been seen by then; divide by these to compare.
     label_patterns_ : list of dict
         What each pattern means: its share of rows, top labels and top features.
     interrupted_ : bool
-        Whether the keyboard ended the fit before all maps were tried.
+        Whether the keyboard ended the fit early. What was finished by then is kept, with a
+        warning: the maps that are done, and the mixture if its folds are. Before the first map
+        is done there is nothing to keep, and ``KeyboardInterrupt`` goes on to the caller.
 
     Notes
     -----
     Labels of all classifiers share every product with the features, in directions that are
     uncorrelated, where one diagonal per label is a good guess of its curvature. Cost: some
     ten products rows x features x labels per fold and prior precision, plus features^3 once.
-    Cost of the mixture per pass: rows x features x components.
+    Cost of the mixture per pass: rows x features x components. Whenever it has come to rest,
+    pairs of components are joined if that raises the bound, which costs a pass more each time,
+    plus components^2 x (features + labels).
 
     ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a frame also NA or null)
     means unknown: the value is left out; a row of NaN is unlabelled, and helps through patterns,
@@ -136,7 +145,9 @@ class MultilabelClassifier(LabelPredictions):
     One class per row (``y`` of one dimension) is accepted too; classes then compete.
 
     Rows with missing features are refused: fill them in before. Equal rows are merged, so a
-    weight of two is the same as a copy, and copies never sit in two folds.
+    weight of two is the same as a copy. Rows of equal features are held out together, unless
+    they often have different labels, or there are few kinds of row, each of them often: then
+    they are observations of their own, and dealt out to the folds one by one.
 
     Examples
     --------
@@ -223,7 +234,8 @@ class MultilabelClassifier(LabelPredictions):
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Training rows, labelled or not.
         y : array-like, CSR matrix or frame of shape (n_samples, n_labels)
-            Labels 0 and 1; NaN where unknown. Or one class per row, ``(n_samples,)``.
+            Labels 0 and 1; NaN where unknown. Or one class per row, ``(n_samples,)``. A frame
+            with a single column of 0 and 1 is one label of that name.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative; a row of weight 0 is as good as absent.
         """
@@ -246,10 +258,12 @@ class MultilabelClassifier(LabelPredictions):
         if labels.Y.shape[1] == 0:  # a single class: there is nothing to tell apart
             self._store_nothing(labels, rows)
             return
-        fold = assign_folds(rows.Y, rows.X.shape[1], int(self.n_folds))
+        rows, fold = fold_rows(rows, int(self.n_folds), seed)
         parts = fit_classifiers(rows, fold, self.kernel, seed, clock)
-        mixture = None if parts.interrupted else fit_mixture(self, rows, fold, seed, clock)
-        weights, scores = combine(parts, mixture, rows, self.combine, seed)
+        mixture = try_mixture(self, parts, rows, fold, seed, clock)
+        weights, thresholds = conclude(
+            parts, mixture, rows, labels.kind, self.combine, seed, bool(fold.max() > 0)
+        )
         self.maps_ = [part.to_arrays() for part in parts.maps]
         self.weights_ = [law.to_arrays() for law in parts.weights]
         self.alpha_ = parts.alphas
@@ -257,8 +271,10 @@ class MultilabelClassifier(LabelPredictions):
         self.interrupted_ = parts.interrupted
         self._store_mixture(mixture)
         self._store_labels(labels, rows)
-        self.all_thresholds_ = choose_thresholds(scores, rows, labels.kind, bool(fold.max() > 0))
+        self.all_thresholds_ = thresholds
         self.use_threshold(self.threshold)
+        if self.interrupted_:
+            warn_interrupted(len(self.maps_), mixture is not None)
 
     def _store_labels(self, labels: Labels, rows: Rows) -> None:
         self.label_names_ = labels.names
@@ -342,7 +358,7 @@ class MultilabelClassifier(LabelPredictions):
                 raise ValueError(
                     f"classes must be those of the first call, {self.classes_}; got {classes!r}"
                 )
-            labels = read_labels(y, self.classes_)
+            labels = read_labels(y, self.classes_, CLASSES)
         if labels.kind != self.target_kind_ or labels.Y.shape[1] != len(self.base_rates_):
             raise ValueError(
                 f"y must have the {len(self.base_rates_)} labels of the first call, in the same "
@@ -362,6 +378,8 @@ class MultilabelClassifier(LabelPredictions):
             updated.append(law.to_arrays())
         n_new, known = float(rows.weight.sum()), known_counts(rows.Y, rows.weight)
         n_seen, counts = self.n_seen_ + n_new, self.label_counts_ + known
+        positive = rows.weight @ np.nan_to_num(rows.Y)
+        base = (self.base_rates_ * (self.label_counts_ + 1.0) + positive) / (counts + 1.0)
         if self.mixture_ is not None:
             state, enter = self._mixture()
             batch = Batch(enter.apply(rows.X), rows.Y, rows.weight)
@@ -374,3 +392,4 @@ class MultilabelClassifier(LabelPredictions):
                 **self.mixture_, "params": state.params.to_arrays(), "step": state.step
             }  # fmt: skip
         self.weights_, self.n_seen_, self.label_counts_ = updated, n_seen, counts
+        self.base_rates_ = base

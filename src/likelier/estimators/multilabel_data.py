@@ -21,6 +21,7 @@ from likelier.base import Array, Matrix
 from likelier.engines.rows import take_rows
 
 MATRIX, CLASSES = "labels", "classes"
+SEVERAL = "Lists or sets of labels are made a matrix by sklearn.preprocessing.MultiLabelBinarizer"
 HASH_CELLS = 1 << 20  # values whose hashes are made at once
 
 
@@ -63,14 +64,18 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     """Labels from a matrix (dense, sparse, a frame, nested lists) or one class per row.
 
     ``classes`` are those known already, for one class per row; ``kind`` is that of the labels
-    known already, which decides about a matrix of one column.
+    known already, which decides about a matrix of one column. Otherwise a frame's column of 0 and
+    1 is a label, and any other one holds classes.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     names = [str(name) for name in y.columns] if hasattr(y, "columns") else None
     given: Any = y
     values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
-    if values.ndim == 2 and (kind == MATRIX or not _is_column(values)):
+    if values.ndim == 2 and kind is None:
+        classes_only = _is_column(values) and (names is None or not _is_binary(values))
+        kind = CLASSES if classes_only else MATRIX
+    if values.ndim == 2 and (kind == MATRIX or values.shape[1] != 1):
         return _label_matrix(values, names)
     if values.dtype.kind == "f":
         assert_all_finite(values, input_name="y")
@@ -78,6 +83,7 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     if missing.any():
         row = int(np.nonzero(missing)[0][0])
         raise ValueError(f"y holds no class in row {row}; leave out rows without a class")
+    _check_single(values)
     return _class_columns(column_or_1d(values, warn=True), classes)
 
 
@@ -87,7 +93,29 @@ def _plain(y: Any) -> Array:
     try:
         return np.asarray(y)
     except ValueError:
-        raise ValueError("y must be a matrix of 0 and 1, or hold one class per row") from None
+        raise ValueError(
+            f"y must be a matrix of 0 and 1, or hold one class per row. {SEVERAL}"
+        ) from None
+
+
+def _check_single(values: Array) -> None:
+    """Raise if rows hold collections of labels instead of a class."""
+    if values.dtype != object:
+        return
+    for row, value in enumerate(values.ravel()):
+        if isinstance(value, (set, frozenset, list, tuple, dict, np.ndarray)):
+            raise ValueError(
+                f"row {row} of y holds a {type(value).__name__} instead of a class. {SEVERAL}"
+            )
+
+
+def _is_binary(values: Array) -> bool:
+    """Whether a table holds nothing but 0 and 1."""
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return values.dtype.kind not in "US" and bool(((numbers == 0.0) | (numbers == 1.0)).all())
 
 
 def _is_column(values: Array) -> bool:
@@ -111,7 +139,7 @@ def _label_matrix(values: Array, names: list[str] | None) -> Labels:
     try:
         Y = np.where(_is_missing(values), np.nan, values).astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError("Y must hold 0, 1 or NaN (unknown); it holds other things") from None
+        raise ValueError(_wrong_value(values, names)) from None
     if Y.shape[1] == 0:
         raise ValueError("Y must have at least one label (column)")
     wrong = ~(np.isnan(Y) | (Y == 0.0) | (Y == 1.0))
@@ -124,6 +152,22 @@ def _label_matrix(values: Array, names: list[str] | None) -> Labels:
         )
     called: Any = np.arange(Y.shape[1]) if names is None else np.array(names, dtype=object)
     return Labels(Y, called, np.array([0, 1]), MATRIX, names is not None)
+
+
+def _wrong_value(values: Array, names: list[str] | None) -> str:
+    """What is wrong with labels that are no numbers, and what to do."""
+    for column in range(values.shape[1]):
+        for row, value in enumerate(values[:, column]):
+            try:
+                float(np.nan if _is_missing(np.array([value], dtype=object))[0] else value)
+            except (TypeError, ValueError):
+                label = column if names is None else repr(names[column])
+                return (
+                    f"Y must hold 0, 1 or NaN (unknown); row {row} of label {label} holds "
+                    f"{value!r}. Make the column 0 and 1, by Y[column] == value, or leave it out; "
+                    "a column of classes may be spread by sklearn.preprocessing.OneHotEncoder"
+                )
+    return "Y must hold 0, 1 or NaN (unknown); it holds other things"
 
 
 def _class_columns(y: Array, classes: Any) -> Labels:
@@ -147,12 +191,14 @@ class Rows:
 
     Equal rows with equal labels are one row with the sum of their weights, and the order
     follows from the rows themselves. So neither the order of the data, nor whether a row is
-    repeated or has twice the weight, makes any difference; copies never sit in two folds.
+    repeated or has twice the weight, makes any difference. ``group`` is the same number for rows
+    of equal features.
     """
 
     X: Matrix
     Y: Array
     weight: Array
+    group: Array
 
 
 def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
@@ -162,14 +208,15 @@ def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     rng = np.random.default_rng([seed, 5])
-    keys = _hashes(X, rng) * np.uint64(0x9E3779B97F4A7C15) + _hashes(np.where(Y == Y, Y, -1.0), rng)
+    features = _hashes(X, rng)
+    keys = features * np.uint64(0x9E3779B97F4A7C15) + _hashes(np.where(Y == Y, Y, -1.0), rng)
     present = np.flatnonzero(weight > 0.0)
     if not len(present):
         raise ValueError("sample_weight must be positive for at least one row")
     _, first, group = np.unique(keys[present], return_index=True, return_inverse=True)
     rows = present[first]
     merged = np.bincount(group, weights=weight[present])
-    return Rows(take_rows(X, rows), np.ascontiguousarray(Y[rows]), merged)
+    return Rows(take_rows(X, rows), np.ascontiguousarray(Y[rows]), merged, features[rows])
 
 
 def known_counts(Y: Array, weight: Array) -> Array:

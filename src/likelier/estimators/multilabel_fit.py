@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Engine, Matrix
 from likelier.calibration import best_thresholds
@@ -18,7 +20,7 @@ from likelier.inference.label_mixture import LabelMixture, base_rates, log_odds,
 from likelier.inference.label_stack import FoldedScores, out_of_fold, stack_weights
 from likelier.inference.label_thresholds import OBJECTIVES
 from likelier.inference.svi import MixtureState, VariationalMixture
-from likelier.models.label_features import MAX_ROTATED, LabelMap, fit_map, sharpened
+from likelier.models.label_features import LabelMap, fit_map, sharpened
 from likelier.models.mixture_laws import guess_law
 
 MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels
@@ -26,8 +28,6 @@ MAX_ROWS = 30_000  # with and without labels up to which kernels are cheap
 MIN_UNLABELLED = 0.25  # share of rows from which on their clusters are worth a look
 DENSE_SCALES, SPARSE_SCALES = (0.5, 1.0, 2.0), (1.0,)
 DOUBLE_CELLS = 20_000_000  # rows x columns x labels up to which double precision is cheap
-# rows x columns x labels from which on fewer folds must do: more give better thresholds
-MANY_CELLS, MANY_FOLDS = 1_000_000_000, 3
 FULL_TOL = 3e-3
 BATCH_ROWS, STOCHASTIC_ROWS = 1024, 20_000
 
@@ -65,16 +65,6 @@ def map_kinds(X: Matrix, n_labelled: int, kernel: Any) -> list[tuple[str, float]
     if wanted:
         kinds += [("rbf", scale) for scale in (DENSE_SCALES if dense else SPARSE_SCALES)]
     return kinds
-
-
-def assign_folds(Y: Array, n_columns: int, n_folds: int) -> Array:
-    """Fold of every labelled row, -1 of the others; rows are in random order already."""
-    labelled = np.flatnonzero(np.isfinite(Y).any(axis=1))
-    cells = len(labelled) * min(n_columns, MAX_ROTATED) * Y.shape[1]
-    wanted = min(n_folds, MANY_FOLDS) if cells > MANY_CELLS else n_folds
-    fold = np.full(len(Y), -1)
-    fold[labelled] = np.arange(len(labelled)) % min(wanted, len(labelled))
-    return fold
 
 
 def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, clock: Clock) -> Parts:
@@ -177,6 +167,22 @@ class FittedMixture:
     input: MixtureInput
     odds: Array
     bounds: list[float]
+    interrupted: bool = False
+
+
+def try_mixture(
+    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, clock: Clock
+) -> FittedMixture | None:
+    """Mixture, as far as the keyboard lets it come; ``parts`` are told if it was interrupted."""
+    if parts.interrupted:
+        return None
+    try:
+        mixture = fit_mixture(estimator, rows, fold, seed, clock)
+    except KeyboardInterrupt:  # what it says cannot be judged yet, but the classifiers are done
+        parts.interrupted = True
+        return None
+    parts.interrupted = mixture is not None and mixture.interrupted
+    return mixture
 
 
 def fit_mixture(
@@ -192,14 +198,40 @@ def fit_mixture(
     rng = np.random.default_rng([seed, 7])
     settings = settings.with_temperature(X, Y, weight, fold == 0, rng)
     odds = settings.out_of_fold(X, Y, weight, fold)
-    state, bounds = settings.fit(
-        X, Y, weight, lambda bound: clock.tick("mixture", f"bound {bound:.6g}")
+    found = settings.fit(
+        X, Y, weight, lambda bound: clock.tick("mixture", f"bound {bound:.6g}"), keep=True
     )
-    unlabelled = fold < 0
+    state, unlabelled = found.state, fold < 0
     if unlabelled.any():
         base = base_rates(Y, weight)
         odds[unlabelled] = log_odds(state.model, state.params, X[unlabelled], base)
-    return FittedMixture(state, enter, odds, bounds)
+    return FittedMixture(state, enter, odds, found.bounds, found.interrupted)
+
+
+def conclude(
+    parts: Parts, mixture: FittedMixture | None, rows: Rows, kind: str, rule: str, seed: int,
+    judged: bool,
+) -> tuple[Array, dict[str, Array]]:  # fmt: skip
+    """Weights of the parts and thresholds; this short last part takes one interruption."""
+
+    def once() -> tuple[Array, dict[str, Array]]:
+        weights, scores = combine(parts, mixture, rows, rule, seed)
+        return weights, choose_thresholds(scores, rows, kind, judged)
+
+    try:
+        return once()
+    except KeyboardInterrupt:  # without it all that is done would be lost
+        parts.interrupted = True
+        return once()
+
+
+def warn_interrupted(n_maps: int, has_mixture: bool) -> None:
+    """Say what a fit that the keyboard has ended consists of."""
+    warnings.warn(
+        f"the keyboard ended the fit: the model has {n_maps} feature map(s) and "
+        f"{'a' if has_mixture else 'no'} mixture; fit again for all of it",
+        ConvergenceWarning, stacklevel=5,
+    )  # fmt: skip
 
 
 def combine(

@@ -13,7 +13,7 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Matrix, Uncertainty
-from likelier.estimators.multilabel_data import MATRIX, check_features
+from likelier.estimators.multilabel_data import MATRIX, check_features, read_labels
 from likelier.estimators.multilabel_fit import MixtureInput
 from likelier.estimators.probabilities import class_probabilities
 from likelier.estimators.problem import as_csr
@@ -138,6 +138,22 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         if len(self.classes_) == 1:
             return np.ones((self._check_X(X, reset=False).shape[0], 1))
         return class_probabilities(make_loss("log_loss"), self.decision_function(X), {})
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows of which all labels are predicted right; all of them must be known."""
+        check_is_fitted(self, "thresholds_")
+        if self.target_kind_ == MATRIX and np.ndim(y) == 2:
+            labels = read_labels(y, kind=MATRIX)
+            unknown = np.isnan(labels.Y)
+            if unknown.any():
+                row, column = (int(place[0]) for place in np.nonzero(unknown))
+                raise ValueError(
+                    f"score needs labels that are known, but row {row} of label "
+                    f"{labels.names[column]!r} is NaN. Leave out such rows, or compare predict(X) "
+                    "with y where y is known"
+                )
+            y = labels.in_order_of(self.label_names_).Y.astype(np.int64)
+        return float(super().score(X, y, sample_weight))
 
     def predict_topk(self, X: Any, k: int = 5) -> tuple[Array, Array]:
         """Names of the ``k`` most probable labels of every row, and their probabilities.

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 from likelier.base import Array, Engine, Matrix
-from likelier.inference.label_stack import log_losses
+from likelier.inference.label_merge import merge_components
+from likelier.inference.label_stack import MARGIN, log_losses
 from likelier.inference.svi import MixtureState, VariationalMixture, prune
 from likelier.models.mixture import DirichletMixture, MixtureParameters
 from likelier.models.mixture_laws import feature_prior, label_prior
@@ -17,11 +18,21 @@ from likelier.models.mixture_laws import feature_prior, label_prior
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01)
 GAINS = (0.25, 0.5, 1.0)
 TRIAL_ROWS, TRIAL_PASSES = 1500, 15  # with which temperatures are compared
-FOLD_PASSES = 30  # folds only say how far the mixture can be trusted
+FOLD_TOL = 10.0  # times the tolerance: folds only say how far the mixture can be trusted
+CALM = 10.0  # times the tolerance: a rise of the bound below which components may be joined
 MAX_SHARE = 1.0 - 1e-9
 
 # Opens an engine over rows, labels and weights; the caller says where rows live.
 MakeEngine = Callable[[Matrix, Array, Array], Engine]
+
+
+@dataclass(frozen=True)
+class MixtureFit:
+    """A fitted mixture, its bound after every pass, and whether the keyboard ended the fit."""
+
+    state: MixtureState
+    bounds: list[float]
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,32 +58,48 @@ class LabelMixture:
 
     def fit(
         self, X: Matrix, Y: Array, weight: Array,
-        watch: Callable[[float], bool] = lambda bound: False,
-    ) -> tuple[MixtureState, list[float]]:  # fmt: skip
+        watch: Callable[[float], bool] = lambda bound: False, merge: bool = True,
+        keep: bool = False,
+    ) -> MixtureFit:  # fmt: skip
         """Fit until the bound no longer rises; ``watch`` sees every bound and may stop.
 
-        An interruption by the keyboard keeps what the last pass has found.
+        With ``merge`` components are joined where that raises the bound, whenever it has nearly
+        come to rest. With ``keep`` an interruption by the keyboard leaves what the last pass has
+        found, if there was one; else it goes on to the caller.
         """
         engine = self.make_engine(X, Y, weight)
         state = self.inference.init(self.model(X, Y, weight), engine)
         bounds: list[float] = []
+        interrupted, calm = False, CALM
         try:
             for _ in range(self.max_iter):
                 state, info = self.inference.step(state, engine)
                 bounds.append(-info.objective)
-                if watch(bounds[-1]) or info.converged:
+                if watch(bounds[-1]):
                     break
+                slow = merge and _rise(bounds, len(Y)) < calm * self.inference.tol
+                if not (slow or info.converged):
+                    continue
+                merged = merge_components(state, engine) if merge else None
+                if merged is None and info.converged:
+                    break
+                state, calm = (state, 0.0) if merged is None else (merged, CALM)
         except KeyboardInterrupt:
-            if not bounds:
+            if not (keep and bounds):
                 raise
+            interrupted = True
         params = prune(state.params, float(weight.sum()))
         model = replace(state.model, n_components=params.n_components)
-        return replace(state, model=model, params=params), bounds
+        return MixtureFit(replace(state, model=model, params=params), bounds, interrupted)
 
     def with_temperature(
         self, X: Matrix, Y: Array, weight: Array, held: Array, rng: np.random.Generator
     ) -> LabelMixture:
-        """Choose the temperature by the labels of held-out rows, where it is not given."""
+        """Choose the temperature by the labels of held-out rows, where it is not given.
+
+        It is one, which makes the bound that of a probability, unless a lower one is better by
+        more than noise.
+        """
         if self.temperature is not None:
             return self
         rows = np.flatnonzero(~held)
@@ -81,28 +108,43 @@ class LabelMixture:
         tried = []
         for value in TEMPERATURES:
             trial = replace(self, temperature=value, max_iter=min(self.max_iter, TRIAL_PASSES))
-            state, _ = trial.fit(X[rows], Y[rows], weight[rows])
+            state = trial.fit(X[rows], Y[rows], weight[rows], merge=False).state
             base = base_rates(Y[rows], weight[rows])
             odds = log_odds(state.model, state.params, X[held], base)
             start = np.log(base / (1.0 - base))
             losses = [
-                float(log_losses(start + gain * odds, Y[held], weight[held]).sum())
-                for gain in GAINS
+                log_losses(start + gain * odds, Y[held], weight[held]).sum(axis=1) for gain in GAINS
             ]
-            tried.append(min(losses))
-        return replace(self, temperature=TEMPERATURES[int(np.argmin(tried))])
+            tried.append(min(losses, key=lambda loss: float(loss.sum())))
+        return replace(self, temperature=TEMPERATURES[_first_as_good(tried)])
 
     def out_of_fold(self, X: Matrix, Y: Array, weight: Array, fold: Array) -> Array:
         """Log-odds by mixtures that have not seen the rows; rows of fold -1 are in all."""
         out = np.zeros(Y.shape)
-        short = replace(self, max_iter=min(self.max_iter, FOLD_PASSES))
+        rough = replace(self.inference, tol=FOLD_TOL * self.inference.tol)
+        short = replace(self, inference=rough)
         for f in range(int(fold.max()) + 1):
             held = fold == f
             rows = np.flatnonzero(~held)
-            state, _ = short.fit(X[rows], Y[rows], weight[rows])
+            state = short.fit(X[rows], Y[rows], weight[rows]).state
             base = base_rates(Y[rows], weight[rows])
             out[held] = log_odds(state.model, state.params, X[held], base)
         return out
+
+
+def _rise(bounds: list[float], n_rows: int) -> float:
+    """How far the bound has risen in the last pass, per row."""
+    return (bounds[-1] - bounds[-2]) / n_rows if len(bounds) > 1 else np.inf
+
+
+def _first_as_good(losses: list[Array]) -> int:
+    """First of several losses, per row, that the best one does not beat by more than noise."""
+    best = losses[int(np.argmin([loss.sum() for loss in losses]))]
+    for k, loss in enumerate(losses):
+        worse = loss - best
+        if worse.sum() <= MARGIN * np.sqrt((worse**2).sum()):
+            return k
+    return len(losses) - 1  # unreachable but for numbers that are not finite
 
 
 def base_rates(Y: Array, weight: Array) -> Array:

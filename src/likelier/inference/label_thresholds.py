@@ -4,6 +4,10 @@ Counts behind a measure are expected counts: where a label is known they mix wha
 what the score says, the more so the rarer the label; where it is unknown the score alone
 speaks. Thresholds of rare labels are then not a matter of two or three lucky rows, and rows
 without labels help.
+
+F1 of a single label has a quirk: of a label that scores cannot tell at all it is largest if the
+label is predicted for everybody. Whoever asks for macro-F1 gets that, except for a label of which
+no positive is known.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ def best_thresholds(
     Returns
     -------
     array of shape (L,)
-        A label is predicted where its score is above.
+        A label is predicted where its score is above. For macro-F1, a label that is known but
+        never positive has a threshold above all scores, and above even odds.
 
     Notes
     -----
@@ -71,9 +76,12 @@ def best_thresholds(
     positives = hits[-1]
     labels = np.arange(scores.shape[1])
     if objective == "macro":
+        known = np.isfinite(Y)
+        had = np.where(known.any(axis=0), w @ np.where(known, Y, 0.0), np.nan)
         total = np.maximum(chosen + positives, 1e-300)
         best = _last_argmax(np.where(np.isnan(cuts), -np.inf, 2.0 * hits / total))
-        return np.asarray(cuts[best, labels])
+        # expected F1 alone grows with every prediction where probabilities are small and flat
+        return np.where(had == 0.0, np.maximum(cuts[0], 0.0), cuts[best, labels])
     # the share of correct labels is the same problem with F = 1, solved in one round
     F = 1.0 if objective == "hamming" else 0.5
     for _ in range(MAX_ROUNDS):

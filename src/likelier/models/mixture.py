@@ -171,13 +171,16 @@ class DirichletMixture(Model):
     # -- parameters -----------------------------------------------------------------------
     def update(self, stats: MixtureStats, a: float) -> MixtureParameters:
         """Optimum of all parameters given statistics of all rows (the hatted parameters)."""
-        sticks = stick_parameters(stats.count, a)
-        return MixtureParameters(
-            sticks,
-            self._concentration(sticks),
-            self.feature_law.prior[:, None] + stats.features,
-            self.label_law.prior[:, None] + stats.labels,
+        return replace(
+            self.weights(stats, a),
+            features=self.feature_law.prior[:, None] + stats.features,
+            labels=self.label_law.prior[:, None] + stats.labels,
         )
+
+    def weights(self, stats: MixtureStats, a: float) -> MixtureParameters:
+        """The same of the components' weights alone; statistics of the laws stay as they are."""
+        sticks = stick_parameters(stats.count, a)
+        return MixtureParameters(sticks, self._concentration(sticks), stats.features, stats.labels)
 
     def _concentration(self, sticks: Array) -> Array:
         """Law of ``a`` given the sticks: Gamma(s1 + K - 1, s2 - sum E log(1 - v))."""
@@ -191,10 +194,10 @@ class DirichletMixture(Model):
             evidence
             - self.feature_law.divergence(params.features)
             - self.label_law.divergence(params.labels)
-            - self._stick_divergence(params)
+            - self.stick_divergence(params)
         )
 
-    def _stick_divergence(self, params: MixtureParameters) -> float:
+    def stick_divergence(self, params: MixtureParameters) -> float:
         """Divergence of ``q(v) q(a)`` from ``p(v | a) p(a)``."""
         shape, rate = params.concentration
         shape0, rate0 = self.prior_concentration

@@ -50,6 +50,14 @@ class Law(ABC):
         """KL divergence of the parameters' law from the prior, over all components."""
 
     @abstractmethod
+    def log_partition(self, eta: Array) -> Array:
+        """Log normaliser of the parameters' law, ``(K,)``, up to a constant.
+
+        Its growth from the prior is the evidence of the rows behind ``eta``, up to what is the
+        same for all components.
+        """
+
+    @abstractmethod
     def mean(self, eta: Array) -> Array:
         """Expected value of every column per component, ``(K, d)``."""
 
@@ -79,6 +87,9 @@ class BernoulliLaw(Law):
     def divergence(self, eta: Array) -> float:
         return float(beta_divergence(eta[0], eta[1], *self.prior[:, None]).sum())
 
+    def log_partition(self, eta: Array) -> Array:
+        return np.asarray(betaln(eta[0], eta[1]).sum(axis=1))
+
     def mean(self, eta: Array) -> Array:
         return np.asarray(eta[0] / eta.sum(axis=0))
 
@@ -106,6 +117,9 @@ class MultinomialLaw(Law):
         inside += gammaln(before) - gammaln(counts)
         outside = gammaln(total[:, 0]) - gammaln(before.sum())
         return float(inside.sum() + outside.sum())
+
+    def log_partition(self, eta: Array) -> Array:
+        return np.asarray(gammaln(eta[0]).sum(axis=1) - gammaln(eta[0].sum(axis=1)))
 
     def mean(self, eta: Array) -> Array:
         return np.asarray(eta[0] / eta[0].sum(axis=1, keepdims=True))
@@ -141,6 +155,10 @@ class GaussianLaw(Law):
         normal_part = 0.5 * (np.log(kappa / kappa0) - 1.0)
         normal_part = normal_part + 0.5 * kappa0 * (rate * (m - m0) ** 2 + 1.0 / kappa)
         return float((gamma_part + normal_part).sum())
+
+    def log_partition(self, eta: Array) -> Array:
+        kappa, _, a, b = self._usual(eta)
+        return np.asarray((gammaln(a) - a * np.log(b) - 0.5 * np.log(kappa)).sum(axis=1))
 
     def mean(self, eta: Array) -> Array:
         return np.asarray(eta[1] / eta[0])

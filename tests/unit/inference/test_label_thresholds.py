@@ -82,6 +82,16 @@ def test_rows_without_labels_count_by_their_scores():
     assert best_thresholds(scores, nothing, "hamming")[0] == pytest.approx(0.0, abs=0.01)
 
 
+@pytest.mark.parametrize("pseudo", [0.0, 10.0])
+def test_a_label_nobody_has_is_not_predicted_for_macro_f1(pseudo):
+    """Expected F1 alone grows with every prediction where probabilities are flat."""
+    scores = np.column_stack([RNG.normal(size=200), np.full(200, -6.0)])
+    Y = np.column_stack([scores[:, 0] > 1.0, np.zeros(200)]).astype(float)
+    cuts = best_thresholds(scores, Y, "macro", pseudo_positives=pseudo)
+    assert cuts[1] >= 0.0 and not (scores[:, 1] > cuts[1]).any()
+    assert 10 < (scores[:, 0] > cuts[0]).sum() < 60
+
+
 def test_words_are_checked():
     with pytest.raises(ValueError, match="objective must be one of"):
         best_thresholds(np.zeros((2, 1)), np.zeros((2, 1)), "accuracy")
