@@ -120,16 +120,24 @@ def _mean(records: list[dict[str, float]]) -> dict[str, float]:
 
 
 def run_merge(sets: tuple[str, ...] = SETS, parts: tuple[int, ...] = (2, 8)) -> Cases:
-    """Models of disjoint parts of the rows, merged, against one of all rows."""
+    """Models of disjoint parts of the rows, merged, against one of all rows.
+
+    Parts at random, and last two parts of which each holds every other class.
+    """
     for name in sets:
         problem = load(name)
         X, y = problem.ordered("shuffled", 0)
+        everywhere = np.arange(len(y))
+        cuts = {str(n): np.array_split(everywhere, n) for n in parts}
+        first = np.isin(y, np.unique(y)[::2])
+        cuts["2, different classes"] = [np.flatnonzero(first), np.flatnonzero(~first)]
         with threadpool_limits(1):
             whole = judge(problem, OnePassClassifier().fit(X, y), problem.test_rows)
-            for n in parts:
-                pieces = np.array_split(np.arange(len(y)), n)
+            for kind, pieces in cuts.items():
                 models = [OnePassClassifier().fit(X[p], y[p]) for p in pieces]
                 for other in models[1:]:
                     models[0].merge(other)
                 merged = judge(problem, models[0], problem.test_rows)
-                yield f"{name}/{n}", {"set": name, "parts": n, "whole": whole, "merged": merged}
+                yield f"{name}/{kind}", {
+                    "set": name, "parts": kind, "whole": whole, "merged": merged,
+                }  # fmt: skip

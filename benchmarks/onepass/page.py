@@ -180,7 +180,9 @@ def _merge(cases: dict[str, Any]) -> str:
             for r in cases.values()]  # fmt: skip
     return (
         "## Merging\n\nStreaming models of disjoint parts of the rows, merged, against one model "
-        "of all rows. (Frozen models merge exactly.) Aim: at most 0.5 points lost.\n\n"
+        "of all rows. (Frozen models merge exactly.) Aim: at most 0.5 points lost. *different "
+        "classes*: each of the two models has seen every other class and none of the rest, so that "
+        "a small sample of rows has to say how their scores compare.\n\n"
         + markdown_table(
             ("data", "parts", "one model", "merged", "difference", "its log loss", "merged"), rows
         )

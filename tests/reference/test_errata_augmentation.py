@@ -122,3 +122,30 @@ def test_k_labels_of_the_two_halves_differ():
         else:
             d = draw_inverse_gaussian(np.ones((25, 1)), np.random.default_rng(3))[:, 0]
             np.testing.assert_allclose(sums.linear[0], X.T @ ((1.0 + d) * sign))
+
+
+def test_both_sums_of_the_hinge_see_the_same_draws():
+    """``P`` holds ``1/lambda``, ``Q`` holds ``1 + 1/lambda`` of one draw; of two it goes wrong."""
+    sign = np.where(np.arange(30) % 3 == 0, 1.0, -1.0)
+    X, y = np.eye(30), (sign > 0).astype(float)  # every row has a weight of its own
+    batch = next(iter(engine_for(X, y).blocks()))
+    sums = augment(make_model(30, "hinge"), np.full((2, 30), 0.3), batch, np.random.default_rng(0))
+    for gram, linear in zip(sums.gram, sums.linear, strict=True):
+        np.testing.assert_allclose(linear, (1.0 + np.diag(gram)) * sign, rtol=1e-12)
+    X, y = small_rows(15, 2, seed=5)
+    sign = np.where(y == 1, 1.0, -1.0)
+    mean, sd = grid_moments("hinge", X, y, precision=2.0)
+    apart = np.random.default_rng(9)
+    for same in (True, False):
+        now = {}
+
+        def lam(f, rng, now=now):
+            now["f"] = f
+            return draw_inverse_gaussian(np.abs(1.0 - sign * f), rng)
+
+        def pull(d, now=now, same=same):
+            other = d if same else draw_inverse_gaussian(np.abs(1.0 - sign * now["f"]), apart)
+            return (1.0 + other) * sign
+
+        found = gibbs_by_hand(X, pull, lam, 2.0, 0.0)
+        assert bool((np.abs(found - mean) < 0.15 * sd).all()) is same

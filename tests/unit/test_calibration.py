@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, softmax
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.model_selection import train_test_split
@@ -34,6 +34,7 @@ MAPS = [
     SignPreserving(2.0, 0.5, 0.7, 3.0),
     SignPreserving(0.0, 1e3, 1.0, 1e-3),
     SignPreserving(1e-5, 1e5, 0.05, 1e200),
+    SignPreserving(3.0, 4.0, 60.0, 1.1),
 ]
 BINARY_FITS = [fit_sign_preserving, fit_platt]
 fast = settings(max_examples=100, deadline=None, derandomize=True)
@@ -58,7 +59,13 @@ def test_formula():
 
 
 @pytest.mark.parametrize(
-    "truth", [SignPreserving(1.5, 0.6), SignPreserving(2.0, 1.0, 0.5), SignPreserving(0.3, 3.0)]
+    "truth",
+    [
+        SignPreserving(1.5, 0.6),
+        SignPreserving(2.0, 1.0, 0.5),
+        SignPreserving(0.3, 3.0),
+        SignPreserving(1.0, 0.5, 2.0, 2.0),
+    ],
 )
 def test_recovers_a_known_map(truth):
     """Within 0.02 of the probabilities at 50,000 rows: more than five standard errors."""
@@ -77,8 +84,8 @@ def penalised_loss(f, y, weight, log_slopes, power):
         np.sort(np.log(abs(np.repeat(f, weight.astype(int)))))[(int(weight.sum()) - 1) // 2]
     )
     slopes = np.exp(log_slopes)
-    p = expit(np.sign(f) * np.where(f > 0, *slopes) * (abs(f) / scale) ** power)
-    fit = -weight @ (target * np.log(p) + (1.0 - target) * np.log1p(-p))
+    logit = np.sign(f) * np.where(f > 0, *slopes) * (abs(f) / scale) ** power
+    fit = -weight @ (target * log_expit(logit) + (1.0 - target) * log_expit(-logit))
     prior = (log_slopes[0] - log_slopes[1]) ** 2 / 2.0 + np.log(power) ** 2 / (2.0 * 0.25)
     return fit + prior + np.mean(log_slopes) ** 2 / (2.0 * 16.0)
 
@@ -92,9 +99,9 @@ def test_fit_is_the_minimum_found_by_brute_force(n, seed):
     found = fit_sign_preserving(f, y, weight)
 
     def objective(theta):
-        return penalised_loss(f, y, weight, theta[:2], math.exp(-abs(theta[2])))
+        return penalised_loss(f, y, weight, theta[:2], math.exp(theta[2]))
 
-    starts = [(0.0, 0.0, 0.1), (1.0, -1.0, 1.0), (-1.0, 1.0, 0.5)]
+    starts = [(0.0, 0.0, -0.1), (1.0, -1.0, -1.0), (-1.0, 1.0, 0.5)]
     options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000, "maxfev": 4000}
     best = min(
         minimize(objective, start, method="Nelder-Mead", options=options).fun for start in starts
@@ -213,6 +220,24 @@ def test_small_real_sample():
     )
     assert log_loss(p, yt).value < 0.2
     assert ece(p, yt) < 0.06
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_that_crowd_where_one_class_is_rare_are_spread(seed):
+    """All scores near -1: one class in twenty, whose probabilities go from 0.01 to one half."""
+    rng = np.random.default_rng(seed)
+    f = -1.15 + 0.06 * rng.standard_normal(22_000)
+    y = rng.uniform(size=22_000) < expit(18.0 * (f + 1.15) - 3.5)
+    p = fit_sign_preserving(f[:2000], y[:2000]).probabilities(f[2000:])
+    truth = expit(18.0 * (f[2000:] + 1.15) - 3.5)
+    rate, held = y[:2000].mean(), y[2000:].astype(int)
+    null = log_loss(np.full(20_000, rate), held).value
+    best = log_loss(truth, held).value
+    assert (p < 0.5).all()  # as their signs are
+    assert log_loss(p, held).value < best + 0.2 * (null - best)
+    top = np.argsort(p)[-200:]
+    assert 0.5 * truth[top].mean() < p[top].mean() < 1.5 * truth[top].mean()
+    assert p[top].mean() > 3.0 * rate
 
 
 # -- Platt's map --------------------------------------------------------------------------------
@@ -349,8 +374,8 @@ def test_plain_arrays_and_back(known):
         (lambda: restore({"slope": [1.0]}), "are no calibration"),
         (lambda: Platt.from_arrays({"slope": [1.0]}), "arrays of Platt must be"),
         (lambda: SignPreserving(-1.0, 1.0), "slope_pos and slope_neg"),
-        (lambda: SignPreserving(1.0, 1.0, 1.5), "power must lie in"),
-        (lambda: SignPreserving(1.0, 1.0, 1.0, 0.0), "scale must be > 0"),
+        (lambda: SignPreserving(1.0, 1.0, 0.0), "power and scale must be > 0"),
+        (lambda: SignPreserving(1.0, 1.0, 1.0, 0.0), "power and scale must be > 0"),
         (lambda: SignPreserving(np.nan, 1.0), "slope_pos of SignPreserving must be finite"),
         (lambda: Temperature(-1.0), "sharpness must be >= 0"),
         (lambda: SignPreserving(1.0, 1.0).probabilities([np.nan]), "scores must be finite"),

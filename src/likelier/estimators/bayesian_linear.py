@@ -14,7 +14,7 @@ from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
 from likelier.estimators.bayesian_linear_fit import BayesianLinearFit
 from likelier.estimators.bayesian_linear_summary import Summaries
-from likelier.estimators.probabilities import split_entropy
+from likelier.estimators.probabilities import never_certain, split_entropy
 from likelier.predictive import Categorical
 
 PREDICT_DRAWS = 500  # draws that predictions average over, evenly spaced
@@ -58,7 +58,9 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes; they multiply ``sample_weight``.
     probability : bool, default=True
-        Whether to calibrate the hinge: one more short fit for 2,000 rows or more, five below.
+        Whether to calibrate the hinge, by short fits that leave a fifth of the rows out each: five
+        of them below 2,000 rows; else one, or as many as it takes for 100 rows of either of two
+        classes.
     n_jobs : int or None, default=None
         Threads for sums over rows; draws do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -183,17 +185,15 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
 
     def _probabilities(self, X: Matrix) -> Array:
         if self.loss == "hinge":
-            return self._calibrated(self._mean_scores(X))
+            return never_certain(self._calibrated(self._mean_scores(X)))
         scores = self._decide(X)
         if scores.ndim == 1:
             scores = np.column_stack([log_expit(-scores), log_expit(scores)])
-        p = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        return never_certain(np.exp(scores - logsumexp(scores, axis=1, keepdims=True)))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
+        return np.asarray(np.log(self.predict_proba(X)))
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of `predict_proba` in nats: of the classes given the weights, and of the weights.
@@ -241,9 +241,11 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     def _calibrated(self, scores: Array) -> Array:
         """Probabilities (rows, classes) of scores (rows, outputs) of the hinge."""
         if not self.calibration_:
+            reason = "fit was interrupted before it had calibrated them, or rows were too few"
+            if not self.probability:
+                reason = "the model was fitted with probability=False"
             raise ValueError(
-                "loss='hinge' has no probabilities of its own and the model was fitted with "
-                "probability=False, or on too few rows to calibrate it"
+                f"loss='hinge' has no probabilities of its own, and {reason}; fit again"
             )
         found = restore(self.calibration_)
         if scores.shape[1] > 1:

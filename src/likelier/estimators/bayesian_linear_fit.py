@@ -54,7 +54,8 @@ from likelier.models.penalty import ElasticNet
 
 AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
 FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on,
+ENOUGH = 100  # if it holds so many rows of both classes
 STREAM_SAMPLE = 20_000
 QUICK = 100  # draws of each chain in fits whose scores only serve to calibrate
 FEW = 4  # draws below which an interrupted fit keeps nothing
@@ -210,7 +211,8 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         self._set_classes(unique_labels(y[present]))
         codes = np.zeros(len(y))  # labels of absent rows need not be among the classes
         codes[present] = class_codes(self.classes_, y[present])
-        per_class = class_weights(self.class_weight, self.classes_, codes[present])
+        known = None if weight is None else weight[present]
+        per_class = class_weights(self.class_weight, self.classes_, codes[present], known)
         return codes, combine_weights(weight, per_class, codes)
 
     def _set_classes(self, classes: Array) -> None:
@@ -296,24 +298,41 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         present = np.flatnonzero(full)
         folds = np.full(len(codes), -1)  # absent rows must not change the folds of the others
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        scores, rows = [], []
         quick = replace(settings_of(self), n_draws=min(QUICK, int(self.n_draws)), thin=1)
-        for fold in range(FOLDS if len(present) < ONE_FOLD_ROWS else 1):
-            inside = np.flatnonzero(folds == fold)
-            rest = np.where(folds == fold, 0.0, full)
-            if not len(inside) or len(np.unique(codes[rest > 0.0])) < len(self.classes_):
-                continue  # too few rows of some class to leave any out
-            engine = local_engine(X, codes, rest, seed, self.n_jobs, False)
-            try:
-                turns = self._draw(engine, not sparse.issparse(X), (None, None), quick)
-            finally:
-                engine.close()
-            scores.append(self._linear_scores(X[inside], turns.draws().theta.mean(axis=(0, 1))))
-            rows.append(inside)
-        if scores:
-            found = np.concatenate(rows)
-            known = None if weight is None else weight[found]
-            self._fit_calibration(np.concatenate(scores), codes[found], known)
+        scores: list[Array] = []
+        rows: list[Array] = []
+        try:
+            for fold in range(FOLDS):
+                if len(present) >= ONE_FOLD_ROWS and self._enough(codes, rows):
+                    break
+                inside = np.flatnonzero(folds == fold)
+                rest = np.where(folds == fold, 0.0, full)
+                if not len(inside) or len(np.unique(codes[rest > 0.0])) < len(self.classes_):
+                    continue  # too few rows of some class to leave any out
+                scores.append(self._left_out_scores(Batch(X, codes, rest), inside, seed, quick))
+                rows.append(inside)
+        finally:  # an interruption keeps the folds there are
+            if scores:
+                found = np.concatenate(rows)
+                known = None if weight is None else weight[found]
+                self._fit_calibration(np.concatenate(scores), codes[found], known)
+
+    def _enough(self, codes: Array, rows: list[Array]) -> bool:
+        """Whether the rows left out so far will do: one number for several classes, or both."""
+        if not rows or len(self.classes_) > 2:
+            return bool(rows)
+        scored = codes[np.concatenate(rows)].astype(np.intp)
+        return bool(np.bincount(scored, minlength=2).min() >= ENOUGH)
+
+    def _left_out_scores(self, data: Batch, inside: Array, seed: int, settings: Settings) -> Array:
+        """Scores of the rows ``inside``, by a fit with weights that leave them out."""
+        X = data.X
+        engine = local_engine(X, np.asarray(data.y), data.weight, seed, self.n_jobs, False)
+        try:
+            turns = self._draw(engine, not sparse.issparse(X), (None, None), settings)
+        finally:
+            engine.close()
+        return self._linear_scores(X[inside], turns.draws().theta.mean(axis=(0, 1)))
 
     def _linear_scores(self, X: Matrix, theta: Array) -> Array:
         """Scores (rows, outputs) of parameters (outputs, p)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,10 @@ class Summaries:
         )
 
     def to_arviz(self) -> Any:
-        """Draws as ``arviz.InferenceData``, with dimensions named; needs the package arviz."""
+        """Draws as ``arviz.InferenceData``, with dimensions named; needs the package arviz.
+
+        From version 1 on arviz returns an ``xarray.DataTree``, with the same group "posterior".
+        """
         try:
             import arviz  # an optional package, only where it is used
         except ImportError:
@@ -95,7 +99,9 @@ class Summaries:
             posterior["prior_precision"] = self.prior_precision_draws_
             dims["prior_precision"] = ["problem"]
         coords = {"feature": self._feature_names(), "output": self._output_names()}
-        return arviz.from_dict(posterior=posterior, dims=dims, coords=coords)
+        if "posterior" in signature(arviz.from_dict).parameters:  # before version 1
+            return arviz.from_dict(posterior=posterior, dims=dims, coords=coords)
+        return arviz.from_dict({"posterior": posterior}, dims=dims, coords=coords)
 
     def _parameters(self) -> tuple[list[str], Array]:
         """Names of all parameters, and their draws (chains, draws, parameters)."""

@@ -211,7 +211,8 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         else:  # labels of absent rows need not be among the classes
             codes = np.zeros(len(y))
             codes[present] = class_codes(self.classes_, y[present])
-        per_class = class_weights(self.class_weight, self.classes_, codes[present])
+        known = None if weight is None else weight[present]
+        per_class = class_weights(self.class_weight, self.classes_, codes[present], known)
         weight = combine_weights(weight, per_class, codes)
         return lane_codes(codes, self._outputs(loss)), weight
 

@@ -18,12 +18,13 @@ from likelier.estimators.naive_bayes_data import check_labels, encode_labels, jo
 from likelier.estimators.one_pass_blocks import OnePassBlocks
 from likelier.estimators.one_pass_checks import (
     check_addable,
+    check_class_weight,
     check_rows,
     check_same_words,
     lasting_words,
 )
 from likelier.estimators.one_pass_predict import ON_DEMAND
-from likelier.estimators.one_pass_rows import joined_rows, kept_rows
+from likelier.estimators.one_pass_rows import all_or_nothing, joined_rows, kept_rows
 from likelier.estimators.problem import (
     check_mergeable,
     is_stream,
@@ -82,8 +83,14 @@ class OnePassLearning(OnePassBlocks):
         """Learn some more rows, once; new classes may appear at any time.
 
         ``classes`` may announce some. However the rows are cut into batches, the same rows in
-        the same order give the same model.
+        the same order give the same model. A call that fails or is interrupted has learned none
+        of its rows: it can be repeated.
         """
+        with all_or_nothing(self):
+            self._learn_more(X, y, classes, sample_weight)
+        return self
+
+    def _learn_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
         self._check_words()
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -100,16 +107,21 @@ class OnePassLearning(OnePassBlocks):
         self._learn(rows, announced=classes)
         learned = self.stats_ or self.pending_
         (self._postpone if self.update == "streaming" and learned else self._publish)()
-        return self
 
     def merge(self, other: Any) -> Self:
         """Add everything another model of this kind has learned from other rows, in place.
 
         With ``update="frozen"`` this is exactly the model of all rows, and so it is with streaming
         where all rows still fit in one opening. Otherwise a streaming model keeps how sure each
-        part was at the time, which costs a little accuracy.
+        part was at the time, which costs a little accuracy, and scores of classes that only one of
+        the two has seen are compared with a sample of the rows: see the notes of the class.
         """
         check_mergeable(self, other)
+        with all_or_nothing(self):
+            self._add(other)
+        return self
+
+    def _add(self, other: Any) -> None:
         check_same_words(self)
         check_same_words(other)
         self._settle()
@@ -120,7 +132,7 @@ class OnePassLearning(OnePassBlocks):
             self._announce(classes)
             self.pending_ = kept_rows(joined_rows(self.pending_, Batch(**other.pending_)))
             self._postpone()
-            return self
+            return
         if self.update == "frozen":
             stats: Any = self._frozen(classes) + other._frozen(classes)
         else:
@@ -128,15 +140,19 @@ class OnePassLearning(OnePassBlocks):
         self.stats_, self.pending_ = {"classes": classes, **stats.to_arrays()}, {}
         self.rows_summed_ = self.n_rows_seen_ + other.n_rows_seen_
         self._publish()
-        return self
 
     def forget(self, factor: Any) -> Self:
         """Let everything learned so far count ``factor`` times as much, for data that drift."""
         check_is_fitted(self, "classes_")
-        if not isinstance(factor, Real) or not 0.0 < float(factor) <= 1.0:
+        truth = isinstance(factor, bool | np.bool_)  # yes and no are no shares
+        if truth or not isinstance(factor, Real) or not 0.0 < float(factor) <= 1.0:
             raise ValueError(f"factor must be a number above 0 and at most 1, got {factor!r}")
         check_same_words(self)
-        factor = float(factor)
+        with all_or_nothing(self):
+            self._fade_all(float(factor))
+        return self
+
+    def _fade_all(self, factor: float) -> None:
         if self.update == "frozen":
             stats: Any = self._frozen(self.classes_).faded(factor)
             self.stats_ = {"classes": self.classes_, **stats.to_arrays()}
@@ -146,11 +162,11 @@ class OnePassLearning(OnePassBlocks):
         if self.pending_:
             self.pending_ = {**self.pending_, "weight": self.pending_["weight"] * factor}
         self._publish()
-        return self
 
     # -- both updates -------------------------------------------------------------------
     def _check_words(self) -> None:
         self._validate_params()
+        check_class_weight(self.class_weight)
         if self.features is not None and self.update == "frozen" and isinstance(self.gamma, str):
             raise ValueError(
                 'gamma must be a number with update="frozen" and Fourier features: taken from the '
@@ -205,9 +221,11 @@ class OnePassLearning(OnePassBlocks):
         """Weights of the classes of rows in memory."""
         if self.class_weight is None:
             return None
-        y = np.asarray(rows.y)
-        labels, codes = encode_labels(y if rows.weight is None else y[rows.weight > 0.0])
-        of_class = class_weights(self.class_weight, labels, codes)
+        y, weight = np.asarray(rows.y), rows.weight
+        if weight is not None:
+            y, weight = y[weight > 0.0], weight[weight > 0.0]
+        labels, codes = encode_labels(y)
+        of_class = class_weights(self.class_weight, labels, codes, weight)
         return None if of_class is None else dict(zip(labels.tolist(), of_class, strict=True))
 
     def _publish(self) -> None:

@@ -16,7 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines import LocalEngine
 from likelier.estimators.one_pass_checks import check_same_words
-from likelier.estimators.probabilities import class_probabilities, split_entropy
+from likelier.estimators.probabilities import (
+    class_probabilities,
+    never_certain,
+    split_entropy,
+)
 from likelier.estimators.problem import as_csr
 from likelier.features.fourier import FourierFeatures
 from likelier.inference.one_pass import coordinates
@@ -132,8 +136,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
+        return np.asarray(np.log(self.predict_proba(X)))
 
     def _moderated(self, Phi: Matrix) -> Array:
         """Probabilities of scores shrunk by their own uncertainty."""
@@ -147,7 +150,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
             return np.ones_like(scores)
         if len(self.classes_) == 2:
             scores = scores[:, 0]
-        return class_probabilities(self._loss(), scores, {})
+        return never_certain(class_probabilities(self._loss(), scores, {}))
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of `predict_proba` in nats; epistemic: what more rows would settle.

@@ -11,6 +11,8 @@ from likelier.base import Array, Loss, Uncertainty
 from likelier.calibration import fit_sign_preserving, fit_temperature, restore
 from likelier.predictive import Categorical
 
+SMALLEST = 1e-15  # probability that is given to a class
+
 
 def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:
     """Calibration of scores (one column for two classes), as plain arrays; empty without rows."""
@@ -34,6 +36,12 @@ def class_probabilities(loss: Loss, scores: Array, calibration: dict[str, Any]) 
     if loss.coupled:
         return np.asarray(loss.link(scores))
     return _one_vs_rest(scores)
+
+
+def never_certain(probabilities: Array) -> Array:
+    """Probabilities of which none is exactly 0 or 1: no finite sample makes a class impossible."""
+    p = np.maximum(probabilities, SMALLEST)
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def split_entropy(probabilities: Array, epistemic: Array) -> Uncertainty:

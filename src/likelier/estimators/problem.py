@@ -175,7 +175,7 @@ class Summary:
     squares: Array  # and of their squares
     counts: Array  # nonzeros of every column, where there are many columns
     n_nonzeros: int
-    labels: dict[Any, int] | None = None  # how often each label occurs
+    labels: dict[Any, float] | None = None  # how often each label occurs, by weight
 
     def __add__(self, other: Summary) -> Summary:
         labels = None
@@ -204,7 +204,8 @@ def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Su
     X, labels = batch.X, None
     n_nonzeros = X.nnz if sparse.issparse(X) else X.size
     if with_labels:
-        values, times = np.unique(require_targets(batch), return_counts=True)
+        values, codes = np.unique(require_targets(batch), return_inverse=True)
+        times = np.bincount(codes.ravel(), batch.weight, len(values))
         labels = dict(zip(values.tolist(), times.tolist(), strict=True))
     weight = float(batch.n_rows if batch.weight is None else batch.weight.sum())
     counts: Array = np.broadcast_to(0.0, X.shape[1])

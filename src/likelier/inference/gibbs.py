@@ -101,7 +101,22 @@ def sweep(
         # every output passes over the rows, each with numbers of its own
         number = pass_number(model, iteration, output)
         _draw_output(model, engine, theta, eta, (output, number), stream)
-    return theta
+    return shifted(model, theta, eta, stream) if model.joint else theta
+
+
+def shifted(model: BayesianLinear, theta: Array, eta: Array, stream: np.random.Generator) -> Array:
+    """Weights (chains, P) of classes treated jointly, with what they have in common drawn anew.
+
+    Adding the same to the weights of every class changes no probability, so that of the shift
+    only the prior knows anything: it is Gaussian, with the classes' precisions added up. Class by
+    class the chains would creep along it, each held by the others.
+    """
+    C, K = len(theta), model.linear.n_outputs
+    precision = np.stack([model.prior.precision(float(value)) for value in eta])
+    pull = (precision * (model.prior.mean - theta)).reshape(C, K, -1).sum(axis=1)
+    total = precision.reshape(C, K, -1).sum(axis=1)
+    shift = pull / total + stream.standard_normal(total.shape) / np.sqrt(total)
+    return np.asarray(theta + np.tile(shift, K))
 
 
 def _draw_output(

@@ -14,7 +14,8 @@ Relaxed curvature is right only if blocks are alike. A block whose labels are un
 sites are frozen: ``omega = 1/4`` at ``eta = 0``, additive in any order.
 
 One lane more than classes, the spare lane, sees every row as not its own: a class that appears
-late starts as its copy. How far it then goes is found with a small sample of the rows so far.
+late starts as its copy. How far it then goes is found with a small sample of the rows so far; so
+is how scores of classes compare, where many rows came without those of other classes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
 from likelier.inference.one_pass_late import raised
+from likelier.inference.one_pass_mixed import mixed
 from likelier.inference.one_pass_opening import converged
 from likelier.inference.one_pass_reserve import Reserve
 from likelier.models.one_pass import (
@@ -45,8 +47,10 @@ MIN_BLOCK, MAX_BLOCK = 512, 2048
 BLOCK_SHARE = 64  # a block is no larger than one in so many of the rows so far
 GROWTH = 2.0  # of a variance, that calls for weights under its new prior
 STRICTNESS = 2.0  # how fast unlike labels end the relaxation
+DISORDER = 0.05  # share of rows among unlike labels, beyond which scores are compared anew
 CALIBRATION_MEMORY = 0.98  # per block, of the scale of the scores
 CALIBRATION_START = 10.0  # how much information that scale begins with, at one
+ADDITIVE = ("precision", "linear", "class_weight", "sums", "squares", "unlike")
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class StreamState:
     kept_codes: Array
     kept_keys: Array
     kept_seen: int
+    unlike: float = 0.0  # weight of rows whose labels were not distributed as those before them
 
     @property
     def reserve(self) -> Reserve:
@@ -97,8 +102,7 @@ class StreamState:
 
     def faded(self, factor: float) -> StreamState:
         """The same rows, each with its weight times ``factor``."""
-        names = ("precision", "linear", "class_weight", "sums", "squares")
-        state = replace(self, **{name: getattr(self, name) * factor for name in names})
+        state = replace(self, **{name: getattr(self, name) * factor for name in ADDITIVE})
         return state.keeping(self.reserve.faded(factor))
 
 
@@ -178,6 +182,7 @@ def learn_block(
         + np.bincount(codes, weights=weight, minlength=len(state.classes)),
         sums=state.sums + row_weight @ Z[:, :d],
         squares=state.squares + row_weight @ (Z[:, :d] ** 2),
+        unlike=state.unlike + (1.0 - likeness) * float(weight.sum()),
     )
     if first and likeness:
         diagonal = stream_prior(moments, prior)
@@ -239,16 +244,25 @@ def stream_weights(state: StreamState, prior: float | None) -> Weights:
     """Posterior of the classes that were seen or announced."""
     diagonal = stream_prior(state, prior)
     mean, root, units = solve_posterior(state.precision, state.linear, diagonal)
-    late = np.flatnonzero(state.late & (state.class_weight > 0.0))
-    if len(late):
-        Z = coordinates(state.kept_rows, state.centre, state.scale, state.fit_intercept)
-        each = state.class_weight / np.maximum(state.reserve.counts(len(state.classes)), 1)
-        rows = (Z.astype(np.float64), state.kept_codes, each[state.kept_codes])
-        factor = float(np.exp(state.calibration[0]))
+    known = np.flatnonzero(state.class_weight > 0.0)
+    late = known[state.late[known]]
+    disordered = len(known) > 1 and state.unlike > DISORDER * state.weight
+    rows = _sample(state) if len(late) or disordered else None
+    factor = float(np.exp(state.calibration[0]))
+    if rows is not None and len(late):
         mean = raised(mean, late, rows, diagonal, factor, state.fit_intercept)
     else:
         mean = mean[:, :-1]
+    if rows is not None and disordered:
+        mean = mixed(mean, known, rows, factor, state.fit_intercept)
     return Weights(mean, root, units, state.centre, state.scale, state.fit_intercept)
+
+
+def _sample(state: StreamState) -> tuple[Array, Array, Array]:
+    """Coordinates of the rows that were kept, their classes, and the weight each stands for."""
+    Z = coordinates(state.kept_rows, state.centre, state.scale, state.fit_intercept)
+    each = state.class_weight / np.maximum(state.reserve.counts(len(state.classes)), 1)
+    return Z.astype(np.float64), state.kept_codes, each[state.kept_codes]
 
 
 def softmax(scores: Array) -> Array:
@@ -292,8 +306,8 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     two = _moved(two, one.centre, one.scale)
     labels = np.union1d(one.classes, two.classes)
     one, two = meet_classes(one, labels), meet_classes(two, labels)
-    names = ("precision", "linear", "class_weight", "sums", "squares")
-    both = {name: getattr(one, name) + getattr(two, name) for name in names}
+    both = {name: getattr(one, name) + getattr(two, name) for name in ADDITIVE}
+    both["unlike"] += _unlike_rows(one.class_weight, two.class_weight)
     information = one.calibration[1] + two.calibration[1]
     log_scale = (
         one.calibration[0] * one.calibration[1] + two.calibration[0] * two.calibration[1]
@@ -340,11 +354,23 @@ def _likeness(state: StreamState, y: Array, weight: Array) -> float:
     now[np.searchsorted(classes, labels)] = (
         np.bincount(codes, weights=weight, minlength=len(labels)) / weight.sum()
     )
-    n_rows = weight.sum() ** 2 / (weight**2).sum()
-    mixed = 0.5 * (before + now)
-    chance = np.sqrt(mixed * (1.0 - mixed) / (0.5 * np.pi * n_rows)).sum()
+    return _alike(before, now, weight.sum() ** 2 / (weight**2).sum())
+
+
+def _alike(before: Array, now: Array, n_rows: float) -> float:
+    """Likeness of two distributions, of which the second is that of ``n_rows`` rows."""
+    middle = 0.5 * (before + now)
+    chance = np.sqrt(middle * (1.0 - middle) / (0.5 * np.pi * n_rows)).sum()
     apart = 0.5 * np.abs(now - before).sum() - chance
     return float(np.clip(1.0 - STRICTNESS * apart, 0.0, 1.0))
+
+
+def _unlike_rows(one: Array, two: Array) -> float:
+    """Weight of rows that another model learned among labels unlike those of the first."""
+    if not (one.any() and two.any()):
+        return 0.0
+    fewer = float(min(one.sum(), two.sum()))
+    return fewer * (1.0 - _alike(one / one.sum(), two / two.sum(), fewer))
 
 
 def _label_codes(classes: Array, y: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""A few rows of every class, a fair sample of all that have passed: what a late class is held to.
+"""Some rows of every class, a fair sample of all that have passed: what scores are held to.
 
 Each row has a key that depends on its number and weight only, and the smallest keys of a class are
 kept (Efraimidis and Spirakis, 2006). So the sample is additive: however rows are cut, and whatever
@@ -15,7 +15,8 @@ from likelier.base import Array, Matrix
 from likelier.models.one_pass import dense_rows
 
 RESERVE_VALUES = 1 << 19  # of all classes, as many as the opening holds
-RESERVE_ROWS, ALL_ROWS = 128, 4096  # of one class, of all
+SQUARES = 2  # or, if that is more, so many times as many as products of two features
+RESERVE_ROWS, ALL_ROWS = 4096, 8192  # of one class, of all
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Reserve:
         return np.bincount(self.codes, minlength=n_classes)
 
     def _room(self, n_classes: int) -> int:
-        n_rows = min(ALL_ROWS, RESERVE_VALUES // max(1, int(self.rows.shape[1])))
+        d = max(1, int(self.rows.shape[1]))
+        n_rows = min(ALL_ROWS, max(RESERVE_VALUES // d, SQUARES * d))
         return max(1, min(RESERVE_ROWS, n_rows // max(1, n_classes)))
 
     def _bars(self, n_classes: int) -> Array:

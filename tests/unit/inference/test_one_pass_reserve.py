@@ -7,7 +7,15 @@ import pytest
 from scipy import sparse, stats
 
 from likelier.inference import one_pass_reserve
-from likelier.inference.one_pass_reserve import RESERVE_ROWS, Reserve, _uniform
+from likelier.inference.one_pass_reserve import Reserve, _uniform
+
+RESERVE_ROWS = 128
+
+
+@pytest.fixture(autouse=True)
+def small_reserve(monkeypatch):
+    """Few rows are enough to fill it."""
+    monkeypatch.setattr(one_pass_reserve, "RESERVE_ROWS", RESERVE_ROWS)
 
 
 def rows(n=3000, K=3, d=2):
@@ -75,6 +83,14 @@ def test_renumbering_and_more_classes_keep_the_sample_within_its_bound(monkeypat
     assert moved.counts(6).tolist() == [0, 40, 40, 0, 0, min(40, (codes == 2).sum())]
     fewer = moved.merged(Reserve.empty(2, np.dtype(float)), 6)
     assert fewer.counts(6).max() == 20
+
+
+@pytest.mark.parametrize(("d", "n_rows"), [(2, 8192), (100, 5242), (1000, 2000), (5000, 8192)])
+def test_a_sample_is_no_larger_than_its_bounds(d, n_rows, monkeypatch):
+    """Of rows, and of values: half a million or twice the products of two features."""
+    monkeypatch.setattr(one_pass_reserve, "RESERVE_ROWS", 1 << 20)
+    assert Reserve.empty(d, np.dtype(float))._room(1) == n_rows
+    assert Reserve.empty(d, np.dtype(float))._room(10) == n_rows // 10
 
 
 @pytest.mark.parametrize("first", [0, 2**40])

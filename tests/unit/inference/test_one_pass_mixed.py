@@ -1,0 +1,95 @@
+"""Scores of classes that never met: the matrix that mixes them, and when it is used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from likelier.inference import one_pass_mixed
+from likelier.inference.one_pass_mixed import LEVEL_PRECISION, MIX_PRECISION, mixed, mixture
+
+
+def apart(n=1200, K=4, d=3, seed=0):
+    """Rows, their classes, and weights that are right but for the levels of half of the classes."""
+    rng = np.random.default_rng(seed)
+    Z = np.hstack([rng.normal(size=(n, d)), np.ones((n, 1))])
+    right = rng.normal(size=(d + 1, K)) * 2.0
+    codes = np.argmax(Z @ right + rng.gumbel(size=(n, K)), axis=1)
+    order = np.argsort(codes, kind="stable")
+    off = right.copy()
+    off[-1, K // 2 :] += 3.0
+    return Z[order], codes[order], rng.uniform(0.5, 2.0, n), right, off
+
+
+def losses(scores, codes):
+    return logsumexp(scores, axis=1) - scores[np.arange(len(codes)), codes]
+
+
+@pytest.mark.parametrize("has_level", [True, False])
+def test_no_other_mixture_has_a_larger_posterior(has_level, monkeypatch):
+    monkeypatch.setattr(one_pass_mixed, "MAX_STEPS", 2000)
+    Z, codes, weight, _, off = apart(400)
+    scores = Z @ off
+    spread = np.sqrt(weight @ scores**2 / weight.sum())
+    matrix, level = mixture(scores, codes, weight, has_level)
+
+    def energy(matrix, level):
+        # the scale that the prior leaves free is the one that suits the matrix best
+        change = spread[:, None] * matrix
+        own = np.diag(spread)
+        change = change - own * (change * own).sum() / (own * own).sum()
+        prior = MIX_PRECISION * (change**2).sum() + LEVEL_PRECISION * level @ level
+        return weight @ losses(scores @ matrix + level, codes) + 0.5 * prior
+
+    best, rng = energy(matrix, level), np.random.default_rng(2)
+    assert has_level or not level.any()
+    assert best < energy(np.eye(4), np.zeros(4))
+    for _ in range(50):
+        step, up = rng.normal(size=(4, 4)), rng.normal(size=4) * has_level
+        assert energy(matrix + 0.02 * step, level + 0.02 * up) > best
+
+
+def test_levels_that_are_off_are_found_and_right_ones_are_left_alone():
+    Z, codes, weight, right, off = apart(6000)
+    known, rows = np.arange(4), (Z, codes, weight)
+    found = mixed(off, known, rows, 1.0, True)
+    share = [((Z @ w).argmax(axis=1) == codes).mean() for w in (right, found, off)]
+    assert share[1] > share[0] - 0.01 > share[2] + 0.05
+    assert losses(Z @ found, codes).mean() < losses(Z @ right, codes).mean() + 0.01
+    again = mixed(right, known, rows, 1.0, True)
+    assert np.abs(Z @ (again - again.mean(axis=1, keepdims=True))
+                  - Z @ (right - right.mean(axis=1, keepdims=True))).mean() < 0.3  # fmt: skip
+
+
+def test_the_factor_of_the_scores_is_taken_out_again():
+    Z, codes, weight, _, off = apart()
+    one = mixed(off, np.arange(4), (Z, codes, weight), 1.0, True)
+    two = mixed(off / 2.5, np.arange(4), (Z, codes, weight), 2.5, True)
+    np.testing.assert_allclose(2.5 * two, one, atol=1e-6)
+
+
+@pytest.mark.parametrize("has_level", [True, False])
+def test_classes_without_rows_never_win(has_level):
+    Z, codes, weight, _, off = apart()
+    known = np.array([0, 2, 3, 5])
+    wide = np.full((4, 6), 9.0)
+    wide[:, known] = off
+    found = mixed(wide, known, (Z, known[codes], weight), 1.0, has_level)
+    assert np.isin((Z @ found).argmax(axis=1), known).all()
+
+
+def test_scores_that_a_mixture_does_not_improve_stay_as_they_are(monkeypatch):
+    Z, codes, weight, _, off = apart(200)
+    monkeypatch.setattr(one_pass_mixed, "_predicts", lambda *words: False)
+    np.testing.assert_array_equal(mixed(off, np.arange(4), (Z, codes, weight), 1.0, True), off)
+
+
+def test_many_classes_get_levels_and_one_scale_only(monkeypatch):
+    monkeypatch.setattr(one_pass_mixed, "MAX_MIXED", 3)
+    Z, codes, weight, right, off = apart(4000)
+    matrix, level = mixture(Z @ off, codes, weight, True)
+    np.testing.assert_array_equal(matrix, matrix[0, 0] * np.eye(4))
+    np.testing.assert_allclose(level[2:] - level[:2].mean(), -3.0 * matrix[0, 0], atol=0.4)
+    found = mixed(off, np.arange(4), (Z, codes, weight), 1.0, True)
+    assert losses(Z @ found, codes).mean() < losses(Z @ right, codes).mean() + 0.01
