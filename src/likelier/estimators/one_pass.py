@@ -88,7 +88,7 @@ class OnePassClassifier(OnePassLearning):
     the same sample decides how scores of all classes are mixed, if that predicts rows left out no
     worse. Five classes of 15 features lose 0.2 points of accuracy by sorting or by merging models
     of different classes, covtype 0.5, mnist 2 to 4 (its sample is of twice as many rows as
-    features): still more than frozen sums reach, yet shuffle where it is possible.
+    features): on most data still more than frozen sums reach, yet shuffle where it is possible.
 
     Streaming learns softmax scores, frozen one-vs-rest scores. Frozen probabilities are the
     published ones and not sure enough; streaming ones are scaled by how well scores predicted
