@@ -54,7 +54,7 @@ their values: {errors}.
 
 A share of all values of training and test rows is missing at random (half of at most 5,000 rows
 each, mean of the seeds). Accuracy of ours, which integrates them out, and of scikit-learn's with
-means (Gaussian) or zeros in their place. {lost}
+means or zeros in their place, whichever is better. {lost}
 """
 
 

@@ -65,8 +65,8 @@ class MultilabelClassifier(LabelPredictions):
         How mixture and classifiers are combined. "product" multiplies their probabilities.
     threshold : {"micro", "macro", "hamming"}, default="micro"
         What the thresholds maximise: F1 over all labels together, the mean of the labels' F1,
-        or the share of correct labels. For "macro", labels that can hardly be told apart are
-        predicted for a few rows only, and labels that no row has for none.
+        or the share of correct labels. "macro" predicts rare labels that can hardly be told apart
+        for many rows, which raises their F1 a little, and labels that no row has for none.
     kernel : bool or "auto", default="auto"
         Whether classifiers also use features of a Gaussian kernel; "auto" up to
         30,000 dense or 4,000 sparse labelled rows, and 30,000 rows in all.

@@ -45,7 +45,9 @@ class NaiveBayes(NaiveBayesPredictions):
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
             Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
-            ``(X, y, sample_weight)`` blocks is read once, in bounded memory.
+            ``(X, y, sample_weight)`` blocks is read once, in bounded memory. NaN means missing in
+            arrays, frames and blocks; empty cells of a file are an error, so read such a file
+            yourself and give its blocks.
         y : array-like of shape (n_samples,), or the target column of a path
             Labels.
         sample_weight : array-like of shape (n_samples,), optional

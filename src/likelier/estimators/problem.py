@@ -318,7 +318,10 @@ class EncodedSource(NumberSource):
     n_outputs: int
 
     def _encode(self, batch: Batch) -> Batch:
-        codes = class_codes(self.classes, require_targets(batch))
+        labels = require_targets(batch)
+        if batch.weight is not None and not batch.weight.all():  # absent rows may have any label
+            labels = np.where(batch.weight > 0.0, labels, self.classes[0])
+        codes = class_codes(self.classes, labels)
         weight = combine_weights(batch.weight, self.per_class, codes)
         return replace(batch, y=lane_codes(codes, self.n_outputs), weight=weight)
 

@@ -51,7 +51,7 @@ def merge_components(state: MixtureState, engine: Engine) -> MixtureState | None
     rows: JoinedRows = engine.reduce(
         lambda batch: joined_rows(model, params, batch), lambda left, right: left + right
     )
-    joining = _Joining(model, rows, params.expected_a())
+    joining = Joining(model, rows, params.expected_a())
     while joining.join_best():
         pass
     stats = joining.stats
@@ -79,7 +79,7 @@ def joined_rows(model: DirichletMixture, params: MixtureParameters, batch: Batch
     return JoinedRows(stats, lost + lost.T)
 
 
-class _Joining:
+class Joining:
     """Components that are joined one pair after the other, as long as the bound surely rises.
 
     Entropy that a joined pair loses to a third component is at most what its members would have
@@ -97,8 +97,8 @@ class _Joining:
 
     def join_best(self) -> bool:
         """Join the pair by which the bound rises most; False if there is none."""
-        count = self.stats.count
-        gains, both = self.laws - self.lost, count[:, None] + count
+        count, gains = self.stats.count, self.gains()
+        both = count[:, None] + count
         # what weights gain, but for terms of the order of a logarithm
         guess = gains + xlogy(both, both) - xlogy(count, count)[:, None] - xlogy(count, count)
         first, second = np.triu_indices(len(count), 1)
@@ -110,6 +110,10 @@ class _Joining:
                 self.value = value
                 return True
         return False
+
+    def gains(self) -> Array:
+        """Change of the bound by joining each pair, but for that of the weights."""
+        return np.asarray(self.laws - self.lost)
 
     def _join(self, i: int, j: int) -> None:
         """Add component ``j`` to ``i``."""

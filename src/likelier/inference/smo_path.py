@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from likelier.base import Array
-from likelier.inference.smo import SMO, KernelPosterior
-from likelier.inference.smo_cache import Memory
+from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
+from likelier.inference.smo_cache import Memory, RowCache
 from likelier.inference.smo_start import rough_start
 from likelier.inference.smo_state import SMOState, whole_part
 from likelier.loops.smo import on_bounds
@@ -28,16 +28,48 @@ def solve_path(
     if len(models) > 1:
         cache.hold_everything(rows.held)
     found: list[KernelPosterior] = []
-    before: SMOState | None = None
-    ladder, rough = rough_start(inference, models[0], rows, y, weight, cache)
-    for model in (*ladder, *models):
-        state = inference.start(model, rows, y, weight, rough if before is None else None, cache)
-        if before is not None:
-            _warm(state, before, model.C / before.model.C)
+    state = _first_state(inference, models[0], rows, y, weight, cache)
+    for model in models:
+        if found:
+            state = _next_state(inference, state, model, y, weight)
         found.append(inference.solve(state))
         state.cache.restart()
-        cache, before = state.cache, state
-    return found[len(ladder) :]
+    return found
+
+
+def _first_state(
+    inference: SMO, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None,
+    cache: RowCache,
+) -> SMOState:  # fmt: skip
+    """State to solve from: at zero, or where easier problems have led to.
+
+    Updates of these count as the model's own. An interruption carries away the model as far as
+    they have come.
+    """
+    try:
+        ladder, rough = rough_start(inference, model, rows, y, weight, cache)
+        state = inference.start((*ladder, model)[0], rows, y, weight, rough, cache)
+        for harder in (*ladder, model)[1:]:
+            inference.solve(state)
+            state.cache.restart()
+            spent, state = state.n_iter, _next_state(inference, state, harder, y, weight)
+            state.n_iter = spent
+    except InterruptedSolveError as stop:  # its coefficients are within the wider bounds
+        state = inference.start(model, rows, y, weight, stop.posterior.beta)
+        raise InterruptedSolveError(inference.posterior(state)) from None
+    except KeyboardInterrupt:
+        state = inference.start(model, rows, y, weight)
+        raise InterruptedSolveError(inference.posterior(state)) from None
+    return state
+
+
+def _next_state(
+    inference: SMO, before: SMOState, model: KernelExpansion, y: Array, weight: Array | None
+) -> SMOState:
+    """State of a larger ``C``, from a solution and with its kernel rows."""
+    state = inference.start(model, before.rows, y, weight, None, before.cache)
+    _warm(state, before, model.C / before.model.C)
+    return state
 
 
 def _warm(state: SMOState, before: SMOState, ratio: float) -> None:

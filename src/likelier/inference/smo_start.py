@@ -3,8 +3,8 @@
 Pairs move one row to its bound at a time and need its kernel values for that. Where most support
 vectors end on their bounds, a sample of the rows tells nearly all of them: one product with all
 these rows at once then replaces thousands of updates. A start is only a start: what it gets
-wrong is put right by the updates that follow, so the solution does not depend on it beyond the
-tolerance.
+wrong is put right by the updates that follow, so the solution of a positive definite kernel does
+not depend on it beyond the tolerance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import log, sqrt
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.smo import SMO, KernelPosterior
+from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import RowCache
 from likelier.inference.smo_state import blockwise_product
 from likelier.models.kernel_expansion import Box, KernelExpansion, Subset
@@ -39,7 +39,7 @@ def rough_start(
     Cost: SMO for 1,000 rows, and kernel values of all rows with the support vectors of these.
     """
     n = rows.n_rows
-    if n < MANY or not cache.rows_are_dear:
+    if n < MANY or not cache.rows_are_dear or 0 <= inference.max_iter < n:
         return [], None
     some = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
     if y[some].min() == y[some].max():
@@ -71,9 +71,13 @@ def _of_sample(
     inside = some if rows.inside is None else rows.inside[some]
     brief = replace(inference, max_iter=PATIENCE * len(some))
     subset = Subset(rows.exact, inside, rows.working)
-    found = brief.solve(brief.start(small, subset, y[some], share))
+    try:
+        found = brief.solve(brief.start(small, subset, y[some], share))
+    except InterruptedSolveError:  # what it carries is not about all rows
+        raise KeyboardInterrupt from None
     box = small.box(y[some], share)
-    on_bound = np.count_nonzero(abs(found.beta) >= np.maximum(box.upper, -box.lower))
+    full = abs(found.beta) >= np.maximum(box.upper, -box.lower)
+    on_bound = np.count_nonzero(full & (found.beta != 0.0))
     if not found.converged or on_bound < MOSTLY * np.count_nonzero(found.beta):
         return None
     return found

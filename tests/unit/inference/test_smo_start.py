@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from likelier import SVC, SVR
 from likelier.inference import smo_path
@@ -92,3 +93,37 @@ def test_whoever_has_too_much_gives_up_the_least_pulled():
     )
     np.testing.assert_allclose(beta, [0.7, 0.3, -1.0])
     assert not balanced(box, np.full(5, 2.0)).any()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 6])
+@pytest.mark.parametrize("kind", [SVC, SVR])
+def test_an_interruption_leaves_a_model_of_the_whole_problem(kind, steps, monkeypatch):
+    X, y = noisy_rows()
+    taken, step = [], SMO.step
+
+    def interrupted(self, state, engine=None):
+        if len(taken) == steps:
+            raise KeyboardInterrupt
+        taken.append(len(state.beta))
+        return step(self, state, engine)
+
+    monkeypatch.setattr(SMO, "step", interrupted)
+    model = kind(C=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    monkeypatch.undo()
+    assert taken[:1] == [1000] * min(steps, 1)  # the sample comes first
+    assert abs(model.dual_coef_).max(initial=0.0) <= 0.5
+    assert abs(model.dual_coef_.sum()) < 1e-9
+    assert np.isfinite(model.predict(X[:5])).all()
+
+
+def test_updates_of_easier_problems_count_and_are_limited():
+    X, y = noisy_rows()
+    few = 50
+    with pytest.warns(ConvergenceWarning):
+        model = SVC(C=0.5, max_iter=few).fit(X, y)
+    assert model.n_iter_[0] == few
+    with pytest.warns(ConvergenceWarning):
+        model = SVC(C=0.5, max_iter=len(y), tol=1e-9).fit(X, y)
+    assert model.n_iter_[0] == len(y)
