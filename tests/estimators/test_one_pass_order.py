@@ -81,6 +81,84 @@ def test_cuts_of_sorted_rows_do_not_matter(words, short_opening, tmp_path):
     assert (model.predict(test_X) == np.array(list("abcde"))[test_y]).mean() > 0.6
 
 
+@pytest.mark.parametrize("words", [{}, {"half_life": 20_000}, {"fit_intercept": False}])
+def test_predicting_in_between_does_not_matter(words, short_opening, tmp_path):
+    X, y, test_X, _ = rows(1, n=2000, d=4)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    asked = OnePassClassifier(**words).partial_fit(X[:1200], y[:1200])
+    for i in range(1200, 2000, 41):
+        asked.partial_fit(X[i : i + 41], y[i : i + 41]).predict(test_X[:1])
+        if i % 7 == 0:
+            likelier.save(asked, tmp_path / str(i))
+            asked = likelier.load(tmp_path / str(i))
+        if i % 5 == 0:
+            quiet = OnePassClassifier(**words).fit(X[: i + 41], y[: i + 41])
+            np.testing.assert_array_equal(asked.coef_, quiet.coef_)
+    np.testing.assert_array_equal(asked.coef_, OnePassClassifier(**words).fit(X, y).coef_)
+    asked.set_params(prior_precision=0.3).partial_fit(X[:1], y[:1])
+    other = OnePassClassifier(**words).partial_fit(X, y)
+    other.set_params(prior_precision=0.3).partial_fit(X[:1], y[:1])
+    np.testing.assert_array_equal(asked.coef_, other.coef_)
+
+
+def test_scores_are_compared_at_few_numbers_of_rows(short_opening, monkeypatch):
+    X, y, test_X, _ = rows(1, n=1600, d=4)
+    order = np.argsort(y, kind="stable")
+    model = OnePassClassifier().fit(X[order], y[order])
+    calls, real = [], one_pass_blocks.stream_mixing
+    monkeypatch.setattr(
+        one_pass_blocks, "stream_mixing", lambda *words: calls.append(1) or real(*words)
+    )
+    for i in range(40):  # from 64 rows after a block
+        model.partial_fit(X[i : i + 1], y[i : i + 1]).predict(test_X[:5])
+    assert len(calls) == 2  # after 80 and 96
+    model.forget(0.5)
+    assert len(calls) == 3
+    before = len(calls)
+    model.partial_fit(X[:300], np.full(300, 9)).predict(test_X[:5])  # a class not seen by then
+    assert len(calls) == before + 1
+
+
+def test_marks_are_close_to_every_number_of_rows():
+    marks = [one_pass_blocks.last_mark(n) for n in range(3000)]
+    assert all(0.8 * n <= mark <= n for n, mark in enumerate(marks))
+    assert len(set(marks)) < 50
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e-4, 1e3])
+def test_the_unit_of_weights_does_not_end_the_mixing(unit):
+    X, y, test_X, test_y = rows(0)
+    parts = [y < 2, y >= 2]
+    plain = [OnePassClassifier().fit(X[s], y[s]) for s in parts]
+    scaled = [
+        OnePassClassifier().fit(X[s], y[s], sample_weight=np.full(s.sum(), unit)) for s in parts
+    ]
+    one, two = plain[0].merge(plain[1]), scaled[0].merge(scaled[1])
+    assert two.stats_["unlike"] == pytest.approx(unit * one.stats_["unlike"], rel=1e-9)
+    assert two.score(test_X, test_y) > one.score(test_X, test_y) - 0.01
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e-6])
+def test_announced_classes_stay_below_whatever_the_unit_of_weights(unit):
+    X, y, test_X, _ = rows(0)
+    order = np.argsort(y, kind="stable")
+    X, y, weight = X[order], y[order], np.full(len(y), unit)
+    model = OnePassClassifier().partial_fit(X, y, classes=[*range(7)], sample_weight=weight)
+    assert model.classes_.tolist() == [*range(7)]
+    assert (model.predict(test_X) < 5).all()
+
+
+def test_many_sorted_classes_are_mixed_too(short_opening):
+    rng = np.random.default_rng(0)
+    means, y = rng.normal(size=(70, 20)), rng.integers(0, 70, 6000)
+    X = means[y] + 0.9 * rng.normal(size=(len(y), 20))
+    test_X, test_y, X, y = X[4500:], y[4500:], X[:4500], y[:4500]
+    order = np.argsort(y, kind="stable")
+    found = OnePassClassifier().fit(X[order], y[order]).score(test_X, test_y)
+    assert found > OnePassClassifier(update="frozen").fit(X, y).score(test_X, test_y)
+
+
 @pytest.mark.parametrize("kind", [sparse.csr_array, np.float32])
 def test_two_classes_one_after_the_other(kind, short_opening):
     X, y, test_X, test_y = rows(2, n=8000, d=6, K=2)

@@ -22,8 +22,13 @@ from likelier.inference.one_pass import (
     learn_block,
     meet_classes,
     start_stream,
+    stream_lanes,
+    stream_mixing,
 )
 from likelier.inference.one_pass_opening import opening_size
+from likelier.models.one_pass import Weights
+
+MARK_BITS = 3  # leading ones of a number of rows: how scores compare is found where others are 0
 
 
 class OnePassBlocks(OnePassPredictions):
@@ -40,6 +45,7 @@ class OnePassBlocks(OnePassPredictions):
     seed_: int
     stats_: dict[str, Any]
     pending_: dict[str, Any]
+    mixing_: dict[str, Any]  # how scores compare, once that was asked for
 
     def _learn_blocks(self, X: Matrix, y: Array, weight: Array) -> None:
         """Learn all blocks that are full, and keep the rows after them."""
@@ -101,6 +107,37 @@ class OnePassBlocks(OnePassPredictions):
             state = start_stream(empty, np.ones(1), np.zeros(0), self.fit_intercept)
         return state if announced is None else meet_classes(state, announced)
 
+    def _mixing(self, state: StreamState, lanes: Weights) -> Array:
+        """How scores are mixed after all rows: as at the last mark, if little has changed.
+
+        Marks depend on the number of rows alone: what is kept here saves time, and changes nothing.
+        """
+        n_kept = len(self.pending_.get("y", ()))
+        mark = last_mark(n_kept)
+        at = [self.rows_summed_ + mark, self._precision(), self.half_life]
+        found = vars(self).get("mixing_", {})
+        if found.get("at") != at:
+            then = state if mark == n_kept else self._until(mark)
+            found = {"at": at, "class_weight": then.class_weight[then.known]}
+        now, before = state.class_weight[state.known], found["class_weight"]
+        if len(now) > len(before) or (now > 2.0 * before).any():
+            return stream_mixing(state, lanes)
+        if "mixing" not in found:
+            if then is not state:
+                lanes = stream_lanes(then, self._precision())
+            self.mixing_ = found = {**found, "mixing": stream_mixing(then, lanes)}
+        return np.asarray(found["mixing"])
+
+    def _until(self, stop: int) -> StreamState:
+        """State after the first few of the rows kept."""
+        if not stop:
+            return StreamState(**self.stats_)
+        kept = self.pending_
+        return self._after(Batch(kept["X"][:stop], kept["y"][:stop], kept["weight"][:stop]))[0]
+
+    def _forget_mixing(self) -> None:
+        self.__dict__.pop("mixing_", None)
+
     def _draw_map(self, X: Matrix) -> dict[str, Array]:
         """Frequencies for rows like these; only their scale matters."""
         words = FourierFeatures(n_components=self.n_components, gamma=self.gamma)
@@ -118,3 +155,9 @@ class OnePassBlocks(OnePassPredictions):
 
     def _fade(self, n: int) -> float:
         return 1.0 if self.half_life is None else float(0.5 ** (n / float(self.half_life)))
+
+
+def last_mark(n: int) -> int:
+    """The largest number up to ``n`` that has few leading bits only: no less than 4/5 of it."""
+    spare = max(0, n.bit_length() - MARK_BITS)
+    return n >> spare << spare

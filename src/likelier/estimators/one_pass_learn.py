@@ -32,7 +32,8 @@ from likelier.estimators.problem import (
     require_targets,
 )
 from likelier.estimators.targets import class_weights, union_classes
-from likelier.inference.one_pass import StreamState, merge_streams, resolved, stream_weights
+from likelier.inference.one_pass import StreamState, resolved, stream_weights
+from likelier.inference.one_pass_merge import merge_streams
 from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights
 
 MAX_WIDTH = 16_384  # features: the matrix of their products takes two gigabytes
@@ -139,6 +140,7 @@ class OnePassLearning(OnePassBlocks):
             stats = merge_streams(self._flushed(), other._flushed(), self._precision())
         self.stats_, self.pending_ = {"classes": classes, **stats.to_arrays()}, {}
         self.rows_summed_ = self.n_rows_seen_ + other.n_rows_seen_
+        self._forget_mixing()
         self._publish()
 
     def forget(self, factor: Any) -> Self:
@@ -153,6 +155,7 @@ class OnePassLearning(OnePassBlocks):
         return self
 
     def _fade_all(self, factor: float) -> None:
+        self._forget_mixing()
         if self.update == "frozen":
             stats: Any = self._frozen(self.classes_).faded(factor)
             self.stats_ = {"classes": self.classes_, **stats.to_arrays()}
@@ -176,6 +179,7 @@ class OnePassLearning(OnePassBlocks):
     def _reset(self, dtype: Any) -> None:
         self.stats_, self.pending_, self.map_ = {}, {}, {}
         self.__dict__.pop("announced_", None)
+        self._forget_mixing()
         self.rows_summed_, self.words_ = 0, lasting_words(self)
         self.seed_ = self._seed()
         self.row_dtype_ = np.dtype(dtype).str
@@ -241,7 +245,7 @@ class OnePassLearning(OnePassBlocks):
             state = self._flushed()
             if not len(state.classes):
                 return
-            classes, weights = state.classes, stream_weights(state, self._precision())
+            classes, weights = state.classes, stream_weights(state, self._precision(), self._mixing)
             factor = float(np.exp(state.calibration[0]))
         self._show(classes, weights, factor)
 

@@ -20,6 +20,7 @@ is how scores of classes compare, where many rows came without those of other cl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
 from likelier.inference.one_pass_late import raised
-from likelier.inference.one_pass_mixed import mixed
+from likelier.inference.one_pass_mixed import apply_mixing, find_mixing
 from likelier.inference.one_pass_opening import converged
 from likelier.inference.one_pass_reserve import Reserve
 from likelier.models.one_pass import (
@@ -73,6 +74,7 @@ class StreamState:
     kept_keys: Array
     kept_seen: int
     unlike: float = 0.0  # weight of rows whose labels were not distributed as those before them
+    weight_squares: float = 0.0  # sum over rows
 
     @property
     def reserve(self) -> Reserve:
@@ -96,14 +98,33 @@ class StreamState:
         """Weight of all rows."""
         return float(self.class_weight.sum())
 
+    @property
+    def n_rows(self) -> float:
+        """How many rows of one weight say as much as all, whatever the unit of weights."""
+        return self.weight**2 / self.weight_squares if self.weight_squares else 0.0
+
+    @property
+    def known(self) -> Array:
+        """Numbers of the classes that have rows."""
+        return np.flatnonzero(self.class_weight > 0.0)
+
+    @property
+    def disordered(self) -> bool:
+        """Whether scores have to be compared anew."""
+        return len(self.known) > 1 and self.unlike > DISORDER * self.weight
+
     def to_arrays(self) -> dict[str, Any]:
         """As plain arrays, for saving."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def faded(self, factor: float) -> StreamState:
         """The same rows, each with its weight times ``factor``."""
-        state = replace(self, **{name: getattr(self, name) * factor for name in ADDITIVE})
+        state = replace(self, **{name: getattr(self, name) * factor for name in ADDITIVE},
+                        weight_squares=self.weight_squares * factor**2)  # fmt: skip
         return state.keeping(self.reserve.faded(factor))
+
+
+Mixing = Callable[[StreamState, Weights], Array]
 
 
 def block_size(n_features: int, n_seen: int = 0) -> int:
@@ -183,6 +204,7 @@ def learn_block(
         sums=state.sums + row_weight @ Z[:, :d],
         squares=state.squares + row_weight @ (Z[:, :d] ** 2),
         unlike=state.unlike + (1.0 - likeness) * float(weight.sum()),
+        weight_squares=state.weight_squares + float(weight @ weight),
     )
     if first and likeness:
         diagonal = stream_prior(moments, prior)
@@ -240,22 +262,38 @@ def stream_prior(state: StreamState, prior: float | None) -> Array:
     return prior_diagonal(known_spread(variance, square), prior, state.fit_intercept)
 
 
-def stream_weights(state: StreamState, prior: float | None) -> Weights:
-    """Posterior of the classes that were seen or announced."""
+def stream_weights(
+    state: StreamState, prior: float | None, mixing: Mixing | None = None
+) -> Weights:
+    """Posterior of the classes that were seen or announced.
+
+    Where scores have to be compared anew, ``mixing`` says how; by default, `stream_mixing`.
+    """
+    lanes = stream_lanes(state, prior)
+    if not state.disordered:
+        return lanes
+    found = (mixing or stream_mixing)(state, lanes)
+    rows, factor = max(state.weight, state.n_rows), float(np.exp(state.calibration[0]))
+    return replace(lanes, mean=apply_mixing(found, lanes.mean, state.known, rows, factor))
+
+
+def stream_lanes(state: StreamState, prior: float | None) -> Weights:
+    """Posterior in which scores of classes that did not meet are not yet made to compare."""
     diagonal = stream_prior(state, prior)
     mean, root, units = solve_posterior(state.precision, state.linear, diagonal)
-    known = np.flatnonzero(state.class_weight > 0.0)
-    late = known[state.late[known]]
-    disordered = len(known) > 1 and state.unlike > DISORDER * state.weight
-    rows = _sample(state) if len(late) or disordered else None
-    factor = float(np.exp(state.calibration[0]))
-    if rows is not None and len(late):
-        mean = raised(mean, late, rows, diagonal, factor, state.fit_intercept)
+    late = state.known[state.late[state.known]]
+    if len(late):
+        factor = float(np.exp(state.calibration[0]))
+        mean = raised(mean, late, _sample(state), diagonal, factor, state.fit_intercept)
     else:
         mean = mean[:, :-1]
-    if rows is not None and disordered:
-        mean = mixed(mean, known, rows, factor, state.fit_intercept)
     return Weights(mean, root, units, state.centre, state.scale, state.fit_intercept)
+
+
+def stream_mixing(state: StreamState, lanes: Weights) -> Array:
+    """How scores of the known classes are mixed, see `find_mixing`: the dear part."""
+    factor = float(np.exp(state.calibration[0]))
+    return find_mixing(lanes.mean, state.known, _sample(state), factor, state.fit_intercept)
 
 
 def _sample(state: StreamState) -> tuple[Array, Array, Array]:
@@ -301,41 +339,10 @@ def sites(scores: Array, codes: Array, likeness: float, relaxation: float) -> tu
     return curvature, pull
 
 
-def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> StreamState:
-    """Sites of both: sums of natural parameters, in the coordinates of the first."""
-    two = _moved(two, one.centre, one.scale)
-    labels = np.union1d(one.classes, two.classes)
-    one, two = meet_classes(one, labels), meet_classes(two, labels)
-    both = {name: getattr(one, name) + getattr(two, name) for name in ADDITIVE}
-    both["unlike"] += _unlike_rows(one.class_weight, two.class_weight)
-    information = one.calibration[1] + two.calibration[1]
-    log_scale = (
-        one.calibration[0] * one.calibration[1] + two.calibration[0] * two.calibration[1]
-    ) / information
-    late = one.late & two.late  # a class is as early as in the model that knew it first
-    out = replace(one, **both, calibration=np.array([log_scale, information]), late=late)
-    return resolved(out.keeping(one.reserve.merged(two.reserve, len(labels))), prior)
-
-
 def resolved(state: StreamState, prior: float | None) -> StreamState:
     """The same sites, with the weights solved anew."""
     mean = solve_posterior(state.precision, state.linear, stream_prior(state, prior))[0]
     return replace(state, mean=mean)
-
-
-def _moved(state: StreamState, centre: Array, scale: Array) -> StreamState:
-    """The same sites in other coordinates: ``z' = A z`` makes ``P' = A P A^T``, ``Q' = A Q``."""
-    ratio, shift = state.scale / scale, (state.centre - centre) / scale
-    A = np.diag(ratio)
-    if state.fit_intercept:
-        A = np.block([[A, shift[:, None]], [np.zeros((1, len(ratio))), np.ones((1, 1))]])
-    return replace(
-        state, centre=centre, scale=scale,
-        precision=A @ state.precision @ A.T, linear=A @ state.linear,
-        sums=ratio * state.sums + shift * state.weight,
-        squares=ratio**2 * state.squares + 2.0 * ratio * shift * state.sums
-        + shift**2 * state.weight,
-    )  # fmt: skip
 
 
 def _likeness(state: StreamState, y: Array, weight: Array) -> float:
@@ -354,23 +361,15 @@ def _likeness(state: StreamState, y: Array, weight: Array) -> float:
     now[np.searchsorted(classes, labels)] = (
         np.bincount(codes, weights=weight, minlength=len(labels)) / weight.sum()
     )
-    return _alike(before, now, weight.sum() ** 2 / (weight**2).sum())
+    return alike(before, now, weight.sum() ** 2 / (weight**2).sum())
 
 
-def _alike(before: Array, now: Array, n_rows: float) -> float:
+def alike(before: Array, now: Array, n_rows: float) -> float:
     """Likeness of two distributions, of which the second is that of ``n_rows`` rows."""
     middle = 0.5 * (before + now)
     chance = np.sqrt(middle * (1.0 - middle) / (0.5 * np.pi * n_rows)).sum()
     apart = 0.5 * np.abs(now - before).sum() - chance
     return float(np.clip(1.0 - STRICTNESS * apart, 0.0, 1.0))
-
-
-def _unlike_rows(one: Array, two: Array) -> float:
-    """Weight of rows that another model learned among labels unlike those of the first."""
-    if not (one.any() and two.any()):
-        return 0.0
-    fewer = float(min(one.sum(), two.sum()))
-    return fewer * (1.0 - _alike(one / one.sum(), two / two.sum(), fewer))
 
 
 def _label_codes(classes: Array, y: Array) -> tuple[Array, Array]:

@@ -12,7 +12,6 @@ from likelier.inference.one_pass import (
     block_size,
     learn_block,
     meet_classes,
-    merge_streams,
     polya_gamma_mean,
     sites,
     softmax,
@@ -20,6 +19,7 @@ from likelier.inference.one_pass import (
     stream_prior,
     stream_weights,
 )
+from likelier.inference.one_pass_merge import merge_streams
 
 
 def learned(n=600, d=3, K=3, size=200, seed=0, shift=0.0, **words):

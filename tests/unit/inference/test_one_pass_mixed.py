@@ -85,11 +85,53 @@ def test_scores_that_a_mixture_does_not_improve_stay_as_they_are(monkeypatch):
     np.testing.assert_array_equal(mixed(off, np.arange(4), (Z, codes, weight), 1.0, True), off)
 
 
-def test_many_classes_get_levels_and_one_scale_only(monkeypatch):
-    monkeypatch.setattr(one_pass_mixed, "MAX_MIXED", 3)
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e-9])
+def test_classes_without_rows_stay_below_whatever_the_unit_of_weights(unit):
+    Z, codes, weight, _, off = apart()
+    known = np.array([0, 2, 3, 5])
+    wide = np.full((4, 6), 9.0)
+    wide[:, known] = off
+    found = mixed(wide, known, (Z, known[codes], unit * weight), 1.0, True)
+    middle = found[:, known].mean(axis=1)
+    np.testing.assert_allclose(found[:-1, [1, 4]], middle[:-1, None] * [[1.0, 1.0]])
+    assert (found[-1, [1, 4]] < middle[-1] - np.log(1200.0)).all()
+
+
+def test_many_classes_mix_the_directions_that_vary_most(monkeypatch):
     Z, codes, weight, right, off = apart(4000)
-    matrix, level = mixture(Z @ off, codes, weight, True)
-    np.testing.assert_array_equal(matrix, matrix[0, 0] * np.eye(4))
-    np.testing.assert_allclose(level[2:] - level[:2].mean(), -3.0 * matrix[0, 0], atol=0.4)
+    monkeypatch.setattr(one_pass_mixed, "MAX_ENTRIES", 8)  # two directions of four classes
+    matrix, _ = mixture(Z @ off, codes, weight, True)
+    scale = np.linalg.eigvals(matrix)
+    assert np.isclose(scale[:, None], scale, rtol=1e-6).sum(axis=1).max() == 2  # left in proportion
     found = mixed(off, np.arange(4), (Z, codes, weight), 1.0, True)
     assert losses(Z @ found, codes).mean() < losses(Z @ right, codes).mean() + 0.01
+
+
+def test_scores_of_few_coordinates_need_no_more_directions(monkeypatch):
+    Z, codes, weight, _, off = apart(2000, K=7, d=3)
+    scores = Z @ (off - off.mean(axis=1, keepdims=True))
+    assert one_pass_mixed._directions(scores, weight).shape == (7, 4)
+    best = mixture(scores, codes, weight, True)
+    monkeypatch.setattr(one_pass_mixed, "MAX_DIRECTIONS", 4)
+    for found, all_ in zip(mixture(scores, codes, weight, True), best, strict=True):
+        np.testing.assert_allclose(found, all_)
+
+
+def test_a_few_steps_come_close_to_the_largest_posterior(monkeypatch):
+    Z, codes, weight, _, off = apart(3000, K=12, d=8)
+    short = mixture(Z @ off, codes, weight, True)
+    monkeypatch.setattr(one_pass_mixed, "MAX_STEPS", 2000)
+    long = mixture(Z @ off, codes, weight, True)
+    few, many = (losses(Z @ off @ m + level, codes).mean() for m, level in (short, long))
+    assert abs(few - many) < 0.002
+
+
+def test_rows_that_judge_are_not_learned_from_before(monkeypatch):
+    Z, codes, weight, _, off = apart(500)
+    judged, problem = [], one_pass_mixed._Problem.solved
+    monkeypatch.setattr(
+        one_pass_mixed._Problem, "solved",
+        lambda self, *words: judged.append(len(self.codes)) or problem(self, *words),
+    )  # fmt: skip
+    mixed(off, np.arange(4), (Z, codes, weight), 1.0, True)
+    assert judged == [400, 500]
