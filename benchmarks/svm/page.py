@@ -66,7 +66,10 @@ def _speed(cases: dict[str, Any], docs: Path) -> str:
     return (
         "## One fit\n\n"
         f"Median over all {len(records)} rows of the table: {np.median(ratios):.2f} times as fast; "
-        f"worst {ratios.min():.2f}. Slower than LIBSVM: {', '.join(lost) or 'nowhere'}.\n\n"
+        f"worst {ratios.min():.2f}. Slower than LIBSVM: {', '.join(lost) or 'nowhere'}. A time of "
+        "LIBSVM after >= is that at which it was ended. Only these problems are timed: several "
+        "classes of few rows each, data of less than a hundred rows, and kernel matrices that are "
+        "given or come from a function gain less, and the smallest lose.\n\n"
         "![times](svm-speed.png)\n\n" + markdown_table(header, rows) + _distances(records)
     )
 

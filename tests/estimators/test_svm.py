@@ -355,3 +355,29 @@ def test_an_interrupted_fit_keeps_what_was_learned(iris, monkeypatch, model):
     assert np.isfinite(
         model.decision_function(X) if isinstance(model, SVC) else model.predict(X)
     ).all()
+
+
+def test_words_that_are_neither_true_nor_false_are_named():
+    X, y = load_iris(return_X_y=True)
+    for name in ("probability", "shrinking", "break_ties"):
+        with pytest.raises(TypeError, match=f"{name} must be True or False"):
+            SVC(**{name: "yes"}).fit(X, y)
+    with pytest.raises(ValueError, match="decision_function_shape must be"):
+        SVC(decision_function_shape="ovx").fit(X, y)
+
+
+def test_the_words_of_scikit_learns_own_model_are_taken_as_they_are():
+    X, y = load_iris(return_X_y=True)
+    model = SVC(**libsvm.SVC().get_params()).fit(X, y)
+    assert model.calibration_ == {}  # nobody asked for folds
+    assert not hasattr(model, "predict_proba")
+
+
+def test_what_a_kernel_function_returns_is_checked():
+    X, y = load_iris(return_X_y=True)
+    K = X @ X.T
+    K[3, 5] = np.nan
+    with pytest.raises(ValueError, match="kernel returned contains NaN"):
+        SVC(kernel=lambda a, b: K).fit(X, y)
+    with pytest.raises(ValueError, match="kernel must return a matrix"):
+        SVC(kernel=lambda a, b: K[0]).fit(X, y)

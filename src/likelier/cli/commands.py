@@ -103,8 +103,9 @@ def main(ctx: click.Context) -> None:
 def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     """Fit a model on FILE and save it.
 
-    The columns of FILE other than the target are the features: numbers as they are, text as
-    one column per category. The task is chosen from the target, and told.
+    The columns of FILE other than the target are the features: numbers as they are, few
+    different texts as one column per category, running text as weights of its words (TF-IDF).
+    The task is chosen from the target, and told.
 
     \b
     Examples:

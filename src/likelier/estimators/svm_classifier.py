@@ -32,14 +32,14 @@ from likelier.estimators.svm_pairs import (
     solve_pairs,
     votes,
 )
-from likelier.estimators.svm_words import Rows, SVMWords, dense, like_input, say
+from likelier.estimators.svm_words import Rows, SVMWords, dense, like_input, say, truth
 from likelier.estimators.targets import class_weights
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
 
 
 def _has_probabilities(self: Any) -> bool:
-    if not self.probability:
+    if not self._asked_for_probabilities():
         raise AttributeError("predict_proba is not available when probability=False")
     return True
 
@@ -226,7 +226,7 @@ class SVC(ClassifierMixin, SVMWords):
         """Fit the map from scores to probabilities on rows that were left out of a fit."""
         self.calibration_: dict[str, Any] = {}
         self.probA_, self.probB_ = np.empty(0), np.empty(0)
-        if not self.probability:
+        if not self._asked_for_probabilities():
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         anyhow = np.random.default_rng([seed, 3]).permutation(len(codes))
@@ -296,6 +296,15 @@ class SVC(ClassifierMixin, SVMWords):
             p = restore(self.calibration_).probabilities(per_class)
         return Categorical(_led_by(p, self._winners(scores)))
 
+    def _check_words(self) -> None:
+        super()._check_words()
+        truth("break_ties", self.break_ties)
+        if self.decision_function_shape not in ("ovr", "ovo"):
+            raise ValueError(
+                'decision_function_shape must be "ovr" or "ovo", '
+                f"got {self.decision_function_shape!r}"
+            )
+
     # -- predictions ---------------------------------------------------------------------
     def _pair_scores(self, X: Any) -> Array:
         """Scores of every pair of classes."""
@@ -319,11 +328,6 @@ class SVC(ClassifierMixin, SVMWords):
 
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes; else one per class, or per pair for "ovo"."""
-        if self.decision_function_shape not in ("ovr", "ovo"):
-            raise ValueError(
-                'decision_function_shape must be "ovr" or "ovo", '
-                f"got {self.decision_function_shape!r}"
-            )
         scores = self._pair_scores(X)
         if scores.shape[1] == 1:
             return scores.ravel()

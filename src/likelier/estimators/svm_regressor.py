@@ -191,7 +191,7 @@ class SVR(RegressorMixin, SVMWords):
         self.residuals_ = self.residual_weight_ = np.empty(0)
         present = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         count = min(max(FEWEST_HELD_OUT, round(HELD_OUT * len(present))), len(present) // 2)
-        if not self.probability or count < 1:
+        if not self._asked_for_probabilities() or count < 1:
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         order = present[np.random.default_rng([seed, 2]).permutation(len(present))]

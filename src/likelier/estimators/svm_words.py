@@ -15,7 +15,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_is_fitted,
+    validate_data,
+)
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
@@ -26,6 +31,7 @@ from likelier.kernels import Kernel, Precomputed, Prepared, make_kernel
 from likelier.models.kernel_expansion import Subset, block_rows
 
 ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
+NOT_ASKED = "deprecated"  # what scikit-learn's own SVC has for ``probability`` by default
 
 
 @dataclass
@@ -125,6 +131,9 @@ class SVMWords(BaseEstimator, ABC):
             raise ValueError(f'gamma must be "scale", "auto" or a number > 0, got {self.gamma!r}')
         if not (isinstance(self.kernel, str | Kernel) or callable(self.kernel)):
             raise TypeError(f"kernel must be a name or a function, got {self.kernel!r}")
+        truth("shrinking", self.shrinking)
+        if not (isinstance(self.probability, str) and self.probability == NOT_ASKED):
+            truth("probability", self.probability)
         if self.max_iter is None:
             return
         if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
@@ -167,6 +176,10 @@ class SVMWords(BaseEstimator, ABC):
             return self.kernel.precomputed
         return callable(self.kernel) or self.kernel == "precomputed"
 
+    def _asked_for_probabilities(self) -> bool:
+        """Whether folds are to be paid for; scikit-learn's own default says no."""
+        return not isinstance(self.probability, str) and bool(self.probability)
+
     def _kernel(self) -> Kernel:
         """The kernel with the gamma of the fit."""
         if self._is_custom():
@@ -179,8 +192,7 @@ class SVMWords(BaseEstimator, ABC):
         """Choose gamma, and make the rows of positive weight ready for the kernel."""
         if self._is_custom():
             self._fitted_rows = X
-            K = self.kernel(X, X)
-            X = np.ascontiguousarray(dense(K), dtype=np.float64)
+            X = np.ascontiguousarray(_kernel_values(self.kernel(X, X)))
         self._gamma = 0.0
         if not (self._is_custom() or self.kernel == "precomputed"):
             self._gamma = self._chosen_gamma(X, weight)
@@ -231,8 +243,7 @@ class SVMWords(BaseEstimator, ABC):
         n = _length(X)
         kernel = self._kernel()
         if self._is_custom():
-            K = self.kernel(X, self._fitted_rows)
-            X = np.asarray(dense(K), dtype=np.float64)
+            X = _kernel_values(self.kernel(X, self._fitted_rows))
         if kernel.precomputed:
             if X.shape[1] != self.shape_fit_[0]:
                 raise ValueError(
@@ -285,6 +296,12 @@ class SVMWords(BaseEstimator, ABC):
             )
 
 
+def truth(name: str, value: Any) -> None:
+    """Raise unless the value is True or False (or the same as a number)."""
+    if not (isinstance(value, bool | np.bool_ | Integral) and value in (0, 1)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
 def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
     """Raise unless the value is a finite number above the bound."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -293,6 +310,15 @@ def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
     if not inside or not np.isfinite(float(value)):
         sign = ">" if open_below else ">="
         raise ValueError(f"{name} must be a finite number {sign} {low:g}, got {value!r}")
+
+
+def _kernel_values(K: Any) -> Array:
+    """What the user's kernel function has returned, as numbers."""
+    values = np.asarray(dense(K), dtype=np.float64)
+    if values.ndim != 2:
+        raise ValueError(f"kernel must return a matrix, got an array of shape {values.shape}")
+    assert_all_finite(values, input_name="the matrix that kernel returned")
+    return values
 
 
 def dense(table: Any) -> Any:

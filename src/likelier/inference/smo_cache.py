@@ -18,6 +18,7 @@ from likelier.loops.smo import (
     RBF,
     compact_rows,
     gather_block,
+    part_of,
 )
 from likelier.models.kernel_expansion import PANEL, fill_panel, kernel_block
 
@@ -267,7 +268,7 @@ class RowCache:
         if out is None:
             out = np.empty((len(rows), len(self.active)), dtype=self.prepared.dtype)
         if self.prepared.kernel.precomputed:
-            out[:] = self.prepared.X[numbers][:, self.active]
+            out[:] = part_of(self.prepared.X, numbers, self.active)
             return out
         some = self.prepared.take(numbers)
         if self._run is None or len(rows) * len(self.active) < WORTH_THREADS:

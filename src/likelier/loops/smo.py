@@ -267,6 +267,17 @@ def gather_block(matrix, rows, out):
 
 
 @njit(cache=True, nogil=True)
+def part_of(matrix, rows, columns):
+    """``matrix[rows][:, columns]`` as a new array, without a copy of the whole rows."""
+    out = np.empty((len(rows), len(columns)), dtype=matrix.dtype)
+    for k in range(len(rows)):
+        source, target = matrix[rows[k]], out[k]
+        for j in range(len(columns)):
+            target[j] = source[columns[j]]
+    return out
+
+
+@njit(cache=True, nogil=True)
 def square_part(matrix, rows):
     """``matrix[rows][:, rows]`` as a new array."""
     out = np.empty((len(rows), len(rows)), dtype=matrix.dtype)

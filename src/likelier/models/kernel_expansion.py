@@ -14,7 +14,7 @@ import numpy as np
 
 from likelier.base import Array, Loss, Matrix, Model
 from likelier.kernels import Kernel, Prepared
-from likelier.loops.smo import mirror_panel, square_part
+from likelier.loops.smo import mirror_panel, part_of, square_part
 from likelier.losses import EpsilonInsensitive
 
 BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
@@ -91,7 +91,7 @@ class Subset:
     def block(self, rows: Array, columns: Array) -> Array:
         """Float64 kernel values of some rows of the problem with some others."""
         if self.held is not None:
-            return self.held[rows][:, columns]
+            return np.asarray(part_of(self.held, rows, columns))
         if self.inside is None:
             return kernel_block(self.exact, rows, columns)
         return kernel_block(self.exact, self.inside[rows], self.inside[columns])
@@ -117,7 +117,7 @@ class Subset:
         if self.inside is None:
             return prepared
         if prepared.kernel.precomputed:
-            return replace(prepared, X=prepared.X[self.inside][:, self.inside])
+            return replace(prepared, X=part_of(prepared.X, self.inside, self.inside))
         return prepared.take(self.inside)
 
 
@@ -146,5 +146,5 @@ def block_rows(width: int, itemsize: int) -> int:
 def kernel_block(prepared: Prepared, rows: Array, columns: Array) -> Array:
     """Kernel values of some of the prepared rows with some others."""
     if prepared.kernel.precomputed:
-        return np.asarray(prepared.X[rows][:, columns])
+        return np.asarray(part_of(prepared.X, rows, columns))
     return prepared.take(rows).block(prepared.take(columns))
