@@ -109,7 +109,7 @@ def run(sets: tuple[str, ...] = SETS, Cs: tuple[float, ...] = CS, repeats: int =
                 yield f"{name}/{C:g}/{cache}", case(problem, C, cache, repeats)
 
 
-FINE = ("svmguide1", "pendigits", "usps", "splice", "boston", "energy")  # the others take hours
+FINE = ("svmguide1", "pendigits", "usps", "splice", "boston", "energy")  # others take LIBSVM long
 
 
 def run_fine(sets: tuple[str, ...] = FINE, Cs: tuple[float, ...] = CS) -> Cases:
