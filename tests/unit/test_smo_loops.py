@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier.kernels import Linear, Rbf
-from likelier.loops.smo import may_move, middle, on_bounds, square_part
+from likelier.loops.smo import may_move, middle, on_bounds, part_of
 from likelier.loops.smo_lanes import FAR, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
 from likelier.models.kernel_expansion import PANEL, Subset, fill_panel
 
@@ -96,7 +96,7 @@ def test_panels_make_the_whole_matrix(kernel):
     np.testing.assert_array_equal(whole, whole.T)
     some = np.array([3, 1, 500, 20])
     held = Subset(rows).hold()
-    np.testing.assert_array_equal(held.square(some), square_part(held.held, some))
+    np.testing.assert_array_equal(held.square(some), held.held[np.ix_(some, some)])
     np.testing.assert_allclose(held.block(some, some[:2]), Subset(rows).block(some, some[:2]))
     np.testing.assert_allclose(held.square(some), Subset(rows).square(some), atol=1e-12)
 
@@ -105,3 +105,11 @@ def test_values_near_a_bound_are_on_it():
     lower, upper = np.array([-2.0, -2.0, 0.0, -1.0, -1.0]), np.array([0.0, 2.0, 3.0, 1.0, 1.0])
     values = np.array([1e-15, 2.0 + 1e-9, 3.0 - 1e-14, 1e-15, 0.5])
     np.testing.assert_array_equal(on_bounds(values, lower, upper), [0.0, 2.0, 3.0, 0.0, 0.5])
+
+
+def test_a_part_of_a_matrix_has_other_columns_than_rows():
+    matrix = np.random.default_rng(4).normal(size=(6, 9)).astype(np.float32)
+    rows, columns = np.array([4, 0, 4]), np.array([8, 2])
+    found = part_of(matrix, rows, columns)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, matrix[np.ix_(rows, columns)])

@@ -18,7 +18,6 @@ from likelier.loops.smo import (
     RBF,
     compact_rows,
     gather_block,
-    part_of,
 )
 from likelier.models.kernel_expansion import PANEL, fill_panel, kernel_block
 
@@ -167,7 +166,7 @@ class RowCache:
         self.slots = self.whole
         if n < len(self.whole):
             self.slots = self._flat[: n * n].reshape(n, n)
-            gather_block(self.whole, active, self.slots)
+            gather_block(self.whole, active, active, self.slots)
         self.slot_of, self.row_of = np.arange(n), np.arange(n)
         self.stamps = np.zeros(n, dtype=np.int64)
         self.block, self.fewer, self.n_used = 1, 1, n
@@ -268,7 +267,7 @@ class RowCache:
         if out is None:
             out = np.empty((len(rows), len(self.active)), dtype=self.prepared.dtype)
         if self.prepared.kernel.precomputed:
-            out[:] = part_of(self.prepared.X, numbers, self.active)
+            gather_block(self.prepared.X, numbers, self.active, out)
             return out
         some = self.prepared.take(numbers)
         if self._run is None or len(rows) * len(self.active) < WORTH_THREADS:

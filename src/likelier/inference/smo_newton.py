@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array
-from likelier.loops.smo import square_part
+from likelier.loops.smo import part_of
 
 MAX_FREE = 2500  # free coefficients: beyond, one factorisation costs more than it gains
 MAX_ROUNDS = 6
@@ -58,7 +58,7 @@ def _clipped(K: Array, r: Array, low: Array, high: Array, first: Array) -> Array
         if len(live) < 2:
             return None
         rest = r[live] - (K[fixed].T @ move[fixed])[live]
-        found = _solve(square_part(K, live), rest, -float(move[fixed].sum()))
+        found = _solve(part_of(K, live, live), rest, -float(move[fixed].sum()))
         if found is None:
             return None
         step = found

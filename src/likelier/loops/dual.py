@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from likelier.loops.rows import (
-    prefetch_row,
+    prefetch_ahead,
     row_add,
     row_add_rates,
     row_axpy,
@@ -21,7 +21,7 @@ from likelier.loops.rows import (
     row_scores,
     row_start,
 )
-from likelier.loops.sgd import LOOK_AHEAD, lane_target
+from likelier.loops.sgd import lane_target
 from likelier.losses import coupled_prox, coupled_value, loss_prox, loss_value
 
 
@@ -67,13 +67,7 @@ def dual_pass(
     total = 0.0
     for r in range(len(rows)):
         i = rows[r]
-        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
-        prefetch_row(
-            data,
-            indices,
-            row_start(indptr, n_columns, ahead),
-            row_start(indptr, n_columns, ahead + 1),
-        )
+        prefetch_ahead(data, indices, indptr, n_columns, rows, r)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         size = omega * (norms[i] * share + intercept_rate)
@@ -159,13 +153,7 @@ def duality_gap(
     total, gap = 0.0, 0.0
     for r in range(len(rows)):
         i = rows[r]
-        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
-        prefetch_row(
-            data,
-            indices,
-            row_start(indptr, n_columns, ahead),
-            row_start(indptr, n_columns, ahead + 1),
-        )
+        prefetch_ahead(data, indices, indptr, n_columns, rows, r)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         row_scores(data, indices, start, stop, weights, f)

@@ -28,6 +28,7 @@ from likelier.loops.lanes import add_4, add_8, add_rates_4, add_rates_8, scores_
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
+LOOK_AHEAD = 3  # rows
 COLUMNS_AHEAD = np.uintp(8)  # entries of a row for which weights are loaded in advance
 
 
@@ -99,8 +100,10 @@ def prefetch(typingctx, array, position):
 
 
 @njit(cache=True, nogil=True)
-def prefetch_row(data, indices, start, stop):
-    """Load a row that will be needed soon: shuffled rows are otherwise waited for."""
+def prefetch_ahead(data, indices, indptr, n_columns, rows, r):
+    """Load a row that comes soon after ``rows[r]``: shuffled rows are otherwise waited for."""
+    ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
+    start, stop = row_start(indptr, n_columns, ahead), row_start(indptr, n_columns, ahead + 1)
     for p in range(start, stop, np.uintp(8)):
         prefetch(data, p)
     if indices is not None:

@@ -19,7 +19,7 @@ from numba import njit
 
 from likelier.loops.rows import (
     column,
-    prefetch_row,
+    prefetch_ahead,
     row_add,
     row_axpy,
     row_axpy_rates,
@@ -37,7 +37,6 @@ from likelier.losses import (
     loss_value,
 )
 
-LOOK_AHEAD = 3  # rows
 WATCH = 8  # a single rate needs its loss on one row in so many
 SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
 
@@ -114,13 +113,7 @@ def scheduled_pass(
     a, s = eta0, shrinkage(eta0, alpha, implicit)
     for r in range(len(rows)):
         i = rows[r]
-        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
-        prefetch_row(
-            data,
-            indices,
-            row_start(indptr, n_columns, ahead),
-            row_start(indptr, n_columns, ahead + 1),
-        )
+        prefetch_ahead(data, indices, indptr, n_columns, rows, r)
         t += 1
         until_watch -= 1
         until_average -= 1
@@ -270,13 +263,7 @@ def adaptive_pass(
     total = elapsed[0]
     for r in range(len(rows)):
         i = rows[r]
-        ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
-        prefetch_row(
-            data,
-            indices,
-            row_start(indptr, n_columns, ahead),
-            row_start(indptr, n_columns, ahead + 1),
-        )
+        prefetch_ahead(data, indices, indptr, n_columns, rows, r)
         clock[0] += 1
         omega = weight[i] if len(weight) else 1.0
         schedule = 1.0 / clock[0] ** power if power != 0.0 else 1.0

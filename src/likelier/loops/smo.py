@@ -258,30 +258,19 @@ def compact_rows(flat, width, numbers, columns):
 
 
 @njit(cache=True, nogil=True)
-def gather_block(matrix, rows, out):
-    """``out = matrix[rows][:, rows]``."""
-    for k in range(len(rows)):
-        source, target = matrix[rows[k]], out[k]
-        for j in range(len(rows)):
-            target[j] = source[rows[j]]
-
-
-@njit(cache=True, nogil=True)
-def part_of(matrix, rows, columns):
-    """``matrix[rows][:, columns]`` as a new array, without a copy of the whole rows."""
-    out = np.empty((len(rows), len(columns)), dtype=matrix.dtype)
+def gather_block(matrix, rows, columns, out):
+    """``out = matrix[rows][:, columns]``, without a copy of the whole rows."""
     for k in range(len(rows)):
         source, target = matrix[rows[k]], out[k]
         for j in range(len(columns)):
             target[j] = source[columns[j]]
-    return out
 
 
 @njit(cache=True, nogil=True)
-def square_part(matrix, rows):
-    """``matrix[rows][:, rows]`` as a new array."""
-    out = np.empty((len(rows), len(rows)), dtype=matrix.dtype)
-    gather_block(matrix, rows, out)
+def part_of(matrix, rows, columns):
+    """``matrix[rows][:, columns]`` as a new array."""
+    out = np.empty((len(rows), len(columns)), dtype=matrix.dtype)
+    gather_block(matrix, rows, columns, out)
     return out
 
 

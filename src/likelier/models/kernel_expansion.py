@@ -14,7 +14,7 @@ import numpy as np
 
 from likelier.base import Array, Loss, Matrix, Model
 from likelier.kernels import Kernel, Prepared
-from likelier.loops.smo import mirror_panel, part_of, square_part
+from likelier.loops.smo import mirror_panel, part_of
 from likelier.losses import EpsilonInsensitive
 
 BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
@@ -99,7 +99,7 @@ class Subset:
     def square(self, rows: Array) -> Array:
         """Float64 kernel values of some rows of the problem among themselves."""
         if self.held is not None:
-            return np.asarray(square_part(self.held, rows))
+            return np.asarray(part_of(self.held, rows, rows))
         return np.asarray(self.block(rows, rows), dtype=np.float64)
 
     def hold(self) -> Subset:

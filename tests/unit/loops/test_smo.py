@@ -178,7 +178,7 @@ def test_a_block_out_of_the_whole_matrix():
     problem = Problem()
     rows = np.array([3, 8, 41, 59])
     out = np.full((4, 4), np.nan)
-    gather_block(problem.K, rows, out)
+    gather_block(problem.K, rows, rows, out)
     np.testing.assert_array_equal(out, problem.K[np.ix_(rows, rows)])
 
 
