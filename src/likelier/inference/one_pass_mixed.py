@@ -32,16 +32,6 @@ MAX_ENTRIES = 8192  # of directions x classes: with many classes there are fewer
 NO_DIRECTION = 1e-9  # of the largest variance: what rounding leaves
 
 
-def mixed(mean: Array, known: Array, rows: Rows, factor: float, has_level: bool) -> Array:
-    """Weights (coordinates x classes) whose scores compare, or ``mean`` if those do already.
-
-    Costs what `find_mixing` does.
-    """
-    found = find_mixing(mean, known, rows, factor, has_level)
-    sample = max(float(rows[2].sum()), float(len(rows[2])))
-    return apply_mixing(found, mean, known, sample, factor)
-
-
 def find_mixing(mean: Array, known: Array, rows: Rows, factor: float, has_level: bool) -> Array:
     """Matrix of the scores and, below it, the levels; no rows at all if `mean` is to stay.
 
@@ -65,7 +55,7 @@ def find_mixing(mean: Array, known: Array, rows: Rows, factor: float, has_level:
     Z, codes, weight = rows
     lane = np.searchsorted(known, codes)
     share = weight * (len(weight) / weight.sum())  # as much information as there are rows
-    problem = _problem(factor * (Z @ _centred(mean[:, known])), lane, share, has_level)
+    problem = mixing_problem(factor * (Z @ _centred(mean[:, known])), lane, share, has_level)
     judge = np.arange(len(lane)) % FOLDS == FOLDS - 1  # rows are sorted by class: some of each
     point = problem.part(~judge).solved(problem.start(), MAX_STEPS)
     if not _predicts(problem.part(judge), point):
@@ -88,14 +78,8 @@ def apply_mixing(mixing: Array, mean: Array, known: Array, rows: float, factor: 
     return out
 
 
-def mixture(scores: Array, codes: Array, weight: Array, has_level: bool) -> tuple[Array, Array]:
-    """Matrix and levels of the largest posterior; the scores in proportion are its prior mean."""
-    problem = _problem(scores, codes, weight, has_level)
-    return problem.mixture(problem.solved(problem.start(), MAX_STEPS))
-
-
 @dataclass(frozen=True)
-class _Problem:
+class MixingProblem:
     """Scores to be mixed, and coordinates of the mixture in which its posterior is about round.
 
     Mixed are the directions in which scores vary most, all of them for few classes. A rotation
@@ -111,7 +95,7 @@ class _Problem:
     root: Array  # of the curvature of the inputs
     unit: float  # of the scale of the scores
 
-    def part(self, rows: Array) -> _Problem:
+    def part(self, rows: Array) -> MixingProblem:
         """The same for some of the rows."""
         return replace(self, scores=np.ascontiguousarray(self.scores[:, rows]),
                        inputs=self.inputs[rows], codes=self.codes[rows],
@@ -160,7 +144,8 @@ class _Problem:
         return matrix, added[n_directions:].sum(axis=0)
 
 
-def _problem(scores: Array, codes: Array, weight: Array, has_level: bool) -> _Problem:
+def mixing_problem(scores: Array, codes: Array, weight: Array, has_level: bool) -> MixingProblem:
+    """The problem for scores (rows x classes); the scores in proportion are its prior mean."""
     directions = _directions(scores, weight)
     inputs = np.hstack([scores @ directions, np.ones((len(scores), int(has_level)))])
     prior = np.append(
@@ -172,7 +157,7 @@ def _problem(scores: Array, codes: Array, weight: Array, has_level: bool) -> _Pr
     curvature = (inputs * doubt[:, None]).T @ inputs + np.diag(prior)
     centred = scores - (p * scores).sum(axis=1, keepdims=True)
     of_scale = float(weight @ (p * centred**2).sum(axis=1))
-    return _Problem(
+    return MixingProblem(
         np.ascontiguousarray(scores.T), inputs, codes, weight, directions, prior,
         cholesky(curvature, lower=True), 1.0 / np.sqrt(max(of_scale, 1.0)),
     )  # fmt: skip
@@ -190,13 +175,13 @@ def _directions(scores: Array, weight: Array) -> Array:
     return np.asarray(axes[:, kept] / spread[:, None])
 
 
-def _predicts(problem: _Problem, point: Array) -> bool:
+def _predicts(problem: MixingProblem, point: Array) -> bool:
     """Whether mixed scores of these rows have a lower loss, and no more errors, than the old."""
     old, new = (_judged(lanes, problem) for lanes in (problem.scores, problem.lanes(point)))
     return bool(new[0] < old[0] and new[1] <= old[1])
 
 
-def _judged(lanes: Array, problem: _Problem) -> Array:
+def _judged(lanes: Array, problem: MixingProblem) -> Array:
     """Weighted loss and number of errors."""
     wrong = lanes.argmax(axis=0) != problem.codes
     loss, _ = softmax_terms(lanes.copy(), problem.codes)

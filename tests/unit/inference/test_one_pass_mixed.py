@@ -7,7 +7,13 @@ import pytest
 from scipy.special import logsumexp
 
 from likelier.inference import one_pass_mixed
-from likelier.inference.one_pass_mixed import LEVEL_PRECISION, MIX_PRECISION, mixed, mixture
+from likelier.inference.one_pass_mixed import (
+    LEVEL_PRECISION,
+    MIX_PRECISION,
+    apply_mixing,
+    find_mixing,
+    mixing_problem,
+)
 
 
 def apart(n=1200, K=4, d=3, seed=0):
@@ -20,6 +26,18 @@ def apart(n=1200, K=4, d=3, seed=0):
     off = right.copy()
     off[-1, K // 2 :] += 3.0
     return Z[order], codes[order], rng.uniform(0.5, 2.0, n), right, off
+
+
+def mixed(mean, known, rows, factor, has_level):
+    """Weights after mixing, where the sample is all there is."""
+    found = find_mixing(mean, known, rows, factor, has_level)
+    return apply_mixing(found, mean, known, max(rows[2].sum(), len(rows[2])), factor)
+
+
+def mixture(scores, codes, weight, has_level):
+    """Matrix and levels of the largest posterior."""
+    problem = mixing_problem(scores, codes, weight, has_level)
+    return problem.mixture(problem.solved(problem.start(), one_pass_mixed.MAX_STEPS))
 
 
 def losses(scores, codes):
@@ -128,9 +146,9 @@ def test_a_few_steps_come_close_to_the_largest_posterior(monkeypatch):
 
 def test_rows_that_judge_are_not_learned_from_before(monkeypatch):
     Z, codes, weight, _, off = apart(500)
-    judged, problem = [], one_pass_mixed._Problem.solved
+    judged, problem = [], one_pass_mixed.MixingProblem.solved
     monkeypatch.setattr(
-        one_pass_mixed._Problem, "solved",
+        one_pass_mixed.MixingProblem, "solved",
         lambda self, *words: judged.append(len(self.codes)) or problem(self, *words),
     )  # fmt: skip
     mixed(off, np.arange(4), (Z, codes, weight), 1.0, True)
