@@ -26,6 +26,8 @@ from likelier.estimators.targets import (
 from likelier.inference.evidence import Plan, Scales
 from likelier.inference.kernel_search import (
     FEW_ROWS_RANGE,
+    FEW_ROWS_ROUNDS,
+    N_ROUNDS,
     SEARCH_RANGE,
     Choice,
     Judge,
@@ -270,13 +272,15 @@ class ClassFit(ClassPredictions):
         move_scale = bool(len(held)) and isinstance(self.gamma, str)
         if self.alpha != "auto" and not move_scale and (fixed and not hinge):
             return replace(choice, spread=spread), {}
-        folds = self._folds(prepared, held, rng)
+        folds = self._folds(prepared, held, rng, clock)
         if not folds:
             return replace(choice, spread=spread), {}
         judge = Judge(folds, loss)
-        limits = SEARCH_RANGE if len(held) else FEW_ROWS_RANGE
+        limits, rounds = SEARCH_RANGE, N_ROUNDS
+        if not len(held):
+            limits, rounds = FEW_ROWS_RANGE, FEW_ROWS_ROUNDS
         choice = search(
-            judge, choice, self.alpha == "auto", move_scale, lambda: clock.over, limits=limits
+            judge, choice, self.alpha == "auto", move_scale, lambda: clock.over, rounds, limits
         )
         if hinge:
             seen = judge.held(choice)

@@ -7,7 +7,7 @@ in the engine that passes over them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ MERGE_ROWS, MERGE_VALUES = 2000, 2_000_000  # up to here equal rows become one t
 HOLD_OUT_FROM, HOLD_OUT_SHARE, HOLD_OUT_MOST = 1000, 0.2, 1000
 SEARCH_ROWS, SEARCH_COMPONENTS = 2500, 384
 SMALL_FOLDS = 3
+SHARED_SCALES = 10  # rows for each scale from which on the parts share the scales of all rows
 KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass makes them again
 KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
 HEAD_BLOCK = 2048
@@ -215,22 +216,36 @@ class KernelFit(KernelParticles):
         if self.features == "identity":
             flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
             return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample)
-        groups = input_groups(Z[inside], self._evidence_targets(sample.y[inside]))
-        columns, weight = Z, sample.weight
-        scales = learn_scales(
-            columns[inside],
-            self._evidence_targets(sample.y[inside]),
-            None if weight is None else weight[inside],
-            rng,
-            self._plan(sample.n),
-            groups,
-            lambda part: clock.tick("evidence", f"{part:.0%} of the steps"),
-        )
+        scales = self._learn_scales(Z, sample, inside, rng, clock)
         return Prepared(standard, scales, Z, sample)
 
-    def _folds(self, prepared: Prepared, held: Array, rng: np.random.Generator) -> list[Fold]:
-        """Rows to learn from and to judge by: one hold-out, or three parts in turn."""
-        n = prepared.sample.n
+    def _learns_scales(self, n_features: int) -> bool:
+        return self.features != "identity" and self._given_gamma(n_features) is None
+
+    def _learn_scales(
+        self, Z: Array, sample: Rows, inside: Array, rng: np.random.Generator, clock: Clock
+    ) -> Scales:
+        targets = self._evidence_targets(sample.y[inside])
+        return learn_scales(
+            Z[inside],
+            targets,
+            None if sample.weight is None else sample.weight[inside],
+            rng,
+            self._plan(sample.n),
+            input_groups(Z[inside], targets),
+            lambda part: clock.tick("evidence", f"{part:.0%} of the steps"),
+        )
+
+    def _folds(
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+    ) -> list[Fold]:
+        """Rows to learn from and to judge by: one hold-out, or three parts in turn.
+
+        Scales learned from all rows have seen the part that judges. With many rows for each
+        scale that hardly shows, and the scales serve all parts; with few, rows that the scales
+        were fitted to would call any prior too strong, so every part learns its own.
+        """
+        n, d = prepared.standardised.shape
         if len(held):
             inside = rng.permutation(np.setdiff1d(np.arange(n), held))[:SEARCH_ROWS]
             return [self._fold(prepared, inside, held, rng)]
@@ -240,7 +255,12 @@ class KernelFit(KernelParticles):
             inside, outside = np.flatnonzero(part != number), np.flatnonzero(part == number)
             if not len(outside) or len(np.unique(prepared.sample.y[inside])) < 2:
                 return []
-            folds.append(self._fold(prepared, rng.permutation(inside), outside, rng))
+            judged = prepared
+            if n < SHARED_SCALES * d and self._learns_scales(d):
+                Z, sample = prepared.standardised, prepared.sample
+                scales = self._learn_scales(Z, sample, inside, rng, clock)
+                judged = replace(prepared, scales=scales)
+            folds.append(self._fold(judged, rng.permutation(inside), outside, rng))
         return folds
 
     def _fold(

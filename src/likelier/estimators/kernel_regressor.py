@@ -279,7 +279,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         if self.alpha != "auto":
             ratio = float(self.alpha)
         choice = Choice(ratio * float(self.temperature))
-        folds = self._folds(prepared, held, rng) if prepared.sample.n >= 6 else []
+        folds = self._folds(prepared, held, rng, clock) if prepared.sample.n >= 6 else []
         if not folds:
             return choice, scales.noise
         loss = self._epsilon_loss()

@@ -35,6 +35,7 @@ SEARCH_RANGE = (0.0015, 5.0)
 FEW_ROWS_RANGE = (PRECISION_RANGE[0], SEARCH_RANGE[1])
 PRECISION_MOVE, SCALE_MOVE = 3.0, 1.5
 N_ROUNDS = 2
+FEW_ROWS_ROUNDS = 4  # tries are cheap there, and the evidence can be far off
 WORTH = 0.5  # standard errors
 LOCAL_CONSTANT = 0.1  # precision of the constants where they alone speak far from the data
 SEARCH_TOL, SEARCH_ITER = 2e-3, 25
