@@ -93,6 +93,9 @@ class Loss(ABC):
     ``probabilistic``  ``link`` maps scores to probabilities or means of a normalised
                        likelihood; otherwise scores need calibration first.
     ``max_curvature``  the largest second derivative, where there is a finite one.
+    ``flat_tails``     no second derivative far from the target, though it is smooth.
+    ``degree``         of homogeneity: targets, scores and the parameters named in ``lengths``
+                       times s give the loss times s^degree; None where units mean nothing.
     ``has_prox``, ``has_log_expectation``, ``has_augmentation``  optional abilities.
     """
 
@@ -103,6 +106,9 @@ class Loss(ABC):
     smooth: ClassVar[bool] = True
     probabilistic: ClassVar[bool] = False
     max_curvature: ClassVar[float] = float("inf")
+    flat_tails: ClassVar[bool] = False
+    degree: ClassVar[int | None] = None
+    lengths: ClassVar[tuple[str, ...]] = ()
     has_prox: ClassVar[bool] = True
     has_log_expectation: ClassVar[bool] = False
     has_augmentation: ClassVar[bool] = False
@@ -142,6 +148,10 @@ class Loss(ABC):
                     f"loss {self.name!r} has no parameter {key!r}; it has {sorted(known) or 'none'}"
                 )
         return replace(self, **params)
+
+    def in_units(self, unit: float) -> Self:
+        """Return this loss for targets that were divided by ``unit``."""
+        return replace(self, **{name: getattr(self, name) / unit for name in self.lengths})
 
     def to_json(self) -> dict[str, Any]:
         """Plain form: the name and the parameters."""

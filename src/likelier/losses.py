@@ -569,6 +569,7 @@ class SquaredError(_ScalarLoss):
     name: ClassVar[str] = "squared_error"
     max_curvature: ClassVar[float] = 1.0
     code: ClassVar[int] = SQUARED_ERROR
+    degree: ClassVar[int | None] = 2
     task: ClassVar[str] = "regression"
     probabilistic: ClassVar[bool] = True
 
@@ -580,6 +581,7 @@ class Squared(_ScalarLoss):
     name: ClassVar[str] = "squared"
     max_curvature: ClassVar[float] = 2.0
     code: ClassVar[int] = SQUARED
+    degree: ClassVar[int | None] = 2
     task: ClassVar[str] = "regression"
     probabilistic: ClassVar[bool] = True
 
@@ -592,6 +594,9 @@ class Huber(_ScalarLoss):
     name: ClassVar[str] = "huber"
     max_curvature: ClassVar[float] = 1.0
     code: ClassVar[int] = HUBER
+    degree: ClassVar[int | None] = 2
+    lengths: ClassVar[tuple[str, ...]] = ("delta",)
+    flat_tails: ClassVar[bool] = True
     task: ClassVar[str] = "regression"
 
     def __post_init__(self) -> None:
@@ -605,6 +610,8 @@ class EpsilonInsensitive(_ScalarLoss):
     epsilon: float = 0.1
     name: ClassVar[str] = "epsilon_insensitive"
     code: ClassVar[int] = EPSILON
+    degree: ClassVar[int | None] = 1
+    lengths: ClassVar[tuple[str, ...]] = ("epsilon",)
     task: ClassVar[str] = "regression"
     smooth: ClassVar[bool] = False
 
@@ -620,6 +627,8 @@ class SquaredEpsilonInsensitive(_ScalarLoss):
     name: ClassVar[str] = "squared_epsilon_insensitive"
     max_curvature: ClassVar[float] = 2.0
     code: ClassVar[int] = SQUARED_EPSILON
+    degree: ClassVar[int | None] = 2
+    lengths: ClassVar[tuple[str, ...]] = ("epsilon",)
     task: ClassVar[str] = "regression"
 
     def __post_init__(self) -> None:
@@ -633,6 +642,7 @@ class Quantile(_ScalarLoss):
     tau: float = 0.5
     name: ClassVar[str] = "quantile"
     code: ClassVar[int] = QUANTILE
+    degree: ClassVar[int | None] = 1
     task: ClassVar[str] = "regression"
     smooth: ClassVar[bool] = False
 

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
+from likelier.estimators.linear_frame import Frame
 from likelier.estimators.linear_stream import ClassStream
 from likelier.estimators.probabilities import class_probabilities, fit_calibration
 from likelier.estimators.problem import (
@@ -31,7 +32,8 @@ from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
 FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on,
+ENOUGH = 100  # if it holds so many rows of both of two classes
 STREAM_SAMPLE = 20_000
 
 
@@ -88,8 +90,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         Share of rows held out.
     probability : bool, default=True
         Calibrate probabilities where the loss has none of its own (all but "log_loss" and
-        "softmax"). That takes fits on parts of the data: one for 2,000 rows or more, five
-        below; False saves them.
+        "softmax"). That takes fits on parts of the data: one for 2,000 rows or more (and more
+        where it leaves out fewer than 100 rows of one of two classes), five below; False saves
+        them.
     warm_start : bool, default=False
         Start from the last coefficients, if their shape fits. That saves iterations where the
         optimum is near; rates and averages of stochastic passes begin anew.
@@ -245,22 +248,30 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         present = np.flatnonzero(full)
         folds = np.full(len(targets), -1)  # absent rows must not change the folds of the others
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        wanted = FOLDS if len(present) < ONE_FOLD_ROWS else 1
         parts, rows = [], []
-        for fold in range(wanted):
+        for fold in range(FOLDS):
+            if len(present) >= ONE_FOLD_ROWS and self._enough(targets, rows):
+                break
             inside = np.flatnonzero(folds == fold)
             rest = np.where(folds == fold, 0.0, full)
             if not len(inside) or len(np.unique(targets[rest > 0.0])) < len(self.classes_):
                 continue  # too few rows of some class to leave any out
             problem = self._local(X, targets, rest, loss, seed)
             theta = self._solve(problem, None, quiet=True).theta
-            parts.append(problem.model.scores(theta, X[inside]))
+            parts.append(problem.model.scores(theta, problem.frame.rows(X[inside])))
             rows.append(inside)
         if not parts:
             return np.empty((0, self._outputs(loss))), np.empty(0, dtype=np.intp)
         return np.concatenate(parts), np.concatenate(rows)
 
-    def _finish_stream(self, engine: Any, loss: Loss, seed: int) -> None:
+    def _enough(self, targets: Array, rows: list[Array]) -> bool:
+        """Whether the rows left out so far will do: one number for several classes, or both."""
+        if not rows or len(self.classes_) > 2:
+            return bool(rows)
+        scored = targets[np.concatenate(rows)].astype(np.intp)
+        return bool(np.bincount(scored, minlength=2).min() >= ENOUGH)
+
+    def _finish_stream(self, engine: Any, loss: Loss, seed: int, frame: Frame) -> None:
         self.calibration_ = {}
         if not loss.probabilistic and self.probability:
             # a stream has far more rows than features: scores of learned rows will do
@@ -279,6 +290,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
 
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
         d = problem.model.n_features
+        theta = problem.frame.outer(theta, problem.model.fit_intercept)
         W = theta[:d]
         b = theta[d] if problem.model.fit_intercept else np.zeros(theta.shape[1])
         if theta.shape[1] == 2:  # two classes of a coupled loss: only the difference matters

@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.linear_frame import PLAIN, Frame, far_columns
 from likelier.estimators.linear_words import LinearWords
 from likelier.estimators.partial import StreamLearner
 from likelier.estimators.problem import (
     Problem,
     Summary,
+    Wanted,
     checked_rows,
     is_stream,
     local_engine,
@@ -73,12 +76,14 @@ class LinearFit(LinearWords, ABC):
         data = (X, y)
         X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
         targets, weight = self._memory_targets(y, weight, loss)
-        problem = self._local(X, targets, weight, loss, seed)
-        validation, kept = self._hold_out(X, targets, weight, seed)
-        if validation is not None:
-            problem = self._local(X, targets, kept, loss, seed)
-        start = self._start(problem.model.n_outputs)
-        solution = self._solve(problem, start, validation, data)
+        held, kept = self._hold_out(X, targets, weight, seed)
+        problem = self._local(X, targets, kept, loss, seed)
+        validation = None
+        if held is not None:
+            frame = problem.frame
+            omega = None if weight is None else weight[held]
+            validation = Batch(frame.rows(X[held]), frame.targets(targets[held]), omega)
+        solution = self._solve(problem, self._start(problem), validation, data)
         self._store(problem, solution, solution.certificate)
         self._finish(X, targets, weight, loss, seed)
 
@@ -91,19 +96,38 @@ class LinearFit(LinearWords, ABC):
     def _local(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
     ) -> Problem:
-        """Model and engine for rows in memory."""
+        """Model and engine for rows in memory, in units that suit them."""
+        moves = not sparse.issparse(X) and self.fit_intercept and self.learning_rate == "auto"
+        squares = moves or self._penalty().alpha == "auto"
         engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
-        squares = self._penalty().alpha == "auto"
-        summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
-        return make_problem(
-            engine, summary, loss, self._penalty(), bool(self.fit_intercept),
-            self._outputs(loss), X.dtype,
-        )  # fmt: skip
+        if squares or weight is not None:
+            summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
+        else:  # nothing but the shape is wanted
+            summary = summarise(Batch(X, targets), squares)
+        frame = self._frame(targets, weight, loss)
+        if moves:
+            shift = far_columns(np.asarray(X), summary.sums, summary.squares, weight)
+            frame = replace(frame, shift=shift)
+        if frame.degree or frame.shift is not None:
+            X = frame.rows(X)
+            engine = local_engine(
+                X, frame.targets(targets), weight, seed, self.n_jobs, self.shuffle
+            )
+        if frame.shift is not None:
+            summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
+        return make_problem(engine, summary, self._wanted(loss, X.dtype), frame)
+
+    def _wanted(self, loss: Loss, dtype: Any) -> Wanted:
+        return Wanted(loss, self._penalty(), bool(self.fit_intercept), self._outputs(loss), dtype)
+
+    def _frame(self, targets: Array, weight: Array | None, loss: Loss) -> Frame:
+        """Units for the targets; classes have none."""
+        return PLAIN
 
     def _hold_out(
         self, X: Matrix, targets: Array, weight: Array | None, seed: int
-    ) -> tuple[Batch | None, Array | None]:
-        """Validation rows for early stopping, and weights that leave them out of the rest."""
+    ) -> tuple[Array | None, Array | None]:
+        """Which rows validate early stopping, and weights that leave them out of the rest."""
         if not self.early_stopping:
             return None, weight
         n = X.shape[0]
@@ -118,7 +142,7 @@ class LinearFit(LinearWords, ABC):
                 f"validation_fraction={self.validation_fraction} of {n} rows leaves no rows to "
                 "validate on or to train on"
             )
-        return Batch(X[held], targets[held], full[held]), np.where(chosen, 0.0, full)
+        return held, np.where(chosen, 0.0, full)
 
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
         if sample_weight is not None:
@@ -139,17 +163,15 @@ class LinearFit(LinearWords, ABC):
         if getattr(self, "class_weight", None) is not None:  # which were not known before
             summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
         engine.know_rows(summary.n_rows)
-        problem = make_problem(
-            engine, summary, loss, self._penalty(), bool(self.fit_intercept),
-            self._outputs(loss), np.float64,
-        )  # fmt: skip
-        solution = self._solve(problem, self._start(problem.model.n_outputs))
+        frame = getattr(encoded, "frame", PLAIN)
+        problem = make_problem(engine, summary, self._wanted(loss, np.float64), frame)
+        solution = self._solve(problem, self._start(problem))
         self._store(problem, solution, solution.certificate)
-        self._finish_stream(engine, loss, seed)
+        self._finish_stream(engine, loss, seed, frame)
 
     def _fit_once(self, source: Any) -> None:
         """One pass over an iterator that cannot be restarted."""
-        for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_"):
+        for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_", "noise_", "residuals_"):
             self.__dict__.pop(name, None)
         for batch in stream_engine(source, 0, False).blocks():
             self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
@@ -195,27 +217,34 @@ class LinearFit(LinearWords, ABC):
             )
         return solution
 
-    def _start(self, n_outputs: int) -> Array | None:
+    def _start(self, problem: Problem) -> Array | None:
         """Parameters to start from: the last ones if ``warm_start`` and they fit."""
         if not (self.warm_start and hasattr(self, "coef_")):
-            return None
+            return problem.start()
+        n_outputs = problem.model.n_outputs
         theta = np.atleast_2d(self.coef_).T.astype(np.float64)
         if self.fit_intercept:
             theta = np.vstack([theta, np.atleast_1d(self.intercept_)])
         if theta.shape[1] == 1 and n_outputs == 2:  # a coupled loss, stored as a difference
             theta = np.hstack([-0.5 * theta, 0.5 * theta])
         p = self.n_features_in_ + int(self.fit_intercept)
-        return theta if theta.shape == (p, n_outputs) else None
+        if theta.shape != (p, n_outputs):
+            return problem.start()
+        return problem.frame.inner(theta, bool(self.fit_intercept))
 
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
         """Fitted attributes from a solution."""
+        frame = problem.frame
         for name, value in self._fitted(problem, solution.theta).items():
             setattr(self, name, value)
         self.n_iter_ = solution.n_iter
         self.n_rows_seen_ = int(problem.engine.n_rows or 0)
         self.route_ = solution.route
-        self.objective_ = float(solution.objective)
+        self.objective_ = float(solution.objective) * frame.unit**frame.degree
         self.converged_ = bool(solution.converged)
+        if certificate is not None:
+            covariance = frame.covariance(certificate.covariance, bool(self.fit_intercept))
+            certificate = replace(certificate, covariance=covariance)
         self._store_certificate(certificate)
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.estimators.linear_fit import LinearFit
+from likelier.estimators.linear_frame import PLAIN, Frame, Moments, count_frame, target_frame
 from likelier.estimators.problem import (
+    FramedSource,
     NumberSource,
     Problem,
     Summary,
@@ -23,6 +26,7 @@ from likelier.predictive import Gaussian
 FOLDS = 5
 ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
 STREAM_SAMPLE = 20_000
+FEW_ROWS = 2  # for each parameter: below, residuals of learned rows say little about new ones
 
 
 class LinearRegressor(RegressorMixin, LinearFit):
@@ -130,11 +134,20 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         return y, weight
 
     def _summarise(self, batch: Batch) -> Summary:
-        self._check_y(require_targets(batch))
-        return summarise(batch, with_squares=True)
+        y = self._check_y(require_targets(batch))
+        return replace(summarise(batch, with_squares=True), targets=Moments.of(y, batch.weight))
+
+    def _frame(self, targets: Array, weight: Array | None, loss: Loss) -> Frame:
+        if self.learning_rate != "auto":  # a rate the caller chose is in the caller's units
+            return PLAIN
+        if loss.task == "count":
+            return count_frame(targets, weight, bool(self.fit_intercept))
+        return target_frame(loss, Moments.of(targets, weight), bool(self.fit_intercept))
 
     def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> Any:
-        return NumberSource(source)
+        if self.learning_rate != "auto" or summary.targets is None:
+            return NumberSource(source)
+        return FramedSource(source, target_frame(loss, summary.targets, bool(self.fit_intercept)))
 
     def _outputs(self, loss: Loss) -> None:
         """Regression has one score and no classes."""
@@ -143,15 +156,42 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
     ) -> None:
         """Spread of the targets around the prediction."""
-        rest = targets - self._scores(X)
-        omega = np.ones(len(rest)) if weight is None else weight
-        free = max(1, np.count_nonzero(omega) - self.n_features_in_ - int(self.fit_intercept))
-        scale = np.count_nonzero(omega) / omega.sum()
-        self.noise_ = float(np.sqrt((omega * scale) @ rest**2 / free))
+        n_parameters = self.n_features_in_ + int(self.fit_intercept)
+        n = len(targets) if weight is None else int(np.count_nonzero(weight))
+        if loss.degree == 2 and n < FEW_ROWS * n_parameters:
+            rest, rows = self._left_out(X, targets, weight, loss, seed)
+            self.noise_ = _root_mean_square(rest, None if weight is None else weight[rows])
+        else:
+            free = np.sqrt(n / max(1, n - n_parameters))
+            self.noise_ = float(free) * _root_mean_square(targets - self._scores(X), weight)
+        total = float(n if weight is None else weight.sum())
+        self.residuals_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
 
-    def _finish_stream(self, engine: Any, loss: Loss, seed: int) -> None:
-        batch = engine.sample(20_000, iteration=2)
-        self._finish(batch.X, np.asarray(batch.y), batch.weight, loss, seed)
+    def _left_out(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
+    ) -> tuple[Array, Array]:
+        """Residuals of rows that were left out of a fit: parameters can fit all others exactly."""
+        full = np.ones(len(targets)) if weight is None else weight
+        present = np.flatnonzero(full)
+        if len(present) < 2 * FOLDS:
+            return targets[present] - np.average(targets, weights=full), present
+        fold = np.full(len(targets), -1)
+        fold[present] = np.random.default_rng([seed, 2]).permutation(len(present)) % FOLDS
+        rest = np.empty(len(targets))
+        wanted = FOLDS if len(present) < ONE_FOLD_ROWS else 1
+        for number in range(wanted):
+            inside = np.flatnonzero(fold == number)
+            problem = self._local(X, targets, np.where(fold == number, 0.0, full), loss, seed)
+            theta = self._solve(problem, problem.start(), quiet=True).theta
+            scores = problem.model.scores(theta, problem.frame.rows(X[inside]))[:, 0]
+            rest[inside] = targets[inside] - problem.frame.scores(scores)
+        rows = np.flatnonzero((fold >= 0) & (fold < wanted))
+        return rest[rows], rows
+
+    def _finish_stream(self, engine: Any, loss: Loss, seed: int, frame: Frame) -> None:
+        batch = engine.sample(STREAM_SAMPLE, iteration=2)
+        y = np.asarray(batch.y) * frame.unit + frame.centre
+        self._finish(batch.X, y, batch.weight, loss, seed)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn some rows, once, in the order given."""
@@ -168,9 +208,8 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
             start = self._theta() if hasattr(self, "coef_") else None
             seen = getattr(self, "n_rows_seen_", 0)
             self.stream_ = learner.remember(learner.start(d, 1, start), Batch(X, y, weight), seen)
-        if hasattr(self, "coef_") and len(y) > 1:  # rows not learned yet: honest residuals
-            self.n_features_in_ = d
-            self._finish(X, y, weight, loss, 0)
+        self.n_features_in_ = d
+        self._follow_noise(X, y, weight)
         self.stream_ = learner.learn(self.stream_, Batch(X, y, weight), 1)
         theta = learner.theta(self.stream_, d, 1)
         self.coef_ = theta[:d, 0].astype(X.dtype)
@@ -179,9 +218,25 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.route_, self.converged_ = "partial_fit", False
         self._store_certificate(None)
-        if not hasattr(self, "noise_"):
+        if self.n_iter_ == 1 and len(y) > FEW_ROWS * (d + 1):
             self._finish(X, y, weight, loss, 0)
         return self
+
+    def _follow_noise(self, X: Matrix, y: Array, weight: Array | None) -> None:
+        """Residuals of rows before they are learned; about the last half of all rows counts."""
+        omega = np.ones(len(y)) if weight is None else weight
+        total = float(omega.sum())
+        if not total:
+            return
+        known = hasattr(self, "coef_")
+        rest = y - self._scores(X) if known else y - omega @ y / total  # nothing known: a constant
+        kept = getattr(
+            self, "residuals_", np.zeros(3)
+        )  # weight of all rows, of those kept, squares
+        share = max(0.0, 1.0 - 2.0 * total / (kept[0] + total))
+        own = np.array([total, float(omega @ rest**2)])
+        self.residuals_ = np.array([kept[0] + total, *(share * kept[1:] + own)])
+        self.noise_ = float(np.sqrt(self.residuals_[2] / self.residuals_[1]))
 
     def _theta(self) -> Array:
         parts = [self.coef_, self.intercept_] if self.fit_intercept else [self.coef_]
@@ -189,6 +244,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
         d = problem.model.n_features
+        theta = problem.frame.outer(theta, problem.model.fit_intercept)
         b = theta[d] if problem.model.fit_intercept else np.zeros(1)
         return {
             "coef_": np.ascontiguousarray(theta[:d, 0], dtype=problem.dtype),
@@ -251,3 +307,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         X = self._check_X(X, reset=False)
         variance = self.noise_**2 + self._coefficient_variance(X)
         return Gaussian(self._scores(X).astype(np.float64), np.sqrt(variance))
+
+
+def _root_mean_square(values: Array, weight: Array | None) -> float:
+    return float(np.sqrt(np.average(values**2, weights=weight)))

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Loss, Matrix
 from likelier.engines.threads import count_threads
-from likelier.estimators.problem import Penalty, as_csr
+from likelier.estimators.linear_penalty import Penalty
+from likelier.estimators.problem import as_csr
 from likelier.inference.solve import Settings
 from likelier.losses import make_loss
 

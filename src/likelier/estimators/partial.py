@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Loss
-from likelier.estimators.problem import Columns, Penalty, column_spread, column_sums, wide_counts
+from likelier.estimators.linear_penalty import Columns, Penalty
+from likelier.estimators.problem import column_spread, column_sums, wide_counts
 from likelier.inference.sgd import (
     MIN_AVERAGE_ROWS,
     AdaptiveSGD,
@@ -86,7 +87,7 @@ class StreamLearner:
         self.inference.learn(state, batch)
         if isinstance(state, AdaptiveState):
             state = self._drop_rates(state)
-        return {**pack(state), "sums": sums}
+        return {"sums": sums, **pack(state)}
 
     def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
         """Parameters of the known classes, in the order of arrival."""
@@ -127,8 +128,10 @@ class StreamLearner:
 
     def _unpack(self, plain: dict[str, Any], model: LinearModel) -> Any:
         kind: Any = AdaptiveState if isinstance(self.inference, AdaptiveSGD) else SGDState
-        own = {k: v for k, v in plain.items() if k != "sums"}
-        arrays = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in own.items()}
+        own = {f.name for f in fields(kind)}  # the sums of a chosen rate are not its own
+        arrays = {
+            k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in plain.items() if k in own
+        }
         return kind(model=model, **arrays)
 
     def _drop_rates(self, state: AdaptiveState) -> AdaptiveState:

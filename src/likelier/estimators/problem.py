@@ -24,17 +24,12 @@ from sklearn.utils.validation import (
 from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.data import Source, TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.estimators.linear_frame import PLAIN, Frame, Moments
+from likelier.estimators.linear_penalty import WIDE, Columns, Penalty
 from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
 from likelier.loops.rows import column_counts, column_squares
 from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
-TINY = 1e-300
-WIDE = 100  # features
-SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent
-OTHER_UNITS = 100.0  # a feature whose values are so many times larger or smaller than typical
-LOGIT_VARIANCE = 10.0  # a prior score of three standard units is nearly sure of its class
-UNIT_VARIANCE = 1.0  # of a score that is compared with a margin, or with a target
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 
 
@@ -95,77 +90,6 @@ def open_source(estimator: Any, X: Any, y: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Penalty:
-    """What the constructor words say about the penalty."""
-
-    kind: str | None
-    alpha: float | str
-    l1_ratio: float
-
-    def strengths(
-        self, columns: Columns, n_rows: int, fit_intercept: bool, loss: Loss
-    ) -> ElasticNet:
-        """One strength per feature, and none for the intercept."""
-        d = len(columns.spread)
-        if self.alpha == "auto":
-            logits = loss.probabilistic and loss.task in ("binary", "multiclass")
-            variance = LOGIT_VARIANCE if logits else UNIT_VARIANCE
-            strength = automatic_strengths(columns, variance) / n_rows
-        else:
-            strength = np.full(d, float(self.alpha))
-        share = {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)
-        if self.kind is None:
-            strength = np.zeros(d)
-        pad = np.zeros(int(fit_intercept))
-        return ElasticNet(
-            np.append((1.0 - share) * strength, pad), np.append(share * strength, pad)
-        )
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What the automatic penalty knows of the features.
-
-    ``spread`` is the mean square of what each can tell (`column_spread`), ``share`` the share of
-    rows where it is not zero (of no interest up to `WIDE` features).
-    """
-
-    spread: Array
-    share: Array
-
-
-def automatic_strengths(columns: Columns, variance: float) -> Array:
-    """Penalty of every feature times the number of rows.
-
-    Few features: as much as one row of data in the units of each, which as a prior gives the
-    score of a row a variance of one per feature that varies. Beyond `WIDE` of them the penalty
-    grows with their number, so that this variance stays there.
-
-    Many features that are mostly zero (words, categories) share one unit: in units of its own a
-    rare word would be as free as a common one, though few rows speak for it. The prior of a
-    score then has the given variance. A feature in quite other units keeps its own (the mean
-    square where it is present), so that neither it nor the rest is lost.
-    """
-    spread, varies = columns.spread, columns.spread > TINY
-    n_varying = int(varies.sum())
-    unit = np.where(varies, spread, 1.0)
-    if n_varying <= WIDE or columns.share[varies].mean() > SPARSE:
-        return unit * max(1.0, n_varying / WIDE)
-    own = unit / np.where(varies, columns.share, 1.0)
-    typical = _weighted_median(own[varies], columns.share[varies])
-    ratio = own / typical
-    alike = ~varies | ((ratio < OTHER_UNITS**2) & (ratio > OTHER_UNITS**-2))
-    unit = np.where(alike, typical, own)
-    return np.asarray(unit * (spread / unit)[varies].sum() / variance)
-
-
-def _weighted_median(values: Array, weight: Array) -> float:
-    order = np.argsort(values, kind="stable")
-    half = np.searchsorted(np.cumsum(weight[order]), 0.5 * weight.sum())
-    return float(values[order[min(half, len(order) - 1)]])
-
-
-@dataclass(frozen=True)
 class Summary:
     """Sums over all rows that are needed before the model exists."""
 
@@ -176,6 +100,7 @@ class Summary:
     counts: Array  # nonzeros of every column, where there are many columns
     n_nonzeros: int
     labels: dict[Any, float] | None = None  # how often each label occurs, by weight
+    targets: Moments | None = None  # of numbers
 
     def __add__(self, other: Summary) -> Summary:
         labels = None
@@ -183,6 +108,9 @@ class Summary:
             labels = dict(self.labels)
             for label, count in other.labels.items():
                 labels[label] = labels.get(label, 0) + count
+        targets = None
+        if self.targets is not None and other.targets is not None:
+            targets = self.targets + other.targets
         return Summary(
             self.n_rows + other.n_rows,
             self.weight + other.weight,
@@ -191,6 +119,7 @@ class Summary:
             _plus(self.counts, other.counts),
             self.n_nonzeros + other.n_nonzeros,
             labels,
+            targets,
         )
 
 
@@ -256,18 +185,32 @@ class Problem:
     engine: Engine
     n_nonzeros: float  # mean per row
     dtype: Any
+    frame: Frame = PLAIN  # units of the model
+
+    def start(self) -> Array | None:
+        """Parameters to begin with, where zeros are a bad guess."""
+        if not self.frame.first:
+            return None
+        theta = self.model.zeros()
+        theta[-1] = self.frame.first
+        return theta
 
 
-def make_problem(
-    engine: Engine,
-    summary: Summary,
-    loss: Loss,
-    penalty: Penalty,
-    fit_intercept: bool,
-    outputs: int | None,
-    dtype: Any,
-) -> Problem:
-    """Model for the data; ``outputs`` is the number of lanes of a classifier, else None."""
+@dataclass(frozen=True)
+class Wanted:
+    """What an estimator asks for; ``outputs`` is the number of lanes of a classifier, else None."""
+
+    loss: Loss
+    penalty: Penalty
+    fit_intercept: bool
+    outputs: int | None
+    dtype: Any
+
+
+def make_problem(engine: Engine, summary: Summary, wanted: Wanted, frame: Frame = PLAIN) -> Problem:
+    """Model for rows and targets that are in the units of the frame."""
+    loss, fit_intercept, outputs = frame.loss(wanted.loss), wanted.fit_intercept, wanted.outputs
+    penalty = wanted.penalty.in_frame(frame)
     spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
     model = LinearModel(
         loss, len(spread), outputs or 1, outputs is not None, fit_intercept,
@@ -275,8 +218,10 @@ def make_problem(
             Columns(spread, summary.counts / max(1, summary.n_rows)), summary.n_rows,
             fit_intercept, loss,
         ),
+        frame.floor,
     )  # fmt: skip
-    return Problem(model, engine, summary.n_nonzeros / max(1, summary.n_rows), dtype)
+    per_row = summary.n_nonzeros / max(1, summary.n_rows)
+    return Problem(model, engine, per_row, wanted.dtype, frame)
 
 
 @dataclass(frozen=True)
@@ -307,6 +252,17 @@ class NumberSource:
 
     def _encode(self, batch: Batch) -> Batch:
         return replace(batch, y=require_targets(batch).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class FramedSource(NumberSource):
+    """A source whose targets are numbers in the units of a frame."""
+
+    frame: Frame
+
+    def _encode(self, batch: Batch) -> Batch:
+        batch = super()._encode(batch)
+        return replace(batch, y=self.frame.targets(np.asarray(batch.y)))
 
 
 @dataclass(frozen=True)

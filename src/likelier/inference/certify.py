@@ -19,6 +19,7 @@ MAX_STEPS = 8
 # squared distance to the optimum, summed over parameters, in standard errors
 NEAR_ENOUGH = 1e-3
 LAST_DIGITS = 1e-12
+ROUNDING = 1e-12
 SMALL = 1e6  # entries of the data
 REGULAR = 1e-11  # smallest eigenvalue of the Hessian, scaled to a unit diagonal
 
@@ -40,23 +41,30 @@ class Certificate:
 def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Certificate]:
     """Take Newton steps until the distance to the optimum is far below a standard error.
 
-    Returns the final parameters with their certificate. Cost: a second-order pass per step,
-    usually one or two, the first with twice the sums.
+    Returns the final parameters with their certificate; where the steps do not lead to the
+    optimum, those that were given. Cost: a second-order pass per step, usually one or two, the
+    first with twice the sums.
     """
     if model.penalty.sparse:
         why = "the penalty has a kink, where the estimate is not normal"
         return theta, Certificate(np.empty(0), 0, np.inf, why)
+    given, best = theta, np.inf
     first = stats = _sums(model, engine, theta, meat=True)
     # where a pass costs next to nothing, go on to the last digits
     small = stats.n_rows * model.n_rows_theta <= SMALL
     for _ in range(MAX_STEPS):
+        objective = float(stats.value.sum()) / stats.n_rows
+        objective += float(model.penalty.value(theta).sum())
+        if not objective <= best + ROUNDING * abs(best):  # no step of this kind leads there
+            break
+        best = min(best, objective)
         theta, gap = quadratic_minimum(model, theta, stats)
         distance = 2.0 * gap * stats.n_rows
         if distance <= (LAST_DIGITS if small else NEAR_ENOUGH):
             return theta, _sandwich(model, replace(stats, meat=first.meat), distance)
         stats = _sums(model, engine, theta, meat=False)
     why = f"the distance to the optimum is {distance:.2g} squared standard errors"
-    return theta, Certificate(np.empty(0), stats.n_rows, distance, why)
+    return given, Certificate(np.empty(0), stats.n_rows, distance, why)
 
 
 def _sums(model: LinearModel, engine: Engine, theta: Array, meat: bool) -> LinearStats:
@@ -80,6 +88,8 @@ def _sandwich(model: LinearModel, stats: LinearStats, distance: float) -> Certif
         scaled = matrix * scale[:, None] * scale
         if linalg.eigvalsh(scaled, subset_by_index=[0, 0])[0] < REGULAR:
             why = "some features are linear combinations of others, or constant"
+            if model.loss.flat_tails:
+                why = f"too few rows lie where the {model.loss.name} loss bends, or {why}"
             return Certificate(np.empty(0), n, distance, why)
         factor = linalg.cho_factor(scaled, lower=True)
         half = linalg.cho_solve(factor, (meat / n) * scale[:, None] * scale)

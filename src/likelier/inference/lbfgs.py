@@ -69,7 +69,7 @@ class LBFGS(Inference):
         direction = -self._inverse(state, state.gradient)
         slope = _dots(model, direction, state.gradient)
         objective, gap = float(state.value.sum()), float(-0.5 * slope.sum())
-        if gap <= self.tol * abs(objective):
+        if gap <= self.tol * abs(objective - model.floor):
             return state, Info(objective, gap, 0.0, True)
         change: dict[int, Array] = {}
 

@@ -50,6 +50,7 @@ class NewtonState:
     model: LinearModel
     theta: Array
     width: float = 0.0  # of the envelope; zero is the loss itself
+    steep: float = 1.0  # typical slope squared: times the width, how far below the loss it lies
     objective: float = np.inf
     gap: float = np.inf
     stats: LinearStats | None = None  # sums at ``theta``, while they are still needed
@@ -128,17 +129,19 @@ class Newton(Inference):
 
     def start(self, model: LinearModel, engine: Engine, theta: Array) -> NewtonState:
         """First State at ``theta`` itself."""
-        if model.loss.smooth:
+        if model.loss.smooth and not model.loss.flat_tails:
             return NewtonState(model, theta)
         batch = engine.sample(1000)
         width = float(model.stats(theta, batch).value.mean()) / batch.n_rows
+        if model.loss.flat_tails:
+            return NewtonState(model, theta, *_tails(model, theta, batch))
         return NewtonState(model, theta, max(1e-6, width))
 
     def on_subset(self, state: NewtonState, engine: Engine, size: int) -> NewtonState:
         """Go on from a State on a random subset, until as near as its sampling error."""
         assert engine.n_rows is not None
         batch, model = engine.sample(size, iteration=1), state.model
-        subset = NewtonState(_for_subset(model, batch), state.theta, state.width)
+        subset = NewtonState(_for_subset(model, batch), state.theta, state.width, state.steep)
         noise = model.n_rows_theta / (2.0 * batch.n_rows)
         for _ in range(SUBSET_STEPS):
             subset = self._newton_step(subset, _Chunks(batch, self.n_jobs))
@@ -147,7 +150,7 @@ class Newton(Inference):
         every = 1
         if model.loss.smooth and not model.loss.coupled:
             every = max(1, engine.n_rows // (HESSIAN_ROWS * model.n_rows_theta))
-        return NewtonState(model, subset.theta, state.width, every=every)
+        return NewtonState(model, subset.theta, state.width, state.steep, every=every)
 
     def step(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
         """One step on all rows."""
@@ -156,7 +159,7 @@ class Newton(Inference):
         state = replace(state, first=state.first or abs(state.objective))
         if state.width > 0.0:
             return self._narrow(state, engine)
-        near = state.gap <= self.tol * abs(state.objective)
+        near = state.gap <= self.tol * abs(state.objective - state.model.floor)
         message = ""
         if not near and 0.0 <= state.objective < PERFECT * state.first:
             # nothing is left to gain: rounding, an intercept on its way to infinity, or all weights
@@ -178,7 +181,7 @@ class Newton(Inference):
         objective += float(model.penalty.value(state.theta).sum())
         left = max(state.gap, SLOW * state.gain)
         gap = max(objective - state.objective, 0.0) + left
-        if gap > self.tol * abs(objective) and left <= state.width * NEAR:
+        if gap > self.tol * abs(objective) and left <= state.width * state.steep * NEAR:
             # near the optimum of this envelope: the next one is closer to the loss itself
             state = replace(state, width=state.width * NARROWING)
         return state, Info(objective, gap, 1.0, gap <= self.tol * abs(objective))
@@ -207,7 +210,7 @@ class Newton(Inference):
             state, objective=objective, gap=gap, stats=stats, trusted=None, n_rows=stats.n_rows
         )
         bold = not state.wary and np.isfinite(model.loss.max_curvature)
-        if width == 0.0 and (bold or gap <= FULL_STEP * abs(objective)):
+        if width == 0.0 and (bold or gap <= FULL_STEP * abs(objective - model.floor)):
             return replace(state, theta=full, trusted=state, stats=None)
         return self._damped(state, rows)
 
@@ -242,6 +245,21 @@ class Newton(Inference):
     def posterior(self, state: NewtonState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
+
+
+def _tails(model: LinearModel, theta: Array, batch: Batch) -> tuple[float, float]:
+    """Width of the envelope that bends where the rows are, and the slope squared there.
+
+    Where a loss is steep but straight its own Hessian knows nothing. The envelope of width
+    ``loss / slope^2`` is still bent at a typical row; it is zero where the loss bends itself.
+    """
+    batch = batch.compact()
+    value, slope, curvature = model.terms(batch, model.scores(theta, batch.X), 2)
+    omega = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+    steep = float((slope[:, 0] ** 2 / omega).sum()) / batch.n_rows
+    if curvature.sum() >= 0.5 * model.loss.max_curvature * omega.sum() or steep == 0.0:
+        return 0.0, 1.0
+    return float(value.sum()) / batch.n_rows / steep, steep
 
 
 def _for_subset(model: LinearModel, batch: Batch) -> LinearModel:

@@ -70,6 +70,8 @@ class LinearModel(Model):
         Targets are class numbers; output k of a scalar loss sees +1 for class k.
     penalty : ElasticNet
         One strength per row of ``theta``, zero for the intercept.
+    floor : float
+        The least that the mean loss can be on the data: what "near" is measured from.
     """
 
     has_energy: ClassVar[bool] = True
@@ -81,6 +83,7 @@ class LinearModel(Model):
     classes: bool
     fit_intercept: bool
     penalty: ElasticNet
+    floor: float = 0.0
 
     @property
     def n_rows_theta(self) -> int:

@@ -1,0 +1,186 @@
+"""Units in which a linear fit works: targets around zero of size one, features not far from it.
+
+A fit with nothing to tune must not depend on where a clock begins or in what currency a price
+is told. So targets are centred and divided by their spread before the fit, a loss's own lengths
+(``delta``, ``epsilon``) with them, columns whose mean dwarfs their spread are moved to it, and the
+parameters found are put back into the caller's units. A penalty the caller gave is carried over
+exactly; an automatic one is one row of data in these units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from likelier.base import Array, Loss, Matrix
+
+FAR = 1e6  # mean squared over variance from which on sums of squares lose too many digits
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weight, mean and summed squared deviation; additive over blocks, exact far from zero."""
+
+    weight: float
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, y: Array, weight: Array | None) -> Moments:
+        """Moments of the rows that are present."""
+        if weight is not None:
+            y, weight = y[weight > 0.0], weight[weight > 0.0]
+        omega = np.ones(len(y)) if weight is None else weight
+        total = float(omega.sum())
+        mean = float(omega @ y) / total if total else 0.0
+        return cls(total, mean, float(omega @ (y - mean) ** 2))
+
+    def __add__(self, other: Moments) -> Moments:
+        total = self.weight + other.weight
+        if not total:
+            return self
+        apart, share = other.mean - self.mean, other.weight / total
+        squares = self.squares + other.squares + apart**2 * self.weight * share
+        return Moments(total, self.mean + apart * share, squares)
+
+    def spread(self, centre: float) -> float:
+        """Root of the mean squared distance from ``centre``; one where all are there."""
+        square = self.squares / self.weight + (self.mean - centre) ** 2
+        tiny = (4.0 * np.finfo(np.float64).eps * abs(self.mean)) ** 2
+        return float(np.sqrt(square)) if square > tiny else 1.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How inner units relate to the caller's.
+
+    Attributes
+    ----------
+    centre, unit : float
+        Inner targets are ``(y - centre) / unit``.
+    degree : int
+        The caller's objective is ``unit ** degree`` times the inner one.
+    shift : array of shape (n_features,), optional
+        Taken off every row.
+    first : float
+        Intercept to start from.
+    floor : float
+        The least that the mean inner loss can be.
+    bend : float
+        What an automatic penalty is multiplied by: how much one row tells, at most one.
+    """
+
+    centre: float = 0.0
+    unit: float = 1.0
+    degree: int = 0
+    shift: Array | None = None
+    first: float = 0.0
+    floor: float = 0.0
+    bend: float = 1.0
+
+    def rows(self, X: Matrix) -> Matrix:
+        """Rows in inner units; a copy only where something is taken off."""
+        return X if self.shift is None else np.asarray(X - self.shift)
+
+    def targets(self, y: Array) -> Array:
+        """Targets in inner units."""
+        return y if self.degree == 0 else (y - self.centre) / self.unit
+
+    def scores(self, scores: Array) -> Array:
+        """Scores in the caller's units."""
+        return np.asarray(scores * self.unit + self.centre)
+
+    def loss(self, loss: Loss) -> Loss:
+        """The loss with its lengths in inner units."""
+        return loss if self.degree == 0 else loss.in_units(self.unit)
+
+    def outer(self, theta: Array, fit_intercept: bool) -> Array:
+        """Parameters in the caller's units."""
+        theta = theta * self.unit
+        if fit_intercept:
+            theta[-1] += self.centre
+            if self.shift is not None:
+                theta[-1] -= self.shift @ theta[:-1]
+        return theta
+
+    def inner(self, theta: Array, fit_intercept: bool) -> Array:
+        """Parameters in inner units: the inverse of `outer`."""
+        theta = np.array(theta)
+        if fit_intercept:
+            if self.shift is not None:
+                theta[-1] += self.shift @ theta[:-1]
+            theta[-1] -= self.centre
+        return np.asarray(theta / self.unit)
+
+    def covariance(self, covariance: Array, fit_intercept: bool) -> Array:
+        """Covariance of the parameters in the caller's units, from that of the inner ones."""
+        if not covariance.size:
+            return covariance
+        covariance = covariance * self.unit**2
+        if self.shift is None or not fit_intercept:
+            return covariance
+        p = len(self.shift) + 1
+        move = np.eye(p)
+        move[-1, :-1] = -self.shift
+        whole = np.kron(np.eye(covariance.shape[1] // p), move)
+        return np.asarray(whole @ covariance @ whole.T)
+
+
+PLAIN = Frame()
+
+
+def target_frame(loss: Loss, targets: Moments, fit_intercept: bool) -> Frame:
+    """Inner units for targets with these moments; as they are where the loss has no units."""
+    if not targets.weight:
+        return PLAIN
+    if loss.task == "count":
+        return _counts(targets.mean, fit_intercept)
+    if loss.degree is None:
+        return PLAIN
+    centre = targets.mean if fit_intercept else 0.0
+    unit = targets.spread(centre)
+    bend = 1.0
+    if loss.flat_tails:  # far out a row pulls with no more than its length
+        bend = min(1.0, *loss.in_units(unit).get_params().values())
+    return Frame(centre, unit, loss.degree, bend=bend)
+
+
+def count_frame(y: Array, weight: Array | None, fit_intercept: bool) -> Frame:
+    """Counts keep their units: where to start, what is the best to be had, how much a row tells."""
+    omega = np.ones(len(y)) if weight is None else weight
+    mean = float(omega @ y) / float(omega.sum())
+    logs = np.log(y, out=np.zeros_like(y), where=y > 0.0)
+    floor = float(omega @ (y - y * logs)) / max(1, int(np.count_nonzero(omega)))
+    return replace(_counts(mean, fit_intercept), floor=floor)
+
+
+def _counts(mean: float, fit_intercept: bool) -> Frame:
+    if mean <= 0.0:
+        return PLAIN
+    return Frame(first=float(np.log(mean)) if fit_intercept else 0.0, bend=min(1.0, mean))
+
+
+def far_columns(X: Array, sums: Array, squares: Array, weight: Array | None) -> Array | None:
+    """What to take off the columns whose mean dwarfs their spread; None where there are none.
+
+    ``sums`` and ``squares`` say which columns may be such; only these are looked at again, in two
+    passes, so that the spread of ``1e9 + noise`` is that of the noise. A constant column is left
+    where it is: what it tells, the intercept does.
+    """
+    omega = np.ones(len(X)) if weight is None else weight
+    total = float(omega.sum())
+    suspects = np.flatnonzero(squares - sums**2 / total < 2.0 * squares / FAR)
+    if not len(suspects):
+        return None
+    rows = np.asarray(X[:, suspects][omega > 0.0], dtype=np.float64)
+    omega = omega[omega > 0.0]
+    mean = rows[0] + omega @ (rows - rows[0]) / total
+    spread = omega @ np.square(rows - mean) / total
+    tiny = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
+    far = (mean**2 > FAR * spread) & (spread > tiny)
+    if not far.any():
+        return None
+    shift = np.zeros(X.shape[1])
+    shift[suspects[far]] = mean[far]
+    return shift

@@ -1,0 +1,154 @@
+"""Linear models do not depend on units: of targets, of features, of losses' own lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.datasets import load_diabetes
+
+from likelier import LinearClassifier, LinearRegressor
+from likelier.estimators.linear_frame import Frame, Moments
+from likelier.losses import Huber, Quantile, make_loss
+
+REGRESSION = ("squared_error", "squared", "huber", "epsilon_insensitive",
+              "squared_epsilon_insensitive", "quantile")  # fmt: skip
+
+
+def prices(n=600, noise=0.6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, 26_000.0 * (X @ [1.0, 0.5, 0.0, -0.5] + noise * rng.normal(size=n)) + 3e5
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_a_loss_has_the_degree_it_declares(name):
+    loss, rng = make_loss(name), np.random.default_rng(0)
+    y, f, unit = rng.normal(size=50), rng.normal(size=50), 37.0
+    inner = loss.in_units(unit).value(y / unit, f / unit)
+    np.testing.assert_allclose(unit**loss.degree * inner, loss.value(y, f), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_prices_are_fitted_whatever_the_loss(name):
+    X, y = prices()
+    model = LinearRegressor(name, random_state=0).fit(X, y)
+    assert model.converged_
+    assert model.score(X, y) > 0.75
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-2, 1e6])
+@pytest.mark.parametrize("loss", ["squared_error", "quantile", Quantile(tau=0.9)])
+def test_an_automatic_fit_moves_with_the_unit_of_the_targets(loss, unit):
+    X, y = prices()
+    one = LinearRegressor(loss, random_state=0).fit(X, y)
+    other = LinearRegressor(loss, random_state=0).fit(X, unit * y)
+    np.testing.assert_allclose(other.coef_, unit * one.coef_, rtol=1e-6)
+    np.testing.assert_allclose(other.intercept_, unit * one.intercept_, rtol=1e-6)
+
+
+def test_huber_reaches_its_optimum_from_where_it_is_straight():
+    """At zero every residual is beyond delta: its own Hessian there is zero."""
+    X, y = load_diabetes(return_X_y=True)
+    spread = X.std(axis=0)
+    for delta in (1.35, 20.0, 100.0):
+        loss = Huber(delta)
+        model = LinearRegressor(loss, alpha=0.0, tol=1e-4, random_state=0).fit(X, y)
+
+        def objective(theta, loss=loss):
+            return float(loss.value(y, X @ (theta[:-1] / spread) + theta[-1]).mean())
+
+        found = np.append(model.coef_ * spread, model.intercept_)
+        best = minimize(objective, found, method="Powell", options={"ftol": 1e-12}).fun
+        assert objective(found) <= best * (1.0 + 1e-4)
+
+
+def test_certified_steps_never_lead_away():
+    """Undamped steps of a nearly straight loss end far off; what was given then stays."""
+    X, y = load_diabetes(return_X_y=True)
+    y = y - y.mean()
+    model = LinearRegressor("huber", random_state=0).fit(X, y)
+    loss = make_loss("huber")
+    assert loss.value(y, model.predict(X)).mean() < loss.value(y, np.zeros(len(y))).mean()
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.1])
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+def test_a_given_penalty_is_in_the_callers_units(penalty, alpha):
+    X, y = prices()
+    for name in ("huber", "squared_error"):
+        loss = make_loss(name)
+        # absolute strength in the units of y, so that both kinds matter
+        strength = alpha if penalty == "l2" else alpha * 26_000.0
+        model = LinearRegressor(loss, penalty=penalty, alpha=strength, tol=1e-6).fit(X, y)
+        size = 0.5 * model.coef_ @ model.coef_ if penalty == "l2" else np.abs(model.coef_).sum()
+        objective = loss.value(y, model.predict(X)).mean() + strength * size
+        np.testing.assert_allclose(model.objective_, objective, rtol=1e-5)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e8])
+def test_where_a_clock_begins_changes_nothing(far):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = X @ [1.0, -1.0] + 0.2 * rng.normal(size=500)
+    moved = X + np.array([far, 0.0])
+    plain, shifted = LinearRegressor().fit(X, y), LinearRegressor().fit(moved, y)
+    np.testing.assert_allclose(shifted.coef_, plain.coef_, rtol=1e-6)
+    np.testing.assert_allclose(shifted.coef_stderr_, plain.coef_stderr_, rtol=1e-4)
+    np.testing.assert_allclose(shifted.predict(moved), plain.predict(X), atol=1e-6)
+    one = LinearClassifier().fit(X, y > 0)
+    other = LinearClassifier().fit(moved, y > 0)
+    np.testing.assert_allclose(other.coef_, one.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mean", [0.01, 1.0, 1e3, 1e5])
+def test_counts_of_any_size(mean):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2))
+    y = rng.poisson(mean * np.exp(0.5 * X[:, 0])).astype(float)
+    model = LinearRegressor("poisson").fit(X, y)
+    assert model.converged_
+    assert abs(model.coef_[0] - 0.5) < 4.0 * model.coef_stderr_[0] + 0.01
+
+
+def test_noise_of_more_parameters_than_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 400))
+    y = X[:, :5].sum(axis=1) + 0.5 * rng.normal(size=600)
+    model = LinearRegressor(random_state=0).fit(X[:300], y[:300])
+    low, high = model.predict_interval(X[300:], 0.9).T
+    covered = np.mean((low <= y[300:]) & (y[300:] <= high))
+    assert 0.84 <= covered <= 0.99  # it was 0.6 with residuals of the rows learned
+
+
+@pytest.mark.parametrize("size", [1, 12, 500])
+def test_noise_of_batches_of_any_size(size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 10))
+    y = X @ np.arange(1.0, 11.0) + rng.normal(size=3000)
+    model = LinearRegressor(random_state=0)
+    for first in range(0, 3000, size):
+        model.partial_fit(X[first : first + size], y[first : first + size])
+    assert 0.9 < model.noise_ < 1.2
+
+
+def test_an_iterator_forgets_the_noise_of_an_earlier_fit():
+    X, y = prices()
+    model = LinearRegressor(random_state=0).fit(X, y)
+    before = model.noise_
+    model.fit(iter([(X, 1e-3 * y)]))
+    assert model.noise_ < 1e-2 * before
+
+
+def test_moments_of_parts_are_those_of_the_whole():
+    y = 1e9 + np.random.default_rng(0).normal(size=1000)
+    whole = Moments.of(y, None)
+    parts = Moments.of(y[:10], None) + Moments.of(y[10:700], None) + Moments.of(y[700:], None)
+    np.testing.assert_allclose(parts.spread(parts.mean), y.std(), rtol=1e-6)
+    np.testing.assert_allclose([parts.mean, parts.squares], [whole.mean, whole.squares], rtol=1e-6)
+
+
+def test_a_frame_and_back():
+    frame = Frame(3.0, 7.0, 2, shift=np.array([1e3, -2.0]))
+    theta = np.array([[1.0], [2.0], [0.5]])
+    np.testing.assert_allclose(frame.inner(frame.outer(theta, True), True), theta, rtol=1e-9)
