@@ -140,6 +140,18 @@ def test_an_iterator_forgets_the_noise_of_an_earlier_fit():
     assert model.noise_ < 1e-2 * before
 
 
+def test_a_constant_column_has_no_standard_error_to_speak_of():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(200, 2)), np.full(200, 3.0), np.full(200, 1e6)])
+    y = X[:, 0] + rng.normal(size=200)
+    for errors in (
+        LinearRegressor().fit(X, y).coef_stderr_,
+        LinearClassifier().fit(X, y > 0).coef_stderr_[0],
+    ):
+        assert np.isfinite(errors).all()
+        assert (errors[2:] < 1e-3 * errors[0]).all()
+
+
 def test_moments_of_parts_are_those_of_the_whole():
     y = 1e9 + np.random.default_rng(0).normal(size=1000)
     whole = Moments.of(y, None)

@@ -117,7 +117,8 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         covariance = self._covariance()
         p = covariance.shape[1] // (self._n_lanes() if len(covariance) == 1 else 1)
         diagonal = np.diagonal(covariance, axis1=1, axis2=2).reshape(-1, p)
-        return np.asarray(np.sqrt(diagonal))
+        # of a constant column, which the penalty alone holds at zero, only rounding is left
+        return np.asarray(np.sqrt(np.maximum(diagonal, 0.0)))
 
     def _n_lanes(self) -> int:
         return 1
@@ -137,8 +138,10 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
             Probability that the interval holds the coefficient it targets: the minimiser of
             the expected loss plus the penalty. With ``alpha > 0`` that is the penalised
             coefficient, pulled towards zero. The default ``alpha="auto"`` adds about what one
-            row of data would: small next to a standard error where rows are many and features
-            not nearly collinear. Coverage is asymptotic in the number of rows.
+            row of data would: small next to a standard error where rows are many, features not
+            nearly collinear and the noise not tiny (with n rows, not below 1 / sqrt(n) of the
+            spread of the targets); else set ``alpha=0``. Coverage is asymptotic in the number of
+            rows.
 
         Returns
         -------
