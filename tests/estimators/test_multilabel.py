@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import likelier
 from likelier import MultilabelClassifier
 from likelier.estimators import multilabel_fit
+from likelier.inference.label_mixture import LabelMixture
 
 RNG = np.random.default_rng(0)
 N, D, L = 160, 5, 3
@@ -191,6 +192,31 @@ def test_sharpened_maps_are_offered_where_many_rows_are_unlabelled(tmp_path):
     )
     hidden[60:150] = Y[60:150]  # a tenth without labels is not worth twice the cost
     assert len(fast().fit(X, hidden).maps_) == 1
+
+
+@pytest.mark.parametrize("mislead", [True, False])
+def test_unlabelled_rows_that_mislead_the_mixture_are_left_out_of_it(mislead, monkeypatch):
+    """A label tells rows near the middle; no linear classifier can, but a mixture of two."""
+    rng = np.random.default_rng(0)
+    middle = rng.random(600) < 0.5
+    rows = rng.normal(size=(600, 4))
+    rows[:, 0] *= np.where(middle, 0.2, 3.0)
+    if mislead:  # two clusters of unlabelled rows, which have nothing to do with the label
+        rows[150:, 1:] = 5.0 * rng.choice([-1.0, 1.0], (450, 1)) + 0.1 * rows[150:, 1:]
+    labels = np.repeat(np.where(np.arange(600) < 150, middle, np.nan)[:, None], 3, axis=1)
+    sizes = []
+    fit = LabelMixture.fit
+
+    def recorded(self, X, Y, weight, *args, **words):
+        if words.get("keep"):  # the fit that is kept, after those of folds
+            sizes.append(len(Y))
+        return fit(self, X, Y, weight, *args, **words)
+
+    monkeypatch.setattr(LabelMixture, "fit", recorded)
+    model = fast(n_components=2, max_iter=30).fit(rows, labels)
+    assert sizes == [150 if mislead else 600]
+    assert model.stack_weights_[-1] > 0.1
+    assert (model.predict(rows)[:150, 0] == middle[:150]).mean() > 0.8
 
 
 def test_a_stream_learns_and_stays_near_a_fit():

@@ -117,8 +117,8 @@ class MultilabelClassifier(LabelPredictions):
     n_iter_ : int
         Passes of the mixture.
     elbo_ : ndarray
-        Bound of the mixture after every pass, of all rows together; it never falls where all
-        rows are taken at once. With stochastic steps it is an estimate: a pass sums what every
+        Bound of the mixture after every pass, of all rows it learns from; it never falls where
+        they are taken at once. With stochastic steps it is an estimate: a pass sums what every
         batch says under the parameters of its turn. `partial_fit` appends the bound estimated
         from its batch for as many rows as have been seen by then; divide by these to compare.
     label_patterns_ : list of dict
@@ -141,7 +141,8 @@ class MultilabelClassifier(LabelPredictions):
     means unknown: the value is left out; a row of NaN is unlabelled, and helps through patterns,
     scales and thresholds. Where a quarter of the rows or more are unlabelled, every feature map
     is also offered with its directions weighed by how far all rows spread along them, which
-    draws clusters together and doubles the cost of the classifiers.
+    draws clusters together and doubles the cost of the classifiers; and so is the mixture of
+    labelled rows alone, which is taken if unlabelled rows only led it away from the labels.
     One class per row (``y`` of one dimension) is accepted too; classes then compete.
 
     Rows with missing features are refused: fill them in before. Equal rows are merged, so a

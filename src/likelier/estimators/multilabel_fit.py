@@ -16,11 +16,17 @@ from likelier.engines import LocalEngine
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.multilabel_data import MATRIX, Rows
 from likelier.inference.label_logistic import LabelWeights, fit_labels, prior_weights
-from likelier.inference.label_mixture import LabelMixture, base_rates, log_odds, product_scores
-from likelier.inference.label_stack import FoldedScores, out_of_fold, stack_weights
+from likelier.inference.label_mixture import (
+    LabelMixture,
+    base_rates,
+    first_as_good,
+    log_odds,
+    product_scores,
+)
+from likelier.inference.label_stack import FoldedScores, log_losses, out_of_fold, stack_weights
 from likelier.inference.label_thresholds import OBJECTIVES
 from likelier.inference.svi import MixtureState, VariationalMixture
-from likelier.models.label_features import LabelMap, fit_map, sharpened
+from likelier.models.label_features import LabelMap, fit_map, sharpened, sharpened_unseen
 from likelier.models.mixture_laws import guess_law
 
 MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels
@@ -84,8 +90,9 @@ def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, clock: Cloc
             Z = part.apply(rows.X)
             parts.add(part, *_fit_map_weights(Z, rows, fold))
             if sharpen and part.rotation.size:
+                unseen = sharpened_unseen(Z, rows.weight)
                 sharp, Z = sharpened(part, Z, rows.weight)
-                parts.add(sharp, *_fit_map_weights(Z, rows, fold))
+                parts.add(sharp, *_fit_map_weights(Z, rows, fold, unseen))
         except KeyboardInterrupt:
             if not parts.maps:
                 raise
@@ -96,9 +103,15 @@ def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, clock: Cloc
     return parts
 
 
-def _fit_map_weights(Z: Any, rows: Rows, fold: Array) -> tuple[LabelWeights, Array, Array]:
-    """Weights of all labels, out-of-fold scores, and precisions of the priors."""
+def _fit_map_weights(
+    Z: Any, rows: Rows, fold: Array, unseen: Any = None
+) -> tuple[LabelWeights, Array, Array]:
+    """Weights of all labels, out-of-fold scores, and precisions of the priors.
+
+    ``unseen`` are features by which rows are judged, if other than those they are learned by.
+    """
     labelled = fold >= 0
+    judged = Z if unseen is None else unseen
     known = Z[labelled]
     Y = np.ascontiguousarray(rows.Y[labelled], dtype=Z.dtype)
     weight = rows.weight[labelled].astype(Z.dtype)
@@ -106,12 +119,12 @@ def _fit_map_weights(Z: Any, rows: Rows, fold: Array) -> tuple[LabelWeights, Arr
         base = prior_weights(Z.shape[1], Y, weight, np.ones(Y.shape[1])).scores(known)
         folded = FoldedScores(base, np.ones(Y.shape[1]))
     else:
-        folded = out_of_fold(known, Y, weight, fold[labelled])
+        folded = out_of_fold(known, Y, weight, fold[labelled], unseen=judged[labelled])
     weights = fit_labels(known, Y, weight, folded.alpha, folded.start, tol=FULL_TOL)
     scores = np.empty(rows.Y.shape)
     scores[labelled] = folded.scores
     if not labelled.all():
-        scores[~labelled] = weights.scores(Z[~labelled])
+        scores[~labelled] = weights.scores(judged[~labelled])
     return weights, scores, folded.alpha
 
 
@@ -177,7 +190,7 @@ def try_mixture(
     if parts.interrupted:
         return None
     try:
-        mixture = fit_mixture(estimator, rows, fold, seed, clock)
+        mixture = fit_mixture(estimator, parts, rows, fold, seed, clock)
     except KeyboardInterrupt:  # what it says cannot be judged yet, but the classifiers are done
         parts.interrupted = True
         return None
@@ -186,26 +199,72 @@ def try_mixture(
 
 
 def fit_mixture(
-    estimator: Any, rows: Rows, fold: Array, seed: int, clock: Clock
+    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, clock: Clock
 ) -> FittedMixture | None:
-    """Mixture of rows and labels; None if it is not wanted or cannot be judged."""
+    """Mixture of rows and labels; None if it is not wanted or cannot be judged.
+
+    Many rows without labels may draw patterns away from what tells labels apart. So the mixture of
+    labelled rows alone is tried too, and taken if it adds more to the classifiers.
+    """
     if not estimator.n_components or fold.max() < 1 or clock.over:
         return None
     law = guess_law(rows.X) if estimator.features == "auto" else estimator.features
     enter = MixtureInput.learn(rows.X, rows.weight, law)
     X, Y, weight = enter.apply(rows.X), rows.Y, rows.weight
     settings = mixture_settings(estimator, X, law, seed)
-    rng = np.random.default_rng([seed, 7])
-    settings = settings.with_temperature(X, Y, weight, fold == 0, rng)
-    odds = settings.out_of_fold(X, Y, weight, fold)
-    found = settings.fit(
-        X, Y, weight, lambda bound: clock.tick("mixture", f"bound {bound:.6g}"), keep=True
-    )
-    state, unlabelled = found.state, fold < 0
+    unlabelled = fold < 0
+    offered = [_judged_mixture(settings, X, rows, fold, np.arange(len(Y)), seed)]
+    if unlabelled.mean() >= MIN_UNLABELLED:
+        labelled = np.flatnonzero(~unlabelled)
+        offered.append(_judged_mixture(settings, X, rows, fold, labelled, seed))
+    chosen = offered[_most_helpful([one.odds for one in offered], parts, rows, seed)]
+    found = chosen.settings.fit(
+        X[chosen.used], Y[chosen.used], weight[chosen.used],
+        lambda bound: clock.tick("mixture", f"bound {bound:.6g}"), keep=True,
+    )  # fmt: skip
+    state, odds = found.state, chosen.odds
     if unlabelled.any():
         base = base_rates(Y, weight)
         odds[unlabelled] = log_odds(state.model, state.params, X[unlabelled], base)
     return FittedMixture(state, enter, odds, found.bounds, found.interrupted)
+
+
+@dataclass(frozen=True)
+class _JudgedMixture:
+    """How to fit a mixture to the rows ``used``, and out-of-fold log-odds of labelled rows."""
+
+    settings: LabelMixture
+    used: Array
+    odds: Array
+
+
+def _judged_mixture(
+    settings: LabelMixture, X: Any, rows: Rows, fold: Array, used: Array, seed: int
+) -> _JudgedMixture:
+    part, Y, weight, of_fold = X[used], rows.Y[used], rows.weight[used], fold[used]
+    rng = np.random.default_rng([seed, 7])
+    settings = settings.with_temperature(part, Y, weight, of_fold == 0, rng)
+    odds = np.zeros(rows.Y.shape)
+    odds[used] = settings.out_of_fold(part, Y, weight, of_fold)
+    return _JudgedMixture(settings, used, odds)
+
+
+def _most_helpful(offered: list[Array], parts: Parts, rows: Rows, seed: int) -> int:
+    """The first of several log-odds beside which none makes labels clearly more probable."""
+    if len(offered) == 1:
+        return 0
+    labelled = np.isfinite(rows.Y).any(axis=1)
+    Y, weight = rows.Y[labelled], rows.weight[labelled]
+
+    def stacked(scores: list[Array]) -> Array:
+        rng = np.random.default_rng([seed, 10])
+        g = stack_weights(scores, Y, weight, rng)
+        return np.asarray(sum(w * one for w, one in zip(g, scores, strict=True)))
+
+    alone = stacked([scores[labelled] for scores in parts.scores])
+    return first_as_good([
+        log_losses(stacked([alone, odds[labelled]]), Y, weight).sum(axis=1) for odds in offered
+    ])  # fmt: skip
 
 
 def conclude(

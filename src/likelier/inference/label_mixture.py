@@ -116,7 +116,7 @@ class LabelMixture:
                 log_losses(start + gain * odds, Y[held], weight[held]).sum(axis=1) for gain in GAINS
             ]
             tried.append(min(losses, key=lambda loss: float(loss.sum())))
-        return replace(self, temperature=TEMPERATURES[_first_as_good(tried)])
+        return replace(self, temperature=TEMPERATURES[first_as_good(tried)])
 
     def out_of_fold(self, X: Matrix, Y: Array, weight: Array, fold: Array) -> Array:
         """Log-odds by mixtures that have not seen the rows; rows of fold -1 are in all."""
@@ -137,7 +137,7 @@ def _rise(bounds: list[float], n_rows: int) -> float:
     return (bounds[-1] - bounds[-2]) / n_rows if len(bounds) > 1 else np.inf
 
 
-def _first_as_good(losses: list[Array]) -> int:
+def first_as_good(losses: list[Array]) -> int:
     """First of several losses, per row, that the best one does not beat by more than noise."""
     best = losses[int(np.argmin([loss.sum() for loss in losses]))]
     for k, loss in enumerate(losses):

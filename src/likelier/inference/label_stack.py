@@ -37,12 +37,15 @@ class FoldedScores:
 
 
 def out_of_fold(
-    Z: Matrix, Y: Array, weight: Array, fold: Array, precisions: tuple[float, ...] = PRECISIONS
-) -> FoldedScores:
+    Z: Matrix, Y: Array, weight: Array, fold: Array, precisions: tuple[float, ...] = PRECISIONS,
+    unseen: Matrix | None = None,
+) -> FoldedScores:  # fmt: skip
     """Scores of rows by weights that have not seen them.
 
-    Cost: about ten products of ``Z`` with ``L`` columns per precision.
+    ``unseen`` are features of the rows where they are judged, if other than where they are
+    learned from. Cost: about ten products of ``Z`` with ``L`` columns per precision.
     """
+    judged = Z if unseen is None else unseen
     n_folds = int(fold.max()) + 1
     parts = [(fold != f, fold == f) for f in range(n_folds)]
     train = [(Z[a], np.ascontiguousarray(Y[a]), weight[a]) for a, _ in parts]
@@ -55,7 +58,7 @@ def out_of_fold(
         for f, (_, held) in enumerate(parts):
             law = fit_labels(*train[f], np.full(Y.shape[1], alpha), starts[f], FOLD_ITER, FOLD_TOL)
             starts[f], found[f] = _ahead(found[f], law), law
-            scores[held] = law.scores(Z[held])
+            scores[held] = law.scores(judged[held])
         tried.append(scores)
         losses.append(float(log_losses(scores, Y, weight).sum()))
         if len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE:

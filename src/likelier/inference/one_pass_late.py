@@ -9,16 +9,19 @@ classes, each standing for its share, with the weights of the other classes held
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from scipy.special import logsumexp
 
 from likelier.base import Array
-from likelier.inference.one_pass_opening import softmax_terms
+from likelier.inference.one_pass_opening import CLOSE
+from likelier.loops.late_classes import late_sums
 
-MAX_STEPS = 50
+ROUNDS, STEPS = 20, 5  # steps of L-BFGS between which curvatures are computed anew
+FLAT = 1e-12  # of a curvature: what rounding leaves
 
 
 def raised(
@@ -27,8 +30,8 @@ def raised(
 ) -> Array:  # fmt: skip
     """Weights of all classes, the late ones as far from the spare lane as the rows support.
 
-    Costs a product of rows x coordinates x classes, and as many steps of rows x late classes as
-    two numbers for each of them need.
+    Costs a product of rows x coordinates x classes, and some tens of steps of rows x late
+    classes.
 
     Parameters
     ----------
@@ -48,37 +51,91 @@ def raised(
     Z, codes, weight = rows
     spare = mean[:, -1]
     away = mean[:, late] - spare[:, None]
-    base = Z @ spare
-    reach = Z @ away
-    level = float(has_level)
-    # classes that are held count as one, the first of the lanes
+    # classes that are held count as one lane, the first; scores are those above the spare lane's
     held = np.delete(mean[:, :-1], late, axis=1)
-    others = logsumexp(factor * (Z @ held), axis=1)
+    others = logsumexp(factor * (Z @ (held - spare[:, None])), axis=1)
     lane = np.zeros(mean.shape[1] - 1, dtype=np.intp)
     lane[late] = np.arange(1, len(late) + 1)
-    own = lane[codes]
+    problem = _Late(
+        factor * (Z @ away), others, lane[codes], weight, spare, away, prior, factor,
+        float(has_level),
+    )  # fmt: skip
+    out = mean[:, :-1].copy()
+    out[:, late] = problem.weights(problem.solved())
+    return out
 
-    def lanes(point: Array) -> Array:
-        far, up = point.reshape(2, -1)
-        found = spare[:, None] + far * away
-        found[-1] += level * up
+
+@dataclass(frozen=True)
+class _Late:
+    """Energy of the late classes: a point is how far they go, and below it, at what level."""
+
+    reach: Array  # (rows, classes): what one unit of distance adds to the scores
+    others: Array
+    own: Array
+    weight: Array
+    spare: Array
+    away: Array
+    prior: Array
+    factor: float
+    level: float  # 1 or, without levels, 0
+
+    def weights(self, point: Array) -> Array:
+        """Weights of the late classes."""
+        found = self.spare[:, None] + point[0] * self.away
+        found[-1] += self.level * point[1]
         return np.asarray(found)
 
-    def energy(point: Array) -> tuple[float, Array]:
-        far, up = point.reshape(2, -1)
-        scores = (base[:, None] + far * reach + level * up).T
-        loss, residual = softmax_terms(np.vstack([others, factor * scores]), own)
-        w = lanes(point)
-        value = float(weight @ loss) + 0.5 * float((prior @ w**2).sum())
-        pull = factor * weight * residual[1:]
-        slope_far = (pull.T * reach).sum(axis=0) + (prior[:, None] * w * away).sum(axis=0)
-        slope_up = level * (pull.sum(axis=1) + prior[-1] * w[-1])
-        return value, np.concatenate([slope_far, slope_up])
+    def energy(self, point: Array) -> tuple[float, Array]:
+        """Negative logarithm of the posterior, and its slope."""
+        up = self.level * self.factor * point[1]
+        rows = (self.reach, self.others, self.own, self.weight)
+        loss, slope, _ = late_sums(*rows, point[0], up, False)
+        w = self.weights(point)
+        slope[0] += self.prior @ (w * self.away)
+        slope[1] = self.level * (self.factor * slope[1] + self.prior[-1] * w[-1])
+        return loss + 0.5 * float((self.prior @ w**2).sum()), slope
 
-    start = np.concatenate([np.ones(len(late)), np.zeros(len(late))])
-    bounds = [(0.0, None)] * len(late) + [(None, None)] * len(late)
-    options: Any = {"maxiter": MAX_STEPS}
-    best = minimize(energy, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    out = mean[:, :-1].copy()
-    out[:, late] = lanes(best.x)
-    return out
+    def metric(self, point: Array) -> tuple[Array, Array]:
+        """Units of both, and by how much a level gives way to a distance: each class by itself.
+
+        In these units the curvature of every class is round, and a distance is still bounded by 0.
+        """
+        up = self.level * self.factor * point[1]
+        rows = (self.reach, self.others, self.own, self.weight)
+        far_far, far_up, up_up = late_sums(*rows, point[0], up, True)[2]
+        far_far = far_far + self.prior @ self.away**2
+        far_up = self.level * (self.factor * far_up + self.prior[-1] * self.away[-1])
+        up_up = self.factor**2 * up_up + self.prior[-1]
+        tilt = far_up / up_up
+        alone = np.maximum(far_far - far_up * tilt, FLAT * far_far + 1e-300)
+        return 1.0 / np.sqrt(np.array([alone, up_up])), tilt
+
+    def solved(self) -> Array:
+        """The largest posterior, but for a small part of what the rows leave open."""
+        point = np.array([np.ones(len(self.away[0])), np.zeros(len(self.away[0]))])
+        for _ in range(ROUNDS):
+            point, close = self._round(point)
+            if close:
+                break
+        return point
+
+    def _round(self, start: Array) -> tuple[Array, bool]:
+        """A few steps in the metric of the start, and whether they ended close to the largest."""
+        units, tilt = self.metric(start)
+
+        def moved(step: Array) -> Array:
+            far, up = units * step.reshape(2, -1)
+            return np.array([np.maximum(start[0] + far, 0.0), start[1] + up - tilt * far])
+
+        def energy(step: Array) -> tuple[float, Array]:
+            value, slope = self.energy(moved(step))
+            slope[0] -= tilt * slope[1]
+            return value, (units * slope).ravel()
+
+        lowest = np.concatenate([-start[0] / units[0], np.full(len(tilt), -np.inf)])
+        options: Any = {"maxiter": STEPS, "gtol": CLOSE}
+        found = minimize(
+            energy, np.zeros(start.size), jac=True, method="L-BFGS-B",
+            bounds=Bounds(lowest, np.full(start.size, np.inf)), options=options,
+        )  # fmt: skip
+        return moved(found.x), found.nit < STEPS

@@ -123,11 +123,40 @@ def sharpened(part: LabelMap, Z: Array, weight: Array) -> tuple[LabelMap, Array]
     weight : array of shape (n,)
         Weights of the rows.
     """
-    spread = np.sqrt(np.einsum("ij,ij,i->j", Z, Z, weight / weight.sum()))
-    total = float(np.sqrt((spread**4).sum()))
-    factor = (spread / (total if total > 0.0 else 1.0)).astype(Z.dtype)
+    spread, total = _spreads(Z, weight)
+    factor = (spread / total).astype(Z.dtype)
     sharp = replace(part, rotation=part.rotation * factor, shift=part.shift * factor)
     return sharp, np.ascontiguousarray(Z * factor)
+
+
+def sharpened_unseen(Z: Array, weight: Array) -> Array:
+    """Sharpened features of rows, each as if it had not been there when spreads were measured.
+
+    A row that helped to measure them finds itself among the rows it is like, ``x_j = x``, which
+    makes its features longer than those of a new row: scores by which the future is judged need
+    features without that term. For ``C = sum_j w_j z_j z_j^T`` with diagonal ``D^2`` features
+    ``D z`` become ``D^-1 (C - w_i z_i z_i^T) z_i = D^-1 (D^2 - w_i |z_i|^2) z_i``.
+
+    Parameters
+    ----------
+    Z : array of shape (n, r)
+        Features of rows by a map with principal directions.
+    weight : array of shape (n,)
+        Weights of the rows.
+    """
+    spread, total = _spreads(Z, weight)
+    own = np.einsum("ij,ij->i", Z, Z) * (weight / weight.sum())
+    inverse = np.where(spread > 0.0, 1.0 / np.where(spread > 0.0, spread, 1.0), 0.0)
+    taken = Z * (inverse / total).astype(Z.dtype)
+    taken *= own.astype(Z.dtype)[:, None]
+    return np.asarray(Z * (spread / total).astype(Z.dtype) - taken)
+
+
+def _spreads(Z: Array, weight: Array) -> tuple[Array, float]:
+    """How far rows spread along every direction, and what makes sharpened rows of unit length."""
+    spread = np.sqrt(np.einsum("ij,ij,i->j", Z, Z, weight / weight.sum()))
+    total = float(np.sqrt((spread**4).sum()))
+    return spread, total if total > 0.0 else 1.0
 
 
 def _is_counts(X: Matrix) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.models.label_features import LabelMap, fit_map, sharpened
+from likelier.models.label_features import LabelMap, fit_map, sharpened, sharpened_unseen
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.normal(size=(80, 5)) * [1.0, 100.0, 0.01, 1.0, 1.0] + [0.0, 50.0, 0.0, 0.0, 3.0]
@@ -93,6 +93,36 @@ def test_a_sharpened_map_has_inner_products_of_the_squared_kernel():
     squared = K @ K
     np.testing.assert_allclose(features @ features.T * squared.trace() / 80.0, squared, atol=1e-10)
     assert (features**2).mean(axis=0).sum() == pytest.approx(1.0)
+
+
+def test_an_unseen_row_does_not_count_among_the_rows_it_is_like():
+    weight = RNG.uniform(0.5, 2.0, 80)
+    share = weight / weight.sum()
+    part = fitted("rbf", DENSE, weight)
+    Z = part.apply(DENSE)
+    features, unseen = sharpened(part, Z, weight)[1], sharpened_unseen(Z, weight)
+    K = Z @ Z.T
+    squared = K @ (share[:, None] * K)
+    own = np.diag(K) * share  # the term of the row itself, k(x, x) k(x, x') with its weight
+    unit = float(squared.diagonal() @ share)
+    np.testing.assert_allclose(features @ features.T * unit, squared, atol=1e-10)
+    np.testing.assert_allclose(unseen @ features.T * unit, squared - own[:, None] * K, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_unseen_rows_are_like_new_ones(dtype):
+    """With nearly as many columns as rows, rows seen are longer than new ones, by far."""
+    X, new = RNG.normal(size=(2, 150, 100))
+    part = fitted("linear", X, np.ones(150), dtype=dtype)
+    Z = part.apply(X)
+    sharp, features = sharpened(part, Z, np.ones(150))
+    unseen = sharpened_unseen(Z, np.ones(150))
+    assert unseen.dtype == dtype
+    weights = features[:50].T @ RNG.normal(size=(50, 40))  # learned from some of the rows
+    held = features[50:], unseen[50:], sharp.apply(new)
+    seen, left_out, future = ((F @ weights).std() for F in held)
+    assert seen > 1.15 * future
+    assert left_out == pytest.approx(future, rel=0.1)
 
 
 def test_sharpening_draws_clusters_together():
