@@ -12,6 +12,7 @@ from benchmarks.deepgp import (
     likelihood,
     mnist,
     natural,
+    race,
     regress,
     speed,
     toys,
@@ -19,8 +20,8 @@ from benchmarks.deepgp import (
 from benchmarks.deepgp.writer import write
 
 PARTS = (
-    "regress", "classify", "noise", "speed", "compile", "natural", "toys", "likelihood", "mnist",
-    "write",
+    "regress", "classify", "noise", "speed", "race", "compile", "natural", "toys", "likelihood",
+    "mnist", "write",
 )  # fmt: skip
 PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "torch", "gpytorch")
 
@@ -60,6 +61,8 @@ def _measure(part: str, options: argparse.Namespace, folder: Path) -> None:
         classify.run(folder, sets, seeds, models or classify.MODELS, noisy=part == "noise")
     elif part == "speed":
         speed.run(folder)
+    elif part == "race":
+        race.run(folder, asked or (race.SETS[:1] if quick else race.SETS))
     elif part == "compile":
         compiling.run(folder)
     elif part == "natural":

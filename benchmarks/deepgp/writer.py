@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import markdown_table, read_json, seconds_text
-from benchmarks.deepgp import classify, likelihood, mnist, regress, toys
+from benchmarks.deepgp import classify, likelihood, mnist, race, regress, toys
 
 TITLE = (
     "# Deep Gaussian processes\n\nWritten by `make bench-deepgp`; no number here is typed by "
@@ -28,7 +28,7 @@ def write(folder: Path, docs: Path) -> None:
     docs.mkdir(parents=True, exist_ok=True)
     parts = [
         TITLE, _machine(folder), _regress(folder, docs), _classify(folder), _mnist(folder),
-        _speed(folder), _compiling(folder), _natural(folder), _toys(folder, docs),
+        _speed(folder), _race(folder), _compiling(folder), _natural(folder), _toys(folder, docs),
         _likelihood(folder),
     ]  # fmt: skip
     (docs / "deepgp.md").write_text("\n".join(part for part in parts if part))
@@ -194,6 +194,28 @@ def _speed(folder: Path) -> str:
         "## Speed\n\nProcessor time of a minibatch on one core: kin8nm, 2 layers, 128 inducing "
         "points, 10 samples, 1024 rows.\n\n" + markdown_table(header, rows) + "\n"
     )
+
+
+def _race(folder: Path) -> str:
+    records = read_json(folder / "race.json")
+    if not records:
+        return ""
+    rows = []
+    for name, r in records.items():
+        ours, theirs = ("-" if t is None else seconds_text(t) for t in r["times"])
+        ratio = "never reached" if r["ratio"] is None else f"{r['ratio']:.1f}"
+        rows.append([name, f"{r['level']:.3f}", ours, theirs, ratio, f"{r['ours'][-1][1]:.3f}"])
+    header = ["data set", "GPyTorch's last log density", "ours reaches it in",
+              "GPyTorch reaches it in", "ratio", "our last log density"]  # fmt: skip
+    return (
+        "## Time to equal quality\n\nProcessor time of the training until the mean log density "
+        f"of at most {race.MOST_TEST} test rows (standardised targets) first reaches where "
+        "GPyTorch's ends. Both have two layers, "
+        f"{race.N_INDUCING} inducing points, {race.BATCH} rows and 10 samples in a minibatch, "
+        f"{race.DTYPE}; judging and compiling are not counted. Ours is judged every "
+        f"{race.STEPS_APART} minibatches, GPyTorch's {race.SHARES} times.\n\n"
+        + markdown_table(header, rows) + "\n"
+    )  # fmt: skip
 
 
 def _mnist(folder: Path) -> str:

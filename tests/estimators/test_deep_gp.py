@@ -18,8 +18,9 @@ from sklearn.base import clone
 
 import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
-from likelier.estimators import deep_gp_checkpoint, deep_gp_fit
+from likelier.estimators import deep_gp_checkpoint, deep_gp_kernel, deep_gp_watch
 from likelier.inference import deep_adam, deep_feed
+from likelier.models.deep_gp_start import typical_length
 
 RNG = np.random.default_rng(0)
 N, D = 60, 3
@@ -129,12 +130,12 @@ def test_same_seed_same_bits_and_other_seed_others():
     assert not np.array_equal(regressor(random_state=1).fit(X, Y).predict(X), one.predict(X))
 
 
-def interrupt(model):
-    """Fit, and press Ctrl-C in the second part of the training."""
+def interrupt(model, after=1, y=Y):
+    """Fit, and press Ctrl-C after some calls of the compiled loop."""
     original, calls = deep_adam.DeepAdam.step, []
 
     def interrupted(self, state, engine):
-        if calls:
+        if len(calls) == after:
             raise KeyboardInterrupt
         calls.append(state)
         return original(self, state, engine)
@@ -142,7 +143,7 @@ def interrupt(model):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deep_adam.DeepAdam, "step", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            model.fit(X, Y)
+            model.fit(X, y)
 
 
 def test_going_on_equals_never_having_stopped():
@@ -318,7 +319,48 @@ def test_a_stream_can_hold_rows_out():
 def test_early_stopping_keeps_the_best():
     model = regressor(max_iter=2000, early_stopping=True, n_iter_no_change=1).fit(X, Y)
     assert model.n_iter_ < 2000
-    assert model.n_iter_ % deep_gp_fit.VALIDATE_EVERY == 0
+    assert model.n_iter_ % deep_gp_watch.VALIDATE_EVERY == 0
+
+
+def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch):
+    """The best comes before the interruption, and the count of evaluations goes on."""
+    monkeypatch.setattr(deep_gp_watch, "VALIDATE_EVERY", 20)
+
+    def judge(self, rows, targets):
+        return np.full(len(targets), -abs(self.n_iter_ - 20.0))
+
+    monkeypatch.setattr(DeepGPRegressor, "_log_density", judge)
+    words = {"max_iter": 200, "early_stopping": True, "n_iter_no_change": 3}
+    whole = regressor(**words).fit(X, Y)
+    assert whole.n_iter_ == 20
+    part = regressor(**words, warm_start=True)
+    interrupt(part, after=2)
+    assert part.n_iter_ == 40
+    likelier.save(part, tmp_path / "part.lk")
+    done = []
+    monkeypatch.setattr(deep_gp_watch.Watch, "finish", finish_and_tell(done))
+    for again in (part, likelier.load(tmp_path / "part.lk")):
+        again.fit(X, Y)
+        assert again.n_iter_ == 20
+        np.testing.assert_array_equal(again.predict(X), whole.predict(X))
+    path = str(tmp_path / "training.npz")
+    interrupt(regressor(**words, checkpoint=path), after=3)
+    again = regressor(**words, checkpoint=path).fit(X, Y)
+    assert again.n_iter_ == 20
+    np.testing.assert_array_equal(again.predict(X), whole.predict(X))
+    assert done == [80, 80, 80]
+    assert whole.set_params(warm_start=True).fit(X, Y).n_iter_ == 20  # nothing later is better
+
+
+def finish_and_tell(done):
+    """Like `Watch.finish`, and note how far the training went."""
+    finish = deep_gp_watch.Watch.finish
+
+    def told(self, first):
+        done.append(self.latest.step)
+        finish(self, first)
+
+    return told
 
 
 def test_a_time_budget_shortens_the_schedule():
@@ -373,6 +415,66 @@ def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
 def test_words_that_make_no_sense_are_named(words, message):
     with pytest.raises(ValueError, match=message):
         regressor(**words).fit(X, Y)
+
+
+def test_length_scales_are_named():
+    with pytest.raises(ValueError, match="length_scales must be one of"):
+        classifier(length_scales="some").fit(X, LABELS)
+
+
+def test_long_length_scales_are_kept():
+    """Training neither moves them nor forgets them when it is taken up again."""
+    words = {"length_scales": "long", "warm_start": True}
+    model = classifier(**words).fit(X, LABELS)
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    expected = 4.0 * typical_length(rows, None)
+    np.testing.assert_allclose(np.exp(model.layers_[0]["log_scale"]), expected)
+    assert model.layers_[0]["log_amplitude"] == 0.0
+    np.testing.assert_allclose(np.exp(model.layers_[-1]["log_amplitude"]), 16.0)
+    part = classifier(**words)
+    interrupt(part, y=LABELS)
+    assert part.n_iter_ == 20
+    np.testing.assert_array_equal(part.fit(X, LABELS).predict_proba(X), model.predict_proba(X))
+    learned = classifier().fit(X, LABELS).layers_[0]["log_scale"]
+    assert len(np.unique(learned)) == D
+
+
+def test_held_out_rows_judge_kernels_in_folds(monkeypatch):
+    """All rows are judged once, by models that have not seen them, and the sum decides."""
+    judged, value = [], {"long": 0.0, "learned": -1.0}
+
+    class Probe:
+        def __init__(self, rows, scales):
+            self.rows, self.scales = rows, scales
+
+        def _log_density(self, X, y):
+            seen = {tuple(row) for row in self.rows.X}
+            assert not any(tuple(row) in seen for row in X)
+            judged.append((self.scales, len(y)))
+            return np.full(len(y), value[self.scales])
+
+    monkeypatch.setattr(
+        deep_gp_kernel, "_probe", lambda estimator, rows, seed, scales: Probe(rows, scales)
+    )
+    assert "long" not in classifier().fit(X, LABELS).training_  # too few rows to ask
+    monkeypatch.setattr(deep_gp_kernel, "LEAST_ROWS", 10)
+    assert "long" in classifier().fit(X, LABELS).training_
+    assert sum(n for scales, n in judged if scales == "long") == N
+    value["long"] = -2.0
+    assert "long" not in classifier().fit(X, LABELS).training_
+    assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
+
+
+@pytest.mark.slow
+def test_held_out_rows_choose_the_kernel():
+    """A sharp step calls for a learned kernel, a faint trend in all inputs does not."""
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((300, 12))
+    sharp = np.sin(3.0 * rows[:, 0]) > 0.0
+    faint = rows.sum(axis=1) + 4.0 * rng.standard_normal(300) > 0.0
+    words = {"layers": 1, "random_state": 0, "dtype": "float32", "max_iter": 300}
+    assert "long" not in DeepGPClassifier(**words).fit(rows, sharp).training_
+    assert "long" in DeepGPClassifier(**words).fit(rows, faint).training_
 
 
 def test_missing_values_and_wrong_targets_are_answered():

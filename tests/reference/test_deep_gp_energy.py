@@ -242,7 +242,7 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
 
     with jax.enable_x64(True):
         whole = slopes()
-        monkeypatch.setattr(deep_gp_layer, "CHUNK_ROWS", B // 2)
+        monkeypatch.setitem(deep_gp_layer.CHUNK_ROWS, "float64", B // 2)
         parts = slopes()
     for one, other in zip(parts, whole, strict=True):
         # another order of summation, times the condition of K_zz

@@ -18,14 +18,15 @@ from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.deep_gp_checkpoint import Checkpoint, mark_of
 from likelier.estimators.deep_gp_held import split_stream
+from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_fit import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
+from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard
 
-VALIDATE_EVERY = 100  # minibatches
 VALIDATION_ROWS = 2000
 NOISE_FLOOR = 1e-5  # least noise variance, in units of the targets' variance
 
@@ -42,6 +43,7 @@ class Task:
     held: Rows | None = None
     checkpoint: Checkpoint | None = None
     mark: str = ""
+    kernel: KernelStart | None = None
 
 
 class DeepFit(DeepWords):
@@ -50,7 +52,7 @@ class DeepFit(DeepWords):
     ``_encode`` turns targets into numbers, ``_standardise`` gives them their units,
     ``_open_encoded`` does both for a stream, ``_outputs`` names the likelihood and how many
     outputs it has, ``_store_likelihood`` keeps its parameter, ``_log_density`` judges held-out
-    rows.
+    rows, ``_find_kernel`` says whether to keep a kernel instead of learning it.
     """
 
     @with_callbacks
@@ -142,25 +144,37 @@ class DeepFit(DeepWords):
     def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
         from likelier.inference.deep_adam import DeepAdam  # loads JAX
 
+        task = replace(task, kernel=self._kernel(task, resumed))
         inference = DeepAdam(
             task.standard, task.total, self._power(task.total), self._n_steps(task.n_rows),
             int(self.batch_size), float(self.learning_rate), int(self.n_draws), NOISE_FLOOR,
-            task.seed,
+            task.seed, task.kernel,
         )  # fmt: skip
         state = self._first_state(inference, task, resumed)
-        watch = _Watch(self, inference, task, clock)
+        watch = Watch(self, inference, task, clock)
         try:
-            for latest, info in _steps(inference, state, task.engine, self.time_budget):
-                if watch(latest, info):
-                    break
+            if resumed:
+                watch.recall(state, self.training_)
+            steps = _steps(inference, state, task.engine, self.time_budget)
+            while not watch.enough and (step := next(steps, None)) is not None:
+                watch(*step)
         except KeyboardInterrupt:  # keep what has been learned so far
-            self._store(watch.latest or state, task)
+            watch.store(watch.latest or state)
             self._write_checkpoint(task)
             raise
-        self._store(watch.chosen(state), task)
+        watch.finish(state)
         self.energy_ = watch.energy
         if task.checkpoint is not None:
             task.checkpoint.remove()
+
+    def _kernel(self, task: Task, resumed: bool) -> KernelStart | None:
+        """A kernel to keep, or None where it is learned."""
+        if resumed:
+            return LONG if self.training_.get("long", False) else None
+        return self._find_kernel(task)
+
+    def _find_kernel(self, task: Task) -> KernelStart | None:
+        return None
 
     def _mark(self, task: Task) -> str:
         """Mark of the words and of the moments of rows and targets, each and together."""
@@ -220,6 +234,8 @@ class DeepFit(DeepWords):
         self.layers_, self.likelihood_ = plain.pop("layers"), plain.pop("likelihood")
         self.projections_ = [np.asarray(B) for B in state.projections]
         self.training_ = {**plain, "seed": task.seed}
+        if task.kernel is not None:
+            self.training_["long"] = True
         self.input_mean_, self.input_inverse_ = task.standard.mean, task.standard.inverse
         # the logarithm of a noise that depends on the inputs is sampled as hidden nodes are
         n_sampled = sum(state.model.widths[1:-1]) + (state.model.likelihood == "heteroscedastic")
@@ -277,50 +293,3 @@ def _steps(
             more = int(left / pace) if pace > 0.0 else state.horizon
             horizon = min(inference.max_iter, state.step + more) if left > 0.0 else state.step
             state = replace(state, horizon=horizon)
-
-
-class _Watch:
-    """After every call of the loop: progress, callbacks, and the held-out log density."""
-
-    def __init__(self, estimator: Any, inference: Any, task: Task, clock: Clock) -> None:
-        self.estimator, self.inference, self.task, self.clock = estimator, inference, task, clock
-        self.latest: Any = None
-        self.best: tuple[float, Any] | None = None
-        self.energy = float("nan")
-        self.waited = 0
-
-    def __call__(self, state: Any, info: Any) -> bool:
-        self.latest, self.energy = state, info.objective
-        spent = time.perf_counter() - self.clock.begin
-        left = spent * (state.horizon - state.step) / max(1, state.step)
-        text = f"of {state.horizon}: energy per row {info.objective:.5g}, {left:.0f} s left"
-        self.clock.n_iter = state.step - 1
-        checkpoint = self.task.checkpoint
-        due = checkpoint is not None and checkpoint.due()
-        if due or self._has_callbacks():
-            self.estimator._store(state, self.task)
-        if due:
-            self.estimator._write_checkpoint(self.task)
-        self.clock.tick("minibatch", text)
-        return self.clock.stopped or self._validate(state)
-
-    def _has_callbacks(self) -> bool:
-        return bool(getattr(self.estimator, "_skl_callbacks", None))
-
-    def _validate(self, state: Any) -> bool:
-        """Early stopping: no better held-out log density for some evaluations."""
-        held = self.task.held
-        if held is None or (state.step % VALIDATE_EVERY and state.step < state.horizon):
-            return False
-        self.estimator._store(state, self.task)
-        densities = self.estimator._log_density(held.X, held.y)
-        value = float(np.average(densities, weights=held.weight))
-        if self.best is None or value > self.best[0]:
-            self.best, self.waited = (value, state), 0
-        else:
-            self.waited += 1
-        return self.waited >= int(self.estimator.n_iter_no_change)
-
-    def chosen(self, first: Any) -> Any:
-        """The state with the best held-out log density, or the last one."""
-        return self.best[1] if self.best is not None else self.latest or first

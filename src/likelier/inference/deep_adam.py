@@ -20,7 +20,15 @@ from likelier.inference.deep_feed import Feed
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_layer import Layer
 from likelier.models.deep_gp_posterior import DeepPosterior, plain_layers, shared_normals
-from likelier.models.deep_gp_start import Start, cut, pad, padded_size, start_layers
+from likelier.models.deep_gp_start import (
+    KernelStart,
+    Start,
+    cut,
+    pad,
+    padded_size,
+    start_layers,
+    with_kernel,
+)
 from likelier.models.kernel_machine import Standard
 
 STEPS = 20  # of one call
@@ -64,9 +72,12 @@ def training_loop(model: DeepGP) -> Callable[..., tuple[Running, jax.Array]]:
     """The loop to compile; a step whose slopes are not finite, or of rate zero, changes nothing."""
     slopes_of = jax.value_and_grad(model.energy)
 
-    def one_step(fixed: Fixed, running: Running, inputs: Any) -> tuple[Running, jax.Array]:
+    def one_step(
+        fixed: Fixed, moving: jax.Array, running: Running, inputs: Any
+    ) -> tuple[Running, jax.Array]:
         rows, xi, rate = inputs
         energy, slopes = slopes_of(running.parameters, fixed, Rows(*rows), xi)
+        slopes = slopes._replace(layers=tuple(kernel_slopes(g, moving) for g in slopes.layers))
         finite = jnp.isfinite(sum(jnp.vdot(g, g) for g in jax.tree.leaves(slopes)))
         moves = (rate > 0.0) & finite
         step = running.step + 1
@@ -89,13 +100,22 @@ def training_loop(model: DeepGP) -> Callable[..., tuple[Running, jax.Array]]:
         step = jnp.where(rate > 0.0, step, running.step)
         return Running(parameters, first, second, step), energy
 
-    def loop(running: Running, fixed: Fixed, rows: Any, xi: Any, rates: Any) -> Any:
+    def loop(
+        running: Running, fixed: Fixed, rows: Any, xi: Any, rates: Any, moving: jax.Array
+    ) -> Any:
         def body(carry: Running, inputs: Any) -> tuple[Running, jax.Array]:
-            return one_step(fixed, carry, inputs)
+            return one_step(fixed, moving, carry, inputs)
 
         return jax.lax.scan(body, running, (rows, xi, rates))
 
     return loop
+
+
+def kernel_slopes(slopes: Layer, moving: jax.Array) -> Layer:
+    """Slopes of a layer whose kernel moves where ``moving`` is one, and stays where it is zero."""
+    return slopes._replace(
+        log_scale=moving * slopes.log_scale, log_amplitude=moving * slopes.log_amplitude
+    )
 
 
 @dataclass(frozen=True)
@@ -120,6 +140,8 @@ class DeepAdam(Inference):
     noise_floor : float
         Least noise variance of a regression, in units of the targets' variance.
     seed : int
+    kernel : KernelStart or None
+        A kernel to keep; None starts with a length scale typical of the rows and learns.
 
     Notes
     -----
@@ -136,6 +158,7 @@ class DeepAdam(Inference):
     n_draws: int = 128
     noise_floor: float = 1e-5
     seed: int = 0
+    kernel: KernelStart | None = None
 
     def init(self, model: DeepGP, engine: Engine) -> DeepState:
         """Place inducing points and mean functions by a sample of the rows."""
@@ -143,6 +166,8 @@ class DeepAdam(Inference):
         X = self.standard.apply(batch.X, np.float64)
         rng = np.random.default_rng([self.seed, 2])
         start = start_layers(X, batch.weight, model.widths, model.n_inducing, model.per_node, rng)
+        if self.kernel is not None:
+            start = with_kernel(start, self.kernel)
         model = replace(model, n_inducing=len(start.layers[0]["inducing"]))
         noise = np.log(START_NOISE)
         if model.likelihood in ("probit", "probit_ep", "argmax"):
@@ -176,7 +201,8 @@ class DeepAdam(Inference):
         rows = state.feed.take(first, STEPS)
         xi = self._normals(padded, first, rows.y.shape[1])
         rates = self._rates(first, state.horizon).astype(padded.dtype)
-        arguments = (state.running, fixed, tuple(rows), xi, rates)
+        moving = np.asarray(self.kernel is None, padded.dtype)
+        arguments = (state.running, fixed, tuple(rows), xi, rates, moving)
         with jax.enable_x64(padded.dtype == "float64"):
             name = (repr(padded), STEPS)
             quick = padded.n_inducing <= SMALL

@@ -64,6 +64,35 @@ def start_layers(
     return Start(layers, projections)
 
 
+@dataclass(frozen=True)
+class KernelStart:
+    """A kernel with one length scale.
+
+    Attributes
+    ----------
+    log_ratio : float
+        Logarithm of the length scales in units of the typical length of the rows.
+    log_amplitude : float
+        Logarithm of the prior variance of the last layer's nodes.
+    """
+
+    log_ratio: float
+    log_amplitude: float
+
+
+# Functions that are nearly linear: as the ratio grows, and the variance with its square, a Gaussian
+# process becomes a linear function of unit variance with a free offset.
+LONG = KernelStart(log_ratio=np.log(4.0), log_amplitude=2.0 * np.log(4.0))
+
+
+def with_kernel(start: Start, kernel: KernelStart) -> Start:
+    """The same with other length scales, and another prior variance in the last layer."""
+    layers = [{**layer, "log_scale": layer["log_scale"] + kernel.log_ratio}
+              for layer in start.layers]  # fmt: skip
+    layers[-1]["log_amplitude"] = np.full_like(layers[-1]["log_amplitude"], kernel.log_amplitude)
+    return Start(layers, start.projections)
+
+
 def typical_length(X: Array, weight: Array | None) -> float:
     """Root of the total variance of the rows: of ``D`` standardised inputs ``sqrt(D)``.
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.models.deep_gp_start import start_layers, typical_length
+from likelier.inference.deep_adam import kernel_slopes
+from likelier.models.deep_gp_kernels import correlation, half_squares
+from likelier.models.deep_gp_layer import Layer
+from likelier.models.deep_gp_start import (
+    LONG,
+    KernelStart,
+    start_layers,
+    typical_length,
+    with_kernel,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -29,3 +38,37 @@ def test_constant_inputs_do_not_lengthen_the_scale():
     weight = RNG.integers(1, 4, 100)
     repeated = np.repeat(X, weight, axis=0)
     assert typical_length(X, weight) == pytest.approx(typical_length(repeated, None))
+
+
+def test_another_kernel_to_start_from():
+    X = RNG.standard_normal((50, 3))
+    start = start_layers(X, None, (3, 3, 1), 10, False, np.random.default_rng(1))
+    other = with_kernel(start, KernelStart(np.log(2.0), 0.7))
+    for before, after in zip(start.layers, other.layers, strict=True):
+        np.testing.assert_allclose(np.exp(after["log_scale"] - before["log_scale"]), 2.0)
+        np.testing.assert_array_equal(after["inducing"], before["inducing"])
+    assert [layer["log_amplitude"][0] for layer in other.layers] == [0.0, 0.7]
+    assert start.layers[-1]["log_amplitude"][0] == 0.0
+
+
+def test_a_kernel_moves_or_stays():
+    ones = np.ones(2)
+    slopes = Layer(ones, np.array([[1.0, 2.0, 6.0]]), np.array([5.0]), ones, ones, ones)
+    for moving in (1.0, 0.0):
+        found = kernel_slopes(slopes, np.array(moving))
+        np.testing.assert_array_equal(found.log_scale, moving * slopes.log_scale)
+        assert found.log_amplitude[0] == moving * 5.0
+        np.testing.assert_array_equal(found.mean, ones)
+
+
+def test_long_scales_make_nearly_linear_functions():
+    """The prior covariance is that of a linear function of unit variance and an offset."""
+    X = RNG.standard_normal((200, 5))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    halves = half_squares(np, X, X) / (5.0 * np.exp(2.0 * LONG.log_ratio))
+    K = correlation(np, "rbf", halves, LONG.log_amplitude)
+    H = np.eye(200) - 1.0 / 200.0
+    wanted, found = H @ (X @ X.T / 5.0) @ H, H @ K @ H
+    share = (wanted * found).sum() / np.sqrt((wanted**2).sum() * (found**2).sum())
+    assert share > 0.98
+    assert 0.7 < np.trace(found) / np.trace(wanted) < 1.1
