@@ -15,6 +15,11 @@ LABELS = {
     "float": np.array([-1.0, 1.0, 1.0, -1.0]),
     "far apart": np.array([0, 10**12, 5]),
     "float far apart": np.array([0.0, 1e300, -1e300]),
+    "uint64 beyond int64": np.array([2**63 + 5, 2**63 + 4, 2**64 - 1], dtype=np.uint64),
+    "uint64 close together": np.array([2**63 + 5, 2**63 + 4, 2**63 + 5], dtype=np.uint64),
+    "int64 at its ends": np.array([-(2**63), 2**63 - 1, -(2**63)]),
+    "int64 near its end": np.array([2**63 - 1, 2**63 - 5, 2**63 - 1]),
+    "one huge float": np.array([1e300, 1e300]),
     "strings": np.array(["b", "a", "b"]),
     "objects": np.array(["b", "a", "b"], dtype=object),
 }
@@ -42,3 +47,13 @@ def test_unknown_labels_and_continuous_targets_are_errors():
         class_codes(np.array([0, 1]), np.array([0, 2]))
     with pytest.raises(ValueError, match="continuous"):
         check_labels(np.linspace(0.0, 1.0, 30))
+
+
+def test_models_tell_huge_whole_numbers_apart():
+    import likelier
+
+    x = np.linspace(-1.0, 1.0, 40)[:, None]
+    y = np.where(x[:, 0] > 0.0, np.uint64(2**63 + 5), np.uint64(2**63 + 4))
+    model = likelier.LinearClassifier(random_state=0).fit(x, y)
+    np.testing.assert_array_equal(model.classes_, np.unique(y), strict=True)
+    np.testing.assert_array_equal(model.predict(x), y, strict=True)

@@ -58,7 +58,8 @@ def main(ctx: click.Context) -> None:
     "--model",
     type=click.Choice(list(MODELS)),
     metavar="KIND",
-    help=f"One of {', '.join(MODELS)}. kernel by default, linear where --loss or --param is given.",
+    help=f"One of {', '.join(MODELS)}. kernel by default, linear where --loss or --param is given. "
+    "svm takes columns as they are: bring them to like scales before.",
 )
 @click.option(
     "--task",
@@ -89,7 +90,19 @@ def main(ctx: click.Context) -> None:
     show_default=True,
     help="impute: put in the mean, and mark where it was.",
 )
+@click.option(
+    "--missing-value",
+    multiple=True,
+    metavar="TEXT",
+    help="Stands for a missing value, besides an empty cell, ?, NA, nan and NULL. Repeatable.",
+)
 @click.option("--exclude", multiple=True, metavar="COL", help="Column to leave out. Repeatable.")
+@click.option(
+    "--categories",
+    multiple=True,
+    metavar="COL",
+    help="Column whose values are names even if they look like numbers. Repeatable.",
+)
 @click.option(
     "--memory",
     type=click.IntRange(0),
@@ -105,7 +118,8 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
 
     The columns of FILE other than the target are the features: numbers as they are, few
     different texts as one column per category, running text as weights of its words (TF-IDF).
-    The task is chosen from the target, and told.
+    The task is chosen from the target, and told. How FILE had to be read (--delimiter,
+    --encoding, --decimal, ...) is remembered by the model for other files.
 
     \b
     Examples:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import click
@@ -14,10 +15,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The public estimators behind one value of ``--model``; None where there is none."""
+    """The public estimators behind one value of ``--model``; None where there is none.
+
+    ``needs`` are parameters without which they could not say how sure they are.
+    """
 
     classifier: str | None
     regressor: str | None
+    needs: Mapping[str, Any] = field(default_factory=dict)
 
 
 # Every model of the command line; a new one is one line here.
@@ -29,11 +34,30 @@ MODELS: dict[str, ModelChoice] = {
     "linear": ModelChoice("LinearClassifier", "LinearRegressor"),
     "multinomial_nb": ModelChoice("MultinomialNB", None),
     "one_pass": ModelChoice("OnePassClassifier", None),
+    "svm": ModelChoice("SVC", "SVR", {"probability": True}),
 }
 
 DEFAULT_MODEL, MODEL_WITH_LOSS = "kernel", "linear"
 
 FORMATS = ("auto", "csv", "parquet", "libsvm")
+
+
+# How messages name arguments in Python, and the options that set them.
+_OPTIONS = (
+    (r"\bmissing='(\w+)'", r"--missing \1"),
+    (r"\bcategories=\[(.+?)\]", r"--categories \1"),
+    (r"\blist them in also_missing\b", "name them by --missing-value"),
+    (r"\bdecimal='(.)'", r"--decimal \1"),
+    (r"\bname its encoding \('latin-1'\?\)", "name its encoding, as in --encoding latin-1"),
+    (r"\bname (another|the) delimiter\b", r"name \1 --delimiter"),
+    (r"\bdelimiter must be\b", "--delimiter must be"),
+    (r"\bencoding (?='[^']*' is not known)", "--encoding "),
+    (r"\bsay that the file has no header\b", "give --no-header"),
+    (r"\bname its format\b", "name its --format"),
+    (r"^target must name\b", "--target must name"),
+    (r"\bexclude (the column|it)\b", r"--exclude \1"),
+    (r"\bleave out target, exclude and categories\b", "give no --target, --exclude, --categories"),
+)
 
 
 def reading_options(command: Command) -> Command:
@@ -52,6 +76,11 @@ def reading_options(command: Command) -> Command:
         ),
         click.option("--delimiter", metavar="CHAR", help="Between the cells of a CSV file."),
         click.option("--encoding", help="Of a CSV file.  [default: utf8]"),
+        click.option(
+            "--decimal",
+            type=click.Choice([".", ","]),
+            help="Decimal sign of the numbers in a CSV file.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -76,9 +105,21 @@ def reading_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["delimiter"] is not None:
         tab = given["delimiter"] in ("\\t", "tab")
         arguments["delimiter"] = "\t" if tab else given["delimiter"]
-    if given["encoding"] is not None:
-        arguments["encoding"] = given["encoding"]
+    for name in ("encoding", "decimal"):
+        if given[name] is not None:
+            arguments[name] = given[name]
+    if given.get("missing_value"):
+        arguments["also_missing"] = given["missing_value"]
+    if given.get("categories"):
+        arguments["categories"] = given["categories"]
     return arguments
+
+
+def in_options(message: str) -> str:
+    """Return advice about arguments in Python as advice about the options of the command."""
+    for pattern, option in _OPTIONS:
+        message = re.sub(pattern, option, message)
+    return message
 
 
 def choose_model(given: Mapping[str, Any]) -> ModelChoice:

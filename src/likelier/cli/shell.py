@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 
 import click
 
+from likelier.cli.options import in_options
+
 BAD_INPUT = 2
 FAULT = 1
 INTERRUPTED = 130
@@ -97,7 +99,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {os.fspath(error.filename)!s}", BAD_INPUT
     if isinstance(error, ValueError | TypeError | OSError):
-        return _one_line(str(error)), BAD_INPUT
+        return in_options(_one_line(str(error))), BAD_INPUT
     if isinstance(error, MemoryError):
         return "out of memory; close other programs or use a smaller model.", FAULT
     name = type(error).__name__

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sklearn.callback import CallbackSupportMixin
 
 import likelier
 from likelier.base import Array, Loss
@@ -38,11 +39,17 @@ def fit_model(
 ) -> TabularModel:
     """Fit a model on a file, telling what happens."""
     options = dict(options)
-    parameters = _with_loss(parameters)
+    words = _loss_words(choice)
+    if not words:
+        parameters = _with_loss(parameters)
+    parameters = _with_needs(dict(parameters), choice.needs)
     loss = parameters.get("loss")
+    if loss is not None and words and loss not in words:
+        raise ValueError(f"--loss {loss} is not one of this model: {', '.join(sorted(words))}")
     if options["task"] == "auto" and loss is not None:
-        options["task"] = _task_of(loss)
-        say(f"Task: {options['task']}, because the loss {loss.name} is for that.")
+        options["task"] = words[loss] if words else _task_of(loss)
+        name = loss if words else loss.name
+        say(f"Task: {options['task']}, because the loss {name} is for that.")
     rows = estimate_rows(path)
     with progress_bar(f"Looking through {path}", None, quiet) as bar:
         watcher = PassWatcher(bar, rows)
@@ -62,6 +69,17 @@ def _task_of(loss: Loss) -> str:
     return "classification" if loss.task in ("binary", "multiclass") else "regression"
 
 
+def _loss_words(choice: ModelChoice) -> dict[str, str]:
+    """Return the task of every loss of a model that takes losses by their names only."""
+    tasks = {"classification": choice.classifier, "regression": choice.regressor}
+    return {
+        word: task
+        for task, name in tasks.items()
+        if name is not None
+        for word in getattr(getattr(likelier, name), "_losses", ())
+    }
+
+
 def _with_loss(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters with the loss as an object, its own parameters (loss__*) set."""
     inner = {k.removeprefix("loss__"): v for k, v in parameters.items() if k.startswith("loss__")}
@@ -71,6 +89,14 @@ def _with_loss(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if "loss" in outer:
         outer["loss"] = make_loss(outer["loss"]).set_params(**inner)
     return outer
+
+
+def _with_needs(parameters: dict[str, Any], needs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with those that predictions with probabilities or intervals need."""
+    for name, value in needs.items():
+        if parameters.setdefault(name, value) != value:
+            raise ValueError(f"--param {name}={parameters[name]}: predictions need {name}={value}")
+    return parameters
 
 
 def _estimator(name: str | None, parameters: Mapping[str, Any], watcher: PassWatcher) -> Any:
@@ -83,7 +109,8 @@ def _estimator(name: str | None, parameters: Mapping[str, Any], watcher: PassWat
         if parameter not in known:
             raise ValueError(f"{name} has no parameter {parameter!r}; it has {', '.join(known)}")
     estimator.set_params(**parameters)
-    return estimator.set_callbacks(watcher)
+    watched = isinstance(estimator, CallbackSupportMixin)  # those that learn in passes
+    return estimator.set_callbacks(watcher) if watched else estimator
 
 
 # -- predict ------------------------------------------------------------------------------
@@ -110,7 +137,7 @@ def predict_file(
     check_output_name(output)
     if output != STDOUT:
         check_writable(output)
-    predictions = _predictions(model, path, coverage, reading, quiet)
+    predictions = _predictions(model, path, coverage, reading, quiet, labelled=False)
     with prediction_file(output) as writer, predictions as blocks:
         for block in blocks:
             writer.write(_columns(model, block))
@@ -119,13 +146,18 @@ def predict_file(
 
 @contextmanager
 def _predictions(
-    model: TabularModel, path: str, coverage: float, reading: Mapping[str, Any], quiet: bool
+    model: TabularModel,
+    path: str,
+    coverage: float,
+    reading: Mapping[str, Any],
+    quiet: bool,
+    labelled: bool,
 ) -> Iterator[Iterator[Predictions]]:
-    """Predict block by block under a bar."""
+    """Predict block by block under a bar; ``labelled`` to read the targets too."""
     with progress_bar(f"Predicting {path}", estimate_rows(path), quiet) as bar:
 
         def counted() -> Iterator[Predictions]:
-            for block in model.predict_blocks(path, coverage, **reading):
+            for block in model.predict_blocks(path, coverage, labelled=labelled, **reading):
                 yield block
                 bar.advance(len(block.label))
 
@@ -150,7 +182,7 @@ def evaluate_file(
     classify = model.task_ == "classification"
     scores: Any = ClassificationScores(len(model.classes_)) if classify else RegressionScores()
     example = ""
-    with _predictions(model, path, coverage, reading, quiet) as blocks:
+    with _predictions(model, path, coverage, reading, quiet, labelled=True) as blocks:
         for block in blocks:
             if block.y is None:
                 raise ValueError(

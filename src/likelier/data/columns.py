@@ -1,9 +1,8 @@
-"""Columns: from Arrow arrays to numbers, texts and additive summaries of what they hold."""
+"""Columns: from Arrow arrays to numbers and texts, and what kind of values they hold."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
+from likelier.data.notation import WHOLE_PLAIN, WHOLE_WRITTEN
 
 MAX_CATEGORIES = 1000
 TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
@@ -50,101 +50,6 @@ class Kind(StrEnum):
         return Kind.TEXT
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What is known about some rows of a column; `merge` adds other rows.
-
-    ``values`` holds the different values as text, or None once there are more than
-    `MAX_CATEGORIES`; ``mean`` is the mean of the finite numbers; ``first_missing`` is the
-    number of the first row without a value, -1 if there is none; ``example`` is one text
-    that is not a number. ``n_values`` texts, different within their block, had ``n_words``
-    words between spaces.
-    """
-
-    kind: Kind = Kind.EMPTY
-    n_rows: int = 0
-    n_missing: int = 0
-    n_infinite: int = 0
-    mean: float = 0.0
-    first_missing: int = -1
-    values: frozenset[str] | None = frozenset()
-    example: str | None = None
-    n_values: int = 0
-    n_words: int = 0
-
-    @property
-    def mean_words(self) -> float:
-        """Words of a text, on average."""
-        return self.n_words / max(1, self.n_values)
-
-    def merge(self, other: Summary) -> Summary:
-        """Return the summary of both; ``other`` describes later rows."""
-        values = None
-        if self.values is not None and other.values is not None:
-            values = self.values | other.values
-        return Summary(
-            kind=self.kind.widen(other.kind),
-            n_rows=self.n_rows + other.n_rows,
-            n_missing=self.n_missing + other.n_missing,
-            n_infinite=self.n_infinite + other.n_infinite,
-            mean=self._share(other) * self.mean + other._share(self) * other.mean,
-            first_missing=other.first_missing if self.first_missing < 0 else self.first_missing,
-            values=None if values is None or len(values) > MAX_CATEGORIES else values,
-            example=self.example if self.example is not None else other.example,
-            n_values=self.n_values + other.n_values,
-            n_words=self.n_words + other.n_words,
-        )
-
-    def _share(self, other: Summary) -> float:
-        """Part of the values of both that are here; sums of large numbers could overflow."""
-        here, there = self.n_rows - self.n_missing, other.n_rows - other.n_missing
-        return here / (here + there) if here + there else 0.0
-
-
-def summarise(
-    array: pa.Array, so_far: Summary, *, untyped: bool, missing: Collection[str]
-) -> Summary:
-    """Summarise the next block of a column.
-
-    Parameters
-    ----------
-    array : Arrow array
-        The values.
-    so_far : Summary
-        What is known from the rows before: it tells the number of the first row, and saves
-        asking what has been answered (whether a column of text holds numbers).
-    untyped : bool
-        Whether text may turn out to hold numbers, truth values or dates.
-    missing : collection of str
-        Texts that stand for a missing value.
-    """
-    if is_text(array.type):
-        texts = Texts(array, missing)
-        kind, numbers = texts.recognise(so_far.kind if untyped else Kind.TEXT)
-        absent = texts.absent if numbers is None else np.isnan(numbers)
-        values = None if so_far.values is None else texts.few_values()
-        example = texts.example() if kind == Kind.TEXT else None
-        words = texts.words() if kind == Kind.TEXT else (0, 0)
-    else:
-        kind, values, example, words = kind_of(array.type), frozenset(), None, (0, 0)
-        numbers = _floats(array) if kind.numeric else None
-        absent = _is_null(array) if numbers is None else np.isnan(numbers)
-    finite = np.empty(0) if numbers is None else numbers[np.isfinite(numbers)]
-    n_missing = int(absent.sum())
-    return Summary(
-        kind=Kind.EMPTY if n_missing == len(array) and kind.numeric else kind,
-        n_rows=len(array),
-        n_missing=n_missing,
-        n_infinite=0 if numbers is None else int(np.isinf(numbers).sum()),
-        mean=float((finite / max(1, len(finite))).sum()),
-        first_missing=so_far.n_rows + int(np.argmax(absent)) if n_missing else -1,
-        values=values,
-        example=example,
-        n_values=words[0],
-        n_words=words[1],
-    )
-
-
 class Texts:
     """A text column as its different values, trimmed, and which row has which.
 
@@ -152,10 +57,10 @@ class Texts:
     only a column of numbers without gaps or padding is taken as it stands.
     """
 
-    def __init__(self, array: pa.Array, missing: Collection[str]) -> None:
+    def __init__(self, array: pa.Array, missing: Collection[str], decimal: str = ".") -> None:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()  # its dictionary may list values nobody has
-        self._array, self._missing = array, missing
+        self._array, self._missing, self._decimal = array, missing, decimal
 
     @cached_property
     def _encoded(self) -> tuple[pa.Array, Array]:
@@ -168,7 +73,7 @@ class Texts:
     def absent(self) -> Array:
         """Whether each row has no value."""
         values, codes = self._encoded
-        return np.append(_is_null(values), True)[codes]
+        return np.append(null_rows(values), True)[codes]
 
     def look_up(self, answers: Mapping[str, float], unknown: float, absent: float) -> Array:
         """Return the answer for the value of each row."""
@@ -188,11 +93,13 @@ class Texts:
         is not a number.
         """
         if self._array.null_count == 0:
+            array = _pointed(self._array, self._decimal)
             for type in types:
-                parsed = _cast(self._array, type)
+                parsed = _cast(array, type)
                 if parsed is not None:
                     return _view(parsed), type
         values, codes = self._encoded
+        values = _pointed(values, self._decimal)
         for type in types:
             parsed = _cast(values, type)
             if parsed is not None and self.absent.any():
@@ -228,12 +135,23 @@ class Texts:
             return Kind.DATE, None
         return Kind.TEXT, None
 
+    def odd_values(self, limit: int) -> list[tuple[str, int]]:
+        """Return the first different texts that are not numbers, each with its first row."""
+        values, codes = self._encoded
+        plain = pc.match_substring_regex(_pointed(values, self._decimal), WHOLE_PLAIN)
+        odd = np.flatnonzero(_filled(plain.cast(pa.uint8()), 1) == 0)
+        firsts = [(values[int(k)].as_py(), int(np.argmax(codes == k))) for k in odd[:limit]]
+        return [(str(text), row) for text, row in firsts]
+
     def example(self) -> str | None:
         """Return a text that is not a number, if there is one."""
-        for text in self._encoded[0].to_pylist():
-            if text is not None and not _is_number(text):
-                return str(text)
-        return None
+        return next((text for text, _ in self.odd_values(1)), None)
+
+    def count_numbers(self) -> int:
+        """Count the rows that hold a number in any notation, also those that are not read."""
+        values, codes = self._encoded
+        written = _filled(pc.match_substring_regex(values, WHOLE_WRITTEN).cast(pa.uint8()), 0)
+        return int(np.append(written, 0)[codes].sum())
 
     def words(self) -> tuple[int, int]:
         """Return how many different texts there are, and how many words between spaces."""
@@ -276,8 +194,10 @@ def kind_of(type: pa.DataType) -> Kind:
     return next((kind for test, kind in tests if test(type)), Kind.OTHER)
 
 
-def to_floats(array: pa.Array, missing: Collection[str]) -> Array:
+def to_floats(array: pa.Array, missing: Collection[str], decimal: str = ".") -> Array:
     """Return numbers or truth values as float64, NaN where there is none.
+
+    ``decimal`` is the decimal sign of numbers in text.
 
     Raises
     ------
@@ -285,11 +205,12 @@ def to_floats(array: pa.Array, missing: Collection[str]) -> Array:
         If a value is not a number; the message begins after the column's name.
     """
     if is_text(array.type):
-        texts = Texts(array, missing)
+        texts = Texts(array, missing, decimal)
         found = texts.numbers(pa.float64())
         numbers = texts.truth_values() if found is None else found[0]
         if numbers is None:
-            raise ValueError(f"holds {texts.example()!r}, which is not a number")
+            hint = "" if decimal == "." else f" with {decimal!r} as decimal sign"
+            raise ValueError(f"holds {texts.example()!r}, which is not a number{hint}")
         return numbers
     if not kind_of(array.type).numeric:
         raise ValueError(f"holds {array.type}, not numbers")
@@ -301,19 +222,21 @@ def to_texts(array: pa.Array, missing: Collection[str]) -> Texts:
     if not is_text(array.type):
         if not kind_of(array.type).numeric:
             raise ValueError(f"holds {array.type}, not text")
+        if pa.types.is_floating(array.type):  # NaN is no category
+            array = pc.if_else(pc.is_nan(array), pa.nulls(1, array.type)[0], array)
         array = array.cast(pa.string())
     return Texts(array, missing)
 
 
-def to_integers(array: pa.Array, missing: Collection[str]) -> Array | None:
+def to_integers(array: pa.Array, missing: Collection[str], decimal: str = ".") -> Array | None:
     """Return values, none of them missing, as int64; None if one is not a whole number."""
     if not is_text(array.type):
         converted = _cast(array, pa.int64())
         return None if converted is None else _view(converted)
-    found = Texts(array, missing).numbers(pa.int64())
+    found = Texts(array, missing, decimal).numbers(pa.int64())
     if found is not None:
         return found[0]
-    floats = to_floats(array, missing)
+    floats = to_floats(array, missing, decimal)
     whole = (floats == np.rint(floats)).all() and (np.abs(floats) < 2.0**63).all()
     return floats.astype(np.int64) if whole else None
 
@@ -328,6 +251,13 @@ def _cast(array: pa.Array, type: pa.DataType) -> pa.Array | None:
         return array.cast(type)
     except pa.ArrowInvalid:
         return None
+
+
+def _pointed(array: pa.Array, decimal: str) -> pa.Array:
+    """Return text with the decimal sign as a point; what was a point is then no number."""
+    if decimal == ".":
+        return array
+    return pc.replace_substring(pc.replace_substring(array, ".", "#"), decimal, ".")
 
 
 def _trimmed(array: pa.Array, missing: Collection[str]) -> pa.Array:
@@ -376,16 +306,9 @@ def _filled(array: pa.Array, value: float) -> Array:
     """Return the values of an array of numbers with ``value`` for null."""
     if array.null_count == 0:
         return _view(array)
-    return np.where(_is_null(array), np.array(value, dtype=_view(array).dtype), _view(array))
+    return np.where(null_rows(array), np.array(value, dtype=_view(array).dtype), _view(array))
 
 
-def _is_null(array: pa.Array) -> Array:
+def null_rows(array: pa.Array) -> Array:
+    """Whether each value is null."""
     return _view(array.is_null().cast(pa.uint8())).astype(bool)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

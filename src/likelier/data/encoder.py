@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from likelier.base import Array, Matrix
 from likelier.data.assemble import Piece, csr, dense
-from likelier.data.columns import Kind, Summary, kind_of, to_floats, to_integers, to_texts
+from likelier.data.columns import Kind, kind_of, to_floats, to_integers, to_texts
+from likelier.data.dialect import NO_HINTS, Hints
 from likelier.data.learn import (
     check_features,
     check_target,
@@ -23,6 +24,7 @@ from likelier.data.learn import (
     resolve_column,
     summarise_table,
 )
+from likelier.data.summary import Summary
 from likelier.data.tables import Table
 from likelier.data.text import TextCode, documents_of, is_running_text, learn_texts
 
@@ -81,6 +83,8 @@ class TableEncoder:
         Whether the training table had column names of its own.
     table_columns : tuple of str
         All columns of the training table, in order.
+    hints : Hints
+        How a later CSV file is read where its own lines do not show it.
     """
 
     columns: tuple[ColumnCode, ...]
@@ -90,6 +94,7 @@ class TableEncoder:
     missing_values: tuple[str, ...] = ()
     header: bool = True
     table_columns: tuple[str, ...] = ()
+    hints: Hints = NO_HINTS
 
     # -- learning -----------------------------------------------------------------------
     @classmethod
@@ -100,6 +105,7 @@ class TableEncoder:
         *,
         missing: str = "error",
         exclude: Sequence[str | int] = (),
+        categories: Sequence[str | int] = (),
     ) -> Self:
         """Learn the encoding from one pass over a table, and one more over running text.
 
@@ -114,23 +120,22 @@ class TableEncoder:
             no category, in a column of text) and marked in a column of its own.
         exclude : sequence of str or int
             Columns to leave out.
+        categories : sequence of str or int
+            Columns, perhaps also the target, whose values are names, even if they look like
+            numbers, dates or running text.
         """
         if missing not in ("error", "impute"):
             raise ValueError(f"missing must be 'error' or 'impute', got {missing!r}")
         name = None if target is None else resolve_column(table, target, "target")
-        left_out = {resolve_column(table, column, "exclude") for column in exclude}
-        if name in left_out:
-            raise ValueError(f"exclude names the target column {name!r}")
-        used = [column for column in table.column_names if column not in left_out]
-        if not set(used) - {name}:
-            raise ValueError(f"{table.name!r} has no column left to learn from")
-        found = summarise_table(table, used)
+        used = _used_columns(table, name, exclude)
+        named = {resolve_column(table, column, "categories") for column in categories}
+        found = summarise_table(table, used, named)
         kind = Kind.EMPTY
         if name is not None:
             goal = found.pop(name)
-            check_target(name, goal)
+            check_target(name, goal, table.decimal)
             kind = goal.kind
-        check_features(found, missing)
+        check_features(found, missing, table.decimal)
         return cls(
             columns=_codes(table, found),
             target=name,
@@ -139,6 +144,7 @@ class TableEncoder:
             missing_values=table.missing_values,
             header=table.header,
             table_columns=tuple(table.column_names),
+            hints=table.hints,
         )
 
     @classmethod
@@ -193,7 +199,8 @@ class TableEncoder:
             raise ValueError(
                 f"{table.name!r} lacks {listed(absent)}, which the model was fitted on{advice}"
             )
-        extra = [name for name in names if name not in self.table_columns]
+        known = {*self.table_columns, *table.index_columns}
+        extra = [name for name in names if name not in known]
         if extra:
             text = f"{table.name!r}: ignoring {listed(extra)}, which the model was not fitted on"
             warnings.warn(text, UserWarning, stacklevel=2)
@@ -201,21 +208,23 @@ class TableEncoder:
             wanted.append(self.target)
         return {name: name for name in wanted}
 
-    def transform(self, batch: pa.RecordBatch) -> Matrix:
+    def transform(self, batch: pa.RecordBatch, decimal: str = ".") -> Matrix:
         """Return the float64 matrix of some rows, dense or CSR (see `sparse`).
+
+        ``decimal`` is the decimal sign of numbers in text.
 
         Raises
         ------
         ValueError
             If a value is missing and ``missing="error"``, or is infinite or no number.
         """
-        pieces = [self._encode(code, batch[code.name]) for code in self.columns]
+        pieces = [self._encode(code, batch[code.name], decimal) for code in self.columns]
         return csr(pieces) if self.sparse else dense(pieces)
 
-    def labels(self, batch: pa.RecordBatch, start: int = 0) -> Array:
+    def labels(self, batch: pa.RecordBatch, start: int = 0, decimal: str = ".") -> Array:
         """Return the target of some rows: integers, booleans, floats or strings as they are.
 
-        ``start`` is the number of the first row, for messages.
+        ``start`` is the number of the first row, for messages; ``decimal`` the decimal sign.
         """
         if self.target is None:
             raise ValueError("this encoder was made without a target column")
@@ -225,13 +234,15 @@ class TableEncoder:
                 texts = to_texts(array, markers)
                 _refuse_missing(texts.absent, start)
                 return texts.strings()
-            numbers = to_floats(array, markers)
+            numbers = to_floats(array, markers, decimal)
             _refuse_missing(np.isnan(numbers), start)
         except ValueError as error:
             raise ValueError(f"target column {self.target!r} {error}") from None
         if self.target_kind == Kind.BOOLEAN:
             return numbers.astype(bool)
-        whole = to_integers(array, markers) if self.target_kind == Kind.INTEGER else None
+        if self.target_kind != Kind.INTEGER:
+            return numbers
+        whole = to_integers(array, markers, decimal)
         return numbers if whole is None else whole
 
     # -- as plain values ----------------------------------------------------------------
@@ -240,6 +251,7 @@ class TableEncoder:
         bare = replace(self, columns=tuple(replace(code, text=None) for code in self.columns))
         plain = asdict(bare)
         plain["target_kind"] = str(self.target_kind)
+        plain["hints"] = self.hints.to_json()
         for key in ("missing_values", "table_columns"):
             plain[key] = list(plain[key])
         plain["columns"] = [
@@ -274,6 +286,7 @@ class TableEncoder:
                 missing_values=_strings(plain["missing_values"]),
                 header=bool(plain["header"]),
                 table_columns=_strings(plain["table_columns"]),
+                hints=Hints.from_json(plain.get("hints", {})),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"damaged table encoder: {error!r}") from error
@@ -292,7 +305,7 @@ class TableEncoder:
             if code.categories is not None
         }
 
-    def _encode(self, code: ColumnCode, array: pa.Array) -> Piece:
+    def _encode(self, code: ColumnCode, array: pa.Array, decimal: str) -> Piece:
         """Encode one column: where the entry of each row goes, and its value."""
         slots: Array | None = None
         matrix = None
@@ -301,7 +314,7 @@ class TableEncoder:
                 documents, absent = documents_of(array, self.missing_values)
                 matrix, values = code.text.matrix(documents), np.zeros(len(documents))
             elif code.categories is None:
-                values = to_floats(array, self.missing_values)
+                values = to_floats(array, self.missing_values, decimal)
                 absent = np.isnan(values)
                 if np.isinf(values).any():
                     raise ValueError("holds infinite values; replace them by finite ones")
@@ -314,11 +327,29 @@ class TableEncoder:
             raise ValueError(f"column {code.name!r} {error}") from None
         if absent.any():
             if self.missing == "error":
-                raise ValueError(missing_values({code.name: int(absent.sum())}))
+                raise ValueError(missing_values({code.name: int(absent.sum())}, fitted=True))
             if slots is None:
                 values = np.where(absent, code.mean, values)
         mark = absent if code.indicator else None
         return Piece(values, slots, mark, len(code.output_names), matrix)
+
+
+def _used_columns(table: Table, target: str | None, exclude: Sequence[str | int]) -> list[str]:
+    """Return the columns to read: not those left out, nor those that only number the rows."""
+    left_out = {resolve_column(table, column, "exclude") for column in exclude}
+    if target in left_out:
+        raise ValueError(f"exclude names the target column {target!r}")
+    index = {*table.index_columns} - {target} - left_out
+    if index and table.untyped:
+        text = (
+            f"{table.name!r}: leaving out the first column, which has no name and another whole "
+            "number in every row; give it a name if it should be learned from"
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
+    used = [name for name in table.column_names if name not in left_out | index]
+    if not {*used} - {target}:
+        raise ValueError(f"{table.name!r} has no column left to learn from")
+    return used
 
 
 def _codes(table: Table, found: Mapping[str, Summary]) -> tuple[ColumnCode, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
+import io
 import lzma
 import os
 import re
@@ -67,6 +69,42 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the system's own: not found, no permission, broken disk
         raise ValueError(f"{str(path)!r} is damaged or cut off: {error}") from error
+
+
+@contextmanager
+def open_whole_lines(path: Path, encoding: str) -> Iterator[IO[bytes]]:
+    """Open a text file as UTF-8 without the empty lines at its end."""
+    with open_bytes(path) as stream:
+        text: Any = stream
+        if codecs.lookup(encoding).name != "utf-8":
+            text = codecs.EncodedFile(stream, "utf8", encoding)
+        yield cast(IO[bytes], _WithoutLastLines(text))
+
+
+class _WithoutLastLines(io.RawIOBase):
+    """Bytes of a stream; line ends are held back until something follows them."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._stream = stream
+        self._ready, self._held = b"", b""
+
+    def readable(self) -> bool:
+        """Whether it can be read: yes."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return ``size`` bytes, fewer at the end: the reader takes a short piece for that."""
+        while size < 0 or len(self._ready) < size:
+            piece = self._stream.read(SAMPLE_BYTES)
+            if not piece:
+                break
+            held = self._held + piece
+            body = held.rstrip(b"\r\n")
+            self._ready, self._held = self._ready + body, held[len(body) :]
+        end = len(self._ready) if size < 0 else size
+        whole, self._ready = self._ready[:end], self._ready[end:]
+        return whole
 
 
 def read_sample(path: Path) -> bytes:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from likelier.data.columns import MAX_CATEGORIES, Kind, Summary, summarise
+import pyarrow as pa
+
+from likelier.data.columns import MAX_CATEGORIES, Kind
+from likelier.data.notation import has_decimal_comma
+from likelier.data.summary import Summary, summarise
 from likelier.data.tables import Table, default_block_rows
 from likelier.data.text import is_running_text
 
 LISTED = 10
+SHOWN = 3
 
 
 def resolve_column(table: Table, column: str | int, argument: str) -> str:
@@ -20,31 +25,53 @@ def resolve_column(table: Table, column: str | int, argument: str) -> str:
         return names[int(column)]
     except (ValueError, TypeError, IndexError):
         numbered = "" if table.header else " (the file has no header: count from 0)"
+        single = "; name the delimiter if that is several" if len(names) == 1 else ""
         raise ValueError(
-            f"{argument}: {table.name!r} has no column {column!r}{numbered}; it has {listed(names)}"
+            f"{argument}: {table.name!r} has no column {column!r}{numbered}; "
+            f"it has {listed(names)}{single if table.untyped else ''}"
         ) from None
 
 
-def summarise_table(table: Table, columns: Sequence[str]) -> dict[str, Summary]:
-    """Return the summary of each column from one pass over the table."""
+def summarise_table(
+    table: Table, columns: Sequence[str], categories: Collection[str] = ()
+) -> dict[str, Summary]:
+    """Return the summary of each column from one pass over the table.
+
+    The columns in ``categories`` hold categories whatever their values look like.
+    """
     found = {name: Summary() for name in columns}
     n_rows = 0
     for batch in table.blocks(default_block_rows(len(columns)), columns):
         for name in columns:
             so_far = found[name]
-            part = summarise(
-                batch[name], so_far, untyped=table.untyped, missing=table.missing_values
-            )
-            found[name] = so_far.merge(part)
-            _check_categories(name, found[name])
+            found[name] = so_far.merge(_summarised(table, name, batch[name], so_far, categories))
+            _check_categories(name, found[name], table.decimal)
         n_rows += batch.num_rows
     if n_rows == 0:
         raise ValueError(f"{table.name!r} holds no rows")
     return found
 
 
-def check_target(name: str, summary: Summary) -> None:
+def _summarised(
+    table: Table, name: str, values: pa.Array, so_far: Summary, categories: Collection[str]
+) -> Summary:
+    try:
+        return summarise(
+            values,
+            so_far,
+            untyped=table.untyped,
+            missing=table.missing_values,
+            decimal=table.decimal,
+            categories=name in categories,
+        )
+    except ValueError as error:
+        raise ValueError(f"column {name!r} {error}") from None
+
+
+def check_target(name: str, summary: Summary, decimal: str) -> None:
     """Raise unless every row has a target that can be learned."""
+    if summary.nearly_numbers:
+        raise ValueError(f"target {unread_numbers(name, summary, decimal)}")
     if summary.n_missing:
         raise ValueError(
             f"target column {name!r} {missing_target(summary.n_missing, summary.first_missing)}"
@@ -66,8 +93,11 @@ def missing_target(count: int, first: int) -> str:
     )
 
 
-def check_features(summaries: Mapping[str, Summary], missing: str) -> None:
+def check_features(summaries: Mapping[str, Summary], missing: str, decimal: str) -> None:
     """Raise if a column cannot be encoded, naming all columns with the same fault."""
+    for name, summary in summaries.items():
+        if summary.nearly_numbers:
+            raise ValueError(unread_numbers(name, summary, decimal))
     dates = [name for name, summary in summaries.items() if summary.kind == Kind.DATE]
     if dates:
         raise ValueError(
@@ -85,13 +115,36 @@ def check_features(summaries: Mapping[str, Summary], missing: str) -> None:
         raise ValueError(missing_values(absent))
 
 
-def missing_values(counts: Mapping[str, int]) -> str:
-    """Say which columns have how many missing values, and what to do."""
+def unread_numbers(name: str, summary: Summary, decimal: str) -> str:
+    """Say that a column seems to hold numbers, which values are none, and what to do."""
+    shown = ", ".join(f"{text!r} (row {row + 1})" for text, row in summary.odd[:SHOWN])
+    more = " and others" if len(summary.odd) > SHOWN else ""
+    advice = ""
+    if decimal == "," and any("." in text for text, _ in summary.odd):
+        advice = "use decimal='.' if the point is the decimal sign (here it was the comma), "
+    elif decimal == "." and any(has_decimal_comma(text) for text, _ in summary.odd):
+        advice = "use decimal=',' if the comma is the decimal sign, "
+    return (
+        f"column {name!r} seems to hold numbers, but {shown}{more} cannot be read as such: "
+        f"{advice}mend them (as in 1234.5), leave their cells empty or list them in also_missing "
+        "if they stand for missing values, exclude the column, or use "
+        f"categories=[{name!r}] if its values are names, not numbers"
+    )
+
+
+def missing_values(counts: Mapping[str, int], fitted: bool = False) -> str:
+    """Say which columns have how many missing values, and what to do.
+
+    ``fitted`` tells that a model was fitted already, and that without missing values.
+    """
     columns = ", ".join(f"{name!r} ({count})" for name, count in [*counts.items()][:LISTED])
     more = f" and {len(counts) - LISTED} more columns" if len(counts) > LISTED else ""
+    fault = f"missing values in column {columns}{more}: "
+    if fitted:
+        return f"{fault}remove the rows, or fit the model with missing='impute'"
     return (
-        f"missing values in column {columns}{more}: use missing='impute' to put in the mean and "
-        "mark them, exclude the column, or remove the rows"
+        f"{fault}use missing='impute' to put in the mean and mark them, exclude the column, or "
+        "remove the rows"
     )
 
 
@@ -102,11 +155,15 @@ def listed(names: Sequence[str]) -> str:
     return word + ", ".join(map(repr, names[:LISTED])) + more
 
 
-def _check_categories(name: str, summary: Summary) -> None:
-    if summary.kind == Kind.TEXT and summary.values is None and not is_running_text(summary):
-        raise ValueError(
-            f"column {name!r} holds text, such as {summary.example!r}, with more than "
-            f"{MAX_CATEGORIES} different values, too many to give each a column of its own, and "
-            "too few words in them for running text; "
-            "exclude it or group its values (or, if it should hold numbers, mend this one)"
-        )
+def _check_categories(name: str, summary: Summary, decimal: str) -> None:
+    if summary.kind != Kind.TEXT or summary.values is not None or is_running_text(summary):
+        return
+    if summary.nearly_numbers:
+        raise ValueError(unread_numbers(name, summary, decimal))
+    example = f", such as {summary.odd[0][0]!r}," if summary.odd else ""
+    raise ValueError(
+        f"column {name!r} holds text{example} with more than "
+        f"{MAX_CATEGORIES} different values, too many to give each a column of its own, and "
+        "too few words in them for running text; "
+        "exclude it or group its values (or, if it should hold numbers, mend this one)"
+    )

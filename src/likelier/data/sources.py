@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, cast
 
 import narwhals as nw
@@ -49,6 +50,10 @@ class Source(ABC):
         """Names of the columns, or None if they have none."""
         return None if self.encoder is None else list(self.encoder.get_feature_names_out())
 
+    def unlabelled(self) -> Source:
+        """Return the same rows for a prediction: what their target holds does not matter."""
+        return self
+
     @abstractmethod
     def __call__(self) -> Generator[Batch, None, None]:
         """Yield the blocks from the first."""
@@ -63,6 +68,12 @@ class TableSource(Source):
         self._columns = encoder.align(table)
         self._block_rows = block_rows or default_block_rows(encoder.n_features)
 
+    def unlabelled(self) -> TableSource:
+        """Return the same rows without the target, which is not even read."""
+        bare = copy(self)
+        bare._columns = {k: v for k, v in self._columns.items() if k != self.encoder.target}
+        return bare
+
     @property
     def n_features(self) -> int:
         """Number of columns after encoding."""
@@ -72,12 +83,12 @@ class TableSource(Source):
         """Yield the blocks from the first."""
         encoder, start = self.encoder, 0
         labelled = encoder.target is not None and encoder.target in self._columns
-        read = list(self._columns.values())
+        read, decimal = list(self._columns.values()), self._table.decimal
         for index, raw in enumerate(self._table.blocks(self._block_rows, read)):
             named = raw.rename_columns(list(self._columns))
             try:
-                X = encoder.transform(named)
-                y = encoder.labels(named, start) if labelled else None
+                X = encoder.transform(named, decimal)
+                y = encoder.labels(named, start, decimal) if labelled else None
             except ValueError as error:
                 last = start + raw.num_rows
                 raise ValueError(
@@ -147,6 +158,7 @@ class IterableSource(Source):
         batch = self._peek()
         others, n_features = self._others, batch.X.shape[1]
         self._first, self._others = None, iter(())
+        labels = _one_kind(batch, None)
         yield batch
         start = batch.n_rows
         for index, item in enumerate(others, start=1):
@@ -156,6 +168,7 @@ class IterableSource(Source):
                     f"block {index} of the data has {batch.X.shape[1]} columns, "
                     f"block 0 has {n_features}"
                 )
+            labels = _one_kind(batch, labels)
             yield batch
             start += batch.n_rows
 
@@ -203,19 +216,21 @@ def block_source(
     allow_nan : bool
         Whether blocks may hold NaN, for models that know what to make of it.
     **reading
-        ``format``, and how to read a CSV file; see `open_table`.
+        ``format``, and how to read a CSV file; see `open_table`. Also ``categories``, columns
+        of a table whose values are names, whatever they look like; see `TableEncoder.fit`.
     """
+    categories = reading.pop("categories", ())
     if isinstance(data, Source):
         return data
     if isinstance(data, str | os.PathLike):
         path = as_path(data)
         if (reading.get("format") or detect_format(path)) == "libsvm":
-            _refuse_columns(target, exclude, f"{str(path)!r} is a libsvm file")
+            _refuse_columns(target, [*exclude, *categories], f"{str(path)!r} is a libsvm file")
             if isinstance(encoder, TableEncoder):
                 raise ValueError(f"{str(path)!r} is a libsvm file; the model was fitted on a table")
             return LibsvmSource(path, encoder, block_rows)
     elif not nw.dependencies.is_into_dataframe(data):
-        _refuse_columns(target, exclude, "the data are blocks")
+        _refuse_columns(target, [*exclude, *categories], "the data are blocks")
         if encoder is not None:
             raise ValueError("the model was fitted on a file or frame; give it one, not blocks")
         return IterableSource(data, allow_nan)
@@ -223,7 +238,9 @@ def block_source(
         raise ValueError("the model was fitted on a libsvm file and cannot read a table")
     if encoder is None:
         table = open_table(data, **reading)
-        encoder = TableEncoder.fit(table, target, missing=missing, exclude=exclude)
+        encoder = TableEncoder.fit(
+            table, target, missing=missing, exclude=exclude, categories=categories
+        )
     else:
         if target not in (None, encoder.target):
             raise ValueError(f"target {target!r} is not the model's, {encoder.target!r}")
@@ -261,6 +278,26 @@ def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batc
     return Batch(X, y, weight, index=index, start=start)
 
 
+def _one_kind(batch: Batch, before: Any) -> Any:
+    """Return an example of the labels, after a look at whether they and those before are alike.
+
+    Text and numbers together cannot be put in order; which of them was meant is not to be
+    guessed. Rows of weight zero may have any label.
+    """
+    y = batch.y
+    if y is None or y.ndim != 1:
+        return before
+    present = y if batch.weight is None else y[batch.weight > 0.0]
+    for label in (present if y.dtype.kind == "O" else present[:1]).tolist():
+        if before is not None and isinstance(label, str) != isinstance(before, str):
+            raise ValueError(
+                f"block {batch.index} of the data: y holds {label!r} where a row before has "
+                f"{before!r}; give labels of one kind, all text or all numbers"
+            )
+        before = label if before is None else before
+    return before
+
+
 def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
     """Return finite floats or NaN, dense in C order or CSR without duplicates; no idle copies."""
     matrix: Any
@@ -287,12 +324,14 @@ def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
     return checked
 
 
-def _refuse_columns(target: str | int | None, exclude: Sequence[str | int], why: str) -> None:
-    if target is not None or exclude:
-        raise ValueError(f"{why} with labels of its own, not a table: leave out target and exclude")
+def _refuse_columns(target: str | int | None, columns: Sequence[str | int], why: str) -> None:
+    if target is not None or columns:
+        raise ValueError(
+            f"{why} with labels of its own, not a table: leave out target, exclude and categories"
+        )
 
 
 def _reading_of(encoder: TableEncoder) -> dict[str, Any]:
     """How a CSV file should be read to suit an encoder, where its first lines could mislead."""
-    known: dict[str, Any] = {"header": encoder.header}
+    known: dict[str, Any] = {"header": encoder.header, "likely": encoder.hints}
     return known | ({"missing_values": encoder.missing_values} if encoder.missing_values else {})

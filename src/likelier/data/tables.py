@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +16,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from likelier.data.dialect import MISSING, sniff_dialect
-from likelier.data.files import as_path, detect_format, open_bytes
+from likelier.data.dialect import MISSING, NO_HINTS, Hints, sniff_dialect
+from likelier.data.files import as_path, detect_format, open_bytes, open_whole_lines
 
 CSV_CHUNK_BYTES = 1 << 18
 CSV_CHUNK_ROWS = 256
 CSV_LARGE_CHUNK_BYTES = 1 << 22
 PARQUET_BUFFER_BYTES = 1 << 20
+# What pandas calls the parts of an index without a name in a Parquet file.
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class Table(ABC):
@@ -39,6 +42,12 @@ class Table(ABC):
         Whether every column is text whose type is still to be found out (CSV).
     missing_values : tuple of str
         Text that stands for a missing value; empty for typed tables, which have nulls.
+    decimal : str
+        Decimal sign of numbers in text.
+    index_columns : tuple of str
+        Columns that number the rows, which no model should learn from.
+    hints : Hints
+        How it is read, for later files of the same origin.
     """
 
     name: str
@@ -46,6 +55,9 @@ class Table(ABC):
     header: bool = True
     untyped: bool = False
     missing_values: tuple[str, ...] = ()
+    decimal: str = "."
+    index_columns: tuple[str, ...] = ()
+    hints: Hints = NO_HINTS
 
     @abstractmethod
     def blocks(
@@ -69,14 +81,20 @@ class CsvTable(Table):
         delimiter: str | None = None,
         header: bool | None = None,
         missing_values: Sequence[str] = MISSING,
-        encoding: str = "utf8",
+        encoding: str | None = None,
+        decimal: str | None = None,
+        likely: Hints = NO_HINTS,
     ) -> None:
-        self._path, self._encoding = path, encoding
-        self._dialect = sniff_dialect(path, delimiter, header, encoding)
+        self._path = path
+        given = Hints(delimiter, encoding, decimal)
+        self._dialect = dialect = sniff_dialect(path, given, header, likely)
         self.name = str(path)
-        self.column_names = list(self._dialect.column_names)
-        self.header = self._dialect.header
+        self.column_names = list(dialect.column_names)
+        self.header, self.decimal = dialect.header, dialect.decimal
         self.missing_values = tuple(missing_values)
+        self.index_columns = (dialect.column_names[0],) if dialect.numbers_rows else ()
+        comma = "," if dialect.decimal == "," else None
+        self.hints = Hints(delimiter, encoding, decimal or comma)
 
     def blocks(
         self, block_rows: int, columns: Sequence[str] | None = None
@@ -95,9 +113,13 @@ class CsvTable(Table):
             raise ValueError(f"{self.name!r} cannot be read as CSV: {_explain(error)}") from error
 
     def _open(self, columns: Sequence[str], files: ExitStack) -> Any:
-        dialect = self._dialect
+        dialect, encoding = self._dialect, self._dialect.encoding
+        single = len(self.column_names) == 1  # an empty line is a row without a value
         stream: Any = str(self._path)  # Arrow itself decompresses the usual formats
-        if self._path.suffix.lower() == ".xz":
+        if single:
+            stream = files.enter_context(open_whole_lines(self._path, encoding))
+            encoding = "utf8"
+        elif self._path.suffix.lower() == ".xz":
             stream = files.enter_context(open_bytes(self._path))
         # The reader compares whole cells; other padding is taken care of when types are known.
         padded = [
@@ -109,10 +131,12 @@ class CsvTable(Table):
                 column_names=self.column_names,
                 skip_rows=dialect.skip_lines,
                 block_size=_chunk_bytes(dialect.longest_line),
-                encoding=self._encoding,
+                encoding=encoding,
             ),
             parse_options=pyarrow.csv.ParseOptions(
-                delimiter=dialect.delimiter, newlines_in_values=True
+                delimiter=dialect.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=not single,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types={name: pa.string() for name in columns},
@@ -124,7 +148,11 @@ class CsvTable(Table):
 
 
 class ParquetTable(Table):
-    """A Parquet file, read in bounded memory."""
+    """A Parquet file, read in bounded memory.
+
+    The index of a pandas frame that has no name is not used as a column; one with a name is a
+    column like any other, for the file and other tools show it as such.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -134,6 +162,7 @@ class ParquetTable(Table):
         except pa.ArrowInvalid as error:
             raise ValueError(f"{self.name!r} is not a Parquet file: {error}") from error
         self.column_names = _distinct(schema.names, self.name)
+        self.index_columns = tuple(filter(_UNNAMED_INDEX.fullmatch, self.column_names))
 
     def blocks(
         self, block_rows: int, columns: Sequence[str] | None = None
@@ -185,13 +214,24 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
     **csv
         How to read a CSV file, instead of finding it out from its first lines: ``delimiter``,
         ``header`` (whether the first line names the columns), ``missing_values`` (the texts
-        that stand for a missing value) and ``encoding``.
+        that stand for a missing value) or ``also_missing`` (texts besides the usual ones),
+        ``encoding`` and ``decimal`` (the sign in 3.14); ``likely`` has the `Hints` of another
+        file, which count where this one's lines do not show it.
+
+    Notes
+    -----
+    What numbers the rows is listed in ``index_columns`` and not learned from: the nameless
+    index of a pandas frame, and a nameless first CSV column with a whole number of its own in
+    every row. In a CSV file of one column an empty line is a row without a value, except at
+    the end of the file.
     """
     if not isinstance(data, str | os.PathLike):
         return FrameTable(data)
     path = as_path(data)
     found = format or detect_format(path)
     if found == "csv":
+        also = csv.pop("also_missing", ())
+        csv["missing_values"] = (*csv.get("missing_values", MISSING), *also)
         return CsvTable(path, **csv)
     if found == "parquet":
         return ParquetTable(path)

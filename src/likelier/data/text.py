@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from likelier.base import Array
-from likelier.data.columns import Kind, Summary, to_texts
+from likelier.data.columns import Kind, to_texts
+from likelier.data.summary import Summary
 from likelier.data.tables import Table, default_block_rows
 from likelier.features.text_analysis import Analysis
 from likelier.features.text_counts import Counter, Frequencies, Rows, Selection
@@ -33,7 +34,7 @@ MAX_TERMS = 100_000
 
 def is_running_text(summary: Summary) -> bool:
     """Whether a column should be read as text, not as categories."""
-    if summary.kind != Kind.TEXT or summary.mean_words < MIN_WORDS:
+    if summary.kind != Kind.TEXT or summary.declared or summary.mean_words < MIN_WORDS:
         return False
     if summary.values is None:
         return True

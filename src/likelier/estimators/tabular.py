@@ -113,7 +113,9 @@ class TabularModel(BaseEstimator):
         data : path or data frame
             CSV, Parquet or libsvm file, or a frame.
         **reading
-            How to read a file: ``format``, ``delimiter``, ``header``, ``encoding``.
+            How to read a file: ``format``, ``delimiter``, ``header``, ``encoding``, ``decimal``,
+            ``also_missing``; and ``categories``, columns whose values are names even if they
+            look like numbers. What was said about the file counts for later files too.
 
         Returns
         -------
@@ -171,7 +173,12 @@ class TabularModel(BaseEstimator):
         return np.asarray(self.encoder_.get_feature_names_out())
 
     def predict_blocks(
-        self, data: str | os.PathLike[str] | Any, coverage: float = 0.9, **reading: Any
+        self,
+        data: str | os.PathLike[str] | Any,
+        coverage: float = 0.9,
+        *,
+        labelled: bool = True,
+        **reading: Any,
     ) -> Iterator[Predictions]:
         """Yield the predictions for a file block by block, in the order of its rows.
 
@@ -181,17 +188,36 @@ class TabularModel(BaseEstimator):
             Rows with the columns of the training data; the target may be absent.
         coverage : float
             Probability with which an interval should hold the target.
+        labelled : bool
+            Whether to read the targets too, where there are any; otherwise they may be anything.
         **reading
             How to read a file; see `prepare`.
         """
         check_is_fitted(self)
         source = block_source(data, encoder=self.encoder_, **reading)
+        if not labelled:
+            source = source.unlabelled()
         batch = None
         with closing(source()) as batches:
             for batch in batches:
                 yield self._predict(batch, coverage)
         if batch is None:
             raise ValueError(f"{data!s} holds no rows")
+
+    def predict(self, data: str | os.PathLike[str] | Any, **reading: Any) -> Array:
+        """Return the predicted class or number of every row of a file or a data frame."""
+        return np.concatenate([block.label for block in self._predicted(data, reading)])
+
+    def predict_proba(self, data: str | os.PathLike[str] | Any, **reading: Any) -> Array:
+        """Return the probability of every class, for every row of a file or a data frame."""
+        check_is_fitted(self)
+        if self.task_ != "classification":
+            raise ValueError("predict_proba is for classes; this model predicts numbers")
+        blocks = self._predicted(data, reading)
+        return np.concatenate([np.asarray(block.probability) for block in blocks])
+
+    def _predicted(self, data: Any, reading: Mapping[str, Any]) -> Iterator[Predictions]:
+        return self.predict_blocks(data, labelled=False, **reading)
 
     def _predict(self, batch: Batch, coverage: float) -> Predictions:
         estimator, X = self.estimator_, batch.X
@@ -227,6 +253,7 @@ class _Watched(Source):
 def _similar_column(data: Any, name: str | int | None, reading: Mapping[str, Any]) -> str:
     """Return a hint if a name that no column has is nearly that of one."""
     with suppress(ValueError, TypeError, OSError):
+        reading = {key: value for key, value in reading.items() if key != "categories"}
         names = open_table(data, **reading).column_names
         if isinstance(name, str) and name not in names:
             by_lower_case = {column.lower(): column for column in names}

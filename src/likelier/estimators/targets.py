@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from likelier.base import Array
 
 FEW_LABELS = 1024  # whole numbers so close together are looked up in a table
+LARGEST_WHOLE = 2.0**53  # floats up to here tell every whole number from the next
 
 
 def whole_labels(y: Array) -> tuple[Array, int] | None:
@@ -22,12 +23,22 @@ def whole_labels(y: Array) -> tuple[Array, int] | None:
     if not len(y) or y.dtype.kind not in "iubf":
         return None
     low, high = y.min(), y.max()
-    if not (np.isfinite(low) and np.isfinite(high) and float(high) - float(low) < FEW_LABELS):
+    if y.dtype.kind == "f" and not (low >= -LARGEST_WHOLE and high <= LARGEST_WHOLE):
+        return None  # also where one is NaN
+    first, last = int(low), int(high)
+    if last - first >= FEW_LABELS:
         return None
-    offsets = y.astype(np.intp) - int(low)
-    if y.dtype.kind == "f" and not (offsets + int(low) == y).all():
+    if y.dtype.kind == "u":  # may be too large for a signed number, the difference is not
+        return (y - low).astype(np.intp), first
+    offsets = y.astype(np.intp) - first
+    if y.dtype.kind == "f" and not (offsets + first == y).all():
         return None
-    return offsets, int(low)
+    return offsets, first
+
+
+def _labels_at(offsets: Array, first: int, dtype: np.dtype[Any]) -> Array:
+    """Labels by their offsets from the first, counted in Python: none is too large."""
+    return np.array([first + offset for offset in offsets.tolist()], dtype=dtype)
 
 
 def check_labels(y: Array) -> None:
@@ -43,7 +54,7 @@ def unique_labels(y: Array) -> Array:
     if whole is None:
         return np.unique(y)
     offsets, low = whole
-    return np.asarray(np.flatnonzero(np.bincount(offsets)) + low).astype(y.dtype)
+    return _labels_at(np.flatnonzero(np.bincount(offsets)), low, y.dtype)
 
 
 def union_classes(known: Any, labels: Any) -> Array:
@@ -69,7 +80,7 @@ def class_codes(classes: Array, y: Array) -> Array:
         offsets, low = whole
         distinct = np.flatnonzero(np.bincount(offsets))
         table = np.zeros(int(distinct[-1]) + 1)
-        table[distinct] = _searched(classes, (distinct + low).astype(y.dtype))
+        table[distinct] = _searched(classes, _labels_at(distinct, low, y.dtype))
         return np.asarray(table[offsets])
     return _searched(classes, y)
 

@@ -1,0 +1,162 @@
+"""Files as people have them: other notations, blank targets, and advice in the command's words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from tests.e2e.helpers import flowers, run, run_ok
+
+import likelier
+from likelier.cli.options import in_options
+
+
+def write(path, columns, delimiter=",", decimal="."):
+    """Write columns with numbers of three decimals."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        cells = [f"{x:.3f}".replace(".", decimal) if isinstance(x, float) else x for x in row]
+        writer.writerow(cells)
+    path.write_text(text.getvalue())
+    return path
+
+
+def fit(path, model, *args, target="species"):
+    return run_ok("fit", path, "-t", target, "-m", "linear", "-o", model, *args)
+
+
+def accuracy(model, path, *args):
+    report = json.loads(run_ok("evaluate", model, path, "--json", *args).stdout)
+    return report["scores"]["accuracy"]["value"]
+
+
+def refusal(*args):
+    result = run(*args)
+    assert result.exit_code == 2, result.output
+    return result.stderr.splitlines()[-1]
+
+
+def test_decimal_commas_give_the_same_model(tmp_path):
+    columns, model = flowers(150, 0), tmp_path / "m"
+    plain = write(tmp_path / "plain.csv", columns)
+    commas = write(tmp_path / "commas.csv", columns, ";", ",")
+    fit(plain, model)
+    expected = run_ok("predict", model, plain, "-o", "-").stdout
+    assert run_ok("predict", model, commas, "-o", "-").stdout == expected
+    fit(commas, model)
+    assert len(likelier.load(model).feature_names()) == 6
+    assert run_ok("predict", model, commas, "-o", "-").stdout == expected
+    assert run_ok("predict", model, plain, "-o", "-").stdout == expected
+    assert run_ok("predict", model, commas, "-o", "-", "--decimal", ",").stdout == expected
+
+
+def test_a_typo_is_not_a_category(tmp_path):
+    columns = flowers(100, 0)
+    columns["length"] = [*columns["length"][:60], "n.a.", *columns["length"][61:]]
+    path = write(tmp_path / "typo.csv", columns)
+    start = ("fit", path, "-t", "species", "-m", "linear", "-o", tmp_path / "m")
+    line = refusal(*start)
+    assert "'length'" in line
+    assert "'n.a.' (row 61)" in line
+    for option in ("--missing-value", "--exclude", "--categories 'length'"):
+        assert option in line
+    assert "also_missing" not in line
+    run_ok(*start, "--missing-value", "n.a.", "--missing", "impute")
+    assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
+    assert accuracy(tmp_path / "m", path) > 0.8  # the model knows what n.a. means
+    run_ok(*start, "--categories", "length")
+    assert "length=n.a." in likelier.load(tmp_path / "m").feature_names()
+
+
+@pytest.mark.parametrize("blank", ["", "tbd", "?"])
+@pytest.mark.parametrize("target", ["species", "length"])
+def test_predictions_need_no_target(tmp_path, target, blank):
+    columns, model = flowers(100, 0), tmp_path / "m"
+    fit(write(tmp_path / "t.csv", columns), model, target=target)
+    whole = run_ok("predict", model, tmp_path / "t.csv", "-o", "-").stdout
+    later = write(tmp_path / "new.csv", {**columns, target: [blank] * 100})
+    assert run_ok("predict", model, later, "-o", "-").stdout == whole
+    assert f"'{target}'" in refusal("evaluate", model, later)
+
+
+def test_what_was_said_at_fit_counts_later(tmp_path):
+    columns, model = flowers(150, 0), tmp_path / "m"
+    columns["colour"] = np.char.replace(columns["colour"], "green", "grün")
+    path = write(tmp_path / "t.csv", columns, "|", ",")
+    path.write_bytes(path.read_text().encode("latin-1"))
+    start = ("fit", path, "-t", "species", "-m", "linear", "-o", model)
+    assert "--delimiter" in refusal(*start, "--encoding", "latin-1")
+    run_ok(*start, "--delimiter", "|", "--encoding", "latin-1")
+    assert "colour=grün" in likelier.load(model).feature_names()
+    found = accuracy(model, path)
+    assert found > 0.8
+    plain = write(tmp_path / "plain.csv", columns)
+    assert accuracy(model, plain) == found
+    assert len(run_ok("predict", model, path, "-o", "-").stdout.splitlines()) == 151
+
+
+def test_a_single_column_with_gaps(tmp_path):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=80)
+    lines = "".join(f"{x:.3f},{x > 0}\n" if i else f",{x > 0}\n" for i, x in enumerate(a))
+    (tmp_path / "t.csv").write_text("a,y\n" + lines)
+    fit(tmp_path / "t.csv", tmp_path / "m", "--missing", "impute", target="y")
+    (tmp_path / "new.csv").write_text("a\n1.0\n\n-3.0\n\n")
+    result = run_ok("predict", tmp_path / "m", tmp_path / "new.csv", "-o", "-")
+    labels = [line.partition(",")[0] for line in result.stdout.splitlines()[1:]]
+    assert len(labels) == 3
+    assert (labels[0], labels[2]) == ("true", "false")
+
+
+def test_missing_values_are_told_in_the_words_of_the_command(tmp_path):
+    columns = flowers(100, 0)
+    model, gaps = tmp_path / "m", {**columns, "width": ["", *columns["width"][1:]]}
+    path = write(tmp_path / "gaps.csv", gaps)
+    line = refusal("fit", path, "-t", "species", "-m", "linear", "-o", model)
+    assert "use --missing impute to" in line
+    fit(write(tmp_path / "t.csv", columns), model)
+    line = refusal("predict", model, path, "-o", "-")
+    assert "fit the model with --missing impute" in line
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("use missing='impute' to", "use --missing impute to"),
+        ("use decimal=',' if", "use --decimal , if"),
+        ("use categories=['a b'] if", "use --categories 'a b' if"),
+        ("target must name one", "--target must name one"),
+        ("delimiter must be one character", "--delimiter must be one character"),
+        ("encoding 'x' is not known", "--encoding 'x' is not known"),
+        ("a target column", "a target column"),
+    ],
+)
+def test_words_of_python_become_options(message, expected):
+    assert in_options(message) == expected
+
+
+def test_a_saved_model_reads_frames_and_files_in_python(tmp_path):
+    import pandas as pd
+    import polars as pl
+
+    columns, model = flowers(120, 0), tmp_path / "m"
+    path = write(tmp_path / "t.csv", columns)
+    fit(path, model)
+    loaded = likelier.load(model)
+    labels, probability = loaded.predict(path), loaded.predict_proba(path)
+    assert (labels == columns["species"]).mean() > 0.8
+    np.testing.assert_array_equal(loaded.classes_[probability.argmax(axis=1)], labels)
+    rounded = {k: np.round(v, 3) if v.dtype.kind == "f" else v for k, v in columns.items()}
+    del rounded["species"]
+    for frame in (pd.DataFrame(rounded), pl.DataFrame(rounded)):
+        np.testing.assert_array_equal(loaded.predict(frame), labels)
+        np.testing.assert_array_equal(loaded.predict_proba(frame), probability)
+    fit(path, model, target="length")
+    assert likelier.load(model).predict(path).dtype == float
+    with pytest.raises(ValueError, match="predict_proba is for classes"):
+        likelier.load(model).predict_proba(path)
