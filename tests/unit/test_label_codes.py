@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from likelier.estimators.naive_bayes_data import encode_labels
 from likelier.estimators.targets import check_labels, class_codes, unique_labels, whole_labels
 
 LABELS = {
@@ -57,3 +58,21 @@ def test_models_tell_huge_whole_numbers_apart():
     model = likelier.LinearClassifier(random_state=0).fit(x, y)
     np.testing.assert_array_equal(model.classes_, np.unique(y), strict=True)
     np.testing.assert_array_equal(model.predict(x), y, strict=True)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([2**64 - 1, 2**64 - 5, 2**64 - 1], dtype=np.uint64),
+        np.array([-128, 127, 3], dtype=np.int8),
+        np.array([255, 250], dtype=np.uint8),
+        np.array([-(2**63), 4 - 2**63]),
+        np.array([0, 5, 5]),
+    ],
+    ids=str,
+)
+def test_naive_bayes_tells_whole_numbers_of_any_size_apart(labels):
+    classes, codes = encode_labels(labels)
+    assert classes.dtype == labels.dtype
+    np.testing.assert_array_equal(classes, np.unique(labels))
+    np.testing.assert_array_equal(classes[codes], labels)

@@ -29,10 +29,14 @@ def encode_labels(y: Array) -> tuple[Array, Array]:
         low, high = int(y.min()), int(y.max())
         if high - low < MAX_RANGE:
             present = np.zeros(high - low + 1, dtype=np.intp)
-            # a small unsigned type must not wrap around when the smallest label is taken off
-            places = y if low == 0 else y.astype(np.int64) - low
+            # a small signed type must not wrap around when the smallest label is taken off, and an
+            # unsigned one may be too large for a signed number: their difference is not
+            places = (y - y.min()).astype(np.intp) if y.dtype.kind == "u" else y
+            if low and y.dtype.kind == "i":
+                places = y.astype(np.int64) - low
             present[places] = 1
-            classes = (np.flatnonzero(present) + low).astype(y.dtype)
+            found = np.flatnonzero(present).tolist()
+            classes = np.array([low + place for place in found], dtype=y.dtype)
             return classes, (np.cumsum(present) - 1)[places]
     classes, codes = np.unique(y, return_inverse=True)
     return classes, codes.astype(np.intp)
