@@ -12,7 +12,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before NumPy is imp
 
 from benchmarks.common import CACHE, DOCS, Cases, machine_facts, read_json, write_json  # noqa: E402
 
-PARTS = ("speed", "fine", "path", "threads", "scale", "coverage")
+PARTS = ("speed", "small", "fine", "path", "threads", "scale", "coverage")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -40,13 +40,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _part(name: str, options: argparse.Namespace) -> Callable[[], Cases]:
     """A part as a call without arguments."""
-    from benchmarks.svm import scale, speed
+    from benchmarks.svm import scale, small, speed
 
     chosen = {"sets": tuple(options.sets.split(","))} if options.sets else {}
     if options.quick:
         few = {"sets": ("boston", "splice"), **chosen}
         return {
             "speed": lambda: speed.run(Cs=(1.0, 100.0), repeats=1, caches=(200,), **few),
+            "small": lambda: small.run(repeats=1),
             "fine": lambda: speed.run_fine(Cs=(1.0,), **few),
             "path": lambda: speed.run_path(repeats=1, **few),
             "threads": lambda: speed.run_threads(repeats=1, **few),
@@ -55,6 +56,7 @@ def _part(name: str, options: argparse.Namespace) -> Callable[[], Cases]:
         }[name]
     return {
         "speed": lambda: speed.run(**chosen),
+        "small": small.run,
         "fine": lambda: speed.run_fine(**chosen),
         "path": lambda: speed.run_path(**chosen),
         "threads": lambda: speed.run_threads(**chosen),

@@ -16,6 +16,7 @@ from likelier.kernels import Rbf
 CLASSES = ("svmguide1", "pendigits", "usps", "a9a", "splice")
 NUMBERS = ("boston", "energy", "kin8nm")
 SETS = CLASSES + NUMBERS
+LABELLED = (*CLASSES, "vowel")
 CS = (0.1, 1.0, 100.0, 1e4)
 EPSILON = 0.1
 MAX_ROWS = 10_000
@@ -60,7 +61,7 @@ def load(name: str, rows: int | None = None) -> Problem:
     if name not in ("usps", "a9a"):
         spread = X.std(axis=0)
         X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    if name not in CLASSES:
+    if name not in LABELLED:
         y = y.astype(np.float64)
         y = (y - y.mean()) / y.std()
     return Problem(name, X, y)

@@ -87,8 +87,9 @@ def test_three_classes(words, kind):
              for m in (ours, theirs)]  # fmt: skip
     np.testing.assert_allclose(*dense, atol=2e-3 * max(1.0, abs(dense[0]).max()))
     if words.get("kernel") == "linear":
-        coef = theirs.coef_.toarray() if sparse.issparse(theirs.coef_) else theirs.coef_
-        np.testing.assert_allclose(ours.coef_, coef, atol=1e-3)
+        assert sparse.issparse(ours.coef_) == sparse.issparse(theirs.coef_)
+        coefs = [m.coef_.toarray() if sparse.issparse(m.coef_) else m.coef_ for m in (ours, theirs)]
+        np.testing.assert_allclose(*coefs, atol=1e-3)
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])

@@ -24,16 +24,25 @@ from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
 from likelier.estimators.svm_pairs import (
     InterruptedPairsError,
-    PairSolution,
     class_scores,
     join_pairs,
     pair_columns,
+    pair_scores,
     pair_sigmoids,
     solve_pairs,
     votes,
 )
-from likelier.estimators.svm_words import Rows, SVMWords, dense, like_input, say, truth
+from likelier.estimators.svm_words import (
+    Rows,
+    SVMWords,
+    dense,
+    like_input,
+    say,
+    truth,
+    weights_of_features,
+)
 from likelier.estimators.targets import class_weights
+from likelier.inference.smo_small import PairTable
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
 
@@ -58,7 +67,8 @@ class SVC(ClassifierMixin, SVMWords):
         "matern52"), or a function of two matrices.
     degree, gamma, coef0 : int, {"scale", "auto"} or float, float
         Parameters of the kernels that have them. "scale" is ``1 / (n_features v)``, ``v`` the
-        variance of all entries of ``X``, in which a row counts by its ``sample_weight``.
+        variance of all entries of ``X``, in which a row counts by its ``sample_weight`` (unlike
+        scikit-learn's, where weights then differ from repeated rows).
     shrinking : bool, default=True
         Put rows aside that cannot move. The answer is the same.
     probability : bool, default=False
@@ -186,40 +196,34 @@ class SVC(ClassifierMixin, SVMWords):
             try:
                 table = self._solve(rows, codes, [model.C for model in models], team)
             except InterruptedPairsError as stop:
-                self._store(X, rows, codes, stop.solutions, quiet=True)
+                self._store(X, rows, stop.table, quiet=True)
                 raise
             for number, model in enumerate(models):
                 for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
                     if name in self.__dict__:
                         setattr(model, name, getattr(self, name))
                 model.classes_, model.class_weight_ = self.classes_, self.class_weight_
-                model._store(X, rows, codes, [pair[number] for pair in table])
+                model._store(X, rows, table, number)
                 model._calibrate(X, rows, codes, team)
 
-    def _solve(
-        self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam
-    ) -> list[list[PairSolution]]:
+    def _solve(self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam) -> PairTable:
         return solve_pairs(rows, codes, len(self.classes_), Cs, self._inference, team)
 
     def _store(
-        self,
-        X: Any,
-        rows: Rows,
-        codes: Array,
-        solutions: list[PairSolution],
-        quiet: bool = False,
+        self, X: Any, rows: Rows, table: PairTable, number: int = 0, quiet: bool = False
     ) -> None:
-        joined = join_pairs(solutions, codes, len(self.classes_))
+        joined = join_pairs(table, number)
         self._keep_rows(X, rows.numbers[joined["support"]])
         self.dual_coef_ = like_input(joined["dual_coef"], self.support_vectors_)
         self.n_support_ = joined["n_support"]
-        self.intercept_ = np.array([solution.intercept for solution in solutions])
-        self.n_iter_ = np.array([solution.n_iter for solution in solutions], dtype=np.int32)
+        self.intercept_ = table.intercepts[number].copy()
+        self.n_iter_ = table.n_iter[number].astype(np.int32)
+        gap = table.gap[number]
         if self.verbose:
-            for solution in solutions:
-                say(solution.n_iter, solution.gap)
-        worst = max(solutions, key=lambda solution: (not solution.converged, solution.gap))
-        self._report(worst.converged, worst.gap, quiet)
+            for count, left in zip(self.n_iter_, gap, strict=True):
+                say(count, left)
+        unsolved = ~table.solved
+        self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), quiet)
 
     # -- probabilities -------------------------------------------------------------------
     def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:
@@ -256,10 +260,10 @@ class SVC(ClassifierMixin, SVMWords):
             if not len(outside) or len(np.unique(codes[inside])) < len(self.classes_):
                 continue  # too few rows of some class to leave any out
             table = self._solve(rows.only(inside), codes[inside], [self.C], team)
-            joined = join_pairs([p[0] for p in table], codes[inside], len(self.classes_))
-            columns = pair_columns(joined["dual_coef"], joined["n_support"])
+            joined = join_pairs(table)
             K = kernel_block(rows.prepared, outside, inside[joined["support"]])
-            parts.append(K @ columns + [p[0].intercept for p in table])
+            scores = pair_scores(K, joined["dual_coef"], joined["n_support"])
+            parts.append(scores + table.intercepts[0])
             places.append(outside)
         return np.concatenate(parts), np.concatenate(places)
 
@@ -309,7 +313,8 @@ class SVC(ClassifierMixin, SVMWords):
     def _pair_scores(self, X: Any) -> Array:
         """Scores of every pair of classes."""
         check_is_fitted(self, "support_")
-        return self._expand(X, self._columns(), self.intercept_)
+        table = dense(self.dual_coef_)
+        return self._expand(X, lambda K: pair_scores(K, table, self.n_support_), self.intercept_)
 
     def _columns(self) -> Array:
         """Coefficients of the support vectors, one column per pair of classes."""
@@ -343,11 +348,11 @@ class SVC(ClassifierMixin, SVMWords):
         return np.asarray(self.classes_[self._winners(self._pair_scores(X))])
 
     @property
-    def coef_(self) -> Array:
+    def coef_(self) -> Any:
         """Weights of the features, for the linear kernel: one row per pair of classes."""
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
-        return np.asarray(self.support_vectors_.T @ self._columns()).T
+        return weights_of_features(self._columns().T, self.support_vectors_)
 
 
 def _led_by(p: Array, winners: Array) -> Array:

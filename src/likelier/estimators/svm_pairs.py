@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -17,23 +17,12 @@ from likelier.base import Array
 from likelier.calibration import fit_platt
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.svm_words import Rows
-from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
+from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import Memory, kept_memory
 from likelier.inference.smo_path import solve_path
+from likelier.inference.smo_small import PairTable, SmallPairs, enough_for
 from likelier.losses import Hinge
 from likelier.models.kernel_expansion import KernelExpansion
-
-
-@dataclass(frozen=True)
-class PairSolution:
-    """Solution of one pair: its rows (positions), their coefficients, and how it ended."""
-
-    rows: Array
-    beta: Array
-    intercept: float
-    n_iter: int
-    gap: float
-    converged: bool
 
 
 def class_pairs(n_classes: int) -> list[tuple[int, int]]:
@@ -41,107 +30,125 @@ def class_pairs(n_classes: int) -> list[tuple[int, int]]:
     return list(combinations(range(n_classes), 2))
 
 
-def solve_pairs(
-    rows: Rows, codes: Array, n_classes: int, Cs: list[float],
-    inference: Callable[[int, int, ThreadTeam | None], SMO], team: ThreadTeam,
-) -> list[list[PairSolution]]:  # fmt: skip
-    """Solve every pair for every (ascending) C; one list per pair.
-
-    Pairs run side by side in the threads of the team; a single pair gets them for its kernel
-    rows. Cost: that of SMO for the rows of two classes, times the pairs.
-    """
-    pairs = class_pairs(n_classes)
-    share = min(team.n_threads, len(pairs))
-    alone = len(pairs) == 1
-    own = threading.local()  # one thread solves one pair after the other in the same memory
-    members = [np.flatnonzero(codes == k) for k in range(n_classes)]
-
-    def solve(number: int) -> list[PairSolution]:
-        first, second = pairs[number]
-        inside = _rows_of(members, first, second)
-        y = np.repeat([1.0, -1.0], [len(members[first]), len(members[second])])
-        if alone:
-            y = np.where(codes == second, 1.0, -1.0)
-        weight = None if rows.weight is None else rows.weight[inside]
-        smo = inference(len(inside), share, team if alone else None)
-        models = [KernelExpansion(rows.prepared.kernel, Hinge(), C) for C in Cs]
-        if not hasattr(own, "memory"):
-            own.memory = next(free, None) or Memory()
-        subset = rows.subset(None if alone else inside)
-        found = solve_path(smo, models, subset, y, weight, own.memory)
-        return [pair_solution(inside, posterior) for posterior in found]
-
-    rows.make_working()
-    with kept_memory() as memory:
-        free = iter([memory])  # for the thread that comes first
-        if share == 1 or alone:
-            return _one_by_one(solve, members)
-        return list(team.ordered_map(solve, len(pairs)))
-
-
-def _rows_of(members: list[Array], first: int, second: int) -> Array:
-    """Rows of a pair, one class after the other; the only pair has all rows in their order."""
-    if len(members) == 2:
-        return np.arange(len(members[0]) + len(members[1]))
-    return np.concatenate([members[first], members[second]])
-
-
 class InterruptedPairsError(KeyboardInterrupt):
     """Ctrl-C between pairs, with what had been solved; pairs not begun have no opinion."""
 
-    def __init__(self, solutions: list[PairSolution]) -> None:
+    def __init__(self, table: PairTable) -> None:
         super().__init__()
-        self.solutions = solutions
+        self.table = table
 
 
-def _one_by_one(
-    solve: Callable[[int], list[PairSolution]], members: list[Array]
-) -> list[list[PairSolution]]:
-    pairs = class_pairs(len(members))
-    done: list[list[PairSolution]] = []
-    try:
-        for number in range(len(pairs)):
-            done.append(solve(number))
-    except InterruptedSolveError as stop:
-        solutions = [found[0] for found in done]
-        for first, second in pairs[len(done) :]:
-            inside = _rows_of(members, first, second)
-            if len(solutions) == len(done):
-                solutions.append(pair_solution(inside, stop.posterior))
-            else:
-                none = np.zeros(len(inside))
-                solutions.append(PairSolution(inside, none, 0.0, 0, np.inf, False))
-        raise InterruptedPairsError(solutions) from None
-    return done
+def solve_pairs(
+    rows: Rows, codes: Array, n_classes: int, Cs: list[float],
+    inference: Callable[..., SMO], team: ThreadTeam,
+) -> PairTable:  # fmt: skip
+    """Solve every pair for every (ascending) C.
+
+    Pairs run side by side in the threads of the team, those of few rows many at a time; a single
+    pair gets all threads for its kernel rows. Cost: that of SMO for the rows of two classes,
+    times the pairs. After Ctrl-C the pairs that were solved are kept, and those in hand as far
+    as they had come.
+    """
+    table = PairTable.empty(codes, n_classes, len(Cs))
+    rows.make_working(_largest_pair(table) > SMALL)
+    with kept_memory() as memory:
+        work = _Work(rows, codes, table, Cs, inference, team, memory)
+        try:
+            team.together(work.run, len(work.tasks))
+        except KeyboardInterrupt:
+            work.stop.set()
+            team.close()  # awaits the others, who end their pair soon
+            raise InterruptedPairsError(table) from None
+    return table
 
 
-def pair_solution(inside: Array, found: KernelPosterior) -> PairSolution:
-    """What is kept of a solution."""
-    return PairSolution(
-        inside, found.beta, found.intercept, found.n_iter, found.gap, found.converged
-    )
+def _largest_pair(table: PairTable) -> int:
+    return int(np.sort(np.diff(table.starts))[-2:].sum())
 
 
-def join_pairs(solutions: list[PairSolution], codes: Array, n_classes: int) -> dict[str, Array]:
+class _Work:
+    """What there is to solve, as numbered tasks for any thread."""
+
+    def __init__(
+        self, rows: Rows, codes: Array, table: PairTable, Cs: list[float],
+        inference: Callable[..., SMO], team: ThreadTeam, memory: Memory,
+    ) -> None:  # fmt: skip
+        self.rows, self.codes, self.table, self.Cs = rows, codes, table, Cs
+        self.models = [KernelExpansion(rows.prepared.kernel, Hinge(), C) for C in Cs]
+        self.stop = threading.Event()
+        self.alone = table.n_classes == 2
+        n_pairs = len(table.solved)
+        share, threads = min(team.n_threads, n_pairs), team if self.alone else None
+        self._make = partial(inference, share=share, team=threads, stopped=self.stop.is_set)
+        self._own = threading.local()  # one thread solves one pair after the other in one memory
+        self._free = iter([memory])  # for the thread that comes first
+        usual = self._make(len(codes))
+        self.small = SmallPairs.among(rows.subset(None), table, rows.weight, Cs, usual.cache_bytes)
+        sizes = np.diff(table.starts)
+        self.tasks: list[tuple[int, Array]] = [] if self.small is None else self.small.groups()
+        for first, second in class_pairs(table.n_classes):
+            if self.small is None or sizes[first] + sizes[second] > SMALL:
+                self.tasks.append((first, np.array([second])))
+
+    def run(self, number: int) -> None:
+        """Carry out a task, unless it is time to stop."""
+        if self.stop.is_set():
+            return
+        try:
+            self._solve(*self.tasks[number])
+        except BaseException as failure:
+            told = isinstance(failure, InterruptedSolveError) and self.stop.is_set()
+            self.stop.set()
+            if not told:  # by another thread, which reports why
+                raise
+
+    def _solve(self, first: int, seconds: Array) -> None:
+        """Solve pairs of a class, few rows in one go and the rest one by one."""
+        sizes = np.diff(self.table.starts)
+        if self.small is not None and sizes[first] + sizes[seconds[0]] <= SMALL:
+            smo = self._make(SMALL)
+            self.small.solve((first, seconds), smo.tol, enough_for(smo))
+        for second in seconds.tolist():
+            if not self.table.solved[self.table.number(first, second)]:
+                self._solve_pair(first, second)
+
+    def _solve_pair(self, first: int, second: int) -> None:
+        """Solve one pair; the rows of the only one stay in their order, and its sign is turned."""
+        table, rows, codes, weight = self.table, self.rows, self.codes, self.rows.weight
+        inside = None
+        if not self.alone:
+            inside = np.concatenate([table.members(first), table.members(second)])
+            codes, weight = codes[inside], None if weight is None else weight[inside]
+        y = np.where(codes == (second if self.alone else first), 1.0, -1.0)
+        if not hasattr(self._own, "memory"):
+            self._own.memory = next(self._free, None) or Memory()
+        try:
+            found = solve_path(self._make(len(y)), self.models, rows.subset(inside), y, weight,
+                               self._own.memory)  # fmt: skip
+        except InterruptedSolveError as stop:
+            self._note(0, (first, second), stop.posterior)
+            raise
+        for c, posterior in enumerate(found):
+            self._note(c, (first, second), posterior)
+
+    def _note(self, c: int, pair: tuple[int, int], found: KernelPosterior) -> None:
+        beta = found.beta[self.table.order] if self.alone else found.beta
+        self.table.note(c, pair, found, beta)
+
+
+def join_pairs(table: PairTable, c: int = 0) -> dict[str, Array]:
     """Support vectors of all pairs, by class, with LIBSVM's table of coefficients.
 
     A support vector of class ``k`` has ``n_classes - 1`` coefficients, one against each other
     class in order.
     """
-    used = np.zeros(len(codes), dtype=bool)
-    for solution in solutions:
-        used[solution.rows[solution.beta != 0.0]] = True
-    support = np.concatenate([np.flatnonzero(used & (codes == k)) for k in range(n_classes)])
-    place = np.full(len(codes), -1)
-    place[support] = np.arange(len(support))
-    table = np.zeros((n_classes - 1, len(support)))
-    for (first, second), solution in zip(class_pairs(n_classes), solutions, strict=True):
-        for own, other in ((first, second), (second, first)):
-            mine = (codes[solution.rows] == own) & (solution.beta != 0.0)
-            line = other - 1 if other > own else other
-            table[line, place[solution.rows[mine]]] = solution.beta[mine]
-    counts = np.bincount(codes[support], minlength=n_classes)
-    return {"support": support, "dual_coef": table, "n_support": counts.astype(np.int32)}
+    used = np.flatnonzero(table.coefficients[c].any(axis=0))
+    counts = np.diff(np.searchsorted(used, table.starts))
+    return {
+        "support": table.order[used],
+        "dual_coef": table.coefficients[c][:, used],
+        "n_support": counts.astype(np.int32),
+    }
 
 
 def pair_columns(dual_coef: Array, n_support: Array) -> Array:
@@ -154,6 +161,20 @@ def pair_columns(dual_coef: Array, n_support: Array) -> Array:
         columns[parts[first], number] = dual_coef[second - 1, parts[first]]
         columns[parts[second], number] = dual_coef[first, parts[second]]
     return columns
+
+
+def pair_scores(K: Array, dual_coef: Array, n_support: Array) -> Array:
+    """Scores of all pairs without their intercepts, from kernel values with the support vectors.
+
+    Cost: rows x support vectors x classes.
+    """
+    if len(dual_coef) == 1:
+        return np.asarray(K @ dual_coef.T)
+    ends = np.cumsum(n_support)
+    parts = [slice(end - count, end) for end, count in zip(ends, n_support, strict=True)]
+    against = np.stack([K[:, part] @ dual_coef[:, part].T for part in parts])
+    first, second = np.array(class_pairs(len(n_support))).T
+    return np.asarray((against[first, :, second - 1] + against[second, :, first]).T)
 
 
 def votes(scores: Array, n_classes: int) -> Array:

@@ -17,7 +17,6 @@ from sklearn.utils.validation import (
 from likelier.base import Array
 from likelier.calibration import conformal_quantile
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.svm_pairs import PairSolution, pair_solution
 from likelier.estimators.svm_words import (
     Rows,
     SVMWords,
@@ -25,8 +24,9 @@ from likelier.estimators.svm_words import (
     like_input,
     number,
     say,
+    weights_of_features,
 )
-from likelier.inference.smo import InterruptedSolveError
+from likelier.inference.smo import SMALL, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import kept_memory
 from likelier.inference.smo_path import solve_path
 from likelier.losses import EpsilonInsensitive
@@ -48,7 +48,8 @@ class SVR(RegressorMixin, SVMWords):
         "matern52"), or a function of two matrices.
     degree, gamma, coef0 : int, {"scale", "auto"} or float, float
         Parameters of the kernels that have them. "scale" is ``1 / (n_features v)``, ``v`` the
-        variance of all entries of ``X``, in which a row counts by its ``sample_weight``.
+        variance of all entries of ``X``, in which a row counts by its ``sample_weight`` (unlike
+        scikit-learn's, where weights then differ from repeated rows).
     tol : float, default=1e-3
         Largest violation of the optimality conditions that is left.
     C : float, default=1.0
@@ -152,8 +153,7 @@ class SVR(RegressorMixin, SVMWords):
             try:
                 found = self._solve(rows, targets, [model.C for model in models], team)
             except InterruptedSolveError as stop:
-                everything = np.arange(len(targets))
-                self._store(X, rows, pair_solution(everything, stop.posterior), quiet=True)
+                self._store(X, rows, stop.posterior, quiet=True)
                 raise
             for model, solution in zip(models, found, strict=True):
                 for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
@@ -163,17 +163,17 @@ class SVR(RegressorMixin, SVMWords):
         for model in models:
             model._measure(X, y, weight)
 
-    def _solve(self, rows: Rows, y: Array, Cs: list[float], team: ThreadTeam) -> list[PairSolution]:
+    def _solve(
+        self, rows: Rows, y: Array, Cs: list[float], team: ThreadTeam
+    ) -> list[KernelPosterior]:
         smo = self._inference(len(y), 1, team)
         loss = EpsilonInsensitive(float(self.epsilon))
         models = [KernelExpansion(rows.prepared.kernel, loss, C) for C in Cs]
-        everything = np.arange(len(y))
-        rows.make_working()
+        rows.make_working(len(y) > SMALL)
         with kept_memory() as memory:
-            found = solve_path(smo, models, rows.subset(None), y, rows.weight, memory)
-        return [pair_solution(everything, posterior) for posterior in found]
+            return solve_path(smo, models, rows.subset(None), y, rows.weight, memory)
 
-    def _store(self, X: Any, rows: Rows, solution: PairSolution, quiet: bool = False) -> None:
+    def _store(self, X: Any, rows: Rows, solution: KernelPosterior, quiet: bool = False) -> None:
         support = np.flatnonzero(solution.beta)
         self._keep_rows(X, rows.numbers[support])
         self.dual_coef_ = like_input(solution.beta[support][None], self.support_vectors_)
@@ -228,7 +228,7 @@ class SVR(RegressorMixin, SVMWords):
         """
         check_is_fitted(self, "support_")
         columns = np.ascontiguousarray(dense(self.dual_coef_).T)
-        mean = self._expand(X, columns, self.intercept_).ravel()
+        mean = self._expand(X, lambda K: K @ columns, self.intercept_).ravel()
         if not return_std:
             return mean
         self._check_measured()
@@ -251,11 +251,11 @@ class SVR(RegressorMixin, SVMWords):
         return np.stack([centre - reach, centre + reach], axis=1)
 
     @property
-    def coef_(self) -> Array:
+    def coef_(self) -> Any:
         """Weights of the features, for the linear kernel."""
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
-        return np.asarray(self.support_vectors_.T @ dense(self.dual_coef_).T).T
+        return weights_of_features(dense(self.dual_coef_), self.support_vectors_)
 
 
 def _numbers(y: Any) -> Array:

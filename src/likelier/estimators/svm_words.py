@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -24,13 +24,14 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
-from likelier.estimators.problem import as_csr
+from likelier.estimators.problem import as_csr, is_stream
 from likelier.inference.smo import SMO
 from likelier.inference.smo_cache import in_precision
-from likelier.kernels import Kernel, Precomputed, Prepared, make_kernel
+from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
 from likelier.models.kernel_expansion import Subset, block_rows
 
 ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
+KERNELS_WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian", "matern", "matern32", "matern52")
 NOT_ASKED = "deprecated"  # what scikit-learn's own SVC has for ``probability`` by default
 
 
@@ -48,12 +49,15 @@ class Rows:
     part: Array | None = None  # only these are used, in a fit that leaves rows out
     working: Prepared | None = None
 
-    def make_working(self) -> None:
-        """Convert all rows once; a precomputed kernel is converted part by part."""
-        if self.working is None and not self.prepared.kernel.precomputed:
+    def make_working(self, many: bool) -> None:
+        """Convert all rows once, to float32 if there are many; precomputed values stay."""
+        if self.working is not None or self.prepared.kernel.precomputed:
+            return
+        if many:
             self.working = in_precision(self.prepared, np.float32, self.dense_bytes)
-            if isinstance(self.working.X, np.ndarray):  # exact values are faster then, too
-                self.prepared = in_precision(self.prepared, np.float64, self.dense_bytes // 4)
+        if self.working is None or isinstance(self.working.X, np.ndarray):
+            # exact values of dense rows are faster, too
+            self.prepared = in_precision(self.prepared, np.float64, self.dense_bytes // 4)
 
     def subset(self, inside: Array | None) -> Subset:
         """Some of the rows as a problem."""
@@ -65,6 +69,18 @@ class Rows:
         """The same rows, of which a fit sees only some."""
         weight = None if self.weight is None else self.weight[part]
         return replace(self, part=part, weight=weight)
+
+
+@dataclass(frozen=True)
+class _Constant(Linear):
+    """The same value for all rows: what kernels are at ``gamma=0`` or ``degree=0``."""
+
+    value: float = 1.0
+
+    name: ClassVar[str] = "constant"
+
+    def _values(self, G: Array) -> None:
+        G[:] = self.value
 
 
 class SVMWords(BaseEstimator, ABC):
@@ -79,7 +95,7 @@ class SVMWords(BaseEstimator, ABC):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from rows and their labels or targets.
 
         Parameters
@@ -126,9 +142,9 @@ class SVMWords(BaseEstimator, ABC):
         number("coef0", self.coef0, -np.inf)
         number("degree", self.degree, 0.0)
         if not isinstance(self.gamma, str):
-            number("gamma", self.gamma, 0.0, open_below=True)
+            number("gamma", self.gamma, 0.0)
         elif self.gamma not in ("scale", "auto"):
-            raise ValueError(f'gamma must be "scale", "auto" or a number > 0, got {self.gamma!r}')
+            raise ValueError(f'gamma must be "scale", "auto" or a number >= 0, got {self.gamma!r}')
         if not (isinstance(self.kernel, str | Kernel) or callable(self.kernel)):
             raise TypeError(f"kernel must be a name or a function, got {self.kernel!r}")
         truth("shrinking", self.shrinking)
@@ -144,6 +160,11 @@ class SVMWords(BaseEstimator, ABC):
     def _check_X(self, X: Any, reset: bool) -> Any:
         if callable(self.kernel) and not isinstance(self.kernel, Kernel):
             return X  # what it means is the function's own affair
+        if is_stream(X):
+            raise TypeError(
+                f"X must hold all rows in memory: {type(self).__name__} cannot learn from a file "
+                "or a stream; BayesianKernelClassifier and BayesianKernelRegressor can"
+            )
         if sparse.issparse(X) and self.kernel == "precomputed":
             raise TypeError("X must be dense for kernel='precomputed'; use X.toarray()")
         X = validate_data(
@@ -184,9 +205,23 @@ class SVMWords(BaseEstimator, ABC):
         """The kernel with the gamma of the fit."""
         if self._is_custom():
             return Precomputed()
+        if isinstance(self.kernel, str) and self._is_constant():
+            return _Constant(self._constant_value())
         return make_kernel(
             self.kernel, gamma=self._gamma, degree=int(self.degree), coef0=float(self.coef0)
         )
+
+    def _is_constant(self) -> bool:
+        """Whether rows do not matter to the kernel."""
+        if self.kernel == "poly" and self.degree == 0:
+            return True
+        return self._gamma == 0.0 and self.kernel in KERNELS_WITH_GAMMA
+
+    def _constant_value(self) -> float:
+        """The value of the kernel where ``gamma`` or ``degree`` is zero."""
+        if self.kernel == "sigmoid":
+            return float(np.tanh(self.coef0))
+        return float(self.coef0) ** int(self.degree) if self.kernel == "poly" else 1.0
 
     def _prepare(self, X: Any, weight: Array | None) -> Rows:
         """Choose gamma, and make the rows of positive weight ready for the kernel."""
@@ -210,13 +245,11 @@ class SVMWords(BaseEstimator, ABC):
 
     def _chosen_gamma(self, X: Matrix, weight: Array | None) -> float:
         """The number that ``gamma`` stands for; rows count by their weight, as if repeated."""
-        if self.gamma == "scale" and weight is not None:
-            spread = _weighted_variance(X, weight)
-            return 1.0 / (X.shape[1] * spread) if spread > 0.0 else 1.0
-        given = make_kernel(
-            self.kernel, gamma=self.gamma, degree=int(self.degree), coef0=float(self.coef0), X=X
-        )
-        return float(given.get_params().get("gamma", 0.0))
+        if isinstance(self.kernel, str) and not isinstance(self.gamma, str):
+            return float(self.gamma)
+        given = make_kernel(self.kernel, gamma=self.gamma, X=X, sample_weight=weight)
+        gamma = given.get_params().get("gamma", 0.0)
+        return gamma if isinstance(gamma, float) else 0.0  # one per feature is the kernel's own
 
     def _keep_rows(self, X: Any, support: Array) -> None:
         """Store the support vectors; a precomputed kernel has none."""
@@ -227,14 +260,14 @@ class SVMWords(BaseEstimator, ABC):
         else:
             self.support_vectors_ = X[support]
 
-    def _expand(self, X: Any, coefficients: Array, intercepts: Array) -> Array:
-        """``K(X, support vectors) @ coefficients + intercepts``, in blocks of rows."""
+    def _expand(self, X: Any, weigh: Callable[[Array], Array], intercepts: Array) -> Array:
+        """``weigh(K(X, support vectors)) + intercepts``, in blocks of rows."""
         check_is_fitted(self, "support_")
         X = self._check_X(X, reset=False)
-        out = np.empty((_length(X), coefficients.shape[1]))
+        out = np.empty((_length(X), len(intercepts)))
         with one_blas_thread():
             for some, K in self._blocks(X):
-                np.matmul(K, coefficients, out=out[some])
+                out[some] = weigh(K)
         out += intercepts
         return out
 
@@ -263,7 +296,10 @@ class SVMWords(BaseEstimator, ABC):
         return int(float(self.cache_size) * 2**20)
 
     # -- solving -------------------------------------------------------------------------
-    def _inference(self, n_rows: int, share: int = 1, team: ThreadTeam | None = None) -> SMO:
+    def _inference(
+        self, n_rows: int, share: int = 1, team: ThreadTeam | None = None,
+        stopped: Callable[[], bool] | None = None,
+    ) -> SMO:  # fmt: skip
         """SMO with the words of this estimator; ``share`` problems are solved at a time."""
         limit = max(ENOUGH_UPDATES, 100 * n_rows) if self.max_iter is None else int(self.max_iter)
         many = team is not None and team.n_threads > 1
@@ -272,6 +308,7 @@ class SVMWords(BaseEstimator, ABC):
             self._cache_bytes() // share,
             team.together if many and team is not None else None,
             team.n_threads if many and team is not None else 1,
+            stopped,
         )  # fmt: skip
 
     @contextmanager
@@ -332,21 +369,18 @@ def like_input(table: Array, X: Any) -> Any:
     return sparse.csr_matrix(table) if sparse.issparse(X) else table
 
 
+def weights_of_features(coefficients: Array, X: Any) -> Any:
+    """``coefficients @ X`` as scikit-learn has it: CSR for sparse rows, and not to be changed."""
+    given: Any = sparse.csr_matrix(coefficients) if sparse.issparse(X) else coefficients
+    weights = given @ X
+    values = weights.data if sparse.issparse(X) else weights
+    values.flags.writeable = False
+    return weights
+
+
 def say(n_iter: int, gap: float) -> None:
     """How a dual problem ended, for ``verbose``."""
     print(f"pair updates {n_iter}, gap {gap:.3g}")  # noqa: T201
-
-
-def _weighted_variance(X: Matrix, weight: Array) -> float:
-    """Variance of all entries together, those of a row with its weight."""
-    total = float(weight.sum()) * X.shape[1]
-    mean = float(np.asarray(weight @ X).sum()) / total
-    stored: Any = X.data if sparse.issparse(X) else X
-    of_entry = np.repeat(weight, np.diff(X.indptr)) if sparse.issparse(X) else weight[:, None]
-    around = float((of_entry * (stored - mean) ** 2).sum())
-    if sparse.issparse(X):
-        around += (total - float(of_entry.sum())) * mean**2
-    return float(around / total)
 
 
 def checked_grid(Cs: Any) -> list[float]:

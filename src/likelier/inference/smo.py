@@ -10,6 +10,7 @@ a Newton step on the free coefficients is tried where pairs have become slow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -48,6 +49,7 @@ MAX_ROUNDS = 30
 SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
 FEW = 1024  # rows up to which going beyond the tolerance costs little beside getting there
 MAX_POLISH = 10
+LARGE = 1e35  # kernel values beyond which float32 could overflow
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class SMO(Inference):
         Memory for kernel rows.
     run, n_parts : callable and int
         Threads for blocks of kernel rows, see `RowCache`.
+    stopped : callable, optional
+        Asked between steps; True ends a solve as Ctrl-C does, which only one thread hears of.
 
     Notes
     -----
@@ -117,6 +121,7 @@ class SMO(Inference):
     cache_bytes: int = 200 << 20
     run: Run | None = None
     n_parts: int = 1
+    stopped: Callable[[], bool] | None = None
 
     def init(self, model: KernelExpansion, engine: Engine, theta: Array | None = None) -> SMOState:
         """Start from the coefficients and intercept in ``theta``, or from zero."""
@@ -147,13 +152,21 @@ class SMO(Inference):
 
     def cache(self, rows: Subset, exact: bool = False, memory: Memory | None = None) -> RowCache:
         """Room for kernel rows, in float32 unless they are few or must be exact."""
-        if exact or rows.n_rows <= SMALL:
+        exact = exact or rows.n_rows <= SMALL
+        kind = np.float64 if exact else np.float32
+        places = None
+        if rows.exact.kernel.precomputed:  # its values are taken from where they are
+            working, places = rows.exact, rows.inside
+        elif exact:
             working = rows.take(rows.exact)
         elif rows.working is None:
             working = in_precision(rows.take(rows.exact), np.float32, self.cache_bytes)
         else:
             working = rows.take(rows.working)
-        return RowCache(working, self.cache_bytes, self.run, self.n_parts, memory)
+        cache = RowCache(working, self.cache_bytes, self.run, self.n_parts, memory, kind, places)
+        if exact or cache.scale < LARGE:
+            return cache
+        return self.cache(rows, True, memory)
 
     def step(self, state: SMOState, engine: Engine | None = None) -> tuple[SMOState, Info]:
         """Run a burst of pair updates, then decide what comes next."""
@@ -179,6 +192,8 @@ class SMO(Inference):
         """Step until done; an interrupt carries away what has been learned."""
         try:
             while not state.done:
+                if self.stopped is not None and self.stopped():
+                    raise KeyboardInterrupt
                 self.step(state)
         except KeyboardInterrupt:
             raise InterruptedSolveError(self.posterior(state)) from None
@@ -199,7 +214,7 @@ class SMO(Inference):
     def _burst(self, state: SMOState) -> int:
         """Pair updates until the tolerance is met or a budget is spent."""
         part, cache, eps = state.part, state.cache, state.box.eps
-        aim = state.tol if cache.prepared.dtype == np.float64 else AIM * state.tol
+        aim = state.tol if cache.dtype == np.float64 else AIM * state.tol
         diagonal = cache.active_diagonal
         left = max(len(part.F), MIN_BURST) if cache.whole is None else SHORT_BURST
         if self.max_iter >= 0:
@@ -263,7 +278,7 @@ class SMO(Inference):
         part = whole_part(state.box, state.beta, state.F)
         state.gap = gap_of(part)
         state.history.append(state.gap)
-        single = state.cache.prepared.dtype == np.float32 and not matters
+        single = state.cache.dtype == np.float32 and not matters
         if state.gap <= (WITHIN if single else 1.0) * state.tol:
             state.done = True
         elif state.rounds >= MAX_ROUNDS:
@@ -276,7 +291,7 @@ class SMO(Inference):
     def _next_round(self, state: SMOState) -> None:
         """Go on with all rows, or again with those that may move; in float64 if need be."""
         slow = len(state.history) >= 4 and state.history[-1] > 0.5 * state.history[-3]
-        if slow and state.cache.prepared.dtype == np.float32:
+        if slow and state.cache.dtype == np.float32:
             state.cache = self.cache(state.rows, exact=True)
         state.cache.restart()
         keep = movable_rows(state.part, state.box.eps)

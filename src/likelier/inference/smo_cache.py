@@ -13,6 +13,7 @@ from likelier.base import Array
 from likelier.kernels import Linear, Poly, Prepared, Rbf
 from likelier.loops.smo import (
     ELSEWHERE,
+    GIVEN,
     LINEAR,
     POLY,
     RBF,
@@ -101,22 +102,30 @@ class RowCache:
         ``run(function, count)`` calls ``function(0) ... function(count - 1)`` in threads.
     memory : Memory, optional
         Of a cache that is no longer used.
+    dtype : optional
+        Precision of the kernel rows, if it is not that of the prepared rows.
+    places : array, optional
+        Numbers of the rows of the problem in a precomputed matrix, if they are not all.
     """
 
     def __init__(
         self, prepared: Prepared, n_bytes: int, run: Run | None, n_parts: int,
-        memory: Memory | None = None,
+        memory: Memory | None = None, dtype: Any = None, places: Array | None = None,
     ) -> None:  # fmt: skip
         self.prepared, self._run, self.n_parts = prepared, run, n_parts
         self._memory = memory or Memory()
-        n = prepared.n_rows
-        item = prepared.dtype.itemsize
+        self.dtype = np.dtype(prepared.dtype if dtype is None else dtype)
+        self._places = np.arange(prepared.n_rows) if places is None else places
+        n = self.n_rows = len(self._places)
+        item = self.dtype.itemsize
         held = min(n * n, max(n_bytes // item, MIN_SLOTS * n))
         self._room = n_bytes // item
-        self._flat = self._memory.take(ROWS, held, prepared.dtype)
+        self._flat = self._memory.take(ROWS, held, self.dtype)
         self.clock = np.zeros(1, dtype=np.int64)
         self.count = np.zeros(1, dtype=np.int64)  # slots in use
-        self.diagonal = np.asarray(prepared.diagonal(), dtype=prepared.dtype)
+        with np.errstate(over="ignore"):  # the caller sees it in the scale
+            diagonal = prepared.diagonal() if places is None else prepared.diagonal()[places]
+            self.diagonal = np.asarray(diagonal, dtype=self.dtype)
         self.scale = float(abs(self.diagonal).max()) if n else 0.0
         self.whole: Array | None = None
         self.error: float | None = None  # of a kernel value, where it has been measured
@@ -130,17 +139,17 @@ class RowCache:
         For callers that come back with the same rows: nothing is made twice, and going on with
         fewer rows or with all again is a copy or nothing. Cost: all pairs of rows.
         """
-        n = self.prepared.n_rows
+        n = self.n_rows
         if self.whole is None and n > 0 and 2 * n * n <= self._room:
-            self.whole = self._all_pairs() if given is None else given.astype(self.prepared.dtype)
+            self.whole = self._all_pairs() if given is None else given.astype(self.dtype)
             self._hold(np.arange(n))
 
     def _all_pairs(self) -> Array:
         """The whole matrix, in panels that stay in a processor's cache while they are made."""
-        n, rows = self.prepared.n_rows, self.prepared
-        whole = self._memory.take(WHOLE, n * n, rows.dtype).reshape(n, n)
+        n, rows = self.n_rows, self.prepared
+        whole = self._memory.take(WHOLE, n * n, self.dtype).reshape(n, n)
         if rows.kernel.precomputed:
-            whole[:] = rows.X
+            gather_block(rows.X, self._places, self._places, whole)
             return whole
 
         def panel(k: int) -> None:
@@ -182,7 +191,7 @@ class RowCache:
         n = len(active)
         self._activate(active)
         self.n_used = 0
-        everything = n == self.prepared.n_rows
+        everything = n == self.n_rows
         by_rows = self.prepared.kernel.precomputed or everything
         self._columns = self.prepared if by_rows else self.prepared.take(active)
         n_slots = min(n, len(self._flat) // n)
@@ -192,7 +201,7 @@ class RowCache:
         block = int(min(max(CALL / per_row, MIN_BLOCK), MAX_BLOCK))
         self.fewer = max(1, min(block, n_slots // 2))  # where they drive out others
         self.block = max(1, min(block * self.n_parts, n_slots // 2))
-        self.recipe = _recipe(self._columns)
+        self.recipe = _recipe(self._columns, self.dtype, self._places[active])
         self.slot_of = np.full(n, -1, dtype=np.int64)
         self.row_of = np.full(n_slots, -1, dtype=np.int64)
         self.stamps = np.zeros(n_slots, dtype=np.int64)
@@ -213,12 +222,12 @@ class RowCache:
 
     def restart(self) -> None:
         """Return to all rows of the problem; those held are lost unless they are whole."""
-        if len(self.active) == self.prepared.n_rows:
+        if len(self.active) == self.n_rows:
             return
         if self.whole is not None:
-            self._hold(np.arange(self.prepared.n_rows))
+            self._hold(np.arange(self.n_rows))
         else:
-            self._reset(np.arange(self.prepared.n_rows))
+            self._reset(np.arange(self.n_rows))
 
     def keep(self, positions: Array) -> None:
         """Go on with some of the active rows; the rows held keep what belongs to them."""
@@ -241,7 +250,9 @@ class RowCache:
 
     def values(self, rows: Array, columns: Array) -> Array:
         """Kernel values of any rows of the problem, active or not, in working precision."""
-        return kernel_block(self.prepared, rows, columns)
+        if self.prepared.kernel.precomputed:
+            rows, columns = self._places[rows], self._places[columns]
+        return kernel_block(self.prepared, rows, columns).astype(self.dtype, copy=False)
 
     def fetch(self, rows: Array) -> None:
         """Make kernel rows (none of them held yet) and hold them."""
@@ -265,9 +276,9 @@ class RowCache:
     def _make(self, rows: Array, out: Array | None) -> Array:
         numbers = self.active[rows]
         if out is None:
-            out = np.empty((len(rows), len(self.active)), dtype=self.prepared.dtype)
+            out = np.empty((len(rows), len(self.active)), dtype=self.dtype)
         if self.prepared.kernel.precomputed:
-            gather_block(self.prepared.X, numbers, self.active, out)
+            gather_block(self.prepared.X, self._places[numbers], self._places[self.active], out)
             return out
         some = self.prepared.take(numbers)
         if self._run is None or len(rows) * len(self.active) < WORTH_THREADS:
@@ -282,22 +293,26 @@ class RowCache:
         return out
 
 
-def _recipe(rows: Prepared) -> tuple[int, Array, Array, Array]:
-    """How the compiled loop makes kernel rows itself: kind, parameters, features, norms."""
-    kernel, X, dtype = rows.kernel, rows.X, rows.dtype
+def _recipe(
+    rows: Prepared, dtype: np.dtype[Any], places: Array
+) -> tuple[int, Array, Array, Array, Array]:
+    """How the compiled loop makes kernel rows itself: kind, parameters, features, norms, places."""
+    kernel, X = rows.kernel, rows.X
     none = np.zeros(1, dtype=dtype)
-    elsewhere = (ELSEWHERE, none, none[:, None], none)
+    elsewhere = (ELSEWHERE, none, none[:, None], none, places)
+    if isinstance(X, np.ndarray) and kernel.precomputed:
+        return GIVEN, none, X, none, places
     if not isinstance(X, np.ndarray) or X.nbytes > IN_LOOP_BYTES:
         return elsewhere
     columns = np.ascontiguousarray(X.T)
     if isinstance(kernel, Rbf):
         scale = 1.0 if isinstance(kernel.gamma, tuple) else kernel.gamma
-        return RBF, np.array([scale], dtype=dtype), columns, np.asarray(rows.norms)
+        return RBF, np.array([scale], dtype=dtype), columns, np.asarray(rows.norms), places
     if isinstance(kernel, Poly):
         numbers = [kernel.gamma, kernel.coef0, float(kernel.degree)]
-        return POLY, np.array(numbers, dtype=dtype), columns, none
+        return POLY, np.array(numbers, dtype=dtype), columns, none, places
     if type(kernel) is Linear:
-        return LINEAR, none, columns, none
+        return LINEAR, none, columns, none, places
     return elsewhere
 
 

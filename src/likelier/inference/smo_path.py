@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from likelier.base import Array
-from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
+from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import Memory, RowCache
+from likelier.inference.smo_small import solve_whole
 from likelier.inference.smo_start import rough_start
 from likelier.inference.smo_state import SMOState, whole_part
 from likelier.loops.smo import on_bounds
@@ -21,6 +22,10 @@ def solve_path(
 
     ``memory`` is that of a problem solved before.
     """
+    if rows.n_rows <= SMALL:
+        small = solve_whole(inference, models, rows, y, weight)
+        if small is not None:
+            return small
     fits = 8 * rows.n_rows**2 <= inference.cache_bytes
     if len(models) > 1 and fits and rows.n_rows <= HELD_EXACTLY:
         rows = rows.hold()

@@ -10,8 +10,8 @@ import numpy as np
 from likelier.base import Array
 from likelier.inference.smo_cache import RowCache
 from likelier.inference.smo_newton import MAX_FREE, newton_cost, newton_move
-from likelier.loops.smo import likely_rows, marks, may_move, middle, on_bounds, subtract_rows
-from likelier.loops.smo_lanes import FAR
+from likelier.loops.smo import likely_rows, marks, may_move, on_bounds, subtract_rows
+from likelier.loops.smo_small import intercept_of
 from likelier.models.kernel_expansion import Box, KernelExpansion, Subset, block_rows
 
 SINGLE_ERROR = 1e-5  # relative error of a float32 kernel value that is hardly ever exceeded
@@ -90,7 +90,7 @@ def begin_at(state: SMOState, beta: Array) -> None:
 
 def moved_length(state: SMOState) -> float:
     """Length of all moves since the residuals were exact, as far as float32 rows made them."""
-    if state.cache.prepared.dtype == np.float64:
+    if state.cache.dtype == np.float64:
         return state.drift
     moved = state.part.beta - state.anchor[state.part.rows]
     return state.drift + float(np.sqrt(moved @ moved))
@@ -102,7 +102,7 @@ def rounding_matters(state: SMOState) -> bool:
     Where even a large error of kernel values would not matter nothing is measured.
     """
     cache, limit, length = state.cache, MARGIN * state.tol, moved_length(state)
-    if cache.prepared.dtype == np.float64 or SINGLE_ERROR * cache.scale * length <= limit:
+    if cache.dtype == np.float64 or SINGLE_ERROR * cache.scale * length <= limit:
         return False
     if cache.error is None:
         cache.error = _measured_error(state)
@@ -206,7 +206,7 @@ def blockwise_product(
     cache: RowCache, make: Callable[[Array, Array], Array], columns: Array, amounts: Array
 ) -> Array:
     """``K amounts`` of all rows, where ``make`` gives kernel values of rows with columns."""
-    n = cache.prepared.n_rows
+    n = cache.n_rows
     out = np.zeros(n)
     step = block_rows(max(len(columns), 1), 8)
 
@@ -220,9 +220,4 @@ def blockwise_product(
 
 def intercept(box: Box, beta: Array, F: Array) -> float:
     """Mean over free support vectors of what they ask for, else the middle of the interval."""
-    mean, count, top, low = middle(F, beta, box.lower, box.upper, box.eps)
-    if count:
-        return float(mean)
-    if top <= -0.5 * FAR or low >= 0.5 * FAR:  # one side has no row: its bound is open
-        return float(low if top <= -0.5 * FAR else top)
-    return float(0.5 * (top + low))
+    return float(intercept_of(F, beta, box.lower, box.upper, box.eps))

@@ -79,7 +79,7 @@ def make_kernel(
         )
     cls = KERNELS[name]
     given = {"gamma": gamma, "degree": degree, "coef0": coef0, "nu": nu}
-    params = {key: value for key, value in given.items() if key in cls().get_params()}
+    params = {key: value for key, value in given.items() if key in cls.__dataclass_fields__}
     if isinstance(params.get("gamma"), str) or params.get("gamma", 1.0) is None:
         rule = "auto" if gamma is None else gamma
         params["gamma"] = gamma_from_data(rule, X, cls, sample_weight, random_state)

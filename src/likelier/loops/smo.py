@@ -30,7 +30,7 @@ TILE = 16  # side of the squares in which a matrix is turned
 STRIP = 512  # kernel values made at once: they stay in the first-level cache
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
 # Kernels whose rows are made inside the loop; of all others the caller makes them.
-ELSEWHERE, RBF, LINEAR, POLY = 0, 1, 2, 3
+ELSEWHERE, RBF, LINEAR, POLY, GIVEN = 0, 1, 2, 3, 4
 
 
 @njit(cache=True, nogil=True)
@@ -70,8 +70,16 @@ def _moved_pair(bi, bj, step, ceiling, floor):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def _make_row(kind, parameters, columns, norms, i, out):
-    """Kernel values of row ``i`` with all, from features stored one after the other."""
+def _make_row(kind, parameters, columns, norms, places, i, out):
+    """Kernel values of row ``i`` with all, from features stored one after the other.
+
+    Those of a matrix that is `GIVEN` in ``columns`` are in its rows and columns ``places``.
+    """
+    if kind == GIVEN:
+        source = columns[places[i]]
+        for k in range(len(out)):
+            out[k] = source[places[k]]
+        return
     n, one = len(out), out.dtype.type(1.0)
     for start in range(0, n, STRIP):
         part = out[start : start + STRIP]
@@ -90,8 +98,8 @@ def _make_row(kind, parameters, columns, norms, i, out):
         elif kind == POLY:
             for k in range(len(part)):
                 value = parameters[0] * part[k] + parameters[1]
-                power = value
-                for _ in range(int(parameters[2]) - 1):
+                power = one
+                for _ in range(int(parameters[2])):
                     power = power * value
                 part[k] = power
 
@@ -111,12 +119,12 @@ def _free_slot(slot_of, row_of, stamps, n_used):
 
 
 @njit(cache=True, nogil=True)
-def _new_row(i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, n_used):
+def _new_row(i, kind, parameters, columns, norms, places, slots, slot_of, row_of, stamps, n_used):
     """Slot of a kernel row that is not held, made if it can be made here, else -1."""
     if kind == ELSEWHERE:
         return -1
     slot = _free_slot(slot_of, row_of, stamps, n_used)
-    _make_row(kind, parameters, columns, norms, i, slots[slot, : len(slot_of)])
+    _make_row(kind, parameters, columns, norms, places, i, slots[slot, : len(slot_of)])
     slot_of[i], row_of[slot] = slot, i
     return slot
 
@@ -124,7 +132,7 @@ def _new_row(i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps
 @njit(cache=True, nogil=True)
 def smo_updates(
     F, beta, lower, upper, eps, up, down, diagonal, tol, max_updates,
-    slots, slot_of, row_of, stamps, clock, n_used, kind, parameters, columns, norms,
+    slots, slot_of, row_of, stamps, clock, n_used, kind, parameters, columns, norms, places,
 ):  # fmt: skip
     """Update pairs until the gap is at most ``tol``, a kernel row is lacking, or it is enough.
 
@@ -143,7 +151,7 @@ def smo_updates(
         slot_i = slot_of[i]
         if slot_i < 0:
             slot_i = _new_row(
-                i, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, n_used
+                i, kind, parameters, columns, norms, places, slots, slot_of, row_of, stamps, n_used
             )
             if slot_i < 0:
                 return NEEDS_ROW, count, i, np.inf
@@ -158,7 +166,7 @@ def smo_updates(
         slot_j = slot_of[j]
         if slot_j < 0:
             slot_j = _new_row(
-                j, kind, parameters, columns, norms, slots, slot_of, row_of, stamps, n_used
+                j, kind, parameters, columns, norms, places, slots, slot_of, row_of, stamps, n_used
             )
             if slot_j < 0:
                 return NEEDS_ROW, count, j, gap

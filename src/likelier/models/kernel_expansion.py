@@ -104,9 +104,9 @@ class Subset:
 
     def hold(self) -> Subset:
         """The same with the kernel matrix kept, for callers that come back. Cost: all pairs."""
+        if self.exact.kernel.precomputed:
+            return replace(self, held=self.square(np.arange(self.n_rows)))
         own = self.take(self.exact)
-        if own.kernel.precomputed:
-            return replace(self, held=np.ascontiguousarray(own.X, dtype=np.float64))
         held = np.empty((own.n_rows, own.n_rows))
         for start in range(0, own.n_rows, PANEL):
             fill_panel(own, held, start)

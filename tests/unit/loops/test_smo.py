@@ -45,7 +45,8 @@ class Problem:
         self.row_of = np.arange(n) if held else np.full(n, -1)
         self.count = np.array([n if held else 0])
         self.stamps, self.clock = np.zeros(n, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        self.recipe = (ELSEWHERE, np.zeros(1, dtype), np.zeros((1, 1), dtype), np.zeros(1, dtype))
+        none = np.zeros(1, dtype)
+        self.recipe = (ELSEWHERE, none, none[:, None], none, np.arange(n))
 
     def run(self, tol=1e-8, max_updates=1_000_000):
         return smo_updates(
@@ -139,7 +140,7 @@ def test_rows_made_inside_the_loop_are_the_same(n_slots):
     made.slots, made.row_of = np.full((n_slots, 60), np.nan), np.full(n_slots, -1)
     made.stamps = np.zeros(n_slots, dtype=np.int64)
     norms = (made.X**2).sum(axis=1)
-    made.recipe = (RBF, np.array([0.5]), np.ascontiguousarray(made.X.T), norms)
+    made.recipe = (RBF, np.array([0.5]), np.ascontiguousarray(made.X.T), norms, np.arange(60))
     assert made.run(1e-6)[0] == CONVERGED
     assert made.objective() == pytest.approx(whole.objective(), rel=1e-9)
     held = np.flatnonzero(made.slot_of >= 0)
@@ -153,7 +154,7 @@ def test_other_kernels_inside_the_loop(kind):
     G = problem.X @ problem.X.T
     problem.K = G + 0.0 if kind == smo.LINEAR else (0.7 * G + 1.5) ** 3
     columns = np.ascontiguousarray(problem.X.T)
-    problem.recipe = (kind, np.array([0.7, 1.5, 3.0]), columns, np.zeros(1))
+    problem.recipe = (kind, np.array([0.7, 1.5, 3.0]), columns, np.zeros(1), np.arange(60))
     problem.run(1e-3, max_updates=50)
     held = np.flatnonzero(problem.slot_of >= 0)
     assert len(held) > 5

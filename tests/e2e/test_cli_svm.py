@@ -1,0 +1,66 @@
+"""Support vector machines from the command line, and the command as a module."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+
+import numpy as np
+
+
+def run(*words):
+    command = [sys.executable, "-m", "likelier", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def write_table(path, task):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(160, 2))
+    names = np.array(["in", "out"])[((X**2).sum(axis=1) > 1.4).astype(int)]
+    target = names if task == "classes" else np.round(np.sin(X[:, 0]) + X[:, 1], 6)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "kind"])
+        writer.writerows([*row, t] for row, t in zip(X.tolist(), target.tolist(), strict=True))
+
+
+def test_classes_and_numbers_end_to_end(tmp_path):
+    for task, columns in (("classes", {"probability_in", "probability_out"}),
+                          ("numbers", {"lower", "upper"})):  # fmt: skip
+        data, model, out = tmp_path / f"{task}.csv", tmp_path / task, tmp_path / f"{task}-out.csv"
+        write_table(data, task)
+        done = run("fit", data, "-t", "kind", "-m", "svm", "--param", "C=10", "-o", model)
+        assert done.returncode == 0, done.stderr
+        assert "SVC" in done.stderr or "SVR" in done.stderr
+        done = run("predict", model, data, "-o", out)
+        assert done.returncode == 0, done.stderr
+        with out.open() as file:
+            rows = list(csv.DictReader(file))
+        with data.open() as file:
+            truth = [row["kind"] for row in csv.DictReader(file)]
+        assert columns <= set(rows[0])
+        found = [row["prediction"] for row in rows]
+        if task == "classes":
+            assert np.mean([a == b for a, b in zip(found, truth, strict=True)]) > 0.9
+        else:
+            errors = np.array(found, dtype=float) - np.array(truth, dtype=float)
+            assert np.sqrt((errors**2).mean()) < 0.3
+
+
+def test_what_it_cannot_do_is_named(tmp_path):
+    data = tmp_path / "rows.csv"
+    write_table(data, "classes")
+    words = ("fit", data, "-t", "kind", "-m", "svm", "-o", tmp_path / "model")
+    done = run(*words, "--param", "probability=False")
+    assert done.returncode != 0 and "probability=True" in done.stderr
+    done = run(*words, "--memory", "0")
+    assert done.returncode != 0 and "memory" in done.stderr
+    done = run(*words, "--alpha", "1")
+    assert done.returncode != 0 and "alpha" in done.stderr
+
+
+def test_the_module_is_the_command():
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: likelier ")
