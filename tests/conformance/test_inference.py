@@ -19,6 +19,7 @@ from likelier import losses
 from likelier.base import Inference, Info, Posterior
 from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.inference.active_set import ActiveSet
 from likelier.inference.closed_form import ClosedForm
 from likelier.inference.deep_adam import DeepAdam
 from likelier.inference.dual import Dual
@@ -46,6 +47,7 @@ CASES = {
     Interior: (Interior, lambda loss: not loss.smooth and not loss.coupled, 60),
     ClassInterior: (ClassInterior, lambda loss: not loss.smooth and loss.coupled, 60),
     LBFGS: (lambda: LBFGS(1e-8), lambda loss: loss.smooth, 40),
+    ActiveSet: (lambda: ActiveSet(1e-8), lambda loss: loss.smooth, 40),
     Dual: (lambda: Dual(1e-6), lambda loss: True, 300),
 }
 # Inferences over other models than the linear one, and the file that holds them to the same.
@@ -264,7 +266,7 @@ def test_a_start_is_a_start(loss):
     """Every inference that can, begins where it is told to."""
     model, engine = problem(loss)
     theta = np.random.default_rng(0).standard_normal((D + 1, model.n_outputs))
-    for kind in (ScheduledSGD, AdaptiveSGD, Newton, LBFGS):
+    for kind in (ScheduledSGD, AdaptiveSGD, Newton, LBFGS, ActiveSet):
         if (kind, loss) in PAIRS:
             inference = CASES[kind][0]()
             state = inference.init(model, engine, theta.copy())

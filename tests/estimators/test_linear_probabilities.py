@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss
 
 from likelier import LinearClassifier, LinearRegressor
 from likelier.calibration import ece
+from likelier.estimators.probabilities import fit_calibration
 from likelier.losses import LOSSES
 
 CLASSIFICATION = [n for n, loss in LOSSES.items() if loss.task in ("binary", "multiclass")]
@@ -203,3 +204,22 @@ def test_nonsense_coverage(coverage):
     X, y = numbers(50)
     with pytest.raises(ValueError, match="coverage"):
         LinearRegressor().fit(X, y).predict_interval(X, coverage=coverage)
+
+
+@pytest.mark.parametrize(("share", "folds"), [(0.3, 1), (0.02, 5)], ids=["common", "rare"])
+def test_rare_positives_are_scored_by_as_many_folds_as_it_takes(share, folds, monkeypatch):
+    """Sixteen positives in a fifth of the rows tell too little of their probability."""
+    seen = []
+
+    def spy(scores, codes, weight):
+        seen.append(codes)
+        return fit_calibration(scores, codes, weight)
+
+    monkeypatch.setattr("likelier.estimators.linear_classifier.fit_calibration", spy)
+    rng = np.random.default_rng(0)
+    y = (np.arange(4000) < share * 4000).astype(int)
+    X = rng.standard_normal((4000, 3)) + y[:, None]
+    LinearClassifier("hinge", random_state=0).fit(X, y)
+    assert len(seen[0]) == pytest.approx(4000 * folds / 5, rel=0.1)
+    if folds == 5:
+        assert np.count_nonzero(seen[0]) == np.count_nonzero(y)

@@ -146,10 +146,11 @@ class LocalEngine(Engine):
         if iteration is None:
             yield from map(self._block, range(self.n_blocks))
             return
-        order = np.arange(self._n_rows)
         if self._shuffle:
             stream = keyed_stream(self._seed, Purpose.SHUFFLE, iteration, 0)
             order = shuffled_rows(self._n_rows, stream)
+        else:
+            order = np.arange(self._n_rows)
         if self._kept is not None:
             order = self._kept[order]
         for number in range(self.n_blocks):

@@ -45,13 +45,18 @@ def shuffled_rows(n_rows: int, stream: np.random.Generator) -> Array:
     """
     if n_rows < 2 * WINDOW:
         return stream.permutation(n_rows)
-    runs = stream.permutation(n_rows // RUN)
-    order = np.empty(n_rows, dtype=np.int64)
-    np.add(runs[:, None] * RUN, np.arange(RUN), out=order[: len(runs) * RUN].reshape(-1, RUN))
-    order[len(runs) * RUN :] = np.arange(len(runs) * RUN, n_rows)
+    firsts = stream.permutation(n_rows // RUN) * RUN
+    places = stream.permutation(WINDOW)
     whole = n_rows - n_rows % WINDOW
-    windows = order[:whole].reshape(-1, WINDOW)[:, stream.permutation(WINDOW)]
-    return np.concatenate([windows.ravel(), stream.permutation(order[whole:])])
+    order = np.empty(n_rows, dtype=np.int64)
+    windows = order[:whole].reshape(-1, WINDOW)
+    runs = firsts[: whole // RUN].reshape(-1, WINDOW // RUN)
+    runs.take(places // RUN, axis=1, out=windows, mode="clip")
+    windows += places % RUN
+    rest = (firsts[whole // RUN :, None] + np.arange(RUN)).ravel()
+    rest = np.append(rest, np.arange(len(firsts) * RUN, n_rows))
+    order[whole:] = stream.permutation(rest)
+    return order
 
 
 def stack_rows(parts: list[Any]) -> Matrix:

@@ -124,8 +124,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     ``learning_rate="auto"`` takes the cheapest route: for few features Newton steps by sums over
     rows, first on growing subsets (cost per iteration: rows x nonzeros^2), and for losses with
     kinks an interior point method at the same cost; L-BFGS for a middling number of features,
-    implicit steps with memory (dual coordinate ascent) for many, averaged stochastic passes
-    otherwise (rows x nonzeros each). Stochastic passes give every feature a rate of its own
+    implicit steps with memory (dual coordinate ascent) for many, with an L1 penalty coordinate
+    descent on the features that matter, averaged stochastic passes otherwise (rows x nonzeros
+    each). Stochastic passes give every feature a rate of its own
     and try eight global ones side by side on a sample. A fit that ends before it converged is
     never worse than the zero model on its training rows.
 
@@ -248,7 +249,8 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         present = np.flatnonzero(full)
         folds = np.full(len(targets), -1)  # absent rows must not change the folds of the others
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        parts, rows = [], []
+        parts: list[Array] = []
+        rows: list[Array] = []
         for fold in range(FOLDS):
             if len(present) >= ONE_FOLD_ROWS and self._enough(targets, rows):
                 break

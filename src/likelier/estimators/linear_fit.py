@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.hold_out import held_rows
 from likelier.estimators.linear_frame import PLAIN, Frame, far_columns
 from likelier.estimators.linear_words import LinearWords
 from likelier.estimators.partial import StreamLearner
@@ -134,14 +135,10 @@ class LinearFit(LinearWords, ABC):
         full = np.ones(n) if weight is None else weight
         present = np.flatnonzero(full)
         chosen = np.zeros(n, dtype=bool)  # absent rows must not change who is chosen
-        draws = np.random.default_rng([seed, 1]).random(len(present))
-        chosen[present] = draws < self.validation_fraction
+        groups = targets[present] if "binary" in self._tasks else np.zeros(len(present))
+        rng = np.random.default_rng([seed, 1])
+        chosen[present] = held_rows(groups, self.validation_fraction, rng)
         held = np.flatnonzero(chosen)
-        if not 0 < len(held) < len(present):
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} of {n} rows leaves no rows to "
-                "validate on or to train on"
-            )
         return held, np.where(chosen, 0.0, full)
 
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:

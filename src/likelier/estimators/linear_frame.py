@@ -148,10 +148,12 @@ def target_frame(loss: Loss, targets: Moments, fit_intercept: bool) -> Frame:
 
 def count_frame(y: Array, weight: Array | None, fit_intercept: bool) -> Frame:
     """Counts keep their units: where to start, what is the best to be had, how much a row tells."""
+    if weight is not None:  # absent rows must not change a bit
+        y, weight = y[weight > 0.0], weight[weight > 0.0]
     omega = np.ones(len(y)) if weight is None else weight
     mean = float(omega @ y) / float(omega.sum())
     logs = np.log(y, out=np.zeros_like(y), where=y > 0.0)
-    floor = float(omega @ (y - y * logs)) / max(1, int(np.count_nonzero(omega)))
+    floor = float(omega @ (y - y * logs)) / len(y)
     return replace(_counts(mean, fit_intercept), floor=floor)
 
 
@@ -175,6 +177,7 @@ def far_columns(X: Array, sums: Array, squares: Array, weight: Array | None) -> 
         return None
     rows = np.asarray(X[:, suspects][omega > 0.0], dtype=np.float64)
     omega = omega[omega > 0.0]
+    total = float(omega.sum())  # the same bits whether absent rows are there or not
     mean = rows[0] + omega @ (rows - rows[0]) / total
     spread = omega @ np.square(rows - mean) / total
     tiny = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.estimators.linear_fit import LinearFit
 from likelier.estimators.linear_frame import PLAIN, Frame, Moments, count_frame, target_frame
+from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import (
     FramedSource,
     NumberSource,
@@ -196,8 +197,9 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn some rows, once, in the order given."""
         self._check_words()
-        X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
-        return self._learn(X, y, weight)
+        with unchanged_on_failure(self):
+            X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
+            return self._learn(X, y, weight)
 
     def _learn(self, X: Matrix, y: Array, weight: Array | None) -> Self:
         loss = self._checked_loss()

@@ -9,7 +9,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.estimators.linear_fit import LinearFit
-from likelier.estimators.partial import StreamLearner
+from likelier.estimators.partial import StreamLearner, unchanged_on_failure
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.targets import (
     class_codes,
@@ -39,13 +39,14 @@ class ClassStream(LinearFit):
         the batches' scores before they are learned (those of the first batch: after).
         """
         self._check_words()
-        X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
-        if not hasattr(self, "coef_"):
-            present = y if weight is None else y[weight > 0.0]
-            self._set_classes(
-                np.unique(present) if classes is None else union_classes(classes, present)
-            )
-        return self._learn(X, y, weight, classes)
+        with unchanged_on_failure(self):
+            X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
+            if not hasattr(self, "coef_"):
+                present = y if weight is None else y[weight > 0.0]
+                self._set_classes(
+                    np.unique(present) if classes is None else union_classes(classes, present)
+                )
+            return self._learn(X, y, weight, classes)
 
     def _set_classes(self, classes: Array) -> None:
         self.classes_ = require_two_classes(classes)

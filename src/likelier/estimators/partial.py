@@ -6,6 +6,8 @@ it is what a class that has not been seen yet would know, and a new class starts
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -105,11 +107,15 @@ class StreamLearner:
             fresh = groups[:, :, -1:] if self.spare_lanes else np.zeros_like(groups[:, :, :1])
             grown = np.concatenate([groups] + [fresh] * n_new, axis=2)
             out[name] = np.ascontiguousarray(grown).ravel()
-        for name in ("intercept", "average_intercept"):
+        for name, of in (("intercept", "weights"), ("average_intercept", "average")):
             groups = plain[name].reshape(-1, lanes)
             fresh = groups[:, -1:]
-            if not self.spare_lanes:  # as rare as one row among all those seen
-                fresh = groups.min(axis=1, keepdims=True) - np.log1p(plain["clock"][0])
+            if not self.spare_lanes:  # at the mean as rare as one row among all those seen
+                mean = plain.get("sums", np.zeros(n_features)) / max(1, int(plain["clock"][0]))
+                if of == "weights":  # they may still lack a common factor
+                    mean = mean * plain.get("lazy", 1.0)
+                scores = groups + (mean @ plain[of].reshape(n_features, -1)).reshape(-1, lanes)
+                fresh = scores.min(axis=1, keepdims=True) - np.log1p(plain["clock"][0])
             out[name] = np.concatenate([groups] + [fresh] * n_new, axis=1).ravel()
         if "etas" in plain:
             etas = plain["etas"].reshape(-1, lanes)[:, :1]
@@ -141,6 +147,21 @@ class StreamLearner:
         if rows >= FEWER_RATES and state.n_groups > 3:
             return AdaptiveSGD.keep_groups(state, 3)
         return state
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Put all attributes back if learning fails: half a batch learned is worse than none.
+
+    They are replaced by learning, never changed in place.
+    """
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def pack(state: Any) -> dict[str, Any]:

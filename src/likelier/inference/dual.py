@@ -14,21 +14,20 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
+from likelier.base import Array, Engine, Inference, Info, Matrix
+from likelier.inference.dual_rows import DualRows, dual_rows
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.dual import dual_pass, duality_gap, take_labelled
 from likelier.loops.lanes import WIDTHS, aligned_zeros, padded
-from likelier.loops.rows import as_rows, row_norms
-from likelier.models.linear import NO_WEIGHT, LinearModel
+from likelier.models.linear import LinearModel
 
 FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is worth computing
 NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest
 INTERCEPT = 0.1  # how fast it moves, in units of a feature of typical size: all rows share it
-CACHED_BYTES = 1 << 18  # weights up to this size stay in the cache whatever their order
 LANES = max(WIDTHS)  # of a group: classes whose rows are visited together
 ROUNDING = 1e-9  # of the tolerance: as good as nothing
+EARLY = 1.5  # times the tolerance: an erratic gap expected below it is worth computing
 LITTLE = 0.1  # of the tolerance: a row that is owed less is left out of the next passes
 
 
@@ -59,12 +58,7 @@ class DualState:
     """Primal weights and one dual per row and lane; updated in place by a step."""
 
     model: LinearModel
-    rows: Any
-    rates: Array | None  # where penalties differ: the usual one over that of the last columns
-    label: Array | None  # where each feature's weights are stored, if not in the order of columns
-    y: Array
-    weight: Array
-    norms: Array
+    data: DualRows
     parts: list[_Part]
     share: float  # 1 / (lambda N)
     intercept_rate: float
@@ -87,17 +81,17 @@ class DualState:
     def theta(self) -> Array:
         """Parameters as one matrix."""
         model = self.model
-        theta = np.empty((model.n_rows_theta, model.n_outputs))
+        theta = np.empty((model.n_outputs, model.n_rows_theta)).T  # as coefficients are stored
         over_parts(self, lambda part: self._write(part, theta))
         return theta
 
     def _write(self, part: _Part, theta: Array) -> None:
         W = part.weights.reshape(self.model.n_features, -1)
         lanes = part.lanes
-        if self.label is None:
+        if self.data.label is None:
             theta[: len(W), lanes] = W[:, : len(part.intercept)]
         else:
-            take_labelled(W, self.label, theta[: len(W), lanes])
+            take_labelled(W, self.data.label, theta[: len(W), lanes])
         if self.model.fit_intercept:
             theta[-1, lanes] = part.intercept
 
@@ -117,7 +111,8 @@ class Dual(Inference):
 
     The intercept is not penalised: it is a feature whose penalty is centred anew after each
     pass (the method of multipliers). Cost per pass: nonzeros x lanes, twice; memory 16 bytes
-    per row and lane. Threads share the classes of a one-vs-rest problem.
+    per row and lane, and a copy of a wide sparse matrix (`dual_rows`). Threads share the classes
+    of a one-vs-rest problem.
     """
 
     tol: float = 1e-4
@@ -129,36 +124,23 @@ class Dual(Inference):
         At an optimum those are its duals: a start near it stays near. (At a kink a slope can be
         anything, so losses with kinks start from zero.)
         """
-        batches = list(engine.blocks(0))
-        batch, present = batches[0], np.concatenate([_row_numbers(b) for b in batches])
-        assert batch.y is not None and engine.n_rows is not None
-        X, (rates, l2) = batch.X, _penalties(model)
-        norms = row_norms(X, rates)
+        assert engine.n_rows is not None
+        rates, l2 = _penalties(model)
+        data = dual_rows(engine, rates, model.n_outputs, self.n_jobs)
         share = 1.0 / (l2 * engine.n_rows)
         # rows that are all empty have no typical size
-        rate = INTERCEPT * share * (float(norms[present].mean()) or 1.0)
+        rate = INTERCEPT * share * (float(data.norms[data.places].mean()) or 1.0)
         rate *= float(model.fit_intercept)
-        label = _labels(X, model.n_outputs, rates)
-        parts = [
-            _new_part(a, b - a, X.shape, model.loss.coupled)
-            for a, b in pairwise(_borders(model, self.n_jobs))
-        ]
-        weight = NO_WEIGHT if batch.weight is None else batch.weight
-        rows = as_rows(X)
-        if label is not None:
-            rows = rows._replace(indices=label[rows.indices])
-            rates = None if rates is None else _last_rates(rates, label)
-        state = DualState(
-            model, rows, rates, label, batch.y, weight, norms, parts, share, rate, engine.n_rows,
-            self.n_jobs,
-        )  # fmt: skip
+        borders = _borders(model, self.n_jobs)
+        parts = [_new_part(model, a, b, len(data.y)) for a, b in pairwise(borders)]
+        state = DualState(model, data, parts, share, rate, engine.n_rows, self.n_jobs)
         if theta is not None and model.loss.smooth:
-            _start_at(state, X, np.sort(present), theta)
+            _start_at(state, next(iter(engine.blocks(0))).X, theta)
         return state
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:
         """Visit what is active once; every thread has its own classes."""
-        order = np.concatenate([_row_numbers(batch) for batch in engine.blocks(state.n_passes)])
+        order = state.data.order(engine, state.n_passes)
         goal = self.tol * abs(state.objective)
         started = state.n_passes >= FIRST_CHECK
         little = _little(state, goal) / state.ratio if started else -1.0
@@ -169,7 +151,7 @@ class Dual(Inference):
         near = self._expected(state, owed) <= goal or state.waited >= NEXT_CHECK
         if not (state.n_passes == FIRST_CHECK or (state.n_passes > FIRST_CHECK and near)):
             return state, Info(state.objective, np.inf, 1.0)
-        gap = self._check(state, order)
+        gap = self._check(state)
         if owed > 0.0:
             state.ratio, state.owed = max(1.0, gap / owed), owed
         converged = gap <= self.tol * abs(state.objective)
@@ -180,13 +162,12 @@ class Dual(Inference):
         """Gap to expect after a pass; with kinks it falls like the root of what steps gain."""
         if state.model.loss.smooth:
             return owed * state.ratio
-        return state.ratio * float(np.sqrt(owed * state.owed))
+        return state.ratio * float(np.sqrt(owed * state.owed)) / EARLY
 
-    def _check(self, state: DualState, order: Array) -> float:
+    def _check(self, state: DualState) -> float:
         """Exact objective and gap; what has more than a little part in that is visited again."""
         goal = self.tol * abs(state.objective)
-        little = _little(state, goal) if np.isfinite(goal) else -1.0
-        sums = over_parts(state, lambda part: _gap(state, part, order, little))
+        sums = over_parts(state, lambda part: _gap(state, part, goal))
         state.objective = sum(s[0] for s in sums) / state.n_rows
         state.objective += sum(_penalty_value(state, part) for part in state.parts)
         state.waited = 0
@@ -210,57 +191,33 @@ def _little(state: DualState, goal: float) -> float:
     return share * goal / state.model.n_outputs
 
 
-def _row_numbers(batch: Batch) -> Array:
-    if batch.rows is not None:
-        return batch.rows
-    return np.arange(batch.start, batch.start + batch.n_rows)
-
-
-def _labels(X: Matrix, n_lanes: int, rates: Array | None) -> Array | None:
-    """New numbers for the columns of a wide sparse matrix: the most frequent come first.
-
-    Few columns hold most of the entries of a text; side by side their weights stay in the cache.
-    Columns with rates other than 1 come last, whatever their frequency.
-    """
-    if not sparse.issparse(X) or X.shape[1] * n_lanes * 8 <= CACHED_BYTES:
-        return None
-    rare = -np.bincount(X.indices, minlength=X.shape[1])
-    if rates is not None:
-        rare[rates != 1.0] += X.indices.size + 1
-    often = np.argsort(rare, kind="stable")
-    label = np.empty(len(often), dtype=np.uint32 if X.indices.dtype.itemsize == 4 else np.uint64)
-    label[often] = np.arange(len(often))
-    return label
-
-
-def _last_rates(rates: Array, label: Array) -> Array:
-    """Rates in the order of the labels, from the first that is not 1."""
-    ordered = np.empty_like(rates)
-    ordered[label] = rates
-    return ordered[np.count_nonzero(rates == 1.0) :]
-
-
 def _borders(model: LinearModel, n_jobs: int) -> list[int]:
-    """Where parts of the lanes begin and end: groups, cut further if there are more threads.
+    """Where parts of the lanes begin and end: groups, the last ones cut if threads would idle.
 
     The weights of a group stay in the cache more often than those of all classes together.
     """
     K = model.n_outputs
     if model.loss.coupled:
         return [0, K]
-    groups = [*range(0, K, LANES), K]
-    pieces = -(-n_jobs // (len(groups) - 1))  # of every group
-    cuts = [np.linspace(a, b, min(pieces, b - a) + 1).astype(int) for a, b in pairwise(groups)]
-    return [0, *(int(cut) for piece in cuts for cut in piece[1:])]
+    groups = list(pairwise([*range(0, K, LANES), K]))
+    rest = len(groups) % n_jobs  # of the groups, when every thread has had as many as another
+    borders = [0]
+    for number, (a, b) in enumerate(groups):
+        pieces = -(-n_jobs // rest) if number >= len(groups) - rest else 1
+        borders += np.linspace(a, b, min(pieces, b - a) + 1).astype(int)[1:].tolist()
+    return borders
 
 
-def _new_part(first_class: int, n_lanes: int, shape: tuple[int, int], coupled: bool) -> _Part:
-    n_rows, d = shape
-    width = n_lanes if coupled else padded(n_lanes)
+def _new_part(model: LinearModel, first: int, last: int, n_rows: int) -> _Part:
+    """Classes from ``first`` to ``last``; a class is computed the same way whatever its part."""
+    n_lanes, coupled = last - first, model.loss.coupled
+    group = 0 if coupled else first // LANES
+    alone = model.n_outputs == group * LANES + 1  # in its group, not only in its part
+    width = n_lanes if coupled or alone else padded(max(2, n_lanes))
     return _Part(
-        first_class, 0 if coupled else first_class // LANES, aligned_zeros(d * width),
-        np.zeros(n_lanes), np.zeros(n_lanes), np.zeros((n_rows, n_lanes)),
-        np.zeros((n_rows, n_lanes)), np.ones(n_rows, dtype=bool),
+        first, group, aligned_zeros(model.n_features * width), np.zeros(n_lanes),
+        np.zeros(n_lanes), np.zeros((n_rows, n_lanes)), np.zeros((n_rows, n_lanes)),
+        np.ones(n_rows, dtype=bool),
     )  # fmt: skip
 
 
@@ -271,12 +228,13 @@ def _penalties(model: LinearModel) -> tuple[Array | None, float]:
     return (None if l2.min() == l2.max() else usual / l2), usual
 
 
-def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None:
+def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
     """Duals and weights that belong to the slopes of the losses at ``theta``."""
-    model, K = state.model, state.model.n_outputs
-    scores = model.scores(theta, X[present])
-    weight = state.weight[present] if len(state.weight) else None
-    y = state.y[present]
+    model, K, data = state.model, state.model.n_outputs, state.data
+    X, present = X[data.source], data.places
+    scores = model.scores(theta, X)
+    weight = data.weight[present] if len(data.weight) else None
+    y = data.y[present]
     targets: Array = y
     if model.classes and not model.loss.coupled:
         targets = np.where(y[:, None] == np.arange(K), 1.0, -1.0)
@@ -284,11 +242,11 @@ def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None
         targets = y[:, None]
     duals = -model.loss.slope(targets, scores)
     given = duals if weight is None else duals * weight[:, None]
-    W = np.asarray(X[present].T @ given, dtype=np.float64) * state.share
-    if state.label is not None:
-        W = W[np.argsort(state.label)]
-    if state.rates is not None:
-        W[len(W) - len(state.rates) :] *= state.rates[:, None]
+    W = np.asarray(X.T @ given, dtype=np.float64) * state.share
+    if data.label is not None:
+        W = W[np.argsort(data.label)]
+    if data.rates is not None:
+        W[len(W) - len(data.rates) :] *= data.rates[:, None]
     for part in state.parts:
         lanes, n_lanes = part.lanes, len(part.intercept)
         part.dual[present], part.points[present] = duals[:, lanes], scores[:, lanes]
@@ -299,15 +257,15 @@ def _start_at(state: DualState, X: Matrix, present: Array, theta: Array) -> None
 
 
 def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
-    loss = state.model.loss
+    loss, data = state.model.loss, state.data
     if state.n_passes:  # before the pass: what a step leaves behind is what its gap is about
         part.intercept, part.anchor = 2.0 * part.intercept - part.anchor, part.intercept
     return float(
         dual_pass(
-            *state.rows, order, state.y - part.first_class, state.weight, state.norms,
+            *data.rows, order, data.y - part.first_class, data.weight, data.norms,
             loss.code, loss.parameters, loss.coupled, state.model.classes,
             part.dual, part.points, part.weights, part.intercept,
-            state.share, state.intercept_rate, state.rates, little, part.active,
+            state.share, state.intercept_rate, data.rates, little, part.active,
         )
     )  # fmt: skip
 
@@ -315,25 +273,27 @@ def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
 def _penalty_value(state: DualState, part: _Part) -> float:
     """Half the sum of the squared weights times the strengths, in whatever order they are."""
     w, strength = part.weights, 1.0 / (state.share * state.n_rows)
-    n_rates = 0 if state.rates is None else len(state.rates)
+    rates = state.data.rates
+    n_rates = 0 if rates is None else len(rates)
     W = w.reshape(state.model.n_features, -1)
     even = len(W) - n_rates
     head = W[:even].ravel()
     total = float(head @ head)
-    if state.rates is not None:
+    if rates is not None:
         tail = W[even:]
-        total += float(np.einsum("jk,jk->j", tail, tail) @ (1.0 / state.rates))
+        total += float(np.einsum("jk,jk->j", tail, tail) @ (1.0 / rates))
     return 0.5 * strength * total
 
 
-def _gap(state: DualState, part: _Part, order: Array, little: float) -> tuple[float, float]:
+def _gap(state: DualState, part: _Part, goal: float) -> tuple[float, float]:
     """Summed loss and gap; what the intercept's duals do not sum to zero counts as gap.
 
-    An intercept that is on its way takes all rows with it.
+    An intercept that is still on its way takes all rows with it.
     """
-    loss = state.model.loss
+    loss, data = state.model.loss, state.data
+    little = _little(state, goal) if np.isfinite(goal) else -1.0
     total, gap = duality_gap(
-        *state.rows, order, state.y - part.first_class, state.weight,
+        *data.rows, data.places, data.y - part.first_class, data.weight,
         loss.code, loss.parameters, loss.coupled, state.model.classes,
         part.dual, part.points, part.weights, part.intercept, little, part.active,
     )  # fmt: skip
@@ -341,5 +301,5 @@ def _gap(state: DualState, part: _Part, order: Array, little: float) -> tuple[fl
         drift = (part.intercept - part.anchor) / state.intercept_rate
         owed = np.abs(part.intercept * drift)
         gap += float(owed.sum())
-        part.active |= owed.max() > little * state.n_rows
+        part.active |= not owed.max() <= LITTLE * goal / state.model.n_outputs * state.n_rows
     return float(total), float(gap)

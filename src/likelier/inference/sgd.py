@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
+from likelier.inference.centring import centred_pieces, column_rates, limited
+from likelier.inference.class_parts import join_classes, some_classes
 from likelier.inference.posterior import LinearPosterior
-from likelier.loops.rows import all_rows, as_rows, nonzeros_per_row, row_norms
+from likelier.loops.centring import column_moments
+from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
 from likelier.loops.sgd import (
     adaptive_pass,
     scheduled_pass,
-    second_moments,
     settle,
     take_average,
 )
@@ -121,7 +123,7 @@ class ScheduledSGD(Inference):
         watch = 8 if len(rows) >= 4096 else 1
         averages = self.average_from < NEVER  # each costs a visit to every weight
         every = max(8, model.n_features // nonzeros_per_row(X, rows)) if averages else NEVER
-        return watch * float(
+        total = watch * float(
             scheduled_pass(
                 *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
                 model.loss.code, model.loss.parameters, model.loss.coupled,
@@ -132,6 +134,10 @@ class ScheduledSGD(Inference):
                 every, watch,
             )
         )  # fmt: skip
+        if not self.implicit:
+            word = "constant" if self.power == 0.0 else "invscaling"
+            _require_finite(total, state.weights, f'learning_rate="{word}", eta0={self.eta0:g}')
+        return total
 
     def posterior(self, state: SGDState) -> LinearPosterior:
         """Point estimate."""
@@ -152,14 +158,27 @@ def _fresh_state(model: LinearModel, theta: Array | None) -> SGDState:
     )
 
 
+def _require_finite(loss: float, weights: Array, rate: str) -> None:
+    """Raise where steps have been so long that the weights have no value any more."""
+    if not (math.isfinite(loss) and np.isfinite(weights).all()):
+        raise ValueError(
+            f'the weights grew without bound: update="explicit" with {rate} takes steps that are '
+            'too long for features of this size; set update="implicit", which is stable at every '
+            "rate, or a smaller eta0, or rescale the features"
+        )
+
+
 def _weight(batch: Batch) -> Array:
     return NO_WEIGHT if batch.weight is None else batch.weight
 
 
 def _norms(state: SGDState, X: Matrix) -> Array:
-    """Squared row norms; those of a matrix in memory are kept between its batches."""
+    """Squared row norms, negative until a row is met; kept while batches are of one matrix.
+
+    The first pass computes them: a row it has in the cache need not be read from the memory again.
+    """
     if state.norms is None or state.norms[0] is not X:
-        state.norms = (X, row_norms(X))
+        state.norms = (X, np.full(X.shape[0], -1.0))
     return state.norms[1]
 
 
@@ -173,6 +192,7 @@ class AdaptiveState:
     average: Array
     average_intercept: Array
     etas: Array  # one per lane
+    sums: Array  # sum of x_j
     squares: Array  # sum of x_j^2
     counts: Array  # nonzeros of x_j
     seen: Array
@@ -187,6 +207,11 @@ class AdaptiveState:
     def n_groups(self) -> int:
         """How many global rates are still running."""
         return len(self.intercept) // self.model.n_outputs
+
+    def move_origin(self, shift: Array) -> None:
+        """Let the intercepts be the scores of a row at ``shift`` from where they were."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a rate may have broken down
+            self.intercept += shift @ self.weights.reshape(self.model.n_features, -1)
 
     def best_group(self) -> int:
         """Group of smallest progressive loss; one that broke down never wins."""
@@ -205,7 +230,9 @@ class AdaptiveSGD(Inference):
     """A rate per coordinate, several global rates side by side, tail averaging.
 
     Coordinate j moves with ``eta sqrt(n_j) / S_j``, ``S_j`` the sum and ``n_j`` the count of
-    the nonzero ``x_j^2`` so far: scores do not change when a feature is rescaled.
+    the nonzero ``x_j^2`` so far: scores do not change when a feature is rescaled. With an
+    intercept, columns whose mean exceeds their spread are seen around it (`centring`), in
+    both ``x_j`` and ``S_j``: scores hardly change when a feature is moved.
 
     Cost per pass: nonzeros x lanes, twice; the search over rates multiplies the lanes by the
     number of rates, until `keep_groups` drops the losers. Threads share the classes of a
@@ -232,8 +259,8 @@ class AdaptiveSGD(Inference):
         return AdaptiveState(
             model, weights, intercept, weights.copy(), intercept.copy(),
             np.repeat(np.asarray(self.factors, dtype=np.float64), model.n_outputs),
-            np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(1), np.zeros(2, dtype=np.int64),
-            np.zeros(G),
+            np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(1),
+            np.zeros(2, dtype=np.int64), np.zeros(G),
         )  # fmt: skip
 
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
@@ -248,10 +275,10 @@ class AdaptiveSGD(Inference):
         else:
             borders = np.linspace(0, state.model.n_outputs, n_parts + 1).astype(int)
             ranges = list(pairwise(borders.tolist()))
-            parts = [_some_classes(state, a, b) for a, b in ranges]
+            parts = [some_classes(state, a, b) for a, b in ranges]
             with ThreadPoolExecutor(n_parts) as pool:
                 n_rows = list(pool.map(self._pass, parts, repeat(engine), borders[:-1]))[0]
-            _join_classes(state, parts, ranges)
+            join_classes(state, parts, ranges)
         state.n_passes += 1
         penalty = float(state.model.penalty.value(state.theta()).sum())
         loss = float(state.group_loss[state.best_group()]) / n_rows + penalty
@@ -284,34 +311,48 @@ class AdaptiveSGD(Inference):
             stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
             first += stride
+        if not self.implicit:
+            best = state.best_group()
+            loss = float(state.group_loss[best])
+            _require_finite(loss, state.theta(best), 'learning_rate="auto"')
 
-    def _learn_rows(self, state: AdaptiveState, batch: Batch, view: Any, rows: Array) -> None:
+    def _learn_rows(self, state: AdaptiveState, batch: Batch, view: Rows, rows: Array) -> None:
         model, penalty, d = state.model, state.model.penalty, state.model.n_features
-        second_moments(*view, rows, state.squares, state.counts)
-        # 1 / nonzeros per row: a first step of rate one moves a score by about its slope
-        unit = len(rows) * 1.0 + state.clock[0]
-        unit /= max(1.0, state.counts.sum())
-        rates = unit * np.divide(
-            np.sqrt(state.counts), state.squares, out=np.zeros(d), where=state.squares > 0
+        column_moments(*view, rows, state.sums, state.squares, state.counts)
+        n_rows = len(rows) + int(state.clock[0])
+        rates, unit, shift = column_rates(
+            state.sums, state.squares, state.counts, n_rows, model.fit_intercept
         )
-        intercept_rate = unit / math.sqrt(state.clock[0] + len(rows)) * model.fit_intercept
-        n_lanes = len(state.intercept)
+        intercept_rate = unit / math.sqrt(n_rows) * model.fit_intercept
         penalised = bool(penalty.l2.any() or penalty.l1.any())
         debt = len(rows) * state.etas.max() * (rates * penalty.l2[:d]).max(initial=0.0)
         pay_now = penalised and (debt > SMALL_DEBT or penalty.sparse)
-        adaptive_pass(
-            *view, rows, batch.y, _weight(batch),
-            model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
-            model.classes, model.n_outputs,
-            state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
-            penalty.l2[:d], penalty.l1[:d], pay_now, 0.0, intercept_rate,
-            state.clock, state.group_loss,
-        )  # fmt: skip
-        if penalised:
-            settle(
-                state.weights, n_lanes, state.etas, rates, state.seen, state.elapsed,
-                penalty.l2, penalty.l1,
+
+        def visit(view: Rows, rows: Array, y: Array | None, weight: Array, rates: Array) -> None:
+            adaptive_pass(
+                *view, rows, y, weight,
+                model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
+                model.classes, model.n_outputs,
+                state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
+                penalty.l2[:d], penalty.l1[:d], pay_now, 0.0, intercept_rate,
+                state.clock, state.group_loss,
             )  # fmt: skip
+            if penalised:
+                settle(
+                    state.weights, len(state.intercept), state.etas, rates, state.seen,
+                    state.elapsed, penalty.l2, penalty.l1,
+                )  # fmt: skip
+
+        if shift is None:
+            visit(view, rows, batch.y, _weight(batch), rates)
+        else:
+            state.move_origin(shift)
+            for piece, some, largest in centred_pieces(view, rows, shift):
+                told = None if batch.y is None else batch.y[some]
+                weight = NO_WEIGHT if batch.weight is None else batch.weight[some]
+                slow = limited(rates, unit, shift, largest)
+                visit(piece, np.arange(len(some)), told, weight, slow)
+            state.move_origin(-shift)
         state.clock[1] += 1
         take_average(
             state.weights, state.intercept, 1.0, state.average, state.average_intercept,
@@ -336,45 +377,11 @@ class AdaptiveSGD(Inference):
         return AdaptiveState(
             state.model, columns(state.weights), state.intercept[lanes].copy(),
             columns(state.average), state.average_intercept[lanes].copy(),
-            state.etas[lanes].copy(), state.squares, state.counts, state.seen, state.elapsed,
-            state.clock, state.group_loss[groups].copy(), state.n_passes, state.progressive,
+            state.etas[lanes].copy(), state.sums, state.squares, state.counts, state.seen,
+            state.elapsed, state.clock, state.group_loss[groups].copy(), state.n_passes,
+            state.progressive,
         )  # fmt: skip
 
     def posterior(self, state: AdaptiveState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta())
-
-
-LANES = ("weights", "average", "intercept", "average_intercept", "etas")  # one number per lane
-PER_ROWS = ("squares", "counts", "seen", "elapsed", "clock")
-
-
-def _lanes(values: Array, n_outputs: int) -> Array:
-    """Lanes as a matrix with one column per output; a view."""
-    return values.reshape(-1, n_outputs)
-
-
-def _some_classes(state: AdaptiveState, first: int, last: int) -> AdaptiveState:
-    """A State of its own with some of the classes of a one-vs-rest problem."""
-    K = state.model.n_outputs
-    lanes: dict[str, Any] = {
-        name: _lanes(getattr(state, name), K)[:, first:last].ravel() for name in LANES
-    }
-    own: dict[str, Any] = {name: getattr(state, name).copy() for name in (*PER_ROWS, "group_loss")}
-    model = dataclasses.replace(state.model, n_outputs=last - first)
-    return dataclasses.replace(state, model=model, **lanes, **own)
-
-
-def _join_classes(
-    state: AdaptiveState, parts: list[AdaptiveState], ranges: list[tuple[int, int]]
-) -> None:
-    """Put back what the parts have learned; what depends on the rows alone is the same in all."""
-    K = state.model.n_outputs
-    for part, (first, last) in zip(parts, ranges, strict=True):
-        for name in LANES:
-            _lanes(getattr(state, name), K)[:, first:last] = _lanes(
-                getattr(part, name), last - first
-            )
-        state.group_loss += part.group_loss
-    for name in PER_ROWS:
-        getattr(state, name)[:] = getattr(parts[0], name)

@@ -10,6 +10,8 @@ interior    few features, a loss with kinks, rows in memory: the same for its
 lbfgs       a middling number, smooth loss, rows in memory: one stochastic pass,
             then L-BFGS in the metric of a subset
 dual        many features, L2 penalty, rows in memory: implicit steps with memory
+active_set  many features, L1 penalty, smooth loss, rows in memory: second-order
+            steps on the features that have a weight or deserve one
 sgd         everything else (streams, kinks without a penalty): averaged
             stochastic passes at the rate the search chose
 ==========  ====================================================================
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info
+from likelier.inference.active_set import ActiveSet
 from likelier.inference.certify import Certificate, certify
 from likelier.inference.dual import Dual
 from likelier.inference.interior import Interior
@@ -94,6 +97,8 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
         affordable = light or n_rows * pairs <= SMALL_WORK
         if affordable:
             return "interior" if kinked else "newton"
+    if engine.in_memory and model.penalty.sparse and model.loss.smooth:
+        return "active_set"
     if not engine.in_memory or model.penalty.sparse:
         return "sgd"
     if model.loss.smooth and model.n_features <= METRIC_FEATURES:
@@ -167,6 +172,9 @@ class _Run:
         if route == "interior":
             interior: Any = (ClassInterior if self.model.loss.coupled else Interior)(self.tol)
             return self._iterate(interior, interior.init(self.model, self.engine, theta), route)
+        if route == "active_set":
+            active = ActiveSet(self.tol, self.settings.n_jobs)
+            return self._iterate(active, active.init(self.model, self.engine, theta), route)
         search = self._search(theta, n_nonzeros)
         if route == "sgd":
             return self._stochastic(search)
@@ -274,7 +282,8 @@ class _Run:
         Cost: a first-order pass at most. Independent outputs are judged one by one.
         """
         model, engine = self.model, self.engine
-        theta = solution.theta
+        # products with sparse rows would otherwise copy it, block by block
+        theta = np.ascontiguousarray(solution.theta)
 
         def sums(batch: Batch) -> Array:
             return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])

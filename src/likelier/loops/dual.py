@@ -13,6 +13,7 @@ from numba import njit
 
 from likelier.loops.rows import (
     prefetch_ahead,
+    prefetch_weights,
     row_add,
     row_add_rates,
     row_axpy,
@@ -62,12 +63,13 @@ def dual_pass(
     There may be more lanes of weights than intercepts; the last ones then stay zero.
     """
     n_lanes, width = len(intercept), len(weights) // n_columns
-    single = n_lanes == 1 and not coupled  # all in registers
+    single = width == 1 and not coupled  # all in registers
     m, g, f, step = np.empty(n_lanes), np.empty(n_lanes), np.zeros(width), np.zeros(width)
     total = 0.0
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
+        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         size = omega * (norms[i] * share + intercept_rate)
@@ -148,12 +150,13 @@ def duality_gap(
     ``active[i]`` receives whether the part of a lane is more than ``little`` (of all lanes
     together, if they are coupled).
     """
-    n_lanes = len(intercept)
-    f = np.zeros(len(weights) // n_columns)
+    n_lanes, width = len(intercept), len(weights) // n_columns
+    f = np.zeros(width)
     total, gap = 0.0, 0.0
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
+        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         row_scores(data, indices, start, stop, weights, f)
@@ -180,6 +183,50 @@ def duality_gap(
             largest = max(largest, part)
         active[i] = largest > little
     return total, gap
+
+
+@njit(cache=True, nogil=True)
+def column_frequencies(indices, n_columns):
+    """Number of stored entries of every column."""
+    out = np.zeros(n_columns, dtype=np.int64)
+    for p in range(len(indices)):
+        out[np.uintp(indices[p])] += 1
+    return out
+
+
+@njit(cache=True, nogil=True)
+def labels_by_rank(rank, n_ranks, label):
+    """Number the columns from the highest rank to the lowest, equal ones in their own order."""
+    first = np.zeros(n_ranks + 1, dtype=np.int64)
+    for j in range(len(rank)):
+        first[n_ranks - 1 - rank[j] + 1] += 1
+    for k in range(n_ranks):
+        first[k + 1] += first[k]
+    for j in range(len(rank)):
+        place = n_ranks - 1 - rank[j]
+        label[j] = first[place]
+        first[place] += 1
+
+
+@njit(cache=True, nogil=True)
+def arrange_rows(data, indices, indptr, rows, label, rates, out, first, last):
+    """Copy the listed rows from ``first`` to ``last`` in this order, their columns renamed.
+
+    ``out`` are the arrays of the new matrix (its ``indptr`` is known) and the squared norms, each
+    square times the rate of its column.
+    """
+    new_data, new_indices, new_indptr, norms = out
+    for r in range(first, last):
+        q = np.uintp(new_indptr[r])
+        total = 0.0
+        for p in range(np.uintp(indptr[rows[r]]), np.uintp(indptr[rows[r] + 1])):
+            j = np.uintp(indices[p])
+            square = np.float64(data[p]) * data[p]
+            total += square if rates is None else square * rates[j]
+            new_data[q] = data[p]
+            new_indices[q] = label[j]
+            q += np.uintp(1)
+        norms[r] = total
 
 
 @njit(cache=True, nogil=True)

@@ -29,6 +29,7 @@ _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
 LOOK_AHEAD = 3  # rows
+LINE = 8  # numbers that the processor loads together
 COLUMNS_AHEAD = np.uintp(8)  # entries of a row for which weights are loaded in advance
 
 
@@ -109,6 +110,20 @@ def prefetch_ahead(data, indices, indptr, n_columns, rows, r):
     if indices is not None:
         for p in range(start, stop, np.uintp(16)):
             prefetch(indices, p)
+
+
+@njit(cache=True, nogil=True)
+def prefetch_weights(indices, indptr, n_columns, rows, r, weights, width):
+    """Load the weights of the sparse row after ``rows[r]``, if those of a column share a line.
+
+    Its own row must have come before (`prefetch_ahead`): the columns have to be known by now.
+    """
+    if indices is None or width > LINE or r + 1 >= len(rows):
+        return
+    start = row_start(indptr, n_columns, rows[r + 1])
+    stop = row_start(indptr, n_columns, rows[r + 1] + 1)
+    for p in range(start, stop):
+        prefetch(weights, np.uintp(indices[p]) * np.uintp(width))
 
 
 @njit(cache=True, nogil=True)
@@ -238,6 +253,15 @@ def row_add_rates(data, indices, start, stop, weights, step, rates):
         if x != 0.0:
             for lane in range(n_lanes):
                 weights[j * n_lanes + lane] += x * step[lane]
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def row_square(data, start, stop):
+    """``sum_j x_j^2``."""
+    total = 0.0
+    for p in range(start, stop):
+        total += np.float64(data[p]) * data[p]
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)

@@ -26,6 +26,7 @@ from likelier.loops.rows import (
     row_dot,
     row_dot_rates,
     row_scores,
+    row_square,
     row_start,
 )
 from likelier.losses import (
@@ -101,6 +102,7 @@ def scheduled_pass(
 
     ``clock`` holds (steps taken, averages taken) and goes on counting from call to call, as
     the common factor ``lazy[0]`` goes on shrinking: folding it in costs a visit to every weight.
+    ``norms`` are the squared norms of the rows; one that is negative is computed on the way.
     Returns the sum of the weighted losses met at every ``watch_every``-th row, each before the
     row was learned.
     """
@@ -123,6 +125,8 @@ def scheduled_pass(
             s = shrinkage(a, alpha, implicit)
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         shrink = s * scale if implicit else scale
+        if implicit and norms[i] < 0.0:
+            norms[i] = row_square(data, start, stop)
         size = a * omega * (s * norms[i] + intercept_rate)
         after = 1.0 if s == 0.0 else scale * s  # zero: an explicit step onto nothing at all
         # implicit: s (w + a omega g x); explicit: s w + a omega g x

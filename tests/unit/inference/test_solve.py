@@ -46,7 +46,9 @@ LOG, HINGE = losses.LogLoss(), losses.Hinge()
         ((LOG, 200, 2000), "lbfgs"),
         ((LOG, 200, 20_000, 1, 1e-3, 0.0, 5), "dual"),
         ((LOG, 200, 20_000, 1, 0.0, 0.0, 5), "lbfgs"),
-        ((LOG, 200, 20_000, 1, 1e-3, 0.1, 5), "sgd"),
+        ((LOG, 200, 20_000, 1, 1e-3, 0.1, 5), "active_set"),
+        ((losses.Softmax(), 200, 20_000, 3, 0.0, 0.1, 5), "active_set"),
+        ((HINGE, 200, 20_000, 1, 1e-3, 0.1, 5), "sgd"),
         ((HINGE, 200, 20_000, 1, 1e-3, 0.0, 5), "dual"),
         ((HINGE, 200, 20_000, 1, 0.0, 0.0, 5), "sgd"),
         ((HINGE, 500, 10, 1, 0.0), "interior"),
@@ -103,7 +105,7 @@ def test_chosen_rates_are_a_route_of_their_own(rate):
     assert solution.certificate is None
 
 
-@pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "sgd"])
+@pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "active_set", "sgd"])
 @pytest.mark.parametrize("max_iter", [1, 2, 5])
 def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
     monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
@@ -118,7 +120,7 @@ def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
     np.testing.assert_array_equal(seen[-1], solution.theta)
 
 
-@pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "sgd"])
+@pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "active_set", "sgd"])
 def test_whoever_watches_may_stop(route, monkeypatch):
     monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
     model, engine = problem(HINGE if route in ("dual", "interior") else LOG)
