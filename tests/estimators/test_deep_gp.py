@@ -20,7 +20,7 @@ import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.estimators import deep_gp_checkpoint, deep_gp_kernel, deep_gp_watch
 from likelier.inference import deep_adam, deep_feed
-from likelier.models.deep_gp_start import typical_length
+from likelier.models.deep_gp_start import mean_projection, typical_length
 
 RNG = np.random.default_rng(0)
 N, D = 60, 3
@@ -520,3 +520,44 @@ def test_noise_that_depends_on_the_inputs():
 @pytest.mark.parametrize("words", [{"kernel": "matern32"}, {"node_kernels": True}, {"layers": 3}])
 def test_other_kernels_and_depths_learn(words):
     assert regressor(max_iter=400, **words).fit(X, Y).score(X, Y) > 0.8
+
+
+def test_streams_far_from_zero_learn_as_rows_in_memory_do(fitted):
+    far, high = X + np.array([1.7e9, 0.0, 0.0]), Y + 1e9
+    parts = [(far[rows], high[rows]) for rows in np.array_split(np.arange(N), 3)]
+    model = regressor(max_iter=400).fit(parts)
+    np.testing.assert_allclose(model.target_spread_, fitted.target_spread_, rtol=1e-5)
+    np.testing.assert_allclose(model.input_inverse_, fitted.input_inverse_, rtol=1e-5)
+    assert model.score(far, high) > 0.9
+
+
+def test_a_refused_fit_leaves_the_earlier_one_as_it_was(of_three):
+    model = clone(of_three).set_params(warm_start=True).fit(X, LABELS)
+    before = model.predict_proba(X)
+    for labels in (TWO, np.char.upper(LABELS)):
+        with pytest.raises(ValueError, match="warm_start goes on with"):
+            model.fit(X, labels)
+        assert list(model.classes_) == ["low", "mid", "top"]
+        np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_a_fit_that_goes_on_keeps_its_units():
+    model = regressor(warm_start=True).fit(X, Y)
+    before, energy = model.predict(X), model.energy_
+    model.fit(X + 1.0, Y * 100.0)  # max_iter is reached already
+    assert model.energy_ == energy
+    np.testing.assert_allclose(model.predict(X), before)
+
+
+def test_small_targets_are_not_constant(fitted):
+    model = regressor(max_iter=400).fit(X, (Y - Y.mean()) * 1e-13)
+    assert model.score(X, (Y - Y.mean()) * 1e-13) > 0.9
+
+
+def test_axes_of_few_rows_are_those_of_many():
+    rows = RNG.normal(size=(8, 30))
+    few = mean_projection(rows, None, 4)
+    many = mean_projection(np.repeat(rows, 5, axis=0), None, 4)  # more rows than inputs
+    np.testing.assert_allclose(few, many, atol=1e-10)
+    wide = mean_projection(rows, None, 12)
+    np.testing.assert_allclose(wide.T @ wide, np.eye(12), atol=1e-10)

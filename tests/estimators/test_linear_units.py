@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_diabetes
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators.linear_frame import Frame, Moments
+from likelier.estimators.linear_frame import Frame
 from likelier.losses import Huber, Quantile, make_loss
 
 REGRESSION = ("squared_error", "squared", "huber", "epsilon_insensitive",
@@ -150,14 +150,6 @@ def test_a_constant_column_has_no_standard_error_to_speak_of():
     ):
         assert np.isfinite(errors).all()
         assert (errors[2:] < 1e-3 * errors[0]).all()
-
-
-def test_moments_of_parts_are_those_of_the_whole():
-    y = 1e9 + np.random.default_rng(0).normal(size=1000)
-    whole = Moments.of(y, None)
-    parts = Moments.of(y[:10], None) + Moments.of(y[10:700], None) + Moments.of(y[700:], None)
-    np.testing.assert_allclose(parts.spread(parts.mean), y.std(), rtol=1e-6)
-    np.testing.assert_allclose([parts.mean, parts.squares], [whole.mean, whole.squares], rtol=1e-6)
 
 
 def test_a_frame_and_back():

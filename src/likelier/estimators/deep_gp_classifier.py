@@ -32,6 +32,7 @@ from likelier.estimators.targets import (
     combine_weights,
     require_two_classes,
 )
+from likelier.models.columns import ColumnMoments
 from likelier.models.deep_gp_start import KernelStart
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
@@ -217,14 +218,17 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
         """One pass for the classes and the spreads of the inputs."""
 
-        def look(batch: Batch) -> Summary:
+        def look(batch: Batch) -> tuple[Summary, ColumnMoments]:
             self._check_y(require_targets(batch))
-            return summarise(batch, with_squares=True, with_labels=True)
+            summary = summarise(batch, with_squares=False, with_labels=True)
+            return summary, ColumnMoments.of(batch.X, batch.weight)
 
-        summary = StreamEngine(source, seed=seed, shuffle=False).reduce(look, Summary.__add__)
+        summary, inputs = StreamEngine(source, seed=seed, shuffle=False).reduce(
+            look, lambda a, b: (a[0] + b[0], a[1] + b[1])
+        )
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
-        standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
+        standard = Standard.from_moments(inputs)
         encoded = _SignSource(source, classes, per_class, 2)
         total = summary.weight
         if per_class is not None:

@@ -22,6 +22,7 @@ from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_fit import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
+from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
 from likelier.models.deep_gp_start import LONG, KernelStart
@@ -80,13 +81,18 @@ class DeepFit(DeepWords):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
-        with one_blas_thread():  # LAPACK's own threads slow the compiled loop down many times
+        # data that are refused leave an earlier fit as it was; LAPACK's own threads slow the
+        # compiled loop down many times
+        with unchanged_on_failure(self, (ValueError, TypeError)), one_blas_thread():
+            earlier = dict(vars(self)) if resumed else {}
             if is_stream(X):
                 opened = _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
             else:
                 rows = self._check_rows(X, y, sample_weight, reset=not resumed)
                 opened = self._open_memory(*rows, seed)
             with opened as task:
+                if resumed:
+                    task = self._same_units(task, earlier)
                 if checkpoint is not None:
                     task = replace(task, checkpoint=checkpoint, mark=self._mark(task))
                     if found:
@@ -95,6 +101,20 @@ class DeepFit(DeepWords):
                 self._train(task, resumed or bool(found), clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _same_units(self, task: Task, earlier: dict[str, Any]) -> Task:
+        """The task for a fit that goes on: other classes or units would give its numbers no sense.
+
+        So rows and targets are measured as those of the earlier fit were, even if they are others.
+        """
+        known, found = (list(one.get("classes_", ())) for one in (earlier, vars(self)))
+        if known != found:
+            raise ValueError(
+                f"warm_start goes on with the classes {known}, but y now holds {found}; fit with "
+                "warm_start=False"
+            )
+        standard = Standard(earlier["input_mean_"], earlier["input_inverse_"])
+        return replace(task, standard=standard)
 
     # -- where the rows come from ----------------------------------------------------------
     def _check_rows(
@@ -163,7 +183,8 @@ class DeepFit(DeepWords):
             self._write_checkpoint(task)
             raise
         watch.finish(state)
-        self.energy_ = watch.energy
+        if np.isfinite(watch.energy) or not hasattr(self, "energy_"):  # no step, no new energy
+            self.energy_ = watch.energy
         if task.checkpoint is not None:
             task.checkpoint.remove()
 

@@ -15,7 +15,8 @@ from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.engines import StreamEngine
 from likelier.estimators.deep_gp_fit import NOISE_FLOOR, DeepFit
 from likelier.estimators.kernel_words import _integer
-from likelier.estimators.problem import NumberSource, Summary, require_targets, summarise
+from likelier.estimators.problem import NumberSource, require_targets
+from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Gaussian
 
@@ -177,8 +178,10 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return y
 
     def _set_units(self, mean: float, spread: float) -> None:
+        if self.warm_start and hasattr(self, "training_"):
+            return  # a fit that goes on measures its targets as before
         self.target_mean_ = mean
-        constant = not spread > 1e-12 * max(1.0, abs(mean))
+        constant = not spread > 1e-12 * abs(mean)
         self.target_spread_ = 1.0 if constant else spread
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
@@ -194,18 +197,18 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
         """One pass for the spreads of inputs and targets."""
 
-        def look(batch: Batch) -> tuple[Summary, Array]:
+        def look(batch: Batch) -> tuple[int, ColumnMoments, ColumnMoments]:
             y = self._check_y(require_targets(batch))
-            omega = np.ones(len(y)) if batch.weight is None else batch.weight
-            return summarise(batch, True), np.array([omega.sum(), omega @ y, omega @ y**2])
+            inputs = ColumnMoments.of(batch.X, batch.weight)
+            return batch.n_rows, inputs, ColumnMoments.of(y[:, None], batch.weight)
 
         engine = StreamEngine(source, seed=seed, shuffle=False)
-        summary, sums = engine.reduce(look, lambda a, b: (a[0] + b[0], a[1] + b[1]))
-        mean = float(sums[1] / sums[0])
-        self._set_units(mean, float(np.sqrt(max(sums[2] / sums[0] - mean**2, 0.0))))
-        standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
+        n_rows, inputs, targets = engine.reduce(
+            look, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+        )
+        self._set_units(float(targets.mean[0]), float(np.sqrt(targets.squares[0] / targets.weight)))
         encoded = _UnitSource(source, self.target_mean_, self.target_spread_)
-        return encoded, summary.n_rows, summary.weight, standard
+        return encoded, n_rows, inputs.weight, Standard.from_moments(inputs)
 
     def _outputs(self) -> tuple[str, int]:
         return ("heteroscedastic", 2) if self.heteroscedastic else ("gaussian", 1)

@@ -14,41 +14,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from likelier.base import Array, Loss, Matrix
+from likelier.models.columns import ColumnMoments
 
 FAR = 1e6  # mean squared over variance from which on sums of squares lose too many digits
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Weight, mean and summed squared deviation; additive over blocks, exact far from zero."""
+def target_moments(y: Array, weight: Array | None) -> ColumnMoments:
+    """Moments of targets; rows that are absent do not change a bit of them."""
+    if weight is not None:
+        y, weight = y[weight > 0.0], weight[weight > 0.0]
+    return ColumnMoments.of(y[:, None], weight)
 
-    weight: float
-    mean: float
-    squares: float
 
-    @classmethod
-    def of(cls, y: Array, weight: Array | None) -> Moments:
-        """Moments of the rows that are present."""
-        if weight is not None:
-            y, weight = y[weight > 0.0], weight[weight > 0.0]
-        omega = np.ones(len(y)) if weight is None else weight
-        total = float(omega.sum())
-        mean = float(omega @ y) / total if total else 0.0
-        return cls(total, mean, float(omega @ (y - mean) ** 2))
-
-    def __add__(self, other: Moments) -> Moments:
-        total = self.weight + other.weight
-        if not total:
-            return self
-        apart, share = other.mean - self.mean, other.weight / total
-        squares = self.squares + other.squares + apart**2 * self.weight * share
-        return Moments(total, self.mean + apart * share, squares)
-
-    def spread(self, centre: float) -> float:
-        """Root of the mean squared distance from ``centre``; one where all are there."""
-        square = self.squares / self.weight + (self.mean - centre) ** 2
-        tiny = (4.0 * np.finfo(np.float64).eps * abs(self.mean)) ** 2
-        return float(np.sqrt(square)) if square > tiny else 1.0
+def _spread(targets: ColumnMoments, centre: float) -> float:
+    """Root of the mean squared distance from ``centre``; one where all are there."""
+    mean = float(targets.mean[0])
+    square = float(targets.squares[0]) / targets.weight + (mean - centre) ** 2
+    tiny = (4.0 * np.finfo(np.float64).eps * abs(mean)) ** 2
+    return float(np.sqrt(square)) if square > tiny else 1.0
 
 
 @dataclass(frozen=True)
@@ -130,16 +113,16 @@ class Frame:
 PLAIN = Frame()
 
 
-def target_frame(loss: Loss, targets: Moments, fit_intercept: bool) -> Frame:
+def target_frame(loss: Loss, targets: ColumnMoments, fit_intercept: bool) -> Frame:
     """Inner units for targets with these moments; as they are where the loss has no units."""
     if not targets.weight:
         return PLAIN
     if loss.task == "count":
-        return _counts(targets.mean, fit_intercept)
+        return _counts(float(targets.mean[0]), fit_intercept)
     if loss.degree is None:
         return PLAIN
-    centre = targets.mean if fit_intercept else 0.0
-    unit = targets.spread(centre)
+    centre = float(targets.mean[0]) if fit_intercept else 0.0
+    unit = _spread(targets, centre)
     bend = 1.0
     if loss.flat_tails:  # far out a row pulls with no more than its length
         bend = min(1.0, *loss.in_units(unit).get_params().values())

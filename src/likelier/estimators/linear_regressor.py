@@ -11,7 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.estimators.linear_fit import LinearFit
-from likelier.estimators.linear_frame import PLAIN, Frame, Moments, count_frame, target_frame
+from likelier.estimators.linear_frame import (
+    PLAIN,
+    Frame,
+    count_frame,
+    target_frame,
+    target_moments,
+)
 from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import (
     FramedSource,
@@ -136,14 +142,14 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def _summarise(self, batch: Batch) -> Summary:
         y = self._check_y(require_targets(batch))
-        return replace(summarise(batch, with_squares=True), targets=Moments.of(y, batch.weight))
+        return replace(summarise(batch, with_squares=True), targets=target_moments(y, batch.weight))
 
     def _frame(self, targets: Array, weight: Array | None, loss: Loss) -> Frame:
         if self.learning_rate != "auto":  # a rate the caller chose is in the caller's units
             return PLAIN
         if loss.task == "count":
             return count_frame(targets, weight, bool(self.fit_intercept))
-        return target_frame(loss, Moments.of(targets, weight), bool(self.fit_intercept))
+        return target_frame(loss, target_moments(targets, weight), bool(self.fit_intercept))
 
     def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> Any:
         if self.learning_rate != "auto" or summary.targets is None:

@@ -150,15 +150,17 @@ class StreamLearner:
 
 
 @contextmanager
-def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+def unchanged_on_failure(
+    estimator: Any, kinds: tuple[type[BaseException], ...] = (BaseException,)
+) -> Iterator[None]:
     """Put all attributes back if learning fails: half a batch learned is worse than none.
 
-    They are replaced by learning, never changed in place.
+    They are replaced by learning, never changed in place. ``kinds`` are the failures that count.
     """
     before = dict(vars(estimator))
     try:
         yield
-    except BaseException:
+    except kinds:
         vars(estimator).clear()
         vars(estimator).update(before)
         raise

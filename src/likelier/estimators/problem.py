@@ -24,10 +24,11 @@ from sklearn.utils.validation import (
 from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.data import Source, TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.estimators.linear_frame import PLAIN, Frame, Moments
+from likelier.estimators.linear_frame import PLAIN, Frame
 from likelier.estimators.linear_penalty import WIDE, Columns, Penalty
 from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
 from likelier.loops.rows import column_counts, column_squares
+from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
@@ -100,7 +101,7 @@ class Summary:
     counts: Array  # nonzeros of every column, where there are many columns
     n_nonzeros: int
     labels: dict[Any, float] | None = None  # how often each label occurs, by weight
-    targets: Moments | None = None  # of numbers
+    targets: ColumnMoments | None = None  # of numbers
 
     def __add__(self, other: Summary) -> Summary:
         labels = None

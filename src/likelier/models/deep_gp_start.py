@@ -116,8 +116,12 @@ def mean_projection(X: Array, weight: Array | None, n_nodes: int) -> Array:
         return np.eye(inputs, n_nodes)
     omega = np.ones(len(X)) if weight is None else weight
     centred = X - omega @ X / omega.sum()
-    values, vectors = np.linalg.eigh((centred * omega[:, None]).T @ centred)
-    axes = vectors[:, np.argsort(values)[::-1][:n_nodes]]
+    if len(X) < inputs:  # few rows span all there is; nodes beyond them get other axes
+        scaled = centred * np.sqrt(omega)[:, None]
+        axes = np.linalg.svd(scaled, full_matrices=len(X) < n_nodes)[2][:n_nodes].T
+    else:
+        values, vectors = np.linalg.eigh((centred * omega[:, None]).T @ centred)
+        axes = vectors[:, np.argsort(values)[::-1][:n_nodes]]
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(n_nodes)])
     return np.asarray(axes * np.where(signs == 0.0, 1.0, signs))
 

@@ -6,8 +6,9 @@ is the variance that the landmarks leave open: nearly zero among the data, one f
 Random Fourier features and the inputs themselves are the alternatives, without that variance.
 
 Everything here is NumPy, in the precision of the rows: nothing to compile at the first call.
-A map is a frozen record of arrays; rows are centred only where they are dense, which changes
-no distance but saves digits.
+A map is a frozen record of arrays. Rows are centred, dense or sparse, which changes no distance
+but saves digits; a map that was made of sparse rows has the centre zero in most columns, so that
+sparse rows stay sparse.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ import numpy as np
 from scipy import linalg, sparse
 
 from likelier.base import Array, Matrix
+from likelier.models.columns import ColumnMoments
 
 JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
 BLOCK_ROWS = 2048
 SPARSE = (sparse.csr_array, sparse.csr_matrix)
-CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
-CENTRED_CONSTANT = 1e-24  # the same where the mean was subtracted before squaring
+CONSTANT = 1e-24  # share of a squared mean below which a variance is rounding
+# A sparse column whose mean is so many spreads from zero has hardly any zeros (at most a tenth of
+# its rows): centring costs no memory, and saves the digits of distances.
+FAR = 3.0
+DENSE_SHARE = 0.25  # of the columns with a centre, from which on sparse rows are made dense
+DENSE_BLOCK = 256  # rows that are made dense at a time
+DENSE_VALUES = 1 << 24  # sparse rows up to this size are standardised once, not as they are used
 
 
 @dataclass(frozen=True)
@@ -40,31 +47,23 @@ class Standard:
     inverse: Array
 
     @classmethod
-    def from_sums(cls, sums: Array, squares: Array, total: float) -> Standard:
-        """From weighted sums and sums of squares of the columns."""
-        mean, square = sums / total, squares / total
-        variance = square - mean**2
-        told = variance > CONSTANT * np.maximum(square, 1e-300)
-        inverse = np.divide(1.0, np.sqrt(variance, where=told, out=np.ones_like(mean)))
-        return cls(mean, np.where(told, inverse, 0.0))
-
-    @classmethod
     def of(cls, X: Matrix, weight: Array | None = None) -> Standard:
         """Of rows in memory; two passes, so that a large mean costs no digits."""
-        omega = np.full(X.shape[0], 1.0) if weight is None else weight
-        total = omega.sum()
-        mean = np.asarray(X.T @ omega, dtype=np.float64) / total
-        if sparse.issparse(X):
-            squares = np.asarray(X.multiply(X).T @ omega, dtype=np.float64)
-            return cls.from_sums(mean * total, squares, total)
-        variance = np.zeros(X.shape[1])
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            part = X[start : start + BLOCK_ROWS] - mean
-            variance += omega[start : start + BLOCK_ROWS] @ (part * part)
-        variance /= total
-        told = variance > CENTRED_CONSTANT * mean**2 + 1e-300
+        return cls.from_moments(ColumnMoments.of(X, weight))
+
+    @classmethod
+    def from_moments(cls, moments: ColumnMoments) -> Standard:
+        """From merged moments of any blocks of rows."""
+        mean, variance = moments.mean, moments.squares / moments.weight
+        told = variance > CONSTANT * mean**2 + 1e-300
         inverse = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)
         return cls(mean, inverse)
+
+    def centre(self, of_sparse: bool) -> Array:
+        """What to subtract: the means; of sparse rows only those that are far from zero."""
+        if not of_sparse:
+            return self.mean
+        return np.where(np.abs(self.mean) * self.inverse > FAR, self.mean, 0.0)
 
     def spread(self) -> Array:
         """Standard deviation of every input; zero where it is constant."""
@@ -75,6 +74,48 @@ class Standard:
         """Standardised dense rows."""
         dense = X.toarray() if sparse.issparse(X) else X
         return np.asarray((dense - self.mean) * self.inverse, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class StandardRows:
+    """Standardised rows in single precision; many sparse ones are made dense as they are taken.
+
+    Attributes
+    ----------
+    X : array, standardised already, or CSR matrix in its own units
+    standard : Standard, or None where the rows are standardised
+    """
+
+    X: Matrix
+    standard: Standard | None
+
+    @classmethod
+    def of(cls, X: Matrix, standard: Standard) -> StandardRows:
+        """Rows in the units of the data."""
+        if sparse.issparse(X) and X.shape[0] * X.shape[1] > DENSE_VALUES:
+            return cls(X, standard)
+        return cls(standard.apply(X, np.float32), None)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and inputs."""
+        return int(self.X.shape[0]), int(self.X.shape[1])
+
+    def __getitem__(self, rows: Array) -> Array:
+        """Some rows, dense."""
+        if self.standard is None:
+            return np.asarray(self.X[rows])
+        return self.standard.apply(self.X[rows], np.float32)
+
+    def part(self, rows: Array) -> StandardRows:
+        """Some rows, as they are kept."""
+        return StandardRows(self.X[rows], self.standard)
+
+    def products(self, columns: Array) -> Array:
+        """Products ``Z^T columns`` of columns whose sums are zero, so that no mean matters."""
+        if self.standard is None:
+            return np.asarray(self.X.T @ columns.astype(np.float32))
+        return np.asarray(self.X.T @ columns) * self.standard.inverse[:, None]
 
 
 @dataclass(frozen=True)
@@ -126,7 +167,7 @@ class LandmarkMap(KernelMap):
     Attributes
     ----------
     centre : array of shape (n_inputs,)
-        Subtracted from dense rows; zero for sparse ones.
+        Subtracted from rows; zero in most columns where the map was made of sparse ones.
     gamma : array of shape (n_inputs,)
         Inverse length scales in the units of the rows.
     landmarks : array or CSR matrix of shape (m, n_inputs)
@@ -271,13 +312,32 @@ def restore_map(plain: dict[str, Any]) -> KernelMap:
 
 
 def scale_rows(X: Matrix, centre: Array, gamma: Array, dtype: Any) -> Any:
-    """Rows centred (dense only) and multiplied by ``gamma``; sparse rows stay sparse."""
-    if sparse.issparse(X):
-        scaled = X.astype(dtype)
-        scaled = sparse.csr_array(scaled, copy=scaled is X)
-        scaled.data *= gamma.astype(dtype)[scaled.indices]
-        return scaled
-    return ((X - centre) * gamma).astype(dtype, copy=False)
+    """Rows centred, in double precision, and multiplied by ``gamma``.
+
+    Sparse rows stay sparse unless many columns have a centre.
+    """
+    if not sparse.issparse(X):
+        return ((X - centre) * gamma).astype(dtype, copy=False)
+    far = np.flatnonzero(centre)
+    if len(far) > DENSE_SHARE * len(centre):
+        out = np.empty(X.shape, dtype=dtype)
+        for start in range(0, len(out), DENSE_BLOCK):
+            part = slice(start, start + DENSE_BLOCK)
+            out[part] = (X[part].toarray() - centre) * gamma
+        return out
+    scaled = X.astype(dtype)
+    scaled = sparse.csr_array(scaled, copy=scaled is X)
+    near = np.where(centre == 0.0, gamma, 0.0) if len(far) else gamma
+    scaled.data *= near.astype(dtype)[scaled.indices]
+    return scaled + _centred_columns(X, far, centre, gamma, dtype) if len(far) else scaled
+
+
+def _centred_columns(X: Any, far: Array, centre: Array, gamma: Array, dtype: Any) -> Any:
+    """The columns that have a centre, each full, as a sparse matrix of all columns."""
+    n = X.shape[0]
+    values = ((X[:, far].toarray() - centre[far]) * gamma[far]).astype(dtype)
+    starts = len(far) * np.arange(n + 1)
+    return sparse.csr_array((values.ravel(), np.tile(far, n), starts), shape=X.shape)
 
 
 def rbf_block(rows: Any, landmarks: Any, half: Array) -> Array:
