@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import CACHE, DOCS, machine_facts, write_json
-from benchmarks.kernel import classify, ensembles, features, noise, regress, scale
+from benchmarks.kernel import classify, ensembles, features, gp, noise, regress, scale
 from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
 from benchmarks.kernel.writer import write
 
-PARTS = ("features", "classify", "noise", "ensembles", "regress", "scale", "write")
+PARTS = ("features", "classify", "noise", "ensembles", "regress", "gp", "scale", "write")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm", "torch", "gpytorch", "threadpoolctl")
 
 
@@ -46,6 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
             numbers = asked or (NUMBERS[:2] if options.quick else NUMBERS)
             splits = range(options.seeds or (1 if options.quick else 20))
             regress.run(folder, numbers, splits)
+        elif part == "gp":
+            gp.run(folder, asked or (NUMBERS[1:2] if options.quick else NUMBERS), options.seeds)
         elif part == "scale":
             scale.run(folder, range(options.seeds or 1), options.quick)
         else:

@@ -92,12 +92,17 @@ def _covtype(folder: Path) -> tuple[Any, Any]:
 
 
 def _one_hot(X: Any, sizes: list[int]) -> Any:
-    numbers = np.delete(X, CATEGORIES, axis=1)
-    parts = [
-        X[:, [column]] == np.arange(size, dtype=X.dtype)
-        for column, size in zip(CATEGORIES, sizes, strict=True)
-    ]
-    return np.hstack([numbers, *parts]).astype(np.float32)
+    """Numbers and indicators of the categories, written once: the data are not held twice."""
+    numbers = np.setdiff1d(np.arange(X.shape[1]), CATEGORIES)
+    out = np.zeros((len(X), len(numbers) + sum(sizes)), dtype=np.float32)
+    for place, column in enumerate(numbers):
+        out[:, place] = X[:, column]
+    place = len(numbers)
+    for column, size in zip(CATEGORIES, sizes, strict=True):
+        for value in range(size):
+            out[:, place + value] = X[:, column] == value
+        place += size
+    return out
 
 
 class _Stream:

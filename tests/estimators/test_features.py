@@ -158,3 +158,13 @@ def test_text_sized_sparse_rows(landmarks):
     model = NystroemFeatures(40, landmarks=landmarks, random_state=0).fit(X)
     assert sparse.issparse(model.landmarks_)
     assert np.isfinite(model.transform(X)).all()
+
+
+@every_map
+def test_parameters_of_a_kernel_given_by_its_name(kind):
+    model = kind(40).set_params(kernel__gamma=3.0)
+    assert (model.kernel, model.gamma) == ("rbf", 3.0)
+    with pytest.raises(ValueError, match="no parameter 'degree'"):
+        model.set_params(kernel__degree=2)
+    model = kind(40, kernel="matern", gamma=2.0).set_params(kernel__nu=1.5)
+    assert model.kernel == Matern(gamma=2.0, nu=1.5)

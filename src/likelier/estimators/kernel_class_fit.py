@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
-from likelier.base import Array, Engine, Loss
+from likelier.base import Array, Batch, Engine, Loss
 from likelier.engines import LocalEngine
-from likelier.estimators.kernel_experts import Common, common_rows
+from likelier.estimators.kernel_experts import COMMON_SAMPLE, Common, ExpertFit, common_rows
 from likelier.estimators.kernel_fit import HEAD_BLOCK, HOLD_OUT_FROM, Prepared, Rows
+from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_predict import ClassPredictions
 from likelier.estimators.kernel_words import Clock
@@ -58,7 +59,7 @@ from likelier.models.kernel_machine import KernelMap, LandmarkMap
 
 # Few labels tell less about scales than as many numbers: longer climbs fit their accidents.
 FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
-COMMON_SAMPLE = 1  # number of the random sample the common machine is learned from
+COMMON_SHARE = 0.5  # of a time budget for the common machine; the rest is for the experts
 DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
 
 
@@ -72,7 +73,9 @@ class Particle:
     calibration: dict[str, Any]
     value: float
     converged: bool
+    far: Array = field(default_factory=lambda: np.zeros(1))  # scores where nothing is known
     experts: Experts | None = None
+    unfinished: dict[str, Any] = field(default_factory=dict)
 
 
 class ClassFit(ClassPredictions):
@@ -154,9 +157,38 @@ class ClassFit(ClassPredictions):
         choice, calibration = self._choose(prepared, held, rng, clock)
         made, _ = self._final_map(prepared, choice.scale, n_rows, rng)
         part = Particle(made, None, choice, calibration, np.nan, False)
-        if not self._has_experts(n_rows, made):
-            return self._learn_weights(engine, prepared, part, n_rows, clock)
-        return self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+        if self._has_experts(n_rows, made):
+            return self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+        n_few = self._rows_in_time(prepared, made, n_rows, clock)
+        if n_few < n_rows:
+            if not engine.in_memory:
+                n_few = min(n_few, common_rows(self.n_features_in_))
+            engine, _ = self._few(engine, n_few, n_rows)
+        return self._learn_weights(engine, prepared, part, n_few, clock)
+
+    def _rows_in_time(
+        self,
+        prepared: Prepared,
+        made: KernelMap,
+        n_rows: int,
+        clock: Clock,
+        share: float = SHARE,
+    ) -> int:
+        """How many rows the weights can be learned from; all where there is no time budget."""
+        if clock.left is None:
+            return n_rows
+        pace = head_pace(made, prepared.sample, self._head_loss())
+        n_few = affordable_rows(clock, n_rows, pace, share)
+        n_sample = prepared.sample.n  # more rows than that start from weights of the sample
+        return n_few if n_few <= n_sample else max(n_few - n_sample, n_sample)
+
+    def _few(self, engine: Engine, n_few: int, n_rows: int) -> tuple[Engine, Batch]:
+        """Random rows that the common machine is learned from, and an engine over them."""
+        batch = engine.sample(n_few, COMMON_SAMPLE)
+        if n_few == n_rows:
+            return engine, batch
+        few = LocalEngine(batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
+        return few, batch
 
     def _learn_weights(
         self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
@@ -167,6 +199,7 @@ class ClassFit(ClassPredictions):
         rows, features = self._features(engine, made, n_rows)
         shares = class_shares(prepared.sample.y, prepared.sample.weight, loss.n_classes)
         latest = loss.start(made.n_features, shares)
+        part = replace(part, far=latest[-1].copy())
         prior = head_prior(made, precision, latest)
         problem = HeadProblem(rows.reduce, features, loss, prior)
 
@@ -188,7 +221,10 @@ class ClassFit(ClassPredictions):
         calibration = part.calibration
         if calibration == {} and self.loss == "hinge":
             calibration = self._calibrate(*self._own_scores(prepared, made, fit.W))
-        return Particle(made, posterior, choice, calibration, fit.value, fit.converged)
+        return replace(
+            part, posterior=posterior, calibration=calibration, value=fit.value,
+            converged=fit.converged,
+        )  # fmt: skip
 
     def _keep_interrupted(self, part: Particle, prepared: Prepared, clock: Clock) -> None:
         self._store([part], prepared.standard)
@@ -206,28 +242,36 @@ class ClassFit(ClassPredictions):
     ) -> Particle:
         """A common machine from many rows, then experts for what it leaves over of all rows."""
         n_few = min(common_rows(self.n_features_in_), n_rows)
-        batch, few = engine.sample(n_few, COMMON_SAMPLE), engine
-        if n_few < n_rows:
-            few = LocalEngine(
-                batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
-            )
+        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_rows, clock, COMMON_SHARE))
+        few, batch = self._few(engine, n_few, n_rows)
         part = self._learn_weights(few, prepared, part, n_few, clock)
-        stage = self._expert_stage(engine, self._common(part), int(rng.integers(2**31)), clock)
-        chosen = stage.choose(batch.X, part.choice.precision, self.n_experts != "auto")
-        if chosen is None:  # then the weights deserve all rows, if there is time
-            if n_few == n_rows or clock.over:
-                return part
-            return self._learn_weights(engine, prepared, part, n_rows, clock)
-        choice, spread = chosen
-        if self.posterior_scale == "auto":
-            part = replace(part, choice=replace(part.choice, spread=spread))
-        part = replace(part, experts=stage.experts)
+        seed = int(rng.integers(2**31))
+        part = replace(part, unfinished={"seed": seed, "n_rows": n_rows})
         try:
-            stage.learn(choice)
+            stage = self._expert_stage(engine, self._common(part), seed, clock)
+            chosen = stage.choose(batch.X, part.choice.precision, self.n_experts != "auto")
+            if chosen is None and clock.over:
+                return part
+            if chosen is not None:
+                part = self._with_experts(part, stage, *chosen)
+                return replace(part, unfinished={}) if stage.learn(chosen[0]) else part
         except KeyboardInterrupt:
             self._keep_interrupted(part, prepared, clock)
             raise
-        return part
+        part = replace(part, unfinished={})
+        # no experts: then the weights deserve all rows, if there is time
+        if self._rows_in_time(prepared, part.map, n_rows, clock) < n_rows or n_few == n_rows:
+            return part
+        return self._learn_weights(engine, prepared, part, n_rows, clock)
+
+    def _with_experts(
+        self, part: Particle, stage: ExpertFit, choice: Choice, spread: float
+    ) -> Particle:
+        """The particle with its experts, and what it takes to go on with them."""
+        if self.posterior_scale == "auto":
+            part = replace(part, choice=replace(part.choice, spread=spread))
+        chosen = {"precision": choice.precision, "scale": choice.scale}
+        return replace(part, experts=stage.experts, unfinished=part.unfinished | chosen)
 
     def _common(self, part: Particle) -> Common:
         if part.posterior is None or not isinstance(part.map, LandmarkMap):
@@ -263,8 +307,9 @@ class ClassFit(ClassPredictions):
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
     ) -> tuple[Choice, dict[str, Any]]:
         """Precision, scale and spread by held-out rows, as far as they are not given."""
-        scales, loss = prepared.scales, self._head_loss()
+        scales, loss, unit = prepared.scales, self._head_loss(), prepared.unit
         choice = start_choice(scales.noise, scales.amplitude)
+        choice = replace(choice, precision=unit * choice.precision)
         if self.alpha != "auto":
             choice = replace(choice, precision=float(self.alpha))
         hinge, fixed = self.loss == "hinge", self.posterior_scale != "auto"
@@ -279,6 +324,7 @@ class ClassFit(ClassPredictions):
         limits, rounds = SEARCH_RANGE, N_ROUNDS
         if not len(held):
             limits, rounds = FEW_ROWS_RANGE, FEW_ROWS_ROUNDS
+        limits = (unit * limits[0], unit * limits[1])
         choice = search(
             judge, choice, self.alpha == "auto", move_scale, lambda: clock.over, rounds, limits
         )
@@ -316,8 +362,10 @@ class ClassFit(ClassPredictions):
         self.calibration_ = [part.calibration for part in parts]
         self.alpha_ = np.array([part.choice.precision for part in parts])
         self.posterior_scale_ = np.array([part.choice.spread for part in parts])
+        self.far_scores_, self.far_known_ = [part.far for part in parts], np.zeros(len(parts))
         self.gamma_ = np.asarray(self.maps_[0]["gamma"])
         self.input_spread_ = standard.spread()
         self.n_components_ = parts[0].map.n_features - 1
         self.objective_ = float(parts[0].value)
         self.converged_ = all(part.converged for part in parts)
+        self.unfinished_ = parts[0].unfinished if len(parts) == 1 else {}

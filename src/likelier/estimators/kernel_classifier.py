@@ -40,7 +40,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         ``alpha`` of the linear models.
     posterior_scale : float or "auto", default="auto"
         Factor of the posterior's covariance in predictions: 1 is the Gaussian posterior as it
-        is; "auto" is what held-out rows like best, at least 0.01.
+        is; "auto" is what held-out rows like best, at least 0.01. Far from all data the prior
+        variance counts in full, whatever the factor (but 0).
     temperature : float, default=1.0
         The data count for N / temperature observations.
     n_particles : int or "auto", default="auto"
@@ -59,8 +60,13 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     tol : float, default=1e-3
         Stop when the expected decrease is this small relative to the objective.
     time_budget : float or None, default=None
-        Seconds after which the fit ends with what it has; where a local expert has not been
+        Seconds after which the fit ends with what it has. A part of the rows is timed, and no
+        more of them are learned than the time allows; where a local expert has not been
         reached, the common machine predicts alone.
+    warm_start : bool, default=False
+        Go on with a fit of the same rows in memory that was interrupted, or ended by its time
+        budget, before all local experts had learned: the same as if it had not ended, to the
+        last bit. A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -78,10 +84,17 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         Share of every input in the scales.
     alpha_, posterior_scale_ : ndarray of shape (n_particles,)
         What was chosen.
+    far_scores_ : list of ndarray
+        Scores where nothing is known, far from all landmarks: those of the classes' shares.
+    far_known_ : ndarray of shape (n_particles,)
+        How much the scores there are learned all the same: zero unless ``partial_fit`` has met
+        rows far from all landmarks.
     n_components_ : int
         Number of features, without the constant.
     experts_ : list of dict
         Local experts of every particle, as arrays; empty where there are none.
+    unfinished_ : dict
+        What ``warm_start`` needs to go on; empty where the fit was finished.
     n_iter_ : int
 
     Notes
@@ -130,6 +143,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         max_iter: int = 100,
         tol: float = 1e-3,
         time_budget: float | None = None,
+        warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -148,6 +162,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         self.max_iter = max_iter
         self.tol = tol
         self.time_budget = time_budget
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

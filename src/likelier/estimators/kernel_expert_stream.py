@@ -27,8 +27,9 @@ from likelier.estimators.kernel_experts import (
     n_experts,
     power_of_two,
 )
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
+from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Rows
 from likelier.estimators.kernel_words import Clock
+from likelier.estimators.problem import is_stream
 from likelier.estimators.targets import class_codes
 from likelier.inference.kernel_search import Choice
 from likelier.inference.laplace import HeadPosterior
@@ -46,6 +47,8 @@ class ExpertStream(KernelFit):
     experts_: list[dict[str, Any]]
     weights_: list[Array]
     roots_: list[Array]
+    classes_: Array
+    unfinished_: dict[str, Any]
 
     def _may_have_experts(self) -> bool:
         """Whether experts go together with the other words."""
@@ -70,6 +73,60 @@ class ExpertStream(KernelFit):
             else n_experts(n_rows, self.n_features_in_)
         )
         return ExpertFit(engine, common, n_rows, number, seed, float(self.tol), self.n_jobs, clock)
+
+    # -- going on -----------------------------------------------------------------------
+    def _goes_on(self, X: Any) -> bool:
+        unfinished = bool(self.warm_start and getattr(self, "unfinished_", None))
+        if unfinished and is_stream(X):
+            raise ValueError(
+                "warm_start goes on with rows in memory only: give them as an array, or fit the "
+                "stream anew with warm_start=False, or batch by batch with partial_fit"
+            )
+        return unfinished
+
+    @one_blas_thread()
+    def _go_on(self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock) -> None:
+        """Learn the experts that an interrupted fit, or one out of time, has left over.
+
+        Everything else stays as it is: the same as if the fit had not ended, to the last bit,
+        where experts had been chosen.
+        """
+        plan, classes = self.unfinished_, self.classes_
+        present = Rows(X, y, weight).present()
+        codes, omega = self._encode(present.y, present.weight)
+        rows = Rows(present.X, codes, omega).present()
+        if rows.n != plan["n_rows"] or not np.array_equal(classes, self.classes_):
+            self.classes_ = classes
+            raise ValueError(
+                f"warm_start goes on with the rows of the unfinished fit, {plan['n_rows']} of "
+                f"{len(classes)} classes, got {rows.n} rows; fit with warm_start=False"
+            )
+        with LocalEngine(
+            rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
+        ) as engine:
+            stage = self._expert_stage(engine, self._common_now(), int(plan["seed"]), clock)
+            if self.experts_[0]:
+                stage.experts = Experts(**self.experts_[0])
+            elif self._chose_none(stage, engine, clock):
+                return
+            choice = Choice(self.unfinished_["precision"], self.unfinished_["scale"])
+            if stage.learn(choice):  # its arrays are those of the model
+                self.unfinished_ = {}
+        self.n_iter_ += clock.n_iter
+
+    def _chose_none(self, stage: ExpertFit, engine: Engine, clock: Clock) -> bool:
+        """Choose experts where an earlier fit had no time to; True where there are none."""
+        sample = engine.sample(min(common_rows(engine.n_features), int(engine.n_rows or 0)))
+        chosen = stage.choose(sample.X, float(self.alpha_[0]), self.n_experts != "auto")
+        if chosen is None or stage.experts is None:
+            self.unfinished_ = self.unfinished_ if clock.over else {}
+            return True
+        choice, spread = chosen
+        if self.posterior_scale == "auto":
+            self.posterior_scale_ = np.array([spread])
+        self.experts_ = [stage.experts.to_arrays()]
+        self.unfinished_ |= {"precision": choice.precision, "scale": choice.scale}
+        return False
 
     # -- batch by batch -----------------------------------------------------------------
     def _remember(self, X: Matrix, y: Array, omega: Array) -> None:

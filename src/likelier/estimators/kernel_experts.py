@@ -42,11 +42,13 @@ from likelier.models.kernel_machine import LandmarkMap, as_dense, scale_rows
 
 EXPERTS_FROM = 20_000  # rows
 COMMON_ROWS, COMMON_VALUES = 50_000, 1 << 25  # what the common machine is learned from
+COMMON_SAMPLE = 1  # number of that random sample
 ROWS_PER_EXPERT, MAX_LANDMARKS, MAX_SQUARES = 1024, 512, 1 << 25  # squares: of all experts
 MAX_EXPERTS, MAX_VALUES = 512, 1 << 26  # experts, and numbers in all of their landmarks
 MAX_INPUTS = 2048
 JUDGE_REGIONS, JUDGE_ROWS, JUDGE_LEAST, JUDGE_SHARE = 8, 1600, 4, 0.25
 BUFFER_ROWS, LEAST_BUFFER, BUFFER_VALUES = 1024, 64, 1 << 26
+MANY_ROWS = 16_384  # a region that holds more is learned in parts: equal rows stay together
 
 
 def n_experts(n_rows: int, n_inputs: int) -> int:
@@ -214,18 +216,25 @@ class ExpertFit:
         self.experts = no_experts(tree, shape, scaling, variance_before)
         return choice, spread
 
-    def learn(self, choice: Choice) -> None:
-        """Learn every expert, or as many as time allows."""
+    def learn(self, choice: Choice) -> bool:
+        """Learn every expert, or as many as time allows; whether that was all.
+
+        Of rows in memory, experts that have learned already are left as they are.
+        """
         solved = self._in_memory(choice) if self.engine.in_memory else self._streamed(choice)
-        begin, n_done = time.perf_counter(), 0
+        assert self.experts is not None
+        begin, before = time.perf_counter(), int(self.experts.counts.sum())
+        n_done = 0
         with closing(solved):
             for solution in solved:
                 self.keep(solution)
                 n_done += solution.n_rows
-                share = n_done / self.n_rows
+                share = n_done / (self.n_rows - before)
                 left = (time.perf_counter() - begin) * (1.0 / share - 1.0)
-                if self.clock.tick("experts", f"{share:.1%} of the rows, about {left:.0f} s left"):
-                    break
+                whole = (before + n_done) / self.n_rows
+                if self.clock.tick("experts", f"{whole:.1%} of the rows, about {left:.0f} s left"):
+                    return False
+        return True
 
     # -- rows of a region ---------------------------------------------------------------
     def _judge_parts(self, tree: Tree, sizes: Array) -> list[tuple[Region, Region]]:
@@ -263,13 +272,16 @@ class ExpertFit:
         assert self.experts is not None
         tree, scaled = self.experts.tree, self.common.scaled
         regions = list(self.engine.map_blocks(lambda batch: tree.regions(scaled(batch.X))))
-        parts = list(by_region(np.concatenate(regions)))
+        found = by_region(np.concatenate(regions))
+        parts = [(expert, rows) for expert, rows in found if not self.experts.counts[expert]]
         blocks = list(self.engine.blocks(0))  # they share the X of all rows, and list theirs
         present = np.sort(np.concatenate([np.asarray(block.rows) for block in blocks]))
         whole = replace(blocks[0], rows=None)
 
         def solve(number: int) -> Solution:
             expert, rows = parts[number]
+            if len(rows) > MANY_ROWS:
+                return self._solve_many(expert, whole, present[rows], choice)
             return self.solve(expert, self.common.region(take(whole, present[rows])), choice)
 
         team = ThreadTeam(count_threads(self.n_jobs))
@@ -277,6 +289,19 @@ class ExpertFit:
             yield from team.ordered_map(solve, len(parts))
         finally:
             team.close()
+
+    def _solve_many(self, expert: int, whole: Batch, rows: Array, choice: Choice) -> Solution:
+        """An expert of many rows: random parts one after another, each the prior of the next."""
+        rows = np.random.default_rng([self.seed, 3, expert]).permutation(rows)
+        solution = self.solve(expert, self.common.region(take(whole, rows[:MANY_ROWS])), choice)
+        for start in range(MANY_ROWS, len(rows), MANY_ROWS):
+            if self.clock.over:
+                break
+            region = self.common.region(take(whole, rows[start : start + MANY_ROWS]))
+            before, loss = solution.posterior, self.common.loss
+            after = absorb_rows(region, solution.map, loss, before, self.tol)
+            solution = replace(solution, n_rows=solution.n_rows + region.n, posterior=after)
+        return solution
 
     def _streamed(self, choice: Choice) -> Generator[Solution, None, None]:
         """Experts by rows of theirs whenever there are enough, and by what is left at the end."""

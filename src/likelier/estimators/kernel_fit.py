@@ -21,12 +21,13 @@ from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source
-from likelier.inference.evidence import Plan, Scales, learn_scales
+from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales, typical_weight
 from likelier.inference.kernel_search import Fold
 from likelier.models.kernel_machine import (
     IdentityMap,
     KernelMap,
     Standard,
+    StandardRows,
     fourier_map,
     landmark_map,
 )
@@ -40,8 +41,6 @@ SHARED_SCALES = 10  # rows for each scale from which on the parts share the scal
 KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass makes them again
 KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
 HEAD_BLOCK = 2048
-MAX_SCALES = 2000  # inputs with a scale of their own; beyond, groups of them share one
-N_GROUPS = 64
 NO_WEIGHT = "the weights of rows and classes leave no row to learn from"
 
 
@@ -78,14 +77,24 @@ class Prepared:
 
     standard: Standard
     scales: Scales
-    standardised: Array  # the sample, dense, in single precision
+    standardised: StandardRows  # the sample
     sample: Rows
 
     def centre(self) -> Array:
         """What to subtract from rows in their own units."""
-        if sparse.issparse(self.sample.X):
-            return np.zeros_like(self.standard.mean)
-        return self.standard.mean
+        return self.standard.centre(bool(sparse.issparse(self.sample.X)))
+
+    @property
+    def unit(self) -> float:
+        """Weight of a typical row: the scales were told of rows that weigh one."""
+        return typical_weight(self.sample.weight)
+
+    def judged(self) -> tuple[Matrix, Array, Array]:
+        """Rows for small fits, with their centre and scales: standardised where they are dense."""
+        Z = self.standardised
+        if Z.standard is None:
+            return Z.X, np.zeros(Z.shape[1]), self.scales.gamma
+        return self.sample.X, self.centre(), self.gamma()
 
     def gamma(self, scale: float = 1.0) -> Array:
         """Scales in the units of the data."""
@@ -112,22 +121,32 @@ class KernelFit(KernelParticles):
         y : array-like of shape (n_samples,), or the target column of a path
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none.
+            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none. Scales and
+            prior are learned from rows as such: a common factor of all weights makes the model
+            surer, not another one.
         """
         self._check_words()
         seed = self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        for name in ("stream_", "maps_", "particles_"):  # of an earlier fit, maybe of another kind
-            self.__dict__.pop(name, None)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
-        if is_stream(X):
+        goes_on = self._goes_on(X)
+        if not goes_on:
+            for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
+                self.__dict__.pop(name, None)
+        if goes_on:
+            self._go_on(*self._check_rows(X, y, sample_weight, reset=False), seed, clock)
+        elif is_stream(X):
             self._fit_stream(X, y, sample_weight, seed, clock)
         else:
             X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
             self._fit_memory(X, y, weight, seed, clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _goes_on(self, X: Any) -> bool:
+        """Whether this fit takes up an unfinished one, by ``_go_on``."""
+        return False
 
     # -- rows in memory -----------------------------------------------------------------
     def _fit_memory(
@@ -209,10 +228,9 @@ class KernelFit(KernelParticles):
         """Learn the scales on the rows that are not held out."""
         inside = np.setdiff1d(np.arange(sample.n), held)
         given = self._given_gamma(sample.X.shape[1])
+        Z = StandardRows.of(sample.X, standard)
         if given is not None:  # in the units of the data, where nothing is standardised
-            Z = standard.apply(sample.X, np.float32)
             return Prepared(standard, Scales(given * standard.spread(), 0.1, 1.0), Z, sample)
-        Z = standard.apply(sample.X, np.float32)
         if self.features == "identity":
             flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
             return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample)
@@ -223,16 +241,16 @@ class KernelFit(KernelParticles):
         return self.features != "identity" and self._given_gamma(n_features) is None
 
     def _learn_scales(
-        self, Z: Array, sample: Rows, inside: Array, rng: np.random.Generator, clock: Clock
+        self, Z: StandardRows, sample: Rows, inside: Array, rng: np.random.Generator, clock: Clock
     ) -> Scales:
-        targets = self._evidence_targets(sample.y[inside])
+        targets, rows = self._evidence_targets(sample.y[inside]), Z.part(inside)
         return learn_scales(
-            Z[inside],
+            rows,
             targets,
             None if sample.weight is None else sample.weight[inside],
             rng,
             self._plan(sample.n),
-            input_groups(Z[inside], targets),
+            input_groups(rows, targets),
             lambda part: clock.tick("evidence", f"{part:.0%} of the steps"),
         )
 
@@ -266,15 +284,14 @@ class KernelFit(KernelParticles):
     def _fold(
         self, prepared: Prepared, inside: Array, outside: Array, rng: np.random.Generator
     ) -> Fold:
-        Z, sample = prepared.standardised, prepared.sample
-        zero, gamma = np.zeros(Z.shape[1]), prepared.scales.gamma
-        key = int(rng.integers(2**31))
+        sample, key = prepared.sample, int(rng.integers(2**31))
+        Z, centre, gamma = prepared.judged()
         landmarks = Z[inside[:SEARCH_COMPONENTS]]
 
         def make_map(scale: float) -> KernelMap:
-            return self._make_map(landmarks, zero, scale * gamma, key, SEARCH_COMPONENTS)
+            return self._make_map(landmarks, centre, scale * gamma, key, SEARCH_COMPONENTS)
 
-        def some(rows: Array) -> tuple[Array, Array, Array | None]:
+        def some(rows: Array) -> tuple[Matrix, Array, Array | None]:
             return Z[rows], sample.y[rows], None if sample.weight is None else sample.weight[rows]
 
         return Fold(make_map, *some(inside), *some(outside))
@@ -348,23 +365,6 @@ class KernelFit(KernelParticles):
         rng = np.random.default_rng([seed, 0])
         with one_blas_thread():
             self._fit_engine(engine, sample, n_rows, standard, rng, clock)
-
-
-def input_groups(Z: Array, targets: Array) -> Array | None:
-    """Which inputs share a scale; None where each has its own.
-
-    Thousands of scales cannot be learned from hundreds of rows: inputs that tell about as much
-    of the targets by themselves (by their largest correlation) share one.
-    """
-    n, d = Z.shape
-    if d <= MAX_SCALES:
-        return None
-    centred = targets - targets.mean(axis=0)
-    told = np.abs(Z.T @ (centred / (centred.std(axis=0) + 1e-12)).astype(Z.dtype)) / n
-    order = np.argsort(told.max(axis=1), kind="stable")
-    groups = np.empty(d, dtype=np.intp)
-    groups[order] = np.arange(d) * N_GROUPS // d
-    return groups
 
 
 def merge_equal(rows: Rows) -> Rows:

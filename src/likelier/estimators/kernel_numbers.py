@@ -1,7 +1,8 @@
-"""How a kernel regression learns from streams: whole passes, or batch by batch.
+"""How a kernel regression learns by particles, in bounded time and from streams.
 
 Batch by batch, the first rows are kept until there are enough to learn scales and landmarks
-from; then a batch only adds to the sums that the weights are solved from.
+from; then a batch only adds to the sums that the weights are solved from. After a fit of many
+rows it goes on like that; the rows of a small one are kept.
 """
 
 from __future__ import annotations
@@ -12,94 +13,186 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from likelier.base import Array, Batch, Matrix
-from likelier.engines import StreamEngine
-from likelier.engines.rows import stack_rows
+from likelier.base import Array, Batch, Engine, Loss, Matrix
+from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.kernel_fit import KernelFit
-from likelier.estimators.kernel_stream import GROWTH, START_ROWS
+from likelier.estimators.kernel_experts import COMMON_SAMPLE, common_rows
+from likelier.estimators.kernel_fit import HEAD_BLOCK, Rows
+from likelier.estimators.kernel_kept import (
+    GROWTH,
+    START_ROWS,
+    RowKeeper,
+    of_one_kind,
+    precision_of,
+)
+from likelier.estimators.kernel_pace import affordable_rows, sums_pace
+from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_words import Clock, by_evidence
-from likelier.estimators.problem import NumberSource, Summary, require_targets, summarise
-from likelier.inference.kernel_regression import Sums, Weights, batch_sums, solve_weights
-from likelier.models.kernel_machine import Standard, restore_map
+from likelier.estimators.problem import NumberSource, require_targets
+from likelier.inference.evidence import Scales
+from likelier.inference.kernel_regression import (
+    NOISE_LEAST,
+    Sums,
+    Weights,
+    batch_sums,
+    solve_weights,
+)
+from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape
+from likelier.inference.softmax_head import ridge
+from likelier.losses import EpsilonInsensitive, SquaredError
+from likelier.models.columns import ColumnMoments
+from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 
 
-class NumberStream(KernelFit):
+class NumberStream(RowKeeper):
     """Streams of numbers to predict."""
 
     weights_: list[Array]
     roots_: list[Array]
     ratio_: Array
     noise_: Array
+    sums_weight_: float
 
     def _set_units(self, mean: float, spread: float) -> None:
         self.target_mean_ = mean
-        constant = not spread > 1e-12 * max(1.0, abs(mean))
+        constant = not spread > 1e-12 * abs(mean)
         self.target_spread_ = 1.0 if constant else spread
 
+    def _least_noise(self, sample: Rows) -> float:
+        """One row says nothing about the noise: its own size stands for it, or one."""
+        n_rows = sample.n if sample.weight is None else float(sample.weight.sum())
+        if n_rows < 2.0 and not sample.y.any():  # constant, so in the units of the target
+            return max(self.target_mean_**2, 1.0)
+        return NOISE_LEAST
+
+    # -- particles ----------------------------------------------------------------------
+    def _particle_loss(self) -> Loss:
+        gaussian = self.loss == "gaussian"
+        return SquaredError() if gaussian else EpsilonInsensitive(float(self.epsilon))
+
+    def _particle_strength(self, scales: Scales) -> Strength:
+        return self._strength(scales.noise, 1.0 / scales.amplitude)
+
+    def _strength(self, noise: float, precision: float) -> Strength:
+        """A tube's loss is linear, so it counts in standard deviations."""
+        dispersion = noise if self.loss == "gaussian" else np.sqrt(noise)
+        alpha = precision if self.alpha == "auto" else float(self.alpha) / dispersion
+        return Strength(alpha, dispersion, noise)
+
+    def _judge(self, posterior: ParticleState, held: Rows, strength: Strength) -> Strength:
+        """Noise is the mean square of held-out residuals.
+
+        It includes what few rows leave open of the function, so intervals are rather too wide
+        than too narrow: particles, not being draws, cannot be trusted to make up for it.
+        """
+        scores = posterior.scores(held.X)[..., 0]
+        square = (held.y - scores.mean(axis=0)) ** 2
+        noise = float(np.average(square, weights=held.weight))
+        return self._strength(max(noise, NOISE_LEAST), strength.alpha)
+
+    def _store_particles(self, strength: Strength) -> None:
+        self.noise_ = np.sqrt([strength.noise]) * self.target_spread_
+        self._store_shapes([GAUSSIAN_SHAPE])
+
+    def _store_shapes(self, shapes: list[NoiseShape]) -> None:
+        self.noise_centres_ = [shape.centres for shape in shapes]
+        self.noise_widths_ = [shape.widths for shape in shapes]
+        self.noise_shares_ = [shape.shares for shape in shapes]
+
+    # -- streams ------------------------------------------------------------------------
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, Standard]:
         """One pass for the spreads of inputs and targets."""
 
-        def look(batch: Batch) -> tuple[Summary, Array]:
+        def look(batch: Batch) -> tuple[int, ColumnMoments, ColumnMoments]:
             y = self._check_y(require_targets(batch))
-            omega = np.ones(len(y)) if batch.weight is None else batch.weight
-            return summarise(batch, True), np.array([omega.sum(), omega @ y, omega @ y**2])
+            moments = ColumnMoments.of(batch.X, batch.weight)
+            return batch.n_rows, moments, ColumnMoments.of(y[:, None], batch.weight)
 
         engine = StreamEngine(source, seed=seed, shuffle=False)
-        summary, sums = engine.reduce(look, lambda a, b: (a[0] + b[0], a[1] + b[1]))
-        mean = float(sums[1] / sums[0])
-        self._set_units(mean, float(np.sqrt(max(sums[2] / sums[0] - mean**2, 0.0))))
-        standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
-        return _UnitSource(source, mean, self.target_spread_), summary.n_rows, standard
+        n_rows, inputs, targets = engine.reduce(look, _added)
+        mean = float(targets.mean[0])
+        self._set_units(mean, float(np.sqrt(targets.squares[0] / targets.weight)))
+        standard = Standard.from_moments(inputs)
+        return _UnitSource(source, mean, self.target_spread_), n_rows, standard
+
+    def _in_time(
+        self, engine: Engine, sample: Rows, made: KernelMap, n_rows: int, clock: Clock
+    ) -> tuple[Engine, Rows]:
+        """Rows for the sums, and those the noise is learned from: all, or as time allows."""
+        if clock.left is None:
+            return engine, sample
+        most = affordable_rows(clock, n_rows + sample.n, sums_pace(made, sample))
+        if most >= n_rows + sample.n:
+            return engine, sample
+        n_few = max(most - sample.n, most // 2)
+        if not engine.in_memory:
+            n_few = min(n_few, common_rows(self.n_features_in_))
+        batch = engine.sample(n_few, COMMON_SAMPLE)
+        few = LocalEngine(batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
+        return few, sample.take(np.arange(min(sample.n, most - n_few)))
 
     @available_if(by_evidence)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn some rows, once.
 
-        Up to 4,000 rows are kept, for scales and landmarks; after that a batch only adds to
-        the sums the weights are solved from, ``rows x features^2``, and nothing else is kept.
+        Up to 4,000 rows are kept and learned together, anew as they grow by half, and before the
+        model predicts or is saved: predictions always know all rows, while fitted attributes
+        may wait for them. After that a batch only adds to the sums the weights are solved from,
+        ``rows x features^2``, and nothing else is kept.
+
+        After `fit` it goes on from there. Below 4,000 rows (and 2^22 numbers) in memory they
+        have been kept and are learned together with the new ones; else features stay as they
+        are, and new rows add to the sums of the fit.
         """
         self._check_words()
         fresh = not hasattr(self, "stream_")
         X, y, weight = self._check_rows(X, y, sample_weight, fresh and not hasattr(self, "maps_"))
         return self._learn(X, y, weight, self._seed() if fresh else self.stream_["seed"])
 
+    def _batch_words(self) -> str | None:
+        if self._n_particles() == 1 and self.loss == "gaussian" and self.inference == "evidence":
+            return None
+        return 'batch by batch needs n_particles=1 and loss="gaussian"'
+
+    def _new_stream(self, seed: int) -> dict[str, Any]:
+        return super()._new_stream(seed) | {"absorbing": False}
+
     def _learn(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> Self:
-        if self._n_particles() != 1 or self.loss != "gaussian":
-            raise ValueError('batch by batch needs n_particles=1 and loss="gaussian"')
-        if not hasattr(self, "stream_"):
-            self.stream_: dict[str, Any] = {"seed": seed, "learned": 0, "absorbing": False}
-        omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-        if self.stream_["absorbing"]:
-            self._absorb(X, y, omega)
-        else:
-            self._keep(X, y, omega, seed)
+        with self._batch(seed) as state:
+            X = of_one_kind(X, state)
+            omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+            if state["absorbing"]:
+                self._absorb(X, y, omega)
+            else:
+                self._keep(X, y, omega)
         return self
 
-    def _keep(self, X: Matrix, y: Array, omega: Array, seed: int) -> None:
+    def _keep(self, X: Matrix, y: Array, omega: Array) -> None:
         state = self.stream_
-        if "X" in state:
-            X = stack_rows([state["X"], X])
-            y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
-        state.update(X=X, y=y, omega=omega)
-        if state["learned"] and len(y) < min(START_ROWS, GROWTH * state["learned"]):
+        self._add_rows(X, y, omega)
+        n_kept = len(state["y"])
+        if state["learned"] and n_kept < min(START_ROWS, GROWTH * state["learned"]):
             return
-        self._fit_memory(X, y, omega, seed, Clock(self, (X, y)))
-        state["learned"] = len(y)
-        if len(y) >= START_ROWS:
+        self._learn_kept()
+        if n_kept >= START_ROWS:
             state["absorbing"] = True
             for name in ("X", "y", "omega"):
                 del state[name]
 
     def _end_stream(self) -> None:
-        state = self.stream_
-        if "X" in state and state["learned"] < len(state["y"]):
-            state["learned"] = 0
-            none = np.empty(0, dtype=np.intp)
-            self._keep(state["X"][none], state["y"][none], state["omega"][none], state["seed"])
+        self._settle()
+
+    def _stream_of_fit(self, seed: int) -> dict[str, Any]:
+        """The sums, from the posterior: they need not be stored with every model."""
+        A = precision_of(self.roots_[0][None], len(self.weights_[0]), 1)[0]
+        cross = A @ self.weights_[0]
+        A[np.diag_indices_from(A)] -= ridge(len(A), float(self.ratio_[0]))
+        sums = {"gram": A, "cross": cross, "weight": float(self.sums_weight_)}
+        return self._new_stream(seed) | {"absorbing": True, "sums": sums}
 
     def _absorb(self, X: Matrix, y: Array, omega: Array) -> None:
         """Add to the sums; the noise is a running mean of rows before they are learned."""
+        omega = omega / float(self.temperature)
         made = restore_map(self.maps_[0])
         targets = (y - self.target_mean_) / self.target_spread_
         with one_blas_thread():
@@ -130,3 +223,7 @@ class _UnitSource(NumberSource):
         return replace(
             batch, y=(require_targets(batch).astype(np.float64) - self.mean) / self.spread
         )
+
+
+def _added(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(one + other for one, other in zip(a, b, strict=True))

@@ -23,6 +23,7 @@ from likelier.estimators.kernel_words import Clock, KernelWords
 from likelier.inference.stein_gaussian import GaussianMixturePosterior, SteinGaussian
 from likelier.inference.svgd import SVGD, ParticlePosterior
 from likelier.models.fourier_machine import (
+    MEDIAN_ROWS,
     FourierMachine,
     ScaledMachine,
     draw_frequencies,
@@ -100,14 +101,15 @@ class KernelParticles(KernelWords, ABC):
             frequencies = draw_frequencies((wanted + 1) // 2, d, rng)
         standard = prepared.standard
         if sparse.issparse(prepared.sample.X):  # rows keep their zeros
-            standard = Standard(np.zeros_like(standard.mean), standard.inverse)
+            standard = Standard(standard.centre(of_sparse=True), standard.inverse)
         loss = self._particle_loss()
+        chosen = rng.permutation(prepared.sample.n)[:MEDIAN_ROWS]
         machine = FourierMachine(
             loss,
             d,
             self._n_classes() if loss.coupled else 1,
             frequencies=frequencies,
-            gamma0=start_scale(rng.permutation(prepared.standardised)),
+            gamma0=start_scale(prepared.standardised[chosen]),
             temperature=n_rows / float(self.temperature),
         )
         return self._with_strength(ScaledMachine(machine, standard), strength)

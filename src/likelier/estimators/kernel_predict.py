@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,13 @@ from likelier.estimators.kernel_particles import calibrated_link
 from likelier.estimators.kernel_stream import ClassStream
 from likelier.estimators.kernel_words import _integer, by_evidence
 from likelier.inference.laplace import (
+    N_PAIRS,
     HeadPosterior,
     add_variance,
     class_predictive,
+    far_share,
+    levels,
+    open_far,
     to_predictive,
 )
 from likelier.models.kernel_experts import Experts
@@ -26,12 +31,14 @@ from likelier.models.kernel_machine import KernelMap, restore_map
 from likelier.predictive import ClassPredictive
 
 PREDICT_ROWS = 4096
+NODE_VALUES = 1 << 20  # pairs x classes of the points that some rows are integrated at together
 
 
 class ClassPredictions(ClassStream):
     """Predictions from the fitted maps, weights and covariances."""
 
     def _posteriors(self) -> list[tuple[KernelMap, HeadPosterior]]:
+        self._settle()
         check_is_fitted(self, "maps_")
         return [
             (
@@ -45,43 +52,77 @@ class ClassPredictions(ClassStream):
             )
         ]
 
-    def _predictives(self, X: Any) -> list[ClassPredictive]:
-        """One predictive for every block of rows."""
+    def _predictives(self, X: Any) -> Iterator[tuple[Any, ClassPredictive]]:
+        """Some rows at a time, by their places, and their predictive; memory is bounded."""
+        self._settle()
         check_is_fitted(self, "gamma_")
-        if hasattr(self, "particles_"):
-            return self._by_particles(self._check_X(X, reset=False))
-        posteriors = self._posteriors()
+        particles = hasattr(self, "particles_")
+        posteriors = [] if particles else self._posteriors()
         X = self._check_X(X, reset=False)
-        added = self._corrections(X)
         blocks = [slice(i, i + PREDICT_ROWS) for i in range(0, X.shape[0], PREDICT_ROWS)]
-        return [self._of_block(posteriors, added, X[rows], rows) for rows in blocks]
+        if particles:
+            posterior: Any = self._particle_posterior()
+            link = calibrated_link(self.calibration_[0])
+            for rows in blocks:
+                yield rows, posterior.predictive(X[rows], link)
+            return
+        added = self._corrections(X)
+        for rows in blocks:
+            for places, predictive in self._of_block(posteriors, added, X[rows], rows):
+                yield rows.start + places, predictive
 
     def _corrections(self, X: Matrix) -> list[tuple[Array, Array] | None]:
         """What the experts of every part of an ensemble add to its scores."""
         return [Experts(**plain).correct(X) if plain else None for plain in self.experts_]
 
-    def _by_particles(self, X: Matrix) -> list[ClassPredictive]:
-        posterior, link = self._particle_posterior(), calibrated_link(self.calibration_[0])
-        starts = range(0, X.shape[0], PREDICT_ROWS)
-        parts: list[Any] = [posterior.predictive(X[i : i + PREDICT_ROWS], link) for i in starts]
-        return parts
-
-    def _of_block(self, posteriors: Any, added: Any, X: Any, rows: slice) -> ClassPredictive:
-        parts = []
+    def _of_block(
+        self, posteriors: Any, added: Any, X: Any, rows: slice
+    ) -> Iterator[tuple[Array, ClassPredictive]]:
+        """Rows of a block that are integrated equally finely, and their predictive."""
+        scores, covariances = [], []
+        level = np.zeros(X.shape[0], dtype=np.intp)
         for i, (made, posterior) in enumerate(posteriors):
-            Phi = made(X, X.dtype)
-            scores, spread = posterior.scores(Phi), float(self.posterior_scale_[i])
-            if self.calibration_[i]:
-                parts.append(self._calibrated(scores, self.calibration_[i]))
-                continue
-            covariance = np.zeros_like(scores)
-            if spread > 0.0:
-                covariance = posterior.covariance(Phi, made.residual(Phi))
+            mean, covariance = self._scores(i, made, posterior, X)
             if added[i] is not None:
-                scores = scores + added[i][0][rows]
+                mean = mean + added[i][0][rows]
                 covariance = add_variance(covariance, added[i][1][rows])
-            parts.append(class_predictive(scores, covariance, spread))
-        return to_predictive(parts)
+            scores.append(mean)
+            covariances.append(covariance)
+            level = np.maximum(level, levels(covariance, float(self.posterior_scale_[i])))
+        for fineness in np.unique(level):
+            inside = np.flatnonzero(level == fineness)
+            most = max(1, NODE_VALUES // (N_PAIRS[fineness] * len(self.classes_)))
+            for start in range(0, len(inside), most):
+                places = inside[start : start + most]
+                parts = [
+                    self._integrated(i, scores[i][places], covariances[i][places], int(fineness))
+                    for i in range(len(posteriors))
+                ]
+                yield places, to_predictive(parts)
+
+    def _scores(
+        self, i: int, made: KernelMap, posterior: HeadPosterior, X: Matrix
+    ) -> tuple[Array, Array]:
+        """Mean and covariance of the scores by one part of an ensemble."""
+        Phi = made(X, X.dtype)
+        scores, spread = posterior.scores(Phi), float(self.posterior_scale_[i])
+        if self.calibration_[i]:
+            return scores, np.zeros_like(scores)
+        residual = made.residual(Phi)
+        away = far_share(residual) * (1.0 - self.far_known_[i])
+        if made.local:  # the constants alone are left far away: they must not claim anything
+            scores = scores - away[:, None] * (posterior.mean[-1] - self.far_scores_[i])
+        if not spread > 0.0:
+            return scores, np.zeros_like(scores)
+        covariance = posterior.covariance(Phi, residual)
+        return scores, open_far(covariance, away, posterior.prior_variance, spread)
+
+    def _integrated(
+        self, i: int, scores: Array, covariance: Array, level: int
+    ) -> tuple[Array, Array]:
+        if self.calibration_[i]:
+            return self._calibrated(scores, self.calibration_[i])
+        return class_predictive(scores, covariance, float(self.posterior_scale_[i]), level)
 
     @staticmethod
     def _calibrated(scores: Array, calibration: dict[str, Any]) -> tuple[Array, Array]:
@@ -92,7 +133,8 @@ class ClassPredictions(ClassStream):
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class, averaged over the posterior."""
-        return np.concatenate([part.probabilities() for part in self._predictives(X)])
+        parts = [(rows, part.probabilities()) for rows, part in self._predictives(X)]
+        return _in_order(parts)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
@@ -111,11 +153,11 @@ class ClassPredictions(ClassStream):
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the class in nats: in all, within the posterior, and between its parts."""
-        parts = [part.uncertainty() for part in self._predictives(X)]
+        parts = [(rows, part.uncertainty()) for rows, part in self._predictives(X)]
         return Uncertainty(
-            np.concatenate([part.total for part in parts]),
-            np.concatenate([part.aleatoric for part in parts]),
-            np.concatenate([part.epistemic for part in parts]),
+            _in_order([(rows, part.total) for rows, part in parts]),
+            _in_order([(rows, part.aleatoric) for rows, part in parts]),
+            _in_order([(rows, part.epistemic) for rows, part in parts]),
         )
 
     def coef_draws(self, n_draws: int, random_state: Any = None) -> Array:
@@ -170,3 +212,12 @@ class ClassPredictions(ClassStream):
                 share = left / prior
                 out[rows] -= np.log(np.maximum(share, 1e-300)) / len(posteriors)
         return out
+
+
+def _in_order(parts: list[tuple[Any, Array]]) -> Array:
+    """Values of some rows at a time, each at the place of its row."""
+    n = sum(len(values) for _, values in parts)
+    out = np.empty((n, *parts[0][1].shape[1:]))
+    for rows, values in parts:
+        out[rows] = values
+    return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Engine, Loss, Uncertainty
-from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
+from likelier.base import Array, Engine, Uncertainty
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
 from likelier.estimators.kernel_numbers import NumberStream
-from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_words import Clock, _integer, _number, by_evidence
-from likelier.inference.evidence import Scales
 from likelier.inference.kernel_regression import (
-    NOISE_LEAST,
     RATIO_RANGE,
     EpsilonLoss,
     RegressionJudge,
@@ -30,8 +27,7 @@ from likelier.inference.kernel_regression import (
     solve_weights,
 )
 from likelier.inference.kernel_search import Choice, search
-from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape
-from likelier.losses import EpsilonInsensitive, SquaredError
+from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape, with_shapes
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 from likelier.predictive import Gaussian
 
@@ -52,6 +48,16 @@ class Particle:
     noise: float
     sums: Sums | None
     shape: NoiseShape = GAUSSIAN_SHAPE
+
+
+def has_covariance(estimator: Any) -> bool:
+    """Whether a method is there that needs a posterior of the weights."""
+    if estimator.loss == "gaussian":
+        return by_evidence(estimator)
+    raise AttributeError(
+        f"loss={estimator.loss!r} has no posterior of the weights and so no score_samples; "
+        'use loss="gaussian"'
+    )
 
 
 class BayesianKernelRegressor(RegressorMixin, NumberStream):
@@ -94,7 +100,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     tol : float, default=1e-4
         Its tolerance.
     time_budget : float or None, default=None
-        Seconds after which the search for hyperparameters ends.
+        Seconds after which the fit ends with what it has. A part of the rows is timed, and no
+        more of them are learned than the time allows.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -111,9 +118,9 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         Share of every input in the scales.
     noise_ : ndarray of shape (n_particles,)
         Standard deviation of the noise, in the units of the target.
-    noise_widths_, noise_shares_ : lists of ndarray
-        The noise is a mixture of Gaussians: their widths, as multiples of the standard
-        deviation, and their shares, learned from residuals of rows that were left out.
+    noise_centres_, noise_widths_, noise_shares_ : lists of ndarray
+        The noise is a symmetric mixture of Gaussians: their centres and widths, as multiples of
+        the standard deviation, and their shares, learned from residuals of rows left out.
     alpha_ : ndarray of shape (n_particles,)
         Ratio of noise to amplitude that was chosen.
 
@@ -206,35 +213,6 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     def _evidence_targets(self, y: Array) -> Array:
         return y[:, None]
 
-    # -- particles ----------------------------------------------------------------------
-    def _particle_loss(self) -> Loss:
-        gaussian = self.loss == "gaussian"
-        return SquaredError() if gaussian else EpsilonInsensitive(float(self.epsilon))
-
-    def _particle_strength(self, scales: Scales) -> Strength:
-        return self._strength(scales.noise, 1.0 / scales.amplitude)
-
-    def _strength(self, noise: float, precision: float) -> Strength:
-        """A tube's loss is linear, so it counts in standard deviations."""
-        dispersion = noise if self.loss == "gaussian" else np.sqrt(noise)
-        alpha = precision if self.alpha == "auto" else float(self.alpha) / dispersion
-        return Strength(alpha, dispersion, noise)
-
-    def _judge(self, posterior: ParticleState, held: Rows, strength: Strength) -> Strength:
-        """Noise is the mean square of held-out residuals.
-
-        It includes what few rows leave open of the function, so intervals are rather too wide
-        than too narrow: particles, not being draws, cannot be trusted to make up for it.
-        """
-        scores = posterior.scores(held.X)[..., 0]
-        square = (held.y - scores.mean(axis=0)) ** 2
-        noise = float(np.average(square, weights=held.weight))
-        return self._strength(max(noise, NOISE_LEAST), strength.alpha)
-
-    def _store_particles(self, strength: Strength) -> None:
-        self.noise_ = np.sqrt([strength.noise]) * self.target_spread_
-        self.noise_widths_, self.noise_shares_ = [GAUSSIAN_SHAPE.widths], [GAUSSIAN_SHAPE.shares]
-
     # -- weights ------------------------------------------------------------------------
     def _epsilon_loss(self) -> EpsilonLoss | None:
         return None if self.loss == "gaussian" else EpsilonLoss(float(self.epsilon))
@@ -250,22 +228,28 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     ) -> Particle:
         choice, noise = self._choose(prepared, held, rng, clock)
         made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng)
-        loss = self._epsilon_loss()
+        loss, T = self._epsilon_loss(), float(self.temperature)
         if loss is not None:
+            choice = replace(choice, precision=T * choice.precision)
             rows, features = self._features(engine, made, n_rows)
-            weights = fit_weights(rows.reduce, features, loss, choice, made.n_features)
+            limits = (float(self.tol), int(self.max_iter))
+            weights = fit_weights(
+                rows.reduce, features, loss, choice, made.n_features, lambda *_: clock.over, limits
+            )
             return Particle(made, weights, choice, noise, None)
+        engine, sample = self._in_time(engine, prepared.sample, made, n_rows, clock)
         # a closed form needs its digits: double precision
         sums: Sums = engine.reduce(lambda b: batch_sums(b, made(b.X, np.float64)), Sums.__add__)
+        # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
+        sums = Sums(sums.gram / T, sums.cross / T, sums.weight / T)
         weights = solve_weights(sums, choice.precision)
-        sample = prepared.sample
         Phi = made(sample.X, np.float64)
-        rest = left_out(weights, Phi, sample.y, sample.weight, made.residual(Phi))
-        omega = np.ones(sample.n) if sample.weight is None else sample.weight
+        omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / T
+        rest = left_out(weights, Phi, sample.y, omega, made.residual(Phi))
         others = np.setdiff1d(np.arange(sample.n), landmarks)
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
             rest, omega = rest[others], omega[others]
-        noise = max(float(np.average(rest**2, weights=omega)), NOISE_LEAST)
+        noise = max(float(np.average(rest**2, weights=omega)), self._least_noise(sample))
         clock.tick("weights", f"noise {noise:.4g}")
         shape = noise_shape(rest / np.sqrt(noise), omega)
         return Particle(made, weights, choice, noise * shape.variance, sums, shape)
@@ -275,10 +259,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     ) -> tuple[Choice, float]:
         """Ratio and scale by held-out rows, and the noise there."""
         scales = prepared.scales
-        ratio = float(np.clip(scales.noise / scales.amplitude, *RATIO_RANGE))
+        ratio = prepared.unit * float(np.clip(scales.noise / scales.amplitude, *RATIO_RANGE))
+        limits = (prepared.unit * RATIO_RANGE[0], prepared.unit * RATIO_RANGE[1])
         if self.alpha != "auto":
             ratio = float(self.alpha)
-        choice = Choice(ratio * float(self.temperature))
+        choice = Choice(ratio)  # the temperature comes after: a search would undo it
         folds = self._folds(prepared, held, rng, clock) if prepared.sample.n >= 6 else []
         if not folds:
             return choice, scales.noise
@@ -286,12 +271,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         judge = RegressionJudge(folds, loss)
         move_scale = prepared.sample.n >= HOLD_OUT_FROM and isinstance(self.gamma, str)
         automatic = self.alpha == "auto"
-        choice = search(
-            judge, choice, automatic, move_scale, lambda: clock.over, N_ROUNDS, RATIO_RANGE
-        )
+        choice = search(judge, choice, automatic, move_scale, lambda: clock.over, N_ROUNDS, limits)
         if loss is None:
             return choice, scales.noise
-        rest, _ = judge.residuals(choice)
+        tempered = replace(choice, precision=float(self.temperature) * choice.precision)
+        rest, _ = judge.residuals(tempered)
         return choice, float(judge.omega @ rest**2 / judge.omega.sum())
 
     def _store(self, parts: list[Particle], standard: Standard) -> None:
@@ -302,21 +286,23 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         self.ratio_ = np.array([part.weights.ratio for part in parts])
         self.alpha_ = np.array([part.choice.precision for part in parts])
         self.noise_ = np.sqrt([part.noise for part in parts]) * self.target_spread_
-        self.noise_widths_ = [part.shape.widths for part in parts]
-        self.noise_shares_ = [part.shape.shares for part in parts]
+        self._store_shapes([part.shape for part in parts])
         self.gamma_ = np.asarray(self.maps_[0]["gamma"])
         self.input_spread_ = standard.spread()
         self.n_components_ = parts[0].map.n_features - 1
-        if hasattr(self, "stream_") and parts[0].sums is not None:
-            self.stream_["sums"] = {
-                "gram": parts[0].sums.gram, "cross": parts[0].sums.cross,
-                "weight": parts[0].sums.weight,
-            }  # fmt: skip
+        sums = parts[0].sums
+        self.sums_weight_ = 0.0 if sums is None else sums.weight
+        if hasattr(self, "stream_") and sums is not None:
+            self.stream_["sums"] = vars(sums).copy()
 
     # -- predictions --------------------------------------------------------------------
+    def _require_fit(self) -> None:
+        self._settle()
+        check_is_fitted(self, ["maps_", "particles_"], all_or_any=any)
+
     def _moments(self, X: Any) -> tuple[Array, Array, Array]:
         """Mean, variance of the function and of the noise, ``(n, particles)`` each."""
-        check_is_fitted(self, "gamma_")
+        self._require_fit()
         X = self._check_X(X, reset=False)
         if hasattr(self, "particles_"):
             mean = self.target_mean_ + self.target_spread_ * self._particle_scores(X)[..., 0].T
@@ -341,12 +327,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         std = np.sqrt(inside + noise)
         if hasattr(self, "particles_"):
             return Gaussian(mean, std, weights=np.ones(mean.shape[1]))
-        parts = range(mean.shape[1])
-        sizes = [len(widths) for widths in self.noise_widths_]
-        wide = np.concatenate([std[:, [i]] * self.noise_widths_[i] for i in parts], axis=1)
-        return Gaussian(
-            np.repeat(mean, sizes, axis=1), wide, weights=np.concatenate(self.noise_shares_)
-        )
+        parts = zip(self.noise_widths_, self.noise_shares_, self.noise_centres_, strict=True)
+        return with_shapes(mean, std, [NoiseShape(*part) for part in parts])
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation."""
@@ -386,7 +368,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
             The intercept last. Parts of an ensemble come in turn.
         """
         _integer("n_draws", n_draws, 1)
-        check_is_fitted(self, "gamma_")
+        self._require_fit()
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if hasattr(self, "particles_"):
             return self._particle_draws(int(n_draws), rng)
@@ -400,7 +382,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
             out[i, :, 0] = self.weights_[part] + sd * noise
         return out
 
-    @available_if(by_evidence)
+    @available_if(has_covariance)
     def score_samples(self, X: Any) -> Array:
         """How well the training data cover each row; low far from them.
 

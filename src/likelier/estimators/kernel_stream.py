@@ -2,7 +2,8 @@
 
 Batch by batch, the first rows are kept until there are enough to learn scales and landmarks
 from. Then features stay as they are, and the posterior of the weights after one batch is the
-prior of the next: memory depends on the number of features, not of rows.
+prior of the next: memory depends on the number of features, not of rows. After a fit of many
+rows it goes on like that; the rows of a small one are kept.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Matrix
+from likelier.calibration import SignPreserving, Temperature
 from likelier.engines import StreamEngine
-from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_expert_stream import ExpertStream
 from likelier.estimators.kernel_experts import MAX_INPUTS, take
 from likelier.estimators.kernel_fit import HEAD_BLOCK, NO_WEIGHT, Rows
-from likelier.estimators.kernel_words import Clock, by_evidence
+from likelier.estimators.kernel_kept import (
+    GROWTH,
+    START_ROWS,
+    RowKeeper,
+    of_one_kind,
+    precision_of,
+)
+from likelier.estimators.kernel_words import by_evidence
 from likelier.estimators.problem import (
     EncodedSource,
     Summary,
@@ -31,7 +39,12 @@ from likelier.estimators.problem import (
 )
 from likelier.estimators.targets import class_codes, union_classes
 from likelier.inference.kernel_search import head_prior
-from likelier.inference.laplace import HeadPosterior, class_curvature, posterior_from_blocks
+from likelier.inference.laplace import (
+    HeadPosterior,
+    class_curvature,
+    far_share,
+    posterior_from_blocks,
+)
 from likelier.inference.softmax_head import (
     HeadProblem,
     Prior,
@@ -39,40 +52,42 @@ from likelier.inference.softmax_head import (
     ready_features,
     rows_in_memory,
 )
+from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_machine import Standard, restore_map
 
-START_ROWS = 4000  # rows that scales and landmarks are learned from
-GROWTH = 1.5  # the kept rows are learned anew when they have grown by this factor
+FAR_ROWS = 10.0  # rows far from all landmarks after which the constants are half believed there
 
 
-class ClassStream(ExpertStream):
+class ClassStream(RowKeeper, ExpertStream):
     """Streams of classes that may appear at any time."""
 
     weights_: list[Array]
     roots_: list[Array]
     mean_shift_: list[Array]
+    far_scores_: list[Array]
     prior_variance_: Array
+    calibration_: list[dict[str, Any]]
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, Standard]:
         """One pass for classes and spreads; a source whose labels are class numbers."""
         weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
         absent = [label for label, weight in weights.items() if weight == 0.0]
 
-        def look(batch: Batch) -> Summary:
+        def look(batch: Batch) -> tuple[Summary, ColumnMoments]:
             y = self._check_y(require_targets(batch))
             if not absent:
-                return summarise(batch, with_squares=True, with_labels=True)
-            present = np.flatnonzero(~np.isin(y, absent))
-            found = summarise(take(batch, present), with_squares=True, with_labels=True)
+                return _summary(batch)
+            found, moments = _summary(take(batch, np.flatnonzero(~np.isin(y, absent))))
             labels = dict.fromkeys(np.unique(y).tolist(), 0) | (found.labels or {})
-            return replace(found, labels=labels)  # a class that weighs nothing is a class
+            return replace(found, labels=labels), moments  # a class that weighs nothing is a class
 
-        summary = StreamEngine(source, seed=seed, shuffle=False).reduce(look, Summary.__add__)
+        engine = StreamEngine(source, seed=seed, shuffle=False)
+        summary, moments = engine.reduce(look, lambda a, b: (a[0] + b[0], a[1] + b[1]))
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
         if not summary.n_rows:
             raise ValueError(NO_WEIGHT)
-        standard = Standard.from_sums(summary.sums, summary.squares, summary.weight)
+        standard = Standard.from_moments(moments)
         return EncodedSource(source, classes, per_class, 2), summary.n_rows, standard
 
     @available_if(by_evidence)
@@ -89,10 +104,16 @@ class ClassStream(ExpertStream):
 
         Notes
         -----
-        Up to 4,000 rows are learned anew as they grow; after that a batch costs
+        Up to 4,000 rows are kept and learned together, anew as they grow by half, and before the
+        model predicts or is saved: predictions always know all rows, while fitted attributes
+        other than ``classes_`` may wait for them. After that a batch costs
         ``rows x features^2`` for each class. Rows are kept for local experts, at most 2^25
         numbers, and these are made anew whenever the rows have doubled, from 20,000 on; then
         rows are let go, and up to 128 rows of a region wait before its expert learns them.
+
+        After `fit` it goes on from there. Below 4,000 rows (and 2^22 numbers) in memory they
+        have been kept and are learned together with the new ones; else features stay as they
+        are, and the posterior of the weights is the prior of the new rows.
         """
         self._check_words()
         fresh = not hasattr(self, "stream_")
@@ -100,63 +121,82 @@ class ClassStream(ExpertStream):
         seed = self.stream_["seed"] if not fresh else self._seed()
         return self._learn(X, y, weight, seed, classes)
 
-    def _learn(
-        self, X: Matrix, y: Array, weight: Array | None, seed: int, classes: Any = None
-    ) -> Self:
-        if self._n_particles() != 1:
-            raise ValueError("n_particles must be 1 where rows come batch by batch")
+    def _batch_words(self) -> str | None:
+        if self.inference != "evidence" or self._n_particles() != 1:
+            return "n_particles must be 1 where rows come batch by batch"
         if isinstance(self.class_weight, str):
-            raise ValueError(
+            return (
                 "class_weight must be a dict of weights (or None) where rows come batch by batch, "
                 f"got {self.class_weight!r}"
             )
-        if weight is not None:
-            X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-        labels = np.unique(y) if classes is None else union_classes(classes, y)
-        known = getattr(self, "stream_", {}).get("classes")
-        joined = labels if known is None else union_classes(known, labels)
-        if not hasattr(self, "stream_"):
-            self.stream_: dict[str, Any] = {"seed": seed, "n_rows": 0, "learned": 0}
-        self.stream_["classes"] = joined
-        omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-        if "precision" in self.stream_:
-            omega = self._with_class_weight(y, omega)
-            self._absorb(Rows(X, y, omega).take(np.flatnonzero(omega)))
-        else:
-            self._keep(X, y, omega, seed)
+        return None
+
+    def _learn(
+        self, X: Matrix, y: Array, weight: Array | None, seed: int, classes: Any = None
+    ) -> Self:
+        with self._batch(seed) as state:
+            X = of_one_kind(X, state)
+            omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+            rows = Rows(X, y, omega).take(np.flatnonzero(omega))
+            labels = np.unique(rows.y) if classes is None else union_classes(classes, rows.y)
+            known = state.get("classes", self.classes_ if hasattr(self, "maps_") else None)
+            state["classes"] = labels if known is None else union_classes(known, labels)
+            if "precision" in state:
+                omega = self._with_class_weight(rows.y, np.asarray(rows.weight))
+                self._absorb(Rows(rows.X, rows.y, omega).take(np.flatnonzero(omega)))
+            else:
+                self._keep(rows)
         return self
 
-    def _keep(self, X: Matrix, y: Array, omega: Array, seed: int) -> None:
+    def _keep(self, rows: Rows) -> None:
         """Add rows to those kept, and learn them anew where there are enough new ones."""
         state = self.stream_
-        if "X" in state:
-            X = stack_rows([state["X"], X])
-            y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
-        state.update(X=X, y=y, omega=omega, n_rows=len(y))
-        if len(state["classes"]) < 2 or len(np.unique(y)) < 2:
-            if len(state["classes"]) < 2:
-                self._set_classes(state["classes"])  # says what is missing
-            self.classes_ = state["classes"]
+        self._add_rows(rows.X, rows.y, np.asarray(rows.weight))
+        self.classes_ = state["classes"]  # their weights come with the next learning
+        if self._missing() is not None:
+            self._thin()
             return
-        if state["learned"] and len(y) < min(START_ROWS, GROWTH * state["learned"]):
-            return
-        self._fit_memory(X, y, omega, seed, Clock(self, (X, y)))
-        state["learned"] = len(y)
-        if len(y) >= START_ROWS:
+        n_kept = len(state["y"])
+        state["told_apart"] = state.get("told_apart", state["learned"]) + rows.n
+        enough = state["told_apart"] >= START_ROWS
+        if enough or not state["learned"] or n_kept >= GROWTH * state["learned"]:
+            self._learn_kept()
+        if enough:
             self._start_absorbing()
+
+    def _missing(self) -> str | None:
+        labels: Array = getattr(self, "stream_", {}).get("y", np.empty(0))
+        if not len(labels) or (labels != labels[0]).any():
+            return None
+        return (
+            "y needs at least two classes to tell apart; the data hold 1 class so far, "
+            f"{labels.tolist()[0]!r}"
+        )
+
+    def _thin(self) -> None:
+        """Rows of one class may be many before another comes: some then stand for all."""
+        state, n = self.stream_, len(self.stream_["y"])
+        if n <= 2 * START_ROWS:
+            return
+        rng = np.random.default_rng([state["seed"], state["n_rows"]])
+        some = np.sort(rng.permutation(n)[:START_ROWS])
+        omega = state["omega"][some]
+        omega = omega * (state["omega"].sum() / omega.sum())
+        state.update(X=state["X"][some], y=state["y"][some], omega=omega)
 
     def _end_stream(self) -> None:
         """Learn what is kept but not learned yet; raise where nothing could be."""
-        state = self.stream_
-        if "X" in state and state["learned"] < len(state["y"]):
-            state["learned"] = 0
-            nothing = np.empty(0, dtype=np.intp)
-            self._keep(state["X"][nothing], state["y"][nothing], state["omega"][nothing],
-                       state["seed"])  # fmt: skip
-        if "precision" in state:
+        missing = self._missing()
+        if missing is not None:
+            raise ValueError(missing.replace(" so far", ""))
+        self._settle()
+        if "precision" in self.stream_:
             self._end_experts()
-        if not hasattr(self, "maps_"):
-            raise ValueError("y needs at least two classes to tell apart; the data hold 1 class")
+
+    def _stream_of_fit(self, seed: int) -> dict[str, Any]:
+        precision = precision_of(self.roots_[0], *self.weights_[0].shape)
+        n_rows = self.n_rows_seen_
+        return {"seed": seed, "n_rows": n_rows, "learned": n_rows, "precision": precision}
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Class numbers among all classes that are known, seen or announced."""
@@ -183,7 +223,7 @@ class ClassStream(ExpertStream):
         state["precision"] = blocks
         if self.n_features_in_ <= MAX_INPUTS:
             state["kept"] = [[rows.X, rows.y, omega]]
-        state["n_rows"] = rows.n
+        state["n_rows"] -= len(state["y"]) - rows.n
         for name in ("X", "y", "omega"):
             del state[name]
 
@@ -193,14 +233,20 @@ class ClassStream(ExpertStream):
 
     def _batch_problem(
         self, X: Matrix, y: Array, omega: Array, prior: Prior
-    ) -> tuple[Array, HeadProblem]:
+    ) -> tuple[float, HeadProblem]:
+        """Weight of the rows that are far from all landmarks, and what is to be minimised.
+
+        With a temperature the rows count for less, as against the prior of `_first_prior`.
+        """
+        omega = omega / float(self.temperature)
         codes = class_codes(self.classes_, y)
         made = restore_map(self.maps_[0])
         Phi = np.concatenate(
             [made(X[s : s + HEAD_BLOCK], np.float32) for s in range(0, X.shape[0], HEAD_BLOCK)]
         )
         reduce = rows_in_memory(Phi, codes, omega)
-        return codes, HeadProblem(reduce, ready_features, self._head_loss(), prior)
+        far = float(omega @ far_share(made.residual(Phi))) if made.local else 0.0
+        return far, HeadProblem(reduce, ready_features, self._head_loss(), prior)
 
     def _absorb(self, rows: Rows) -> None:
         """The posterior so far is the prior of these rows, or that of their experts."""
@@ -221,7 +267,7 @@ class ClassStream(ExpertStream):
         state = self.stream_
         prior = Prior(state["precision"], self.weights_[0])
         with one_blas_thread():
-            _, problem = self._batch_problem(X, y, omega, prior)
+            far, problem = self._batch_problem(X, y, omega, prior)
             fit = fit_head(problem, self.weights_[0], float(self.tol), int(self.max_iter))
             state["precision"] = state["precision"] + class_curvature(problem, fit.W)
             posterior: HeadPosterior = posterior_from_blocks(
@@ -230,6 +276,9 @@ class ClassStream(ExpertStream):
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
         self.mean_shift_ = [np.zeros_like(posterior.mean)]  # small beside so many rows
         self.layout_ = posterior.layout
+        # landmarks cannot follow: what the constants have learned far from them is known there
+        state["far"] = state.get("far", 0.0) + far
+        self.far_known_ = np.array([state["far"] / (state["far"] + FAR_ROWS)])
         self.objective_, self.converged_ = float(fit.value), fit.converged
         self.n_iter_ += fit.n_iter
 
@@ -246,16 +295,35 @@ class ClassStream(ExpertStream):
             late, new = self.stream_.get("late", []), np.setdiff1d(classes, self.classes_)
             self.stream_["late"] = union_classes(late, new) if len(late) else new
             self._experts_meet_classes(len(self.classes_), old, len(classes))
-        W, H = self.weights_[0], self.stream_["precision"]
+        W, H, far = self.weights_[0], self.stream_["precision"], self.far_scores_[0]
         if len(self.classes_) == 2:  # one score becomes two that differ by it
             W, H = np.hstack([-0.5 * W, 0.5 * W]), np.concatenate([2.0 * H, 2.0 * H])
             self.prior_variance_ = 0.5 * self.prior_variance_
+            far = np.concatenate([-0.5 * far, 0.5 * far])
+            self.calibration_ = [_for_more_classes(plain) for plain in self.calibration_]
         grown = np.zeros((len(W), len(classes)))
         grown[-1] = W[-1].min() - np.log1p(self.stream_["n_rows"])
         precision = np.repeat(H.mean(axis=0, keepdims=True), len(classes), axis=0)
         grown[:, old], precision[old] = W, H
+        away = np.full(len(classes), far.min() - np.log1p(self.stream_["n_rows"]))
+        away[old] = far
+        self.far_scores_ = [away]
         posterior = posterior_from_blocks(grown, precision, float(self.prior_variance_[0]))
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
         self.mean_shift_, self.layout_ = [np.zeros_like(grown)], posterior.layout
         self.stream_["precision"] = precision
         self.classes_ = classes
+
+
+def _for_more_classes(calibration: dict[str, Any]) -> dict[str, Any]:
+    """Calibration of two scores, from that of their difference: the same where it is typical."""
+    if not calibration:
+        return {}
+    fitted = SignPreserving.from_arrays(calibration)
+    return Temperature(0.5 * (fitted.slope_pos + fitted.slope_neg), fitted.scale).to_arrays()
+
+
+def _summary(batch: Batch) -> tuple[Summary, ColumnMoments]:
+    """Labels and spreads of a batch."""
+    found = summarise(batch, with_squares=False, with_labels=True)
+    return found, ColumnMoments.of(batch.X, batch.weight)

@@ -145,6 +145,14 @@ class Clock:
         late = budget is not None and time.perf_counter() - self.begin > budget
         return self.stopped or late
 
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left, None where there is no budget."""
+        budget = self.estimator.time_budget
+        if budget is None:
+            return None
+        return max(0.0, float(budget) - (time.perf_counter() - self.begin))
+
     def tick(self, stage: str, text: str = "", **fitted: Any) -> bool:
         """One step of a stage is done; True asks for an end."""
         self.n_iter += 1

@@ -21,16 +21,25 @@ class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMix
     """A transformer of rows that is a feature map at the same time."""
 
     kernel: Any
+    gamma: Any
     random_state: Any
     n_components_: int
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__gamma`` and the like replace the kernel by a changed one."""
+        """Set parameters; ``kernel__gamma`` and the like replace the kernel by a changed one.
+
+        Of a kernel that is given by its name they are parameters of the features themselves.
+        """
         own = {k: v for k, v in params.items() if not k.startswith("kernel__")}
         super().set_params(**own)
         nested = {k.removeprefix("kernel__"): v for k, v in params.items() if k not in own}
+        if isinstance(self.kernel, str) and nested:
+            make_kernel(self.kernel, gamma=1.0).set_params(**nested)  # raises for wrong ones
+            own = {k: v for k, v in nested.items() if k in self.get_params(deep=False)}
+            super().set_params(**own)
+            nested = {k: v for k, v in nested.items() if k not in own}
         if nested:
-            self.kernel = make_kernel(self.kernel).set_params(**nested)
+            self.kernel = make_kernel(self.kernel, gamma=self.gamma).set_params(**nested)
         return self
 
     @property

@@ -7,7 +7,9 @@ averaged over the columns of the targets, plus a prior ``N(0, 1)`` of each relat
 input has to earn being above or below the common level. Subsets are fresh in every step, so
 what is learned is not the accident of one of them.
 
-A row of weight omega counts as omega equal rows, exactly.
+A row of weight omega counts as omega equal rows, exactly. The climb itself takes weights for how
+much a row is to be believed beside the others, and never for more than one row: equal rows with
+equal targets would call the noise zero, whatever it is.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from likelier.base import Array
+from likelier.models.kernel_machine import StandardRows
 
 START_NOISE, NOISE_FLOOR = 0.3, 1e-3
 # The kernel matrix of the first step has a typical entry of exp(-1.5^2 / 2) = 0.32: neither
@@ -30,6 +33,9 @@ MAX_INDEPENDENT = 3  # columns of one-hot targets are not that many independent 
 MEDIAN_ROWS = 300
 STEP_WORK = 1.5e9  # products of one step; wide data get smaller subsets
 MIN_SUBSET = 100
+MAX_SCALES = 2000  # inputs with a scale of their own; beyond, groups of them share one
+N_GROUPS = 64
+ALIKE, LEAST_SHARE = 1e-9, 1e-6  # of weights: rounding, and as good as nothing
 
 
 @dataclass(frozen=True)
@@ -204,8 +210,28 @@ def _grouped(
     return value, np.concatenate([slope[:3], sums])
 
 
+def typical_weight(weight: Array | None) -> float:
+    """Geometric mean of positive weights; one where there are none."""
+    return 1.0 if weight is None else float(np.exp(np.log(weight).mean()))
+
+
+def relative_weights(weight: Array | None) -> Array | None:
+    """Weights as shares of one row: by their geometric mean, at most one; None where all are one.
+
+    A common factor of all weights says nothing about the scales, and a row that weighs as much
+    as many is still one row. The geometric mean is moved neither by a few huge weights nor by
+    many that are nearly zero.
+    """
+    if weight is None:
+        return None
+    shares = np.minimum(weight / typical_weight(weight), 1.0)
+    if (shares > 1.0 - ALIKE).all():
+        return None
+    return np.asarray(np.maximum(shares, LEAST_SHARE))
+
+
 def learn_scales(
-    X: Array,
+    X: Array | StandardRows,
     targets: Array,
     weight: Array | None,
     rng: np.random.Generator,
@@ -222,7 +248,7 @@ def learn_scales(
     targets : array of shape (n, m)
         One column per function: ``+-1``, one-hot, or a number.
     weight : array of shape (n,), optional
-        Positive weights.
+        Positive weights, taken by `relative_weights`.
     watch : callable, optional
         Called after each step with the share of steps done; True ends the climb.
     groups : array of shape (n_features,), optional
@@ -233,6 +259,7 @@ def learn_scales(
     Costs ``steps x (size^3 + 2 size^2 d)`` whatever the number of rows.
     """
     n, d = X.shape
+    weight = relative_weights(weight)
     n_scales = d if groups is None else int(groups.max()) + 1
     climb = start_climb(X[rng.permutation(n)[:MEDIAN_ROWS]], n_scales)
     order, used = rng.permutation(n), 0
@@ -250,6 +277,23 @@ def learn_scales(
             if watch is not None and watch(climb.step / plan.n_steps):
                 return scales_of(climb, groups)
     return scales_of(climb, groups)
+
+
+def input_groups(Z: StandardRows, targets: Array) -> Array | None:
+    """Which inputs share a scale; None where each has its own.
+
+    Thousands of scales cannot be learned from hundreds of rows: inputs that tell about as much
+    of the targets by themselves (by their largest correlation) share one.
+    """
+    n, d = Z.shape
+    if d <= MAX_SCALES:
+        return None
+    centred = targets - targets.mean(axis=0)
+    told = np.abs(Z.products(centred / (centred.std(axis=0) + 1e-12))) / n
+    order = np.argsort(told.max(axis=1), kind="stable")
+    groups = np.empty(d, dtype=np.intp)
+    groups[order] = np.arange(d) * N_GROUPS // d
+    return groups
 
 
 def scales_of(climb: Climb, groups: Array | None = None) -> Scales:

@@ -30,6 +30,7 @@ from likelier.inference.softmax_head import (
 RATIO_RANGE = (1e-6, 10.0)
 NOISE_LEAST = 1e-12
 KINK_SHARPNESS = 20.0
+JUDGE_TOL, JUDGE_ITER = 1e-4, 100  # of the fits that held-out rows compare
 
 
 @dataclass(frozen=True)
@@ -175,11 +176,15 @@ def fit_weights(
     choice: Choice,
     n_features: int,
     watch: object = None,
+    limits: tuple[float, int] = (JUDGE_TOL, JUDGE_ITER),
 ) -> Weights:
-    """Weights under a loss that has no closed form; a point, without a posterior."""
+    """Weights under a loss that has no closed form; a point, without a posterior.
+
+    ``limits`` are the tolerance and the largest number of steps.
+    """
     prior = Prior(ridge(n_features, choice.precision))
     problem = HeadProblem(reduce, features, loss, prior)  # type: ignore[arg-type]
-    fit = fit_head(problem, np.zeros((n_features, 1)), 1e-4, 100, watch)  # type: ignore[arg-type]
+    fit = fit_head(problem, np.zeros((n_features, 1)), *limits, watch)  # type: ignore[arg-type]
     return Weights(fit.W[:, 0], np.empty((0, 0)), choice.precision)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array
+from likelier.base import Array, Matrix
 from likelier.inference.laplace import head_posterior
 from likelier.inference.softmax_head import (
     HeadLoss,
@@ -37,7 +37,7 @@ PRECISION_MOVE, SCALE_MOVE = 3.0, 1.5
 N_ROUNDS = 2
 FEW_ROWS_ROUNDS = 4  # tries are cheap there, and the evidence can be far off
 WORTH = 0.5  # standard errors
-LOCAL_CONSTANT = 0.1  # precision of the constants where they alone speak far from the data
+LOCAL_CONSTANT = 0.1  # precision of the constants where all other features vanish far away
 SEARCH_TOL, SEARCH_ITER = 2e-3, 25
 
 
@@ -55,10 +55,10 @@ class Fold:
     """Rows to learn from and rows to judge by; features are made from a common scale."""
 
     make_map: Callable[[float], KernelMap]
-    rows: Array
+    rows: Matrix
     codes: Array
     weight: Array | None
-    held_rows: Array
+    held_rows: Matrix
     held_codes: Array
     held_weight: Array | None
     cache: dict[float, tuple[KernelMap, Array, Array]] = field(default_factory=dict, repr=False)
@@ -88,8 +88,8 @@ def output_precision(choice: Choice, loss: HeadLoss) -> float:
 def head_prior(made: KernelMap, precision: float, start: Array) -> Prior:
     """Prior of the weights: around zero, and for the constants around the classes' shares.
 
-    Where features vanish far from the data the constants are all that is left there: they are
-    held at the shares of the classes, so that far away nothing is claimed to be known.
+    Where features vanish far from the data the constants are all that is left there. Many rows
+    move them to where the fit is best, so predictions take them back to the shares far away.
     """
     constant = LOCAL_CONSTANT if made.local else None
     return Prior(ridge(made.n_features, precision, constant), start)

@@ -1,8 +1,10 @@
-"""How the noise is shaped: a mixture of Gaussians of one mean and several widths.
+"""How the noise is shaped: a symmetric mixture of Gaussians of several widths, with shoulders.
 
-Residuals of real data are rarely Gaussian: many are small and some are large, and an interval
-made for a Gaussian of their variance is then too wide. The widths are fixed, half as wide to
-four times as wide as the common one, and their shares are the most probable ones given
+Residuals of real data are rarely Gaussian. Many are small and some are large, and an interval
+made for a Gaussian of their variance is then too wide; or a part of the rows is known well and
+another has residuals of a typical size, either way, and then it is too narrow. Components are
+fixed: widths from a quarter of the common one to four times it around zero, and shoulders, pairs
+of narrow ones at equal distance on both sides. Their shares are the most probable ones given
 standardised residuals of rows that were left out. A few imagined rows of the common width keep
 little data from claiming much.
 """
@@ -14,30 +16,36 @@ from dataclasses import dataclass
 import numpy as np
 
 from likelier.base import Array
+from likelier.predictive import Gaussian
 
-WIDTHS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-IMAGINED_ROWS = np.array([0.0, 0.0, 5.0, 0.0, 0.0])
+STEPS = np.arange(-2.0, 2.5, 0.5)  # half octaves
+SHOULDERS, SHOULDER_WIDTH = (1.0, 2.0), 0.5
+CENTRES = np.concatenate([np.zeros(len(STEPS)), SHOULDERS])
+WIDTHS = np.concatenate([2.0**STEPS, np.full(len(SHOULDERS), SHOULDER_WIDTH)])
+IMAGINED_ROWS = 5.0 * ((CENTRES == 0.0) & (WIDTHS == 1.0))
 N_STEPS = 200
 
 
 @dataclass(frozen=True)
 class NoiseShape:
-    """Widths and shares of the components, and by how much they change the variance.
+    """Centres, widths and shares of the components, and by how much they change the variance.
 
-    Widths are those of a mixture of unit variance. The mean square of the residuals, which a
-    few extreme ones may rule, is to be multiplied by ``variance``.
+    Centres and widths are those of a mixture of mean zero and unit variance; a centre that is
+    not zero comes with its opposite. The mean square of the residuals, which a few extreme ones
+    may rule, is to be multiplied by ``variance``.
     """
 
     widths: Array
     shares: Array
+    centres: Array
     variance: float = 1.0
 
 
-GAUSSIAN_SHAPE = NoiseShape(np.ones(1), np.ones(1))
+GAUSSIAN_SHAPE = NoiseShape(np.ones(1), np.ones(1), np.zeros(1))
 
 
 def noise_shape(residuals: Array, weight: Array | None = None) -> NoiseShape:
-    """Shares by expectation maximisation; cost 200 x 5 products per residual.
+    """Shares by expectation maximisation; cost 200 x 11 products per residual.
 
     Parameters
     ----------
@@ -47,14 +55,45 @@ def noise_shape(residuals: Array, weight: Array | None = None) -> NoiseShape:
         How many equal rows each stands for.
     """
     omega = np.ones(len(residuals)) if weight is None else weight
-    exponent = -0.5 * (residuals[:, None] / WIDTHS) ** 2 - np.log(WIDTHS)
+    exponent = component_log_density(residuals)
     density = np.exp(exponent - exponent.max(axis=1, keepdims=True))
     total = omega.sum() + IMAGINED_ROWS.sum()
     shares = np.full(len(WIDTHS), 1.0 / len(WIDTHS))
     for _ in range(N_STEPS):
         told = density.T @ (omega / (density @ shares))
         shares = (shares * told + IMAGINED_ROWS) / total
+    return _shape_of(shares)
+
+
+def component_log_density(residuals: Array) -> Array:
+    """Log density of every component, but for a constant; shoulders are pairs."""
+    size = np.abs(residuals)[:, None]
+    near, far = -0.5 * ((size - CENTRES) / WIDTHS) ** 2, -0.5 * ((size + CENTRES) / WIDTHS) ** 2
+    return np.asarray(near + np.log1p(np.exp(far - near)) - np.log(WIDTHS))
+
+
+def _shape_of(shares: Array) -> NoiseShape:
+    """The components that are used, pairs as two."""
     used = shares > 1e-9
-    widths, shares = WIDTHS[used], shares[used] / shares[used].sum()
-    variance = float(shares @ widths**2)
-    return NoiseShape(widths / np.sqrt(variance), shares, variance)
+    shares, widths, centres = shares[used] / shares[used].sum(), WIDTHS[used], CENTRES[used]
+    variance = float(shares @ (widths**2 + centres**2))
+    pair = centres > 0.0
+    sides = np.concatenate([centres, -centres[pair]])
+    parts = np.concatenate([np.where(pair, 0.5, 1.0) * shares, 0.5 * shares[pair]])
+    both = np.concatenate([widths, widths[pair]])
+    scale = variance**-0.5
+    return NoiseShape(scale * both, parts, scale * sides, variance)
+
+
+def with_shapes(mean: Array, std: Array, shapes: list[NoiseShape]) -> Gaussian:
+    """Mixture of all components around means of shape ``(n, len(shapes))``, each of which is one.
+
+    Parameters
+    ----------
+    mean, std : arrays of shape (n, len(shapes))
+        Mean and standard deviation of the target; a column is one model.
+    """
+    loc = [mean[:, [i]] + std[:, [i]] * shape.centres for i, shape in enumerate(shapes)]
+    scale = [std[:, [i]] * shape.widths for i, shape in enumerate(shapes)]
+    weights = np.concatenate([shape.shares for shape in shapes])
+    return Gaussian(np.concatenate(loc, axis=1), np.concatenate(scale, axis=1), weights=weights)

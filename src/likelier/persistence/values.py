@@ -104,6 +104,7 @@ class Encoder:
                 "savable classes. For an estimator of your own call "
                 "likelier.persistence.register_savable on its class, before saving and loading."
             )
+        getattr(model, "_before_saving", lambda: None)()  # what a model still has to do
         params = model.get_params(deep=False)
         fitted = {
             key: value

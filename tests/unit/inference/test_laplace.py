@@ -8,12 +8,15 @@ from scipy.special import expit, softmax
 
 from likelier.inference import laplace
 from likelier.inference.laplace import (
+    FAR,
     HeadPosterior,
     choose_spread,
     class_curvature,
     class_predictive,
+    far_share,
     head_posterior,
     normal_points,
+    open_far,
     to_predictive,
 )
 from likelier.inference.softmax_head import (
@@ -159,3 +162,50 @@ def test_posterior_of_two_models_is_their_mixture():
 def test_a_record_is_complete():
     posterior = HeadPosterior(np.zeros((3, 2)), np.eye(3)[None], "shared", 1.0)
     assert posterior.draw(2, np.random.default_rng(0)).shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("variance", [1.0, 10.0, 100.0])
+def test_wide_scores_of_equal_classes_are_equally_probable(variance, full):
+    for K in (3, 10, 26):
+        covariance = np.full((2, K), variance)
+        if full:
+            covariance = covariance[:, None] * np.eye(K)
+        p, weights = class_predictive(np.zeros((2, K)), covariance, 1.0)
+        np.testing.assert_allclose(np.tensordot(weights, p, (0, 1)), 1.0 / K, atol=0.01)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_probabilities_go_with_the_classes_in_any_order(full):
+    rng = np.random.default_rng(2)
+    scores, order = 3.0 * rng.normal(size=(5, 6)), rng.permutation(6)
+    root = 2.0 * rng.normal(size=(5, 6, 6))
+    covariance = root @ root.transpose(0, 2, 1)
+    moved = covariance[:, order][:, :, order]
+    if not full:
+        covariance, moved = (np.diagonal(c, axis1=1, axis2=2) for c in (covariance, moved))
+    p, weights = class_predictive(scores, covariance, 1.0)
+    q, _ = class_predictive(scores[:, order], moved, 1.0)
+    np.testing.assert_allclose(weights @ q, (weights @ p)[:, order], atol=1e-9)
+
+
+def test_one_wide_score_is_integrated_well():
+    scores, variance = np.array([[-10.0], [0.5], [25.0]]), np.full((3, 1), 400.0)
+    p, weights = class_predictive(scores, variance, 1.0)
+    nodes = np.linspace(-12.0, 12.0, 20_001)
+    density = np.exp(-0.5 * nodes**2) / np.sqrt(2.0 * np.pi) * (nodes[1] - nodes[0])
+    expected = expit(scores + np.sqrt(variance) * nodes) @ density
+    np.testing.assert_allclose(p @ weights, expected, atol=0.02)
+
+
+def test_far_rows_have_their_whole_prior_variance():
+    residual = np.array([0.0, 0.5, FAR, 0.5 * (1.0 + FAR), 1.0])
+    learned = np.full((5, 1), 0.3)
+    covariance = learned + 40.0 * residual[:, None]
+    np.testing.assert_array_equal(far_share(residual)[[0, 1, 2, 4]], [0.0, 0.0, 0.0, 1.0])
+    away = far_share(residual)
+    opened = 0.01 * open_far(covariance, away, 40.0, 0.01)[:, 0]
+    np.testing.assert_allclose(opened[:3], 0.01 * covariance[:3, 0])
+    assert opened[2] < opened[3] < opened[4] == pytest.approx(0.01 * 0.3 + 40.0)
+    for spread in (0.0, 1.0):
+        assert open_far(covariance, away, 40.0, spread) is covariance

@@ -1,0 +1,347 @@
+"""Kernel machines batch by batch: nothing that was given is left unlearned or forgotten."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+import likelier
+from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier.estimators import kernel_kept, kernel_numbers, kernel_stream
+from likelier.estimators.kernel_kept import precision_of
+from likelier.inference.laplace import posterior_from_blocks
+
+FEW = 600  # rows after which the rows are let go, in tests of what comes then
+
+
+def quadrants(n, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def classifier(**words):
+    return BayesianKernelClassifier(**{"n_components": 80, "random_state": 0} | words)
+
+
+def regressor(**words):
+    return BayesianKernelRegressor(**{"n_components": 80, "random_state": 0} | words)
+
+
+def batches(model, X, y, size):
+    for i in range(0, len(y), size):
+        model.partial_fit(X[i : i + size], y[i : i + size])
+    return model
+
+
+@pytest.fixture
+def few_rows_start(monkeypatch):
+    for module in (kernel_kept, kernel_numbers, kernel_stream):
+        monkeypatch.setattr(module, "START_ROWS", FEW)
+
+
+# -- rows that wait ----------------------------------------------------------------------------
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_whoever_predicts_sees_all_rows_learned(make):
+    X, y = quadrants(360)
+    target = y if make is classifier else X[:, 0] * X[:, 1]
+    model = batches(make(), X, target, 40)
+    assert model.stream_["learned"] < 360
+    whole = make().fit(X, target)
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+    assert model.stream_["learned"] == model.stream_["n_rows"] == 360
+    np.testing.assert_array_equal(model.gamma_, whole.gamma_)
+
+
+@pytest.mark.parametrize("ask", ["score_samples", "predict_uncertainty", "coef_draws"])
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_everything_that_looks_at_the_model_learns_first(make, ask):
+    X, y = quadrants(130)
+    model = make().partial_fit(X[:100], y[:100]).partial_fit(X[100:], y[100:])
+    assert model._waits()
+    getattr(model, ask)(2 if ask == "coef_draws" else X[:5])
+    assert model.stream_["learned"] == 130 and not model._waits()
+
+
+def test_a_model_is_saved_and_copied_with_all_rows_learned(tmp_path):
+    X, y = quadrants(130)
+    rows = classifier().partial_fit(X[:100], y[:100])
+    for keep in (
+        lambda model: pickle.loads(pickle.dumps(model)),
+        copy.deepcopy,
+        lambda model: likelier.save(model, tmp_path / "m") or likelier.load(tmp_path / "m"),
+    ):
+        model = copy.deepcopy(rows).partial_fit(X[100:], y[100:])
+        kept = keep(model)
+        assert kept.stream_["learned"] == 130
+        np.testing.assert_array_equal(kept.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_new_class_is_known_at_once_and_predicted():
+    X, y = quadrants(500)
+    far = X[400:] + 20.0
+    for announced in (None, [0, 1, 2]):
+        model = classifier(n_components="auto").partial_fit(X[:400], y[:400], classes=announced)
+        model.partial_fit(far, np.full(100, 2))
+        np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+        assert model.predict_proba(far).shape == (100, 3)
+        assert (model.predict(far) == 2).all()
+
+
+# -- one class at first --------------------------------------------------------------------------
+def test_one_class_waits_for_another():
+    X, y = quadrants(300)
+    model = classifier().partial_fit(X[y == 0][:50], np.zeros(50, dtype=int))
+    np.testing.assert_array_equal(model.classes_, [0])
+    with pytest.raises(NotFittedError, match="1 class so far, 0; give more rows to partial_fit"):
+        model.predict(X)
+    pickle.dumps(model)  # nothing can be learned, and nothing is in the way
+    model.partial_fit(X[y == 1][:50], np.ones(50, dtype=int))
+    assert model.stream_["n_rows"] == 100
+    assert model.score(X, y) > 0.8
+
+
+def test_an_iterator_sorted_by_class_is_as_good_as_any():
+    X, y = quadrants(600)
+    order = np.argsort(y, kind="stable")
+    blocks = [(X[order[i : i + 100]], y[order[i : i + 100]]) for i in range(0, 600, 100)]
+    once = classifier().fit(iter(blocks))
+    np.testing.assert_array_equal(once.predict_proba(X), classifier().fit(X, y).predict_proba(X))
+    with pytest.raises(ValueError, match="the data hold 1 class"):
+        classifier().fit(iter(blocks[:2]))
+
+
+def test_many_rows_of_one_class_are_kept_in_bounded_memory(few_rows_start):
+    X, y = quadrants(5000)
+    X = np.vstack([X[y == 0][:2000], X[y == 1][:400]])
+    y = np.repeat([0, 1], [2000, 400])
+    model = classifier()
+    for i in range(0, 2000, 200):
+        model.partial_fit(X[i : i + 200], y[i : i + 200])
+        assert len(model.stream_["y"]) <= 2 * FEW
+        assert model.stream_["omega"].sum() == pytest.approx(i + 200)
+    model.partial_fit(X[2000:], y[2000:])
+    assert model.stream_["n_rows"] == 2400
+    assert model.score(X, y) > 0.93
+    share = model.predict_proba(X)[:, 1].mean()
+    assert share == pytest.approx(400 / 2400, rel=0.15)  # rows that were let go still count
+
+
+# -- batches that are refused ----------------------------------------------------------------------
+def test_a_refused_batch_leaves_no_trace():
+    X, y = quadrants(200)
+    model = classifier().partial_fit(X[:100], y[:100])
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="text"):
+        model.partial_fit(X[:10], np.array(["a", "b"])[y[:10]])
+    with pytest.raises(ValueError, match="n_particles"):
+        model.set_params(n_particles=2).partial_fit(X[100:], y[100:])
+    with pytest.raises(ValueError, match="gamma must be one number or one for each"):
+        model.set_params(n_particles=1, gamma=[1.0]).partial_fit(X[100:], np.full(100, 7))
+    np.testing.assert_array_equal(model.classes_, [0, 1])
+    assert model.stream_["n_rows"] == len(model.stream_["y"]) == 100
+    np.testing.assert_array_equal(model.set_params(gamma="auto").predict_proba(X), before)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+@pytest.mark.parametrize("thin_first", [False, True])
+def test_dense_and_sparse_batches_go_together(make, thin_first):
+    X, y = quadrants(150)
+    kinds = [sparse.csr_matrix, np.asarray] if thin_first else [np.asarray, sparse.csr_matrix]
+    mixed = make().partial_fit(kinds[0](X[:80]), y[:80]).partial_fit(kinds[1](X[80:]), y[80:])
+    alike = make().partial_fit(kinds[0](X[:80]), y[:80]).partial_fit(kinds[0](X[80:]), y[80:])
+    np.testing.assert_array_equal(mixed.predict(X), alike.predict(X))
+
+
+# -- after a fit -------------------------------------------------------------------------------
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_after_a_small_fit_its_rows_count_as_before(make):
+    X, y = quadrants(400)
+    target = y if make is classifier else X[:, 0] * X[:, 1]
+    given = X[:380].copy()
+    model = make().fit(given, target[:380])
+    given[:] = 0.0  # the rows of the fit are the model's own
+    model.partial_fit(X[380:], target[380:])
+    np.testing.assert_array_equal(model.predict(X), make().fit(X, target).predict(X))
+
+
+def test_rows_of_weight_zero_are_not_kept_and_others_weigh_the_same():
+    X, y = quadrants(300)
+    weight = np.random.default_rng(0).integers(0, 3, 300).astype(float)
+    model = classifier().fit(X[:200], y[:200], sample_weight=weight[:200])
+    assert len(model.stream_["y"]) == (weight[:200] > 0).sum()
+    model.partial_fit(X[200:], y[200:], sample_weight=weight[200:])
+    whole = classifier().fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-12)
+
+
+def test_rows_are_kept_only_where_they_are_of_use(monkeypatch):
+    X, y = quadrants(60)
+    assert not hasattr(classifier(class_weight="balanced").fit(X, y), "stream_")
+    assert not hasattr(regressor(loss="epsilon_insensitive").fit(X, X[:, 0]), "stream_")
+    assert not hasattr(regressor(n_particles=2).fit(X, X[:, 0]), "stream_")
+    monkeypatch.setattr(kernel_kept, "KEEP_VALUES", 100)
+    assert not hasattr(regressor().fit(X, X[:, 0]), "stream_")
+
+
+@pytest.mark.parametrize("loss", ["softmax", "hinge"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_after_a_large_fit_its_posterior_is_the_prior(few_rows_start, n_classes, loss):
+    X, y = quadrants(1500)
+    y = y + (n_classes == 3) * 2 * (X[:, 2] > 0.8)
+    y = np.minimum(y, n_classes - 1)
+    model = classifier(loss=loss, n_components=250).fit(X[:1000], y[:1000])
+    assert not hasattr(model, "stream_")
+    before, score = model.predict_proba(X), model.score(X[1000:], y[1000:])
+    model.partial_fit(X[:20], y[:20])
+    assert model.score(X[1000:], y[1000:]) > score - 0.01
+    assert np.abs(model.predict_proba(X) - before).mean() < 0.02
+    assert model.stream_["n_rows"] == 1020
+    model.partial_fit(X[:100] + 8.0, np.full(100, 7))
+    np.testing.assert_array_equal(model.classes_, [*range(n_classes), 7])
+    assert (model.predict(X[:100] + 8.0) == 7).mean() > 0.9
+    # features cannot follow, so the constants alone have to make room for the class
+    assert model.score(X[1000:], y[1000:]) > score - 0.05
+
+
+def test_after_a_large_fit_numbers_add_to_its_sums(few_rows_start):
+    X, _ = quadrants(1500)
+    y = X[:, 0] * X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=1500)
+    words = {"n_components": 100, "gamma": 0.6, "alpha": 0.01, "temperature": 2.0}
+    model = regressor(**words).fit(X[:1000], y[:1000])
+    assert not hasattr(model, "stream_")
+    model.partial_fit(X[1000:], y[1000:])
+    # the same features, and all rows at once
+    twin = regressor(**words).fit(X[:1000], y[:1000])
+    made = kernel_numbers.restore_map(twin.maps_[0])
+    targets = (y - twin.target_mean_) / twin.target_spread_
+    Phi = made(X, np.float64)
+    A = Phi.T @ Phi / 2.0 + np.diag(kernel_numbers.ridge(Phi.shape[1], 0.01))
+    expected = twin.target_mean_ + twin.target_spread_ * Phi @ np.linalg.solve(
+        A, Phi.T @ targets / 2.0
+    )
+    np.testing.assert_allclose(model.predict(X), expected, atol=1e-5)
+    assert model.noise_[0] == pytest.approx(twin.noise_[0], rel=0.15)
+
+
+def test_a_fit_of_a_path_or_list_goes_on(few_rows_start):
+    X, y = quadrants(800)
+    blocks = [(X[:400], y[:400]), (X[400:], y[400:])]
+    for model, score in ((classifier(), 0.9), (regressor(), 0.5)):
+        model.fit(blocks)
+        first = model.score(X, y)
+        model.partial_fit(X[:20], y[:20])
+        assert model.score(X, y) > max(first - 0.01, score)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_precision_from_factors(shared):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(2, 9, 5))
+    H = A.transpose(0, 2, 1) @ A + np.eye(5)
+    roots = posterior_from_blocks(np.zeros((5, 2)), H, 1.0).roots
+    expected = H[[0, 0]] if shared else H
+    found = precision_of(roots[:1] if shared else roots, 5, 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    joint = A[0].T @ A[0] + np.eye(5)
+    whole = np.linalg.inv(np.linalg.cholesky(np.kron(joint, joint)))
+    blocks = precision_of(whole[None], 5, 5)
+    full = np.kron(joint, joint)
+    for k in range(5):
+        part = slice(5 * k, 5 * k + 5)
+        np.testing.assert_allclose(blocks[k], full[part, part], rtol=1e-9, atol=1e-9)
+
+
+# -- temperature ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("loss", ["gaussian", "epsilon_insensitive"])
+@pytest.mark.parametrize("features", ["auto", "identity"])
+def test_a_row_at_temperature_four_is_a_quarter_of_a_row(features, loss):
+    X, _ = quadrants(300)
+    y = X[:, 0] + 0.2 * np.random.default_rng(1).normal(size=300)
+    words = {"alpha": 0.1, "gamma": 0.7, "features": features, "loss": loss}
+    warm = regressor(temperature=4.0, **words).fit(X, y)
+    light = regressor(**words).fit(X, y, sample_weight=np.full(300, 0.25))
+    atol = 1e-9 if loss == "gaussian" else 2e-3  # a search ends where it may
+    np.testing.assert_allclose(warm.predict(X), light.predict(X), atol=atol)
+    if loss == "gaussian":
+        a, b = warm.predict_uncertainty(X), light.predict_uncertainty(X)
+        np.testing.assert_allclose(a.epistemic, b.epistemic, rtol=1e-9)
+        np.testing.assert_allclose(a.aleatoric, b.aleatoric, rtol=1e-9)
+        np.testing.assert_allclose(warm.score_samples(X), light.score_samples(X), rtol=1e-9)
+
+
+def test_a_search_does_not_undo_the_temperature():
+    X, _ = quadrants(300)
+    y = np.sin(2.0 * X[:, 0]) + 0.2 * np.random.default_rng(1).normal(size=300)
+    models = [regressor(temperature=T).fit(X, y) for T in (1.0, 10.0, 1000.0)]
+    epistemic = [model.predict_uncertainty(X).epistemic.mean() for model in models]
+    scores = [model.score(X, y) for model in models]
+    assert epistemic[0] < 0.5 * epistemic[1] < 0.25 * epistemic[2]
+    assert scores[0] > scores[2] + 0.02
+    np.testing.assert_array_equal(models[0].alpha_, models[2].alpha_)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_the_temperature_holds_batch_by_batch(few_rows_start, make):
+    X, y = quadrants(1200)
+    target = y if make is classifier else X[:, 0] * X[:, 1] + X[:, 2]
+    words = {"temperature": 20.0, "n_components": 60, "gamma": 0.7, "alpha": 0.5}
+    warm = batches(make(**words), X, target, 600)
+    light = make(**words | {"temperature": 1.0})
+    for i in (0, 600):
+        light.partial_fit(X[i : i + 600], target[i : i + 600], sample_weight=np.full(600, 0.05))
+    if make is classifier:
+        np.testing.assert_allclose(warm.weights_[0], light.weights_[0], atol=0.02)
+        np.testing.assert_allclose(
+            warm.stream_["precision"], light.stream_["precision"], rtol=0.02, atol=0.02
+        )
+    else:
+        np.testing.assert_allclose(warm.predict(X), light.predict(X), atol=1e-9)
+        np.testing.assert_allclose(warm.noise_, light.noise_, rtol=1e-9)
+
+
+# -- too little ------------------------------------------------------------------------------------
+def test_an_interrupted_refit_says_that_nothing_is_fitted(monkeypatch):
+    X, y = quadrants(60)
+    model = regressor().fit(X, y)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BayesianKernelRegressor, "_learn_particle", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    for ask in (model.predict, model.score_samples, model.predict_uncertainty):
+        with pytest.raises(NotFittedError):
+            ask(X)
+    with pytest.raises(NotFittedError):
+        model.coef_draws(1)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_an_interruption_loses_no_row(make, monkeypatch):
+    X, y = quadrants(200)
+    model = make().partial_fit(X[:100], y[:100])
+    with monkeypatch.context() as patch:
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        patch.setattr(type(model), "_learn_particle", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X[100:], y[100:])
+    np.testing.assert_array_equal(model.predict(X), make().fit(X, y).predict(X))
+
+
+def test_one_row_leaves_the_noise_open():
+    X = np.array([[1.0, 2.0]])
+    for y, size in ((5.0, 5.0), (-300.0, 300.0), (0.0, 1.0)):
+        for model in (regressor().fit(X, [y]), regressor().partial_fit(X, [y])):
+            mean, std = model.predict(X, return_std=True)
+            assert mean[0] == pytest.approx(y) and size <= std[0] < 2.0 * size
+    many = regressor().fit(np.arange(20.0)[:, None], np.full(20, 5.0))
+    assert many.predict(X[:, :1], return_std=True)[1][0] < 0.01  # so many agree
