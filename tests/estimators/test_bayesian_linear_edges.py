@@ -55,7 +55,8 @@ def test_folds_are_added_until_both_classes_have_been_scored(n_rare, folds, monk
         return np.asarray(X[inside, :1])
 
     monkeypatch.setattr(BayesianLinearClassifier, "_left_out_scores", scores)
-    BayesianLinearClassifier("hinge", sampler="gibbs", n_chains=1, n_draws=4, n_warmup=1).fit(X, y)
+    words = {"n_chains": 1, "n_draws": 4, "n_warmup": 1, "random_state": 0}
+    BayesianLinearClassifier("hinge", sampler="gibbs", **words).fit(X, y)
     assert len(seen) == folds
     assert len(np.unique(np.concatenate(seen))) == sum(map(len, seen))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import os
+import signal
+import time
 import tracemalloc
 
 import numpy as np
@@ -151,15 +153,17 @@ def test_feature_weights_are_sparse_for_sparse_rows(n_classes):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("size", [40, 200], ids=["few rows", "many rows"])
 def test_ctrl_c_keeps_the_pairs_that_were_solved(monkeypatch, n_jobs, size):
-    X, y = groups((size,) * 4)
+    X, y = groups((size,) * 5)
     whole = SVC().fit(X, y)
     target, name = (smo.SMO, "solve") if size > 128 else (svm_pairs.SmallPairs, "solve")
     original, calls = getattr(target, name), []
 
     def interrupted(self, *parts):
         calls.append(1)
-        if len(calls) > 1 and threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt
+        if len(calls) == 2:  # whichever thread is here, the main one hears of it
+            os.kill(os.getpid(), signal.SIGINT)
+        if len(calls) > 1:
+            time.sleep(0.5)
         return original(self, *parts)
 
     monkeypatch.setattr(target, name, interrupted)
@@ -167,7 +171,7 @@ def test_ctrl_c_keeps_the_pairs_that_were_solved(monkeypatch, n_jobs, size):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     solved = np.flatnonzero(model.n_iter_)
-    assert 0 < len(solved) < 6
+    assert 0 < len(solved) < 10
     np.testing.assert_allclose(model.intercept_[solved], whole.intercept_[solved], atol=1e-6)
     assert (model.intercept_[model.n_iter_ == 0] == 0.0).all()
     assert model.fit_status_ == 1

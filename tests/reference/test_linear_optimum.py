@@ -34,11 +34,18 @@ every_case = pytest.mark.parametrize(
 )
 
 
-def auto_alpha(X, weight, fit_intercept):
-    """``alpha="auto"``: as much as one row of data, in the units of each feature."""
+def auto_alpha(loss, X, y, weight, fit_intercept):
+    """``alpha="auto"``: as much as one row of data, in the units of each feature.
+
+    A row beyond Huber's ``delta`` pulls with no more than that, in spreads of the targets.
+    """
     omega = weight / weight.sum()
     mean = omega @ X if fit_intercept else 0.0
-    return omega @ (X - mean) ** 2 / len(X)
+    share = 1.0
+    if loss.name == "huber":
+        spread = np.sqrt(omega @ (y - (omega @ y if fit_intercept else 0.0)) ** 2)
+        share = min(1.0, loss.delta / spread)
+    return share * (omega @ (X - mean) ** 2) / len(X)
 
 
 @functools.cache
@@ -46,7 +53,7 @@ def problem(loss, n_classes, weighted, alpha, fit_intercept):
     """Data and the independent optimum, once for all kinds of matrices and routes."""
     X, y, weight = draw(loss, n_classes)
     weight = weight if weighted else np.ones(len(y))
-    strength = auto_alpha(X, weight, fit_intercept) if alpha == "auto" else alpha
+    strength = auto_alpha(loss, X, y, weight, fit_intercept) if alpha == "auto" else alpha
     return X, y, weight, strength, minimum(loss, X, y, weight, strength, fit_intercept)
 
 

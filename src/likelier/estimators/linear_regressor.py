@@ -41,6 +41,9 @@ class LinearRegressor(RegressorMixin, LinearFit):
 
     Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
     positive weight; the intercept is not penalised.
+    With ``learning_rate="auto"`` targets are centred and divided by their spread inside the fit,
+    so ``alpha="auto"`` means the same in any unit; for Huber's loss and for rare counts, where one
+    row tells less, it is smaller in proportion.
 
     Parameters
     ----------
