@@ -561,3 +561,17 @@ def test_axes_of_few_rows_are_those_of_many():
     np.testing.assert_allclose(few, many, atol=1e-10)
     wide = mean_projection(rows, None, 12)
     np.testing.assert_allclose(wide.T @ wide, np.eye(12), atol=1e-10)
+
+
+def test_a_stop_before_training_leaves_the_earlier_fit_as_it_was(monkeypatch):
+    model = classifier().fit(X, TWO)
+    before = model.predict_proba(X)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeepGPClassifier, "_find_kernel", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :2], LABELS)
+    assert list(model.classes_) == ["no", "yes"]
+    np.testing.assert_array_equal(model.predict_proba(X), before)

@@ -345,3 +345,40 @@ def test_one_row_leaves_the_noise_open():
             assert mean[0] == pytest.approx(y) and size <= std[0] < 2.0 * size
     many = regressor().fit(np.arange(20.0)[:, None], np.full(20, 5.0))
     assert many.predict(X[:, :1], return_std=True)[1][0] < 0.01  # so many agree
+
+
+def test_absent_rows_neither_wait_nor_count(few_rows_start):
+    X, _ = quadrants(500)
+    y = X[:, 0] * X[:, 1]
+    one = regressor().partial_fit(X[:400], y[:400]).partial_fit(X[400:], y[400:])
+    twice = np.repeat(np.arange(400), 2)  # with them there would be rows enough to let go
+    weight = np.tile([1.0, 0.0], 400)
+    other = regressor().partial_fit(X[twice], y[twice], sample_weight=weight)
+    other.partial_fit(X[400:], y[400:])
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+def test_a_stopped_batch_leaves_no_trace(few_rows_start, monkeypatch):
+    X, y = quadrants(900)
+    model = classifier().partial_fit(X[:700], y[:700])
+    before, p = model.stream_["precision"].copy(), model.predict_proba(X)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernel_stream, "posterior_from_blocks", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[700:], y[700:])
+    np.testing.assert_array_equal(model.stream_["precision"], before)
+    assert model.stream_["n_rows"] == 700
+    np.testing.assert_array_equal(model.predict_proba(X), p)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_refused_fit_leaves_the_earlier_one_as_it_was(make):
+    X, y = quadrants(200)
+    model = make().fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((50, 2), np.nan), y[:50])
+    np.testing.assert_array_equal(model.predict(X), before)

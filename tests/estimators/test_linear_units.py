@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.datasets import load_diabetes
 
@@ -156,3 +157,59 @@ def test_a_frame_and_back():
     frame = Frame(3.0, 7.0, 2, shift=np.array([1e3, -2.0]))
     theta = np.array([[1.0], [2.0], [0.5]])
     np.testing.assert_allclose(frame.inner(frame.outer(theta, True), True), theta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["csr", "blocks", "csr blocks"])
+def test_a_clock_in_sparse_rows_and_in_streams(form):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([1.7e9 + 1e3 * rng.normal(size=500), rng.normal(size=(500, 2))])
+    y = 1e-3 * (X[:, 0] - 1.7e9) + X[:, 1] + 3.0 * X[:, 2] + 0.5 * rng.normal(size=500)
+    dense = LinearRegressor().fit(X, y)
+    rows = sparse.csr_matrix(X) if "csr" in form else X
+    data = [(rows[:200], y[:200]), (rows[200:], y[200:])] if "blocks" in form else rows
+    model = LinearRegressor().fit(data, None if "blocks" in form else y)
+    np.testing.assert_allclose(model.coef_, dense.coef_, rtol=1e-5)
+    np.testing.assert_allclose(model.predict(rows), dense.predict(X), atol=1e-4)
+    np.testing.assert_allclose(model.noise_, dense.noise_, rtol=1e-3)
+    two = [(part, t > 0.0) for part, t in data] if "blocks" in form else rows
+    classes = LinearClassifier().fit(two, None if "blocks" in form else y > 0.0)
+    assert classes.score(rows, y > 0.0) > 0.85
+
+
+def test_a_refused_fit_leaves_the_earlier_one_as_it_was():
+    X, y = prices()
+    model = LinearRegressor().fit(X, y)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X[:, :2], np.full(len(y), np.nan))
+    assert vars(model).keys() == before.keys()
+    np.testing.assert_array_equal(model.predict(X), X @ before["coef_"] + before["intercept_"])
+
+
+def test_an_interrupted_fit_keeps_no_noise_of_an_earlier_one(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 60)), rng.normal(size=40)
+    model = LinearRegressor().fit(X, 1e3 * y)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinearRegressor, "_left_out", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="interrupted"):
+        model.predict_interval(X)
+
+
+def test_absent_rows_do_not_change_a_bit_of_the_noise():
+    X, y = prices(200)
+    weight = np.random.default_rng(1).integers(0, 3, 200).astype(float)
+    some = weight > 0
+    one = LinearRegressor().fit(X, y, sample_weight=weight)
+    other = LinearRegressor().fit(X[some], y[some], sample_weight=weight[some])
+    assert one.noise_ == other.noise_
+
+
+def test_one_row_makes_nothing_certain():
+    X, y = prices(5)
+    assert LinearRegressor().partial_fit(X[:1], y[:1]).noise_ > 0.0

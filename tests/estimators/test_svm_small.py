@@ -6,6 +6,7 @@ import os
 import signal
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -196,3 +197,19 @@ def test_other_threads_hear_of_it_and_end():
 def test_a_stream_is_refused_by_name():
     with pytest.raises(TypeError, match="X must hold all rows in memory"):
         SVC().fit("rows.csv", [0, 1])
+
+
+def test_every_model_of_a_path_has_its_own_verdict(monkeypatch):
+    """The first value of C is solved and the second is not, or the other way round."""
+    X, y = groups((200, 200))
+    original = svm_pairs.solve_path
+    for first in (True, False):
+
+        def some(*parts, first=first):
+            found = original(*parts)
+            return [replace(one, converged=first == (c == 0)) for c, one in enumerate(found)]
+
+        monkeypatch.setattr(svm_pairs, "solve_path", some)
+        with pytest.warns(ConvergenceWarning):
+            models = SVC().fit_path(X, y, [1.0, 10.0])
+        assert [model.fit_status_ for model in models] == [int(not first), int(first)]

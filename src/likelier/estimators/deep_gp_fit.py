@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -81,16 +82,18 @@ class DeepFit(DeepWords):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
-        # data that are refused leave an earlier fit as it was; LAPACK's own threads slow the
-        # compiled loop down many times
-        with unchanged_on_failure(self, (ValueError, TypeError)), one_blas_thread():
-            earlier = dict(vars(self)) if resumed else {}
-            if is_stream(X):
-                opened = _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
-            else:
-                rows = self._check_rows(X, y, sample_weight, reset=not resumed)
-                opened = self._open_memory(*rows, seed)
-            with opened as task:
+        # data that are refused, and a stop before training, leave an earlier fit as it was;
+        # LAPACK's own threads slow the compiled loop down many times
+        refused = unchanged_on_failure(self, (ValueError, TypeError))
+        with ExitStack() as stack, refused, one_blas_thread():
+            with unchanged_on_failure(self):
+                earlier = dict(vars(self)) if resumed else {}
+                if is_stream(X):
+                    opened = _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
+                else:
+                    rows = self._check_rows(X, y, sample_weight, reset=not resumed)
+                    opened = self._open_memory(*rows, seed)
+                task = stack.enter_context(opened)
                 if resumed:
                     task = self._same_units(task, earlier)
                 if checkpoint is not None:
@@ -98,7 +101,8 @@ class DeepFit(DeepWords):
                     if found:
                         checkpoint.check(found, task.mark)
                         self._take_up(found)
-                self._train(task, resumed or bool(found), clock)
+                task = replace(task, kernel=self._kernel(task, resumed or bool(found)))
+            self._train(task, resumed or bool(found), clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -164,7 +168,6 @@ class DeepFit(DeepWords):
     def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
         from likelier.inference.deep_adam import DeepAdam  # loads JAX
 
-        task = replace(task, kernel=self._kernel(task, resumed))
         inference = DeepAdam(
             task.standard, task.total, self._power(task.total), self._n_steps(task.n_rows),
             int(self.batch_size), float(self.learning_rate), int(self.n_draws), NOISE_FLOOR,

@@ -9,6 +9,7 @@ that hold classes the experts were not made for.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from likelier.engines import LocalEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_experts import (
+    COMMON_SAMPLE,
     EXPERTS_FROM,
     MAX_INPUTS,
     Common,
@@ -116,7 +118,8 @@ class ExpertStream(KernelFit):
 
     def _chose_none(self, stage: ExpertFit, engine: Engine, clock: Clock) -> bool:
         """Choose experts where an earlier fit had no time to; True where there are none."""
-        sample = engine.sample(min(common_rows(engine.n_features), int(engine.n_rows or 0)))
+        n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
+        sample = engine.sample(n_few, COMMON_SAMPLE)  # as a fit with more time draws it
         chosen = stage.choose(sample.X, float(self.alpha_[0]), self.n_experts != "auto")
         if chosen is None or stage.experts is None:
             self.unfinished_ = self.unfinished_ if clock.over else {}
@@ -134,7 +137,8 @@ class ExpertStream(KernelFit):
         kept = self.stream_.get("kept")
         if kept is None:
             return
-        kept.append([X, y, omega])
+        kept = [*kept, [X, y, omega]]
+        self.stream_["kept"] = kept
         n_rows = sum(len(labels) for _, labels, _ in kept)
         tried, full = self.stream_.get("tried", 0), n_rows * self.n_features_in_ > KEEP_VALUES
         due = n_rows >= GROWTH * tried or (full and n_rows > tried)
@@ -177,7 +181,10 @@ class ExpertStream(KernelFit):
     @one_blas_thread()
     def _teach_experts(self, X: Matrix, y: Array, omega: Array, flush: bool = False) -> None:
         """Rows wait for their expert to have enough of them; ``flush`` lets none wait."""
-        experts, seed = Experts(**self.experts_[0]), int(self.stream_["seed"])
+        # copies: a batch that is not learned to its end must leave no trace
+        arrays = {name: copy(value) for name, value in self.experts_[0].items()}
+        self.experts_ = [arrays]
+        experts, seed = Experts(**arrays), int(self.stream_["seed"])
         with LocalEngine(np.zeros((1, self.n_features_in_))) as nothing:
             stage = self._expert_stage(nothing, self._common_now(), seed, Clock(self, (None, None)))
         stage.experts = experts

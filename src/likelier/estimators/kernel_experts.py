@@ -278,7 +278,7 @@ class ExpertFit:
         present = np.sort(np.concatenate([np.asarray(block.rows) for block in blocks]))
         whole = replace(blocks[0], rows=None)
 
-        def solve(number: int) -> Solution:
+        def solve(number: int) -> Solution | None:
             expert, rows = parts[number]
             if len(rows) > MANY_ROWS:
                 return self._solve_many(expert, whole, present[rows], choice)
@@ -286,17 +286,24 @@ class ExpertFit:
 
         team = ThreadTeam(count_threads(self.n_jobs))
         try:
-            yield from team.ordered_map(solve, len(parts))
+            for solution in team.ordered_map(solve, len(parts)):
+                if solution is not None:
+                    yield solution
         finally:
             team.close()
 
-    def _solve_many(self, expert: int, whole: Batch, rows: Array, choice: Choice) -> Solution:
-        """An expert of many rows: random parts one after another, each the prior of the next."""
+    def _solve_many(
+        self, expert: int, whole: Batch, rows: Array, choice: Choice
+    ) -> Solution | None:
+        """An expert of many rows: random parts one after another, each the prior of the next.
+
+        None where time is over before the last: a fit that goes on then learns it from the first.
+        """
         rows = np.random.default_rng([self.seed, 3, expert]).permutation(rows)
         solution = self.solve(expert, self.common.region(take(whole, rows[:MANY_ROWS])), choice)
         for start in range(MANY_ROWS, len(rows), MANY_ROWS):
             if self.clock.over:
-                break
+                return None
             region = self.common.region(take(whole, rows[start : start + MANY_ROWS]))
             before, loss = solution.posterior, self.common.loss
             after = absorb_rows(region, solution.map, loss, before, self.tol)

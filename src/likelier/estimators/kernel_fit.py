@@ -20,6 +20,7 @@ from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_words import Clock
+from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import checked_rows, is_stream, open_source
 from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales, typical_weight
 from likelier.inference.kernel_search import Fold
@@ -130,17 +131,18 @@ class KernelFit(KernelParticles):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
-        goes_on = self._goes_on(X)
-        if not goes_on:
-            for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
-                self.__dict__.pop(name, None)
-        if goes_on:
-            self._go_on(*self._check_rows(X, y, sample_weight, reset=False), seed, clock)
-        elif is_stream(X):
-            self._fit_stream(X, y, sample_weight, seed, clock)
-        else:
-            X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
-            self._fit_memory(X, y, weight, seed, clock)
+        with unchanged_on_failure(self, (ValueError, TypeError)):  # data that are refused
+            goes_on = self._goes_on(X)
+            if not goes_on:
+                for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
+                    self.__dict__.pop(name, None)
+            if goes_on:
+                self._go_on(*self._check_rows(X, y, sample_weight, reset=False), seed, clock)
+            elif is_stream(X):
+                self._fit_stream(X, y, sample_weight, seed, clock)
+            else:
+                X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
+                self._fit_memory(X, y, weight, seed, clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 

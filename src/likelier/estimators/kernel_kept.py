@@ -21,6 +21,7 @@ from likelier.base import Array, Engine, Matrix
 from likelier.engines.rows import stack_rows
 from likelier.estimators.kernel_fit import KernelFit, Rows
 from likelier.estimators.kernel_words import Clock
+from likelier.estimators.partial import unchanged_on_failure
 from likelier.models.kernel_machine import Standard
 
 START_ROWS = 4000  # rows that scales and landmarks are learned from
@@ -50,11 +51,12 @@ class RowKeeper(KernelFit):
         self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
     ) -> None:
         super()._fit_memory(X, y, weight, seed, clock)
-        few = len(y) < START_ROWS and X.size <= KEEP_VALUES
+        omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+        present = np.flatnonzero(omega)
+        few = len(present) < START_ROWS and len(present) * X.shape[1] <= KEEP_VALUES
         whole = not hasattr(self, "stream_") and not getattr(self, "unfinished_", None)
         if few and whole and self._batch_words() is None:
-            omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-            rows = Rows(X, y, omega).take(np.flatnonzero(omega))  # a copy: the caller's may change
+            rows = Rows(X, y, omega).take(present)  # a copy: the caller's may change
             self.stream_ = self._new_stream(seed) | {"X": rows.X, "y": rows.y, "omega": rows.weight}
             self.stream_["learned"] = self.stream_["n_rows"] = rows.n
 
@@ -72,21 +74,23 @@ class RowKeeper(KernelFit):
 
     @contextmanager
     def _batch(self, seed: int) -> Iterator[dict[str, Any]]:
-        """State of the stream while a batch is learned; as before where the batch is refused."""
+        """State of the stream while a batch is learned; as before where that fails or is stopped.
+
+        What learning replaces it never changes in place. Where rows are kept, those of a batch that
+        is stopped are kept too, and learned when somebody asks.
+        """
         wrong = self._batch_words()
         if wrong is not None:
             raise ValueError(wrong)
-        before = dict(vars(self))
-        if hasattr(self, "stream_"):
-            self.stream_ = dict(self.stream_)
-        else:
-            fitted = hasattr(self, "maps_")
-            self.stream_ = self._stream_of_fit(seed) if fitted else self._new_stream(seed)
-        try:
+        keeps = "X" in getattr(self, "stream_", {}) or not hasattr(self, "maps_")
+        with unchanged_on_failure(self, (Exception,) if keeps else (BaseException,)):
+            if hasattr(self, "stream_"):
+                self.stream_ = dict(self.stream_)
+            else:
+                fitted = hasattr(self, "maps_")
+                self.stream_ = self._stream_of_fit(seed) if fitted else self._new_stream(seed)
+            self.__dict__.pop("unfinished_", None)  # the rows of that fit are not all there is now
             yield self.stream_
-        except Exception:
-            self.__dict__ = before
-            raise
 
     def _add_rows(self, X: Matrix, y: Array, omega: Array) -> None:
         """Keep more rows."""

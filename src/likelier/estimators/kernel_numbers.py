@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_experts import COMMON_SAMPLE, common_rows
 from likelier.estimators.kernel_fit import HEAD_BLOCK, Rows
@@ -161,6 +162,9 @@ class NumberStream(RowKeeper):
         with self._batch(seed) as state:
             X = of_one_kind(X, state)
             omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+            if not omega.all():  # absent rows neither wait nor count
+                present = np.flatnonzero(omega)
+                X, y, omega = take_rows(X, present), y[present], omega[present]
             if state["absorbing"]:
                 self._absorb(X, y, omega)
             else:

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.hold_out import held_rows
-from likelier.estimators.linear_frame import PLAIN, Frame, far_columns
+from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_means, suspicious
 from likelier.estimators.linear_words import LinearWords
-from likelier.estimators.partial import StreamLearner
+from likelier.estimators.partial import StreamLearner, unchanged_on_failure
 from likelier.estimators.problem import (
+    MovedSource,
     Problem,
     Summary,
     Wanted,
@@ -35,6 +35,7 @@ from likelier.estimators.watch import Watch
 from likelier.inference.certify import Certificate
 from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD
 from likelier.inference.solve import Solution, solve
+from likelier.models.columns import ColumnMoments
 
 QUIET_TOL, QUIET_ITER = 1e-2, 100
 
@@ -65,11 +66,12 @@ class LinearFit(LinearWords, ABC):
         loss, seed = self._checked_loss(), self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self.__dict__.pop("stream_", None)
-        if is_stream(X):
-            self._fit_stream(X, y, sample_weight, loss, seed)
-        else:
-            self._fit_memory(X, y, sample_weight, loss, seed)
+        with unchanged_on_failure(self, (ValueError, TypeError)):
+            self.__dict__.pop("stream_", None)
+            if is_stream(X):
+                self._fit_stream(X, y, sample_weight, loss, seed)
+            else:
+                self._fit_memory(X, y, sample_weight, loss, seed)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -98,7 +100,7 @@ class LinearFit(LinearWords, ABC):
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
     ) -> Problem:
         """Model and engine for rows in memory, in units that suit them."""
-        moves = not sparse.issparse(X) and self.fit_intercept and self.learning_rate == "auto"
+        moves = self.fit_intercept and self.learning_rate == "auto"
         squares = moves or self._penalty().alpha == "auto"
         engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
         if squares or weight is not None:
@@ -107,7 +109,7 @@ class LinearFit(LinearWords, ABC):
             summary = summarise(Batch(X, targets), squares)
         frame = self._frame(targets, weight, loss)
         if moves:
-            shift = far_columns(np.asarray(X), summary.sums, summary.squares, weight)
+            shift = far_columns(X, summary.sums, summary.squares, weight)
             frame = replace(frame, shift=shift)
         if frame.degree or frame.shift is not None:
             X = frame.rows(X)
@@ -161,14 +163,32 @@ class LinearFit(LinearWords, ABC):
             summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
         engine.know_rows(summary.n_rows)
         frame = getattr(encoded, "frame", PLAIN)
-        problem = make_problem(engine, summary, self._wanted(loss, np.float64), frame)
+        shift, inner = self._stream_shift(engine, summary), engine
+        if shift is not None:
+            frame = replace(frame, shift=shift)
+            inner = stream_engine(MovedSource(encoded, frame), seed, self.shuffle)
+            summary = inner.reduce(lambda batch: summarise(batch, True), Summary.__add__)
+            inner.know_rows(summary.n_rows)
+        problem = make_problem(inner, summary, self._wanted(loss, np.float64), frame)
         solution = self._solve(problem, self._start(problem))
         self._store(problem, solution, solution.certificate)
         self._finish_stream(engine, loss, seed, frame)
 
+    def _stream_shift(self, engine: Any, summary: Summary) -> Array | None:
+        """What to take off the columns of a stream; one more pass where there may be something."""
+        if not self.fit_intercept or self.learning_rate != "auto":
+            return None
+        if not len(suspicious(summary.sums, summary.squares, summary.weight)):
+            return None
+        moments = engine.reduce(
+            lambda batch: ColumnMoments.of(batch.X, batch.weight), ColumnMoments.__add__
+        )
+        shift = far_means(moments)
+        return shift if shift.any() else None
+
     def _fit_once(self, source: Any) -> None:
         """One pass over an iterator that cannot be restarted."""
-        for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_", "noise_", "residuals_"):
+        for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_", "noise_", "residual_sums_"):
             self.__dict__.pop(name, None)
         for batch in stream_engine(source, 0, False).blocks():
             self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
@@ -196,8 +216,6 @@ class LinearFit(LinearWords, ABC):
         except KeyboardInterrupt:
             if watch.latest is not None and not quiet:  # keep what has been learned so far
                 self._store(problem, watch.interrupted(), None)
-                for name in ("calibration_", "noise_"):  # of an earlier fit, if any
-                    self.__dict__.pop(name, None)
             raise
         finally:
             close = getattr(problem.engine, "close", None)
@@ -232,6 +250,8 @@ class LinearFit(LinearWords, ABC):
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
         """Fitted attributes from a solution."""
         frame = problem.frame
+        for name in ("calibration_", "noise_", "residual_sums_"):  # of an earlier fit, if any
+            self.__dict__.pop(name, None)
         for name, value in self._fitted(problem, solution.theta).items():
             setattr(self, name, value)
         self.n_iter_ = solution.n_iter

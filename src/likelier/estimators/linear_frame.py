@@ -10,8 +10,10 @@ exactly; an automatic one is one row of data in these units.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from likelier.base import Array, Loss, Matrix
 from likelier.models.columns import ColumnMoments
@@ -64,7 +66,9 @@ class Frame:
 
     def rows(self, X: Matrix) -> Matrix:
         """Rows in inner units; a copy only where something is taken off."""
-        return X if self.shift is None else np.asarray(X - self.shift)
+        if self.shift is None:
+            return X
+        return _moved(X, self.shift) if sparse.issparse(X) else np.asarray(X - self.shift)
 
     def targets(self, y: Array) -> Array:
         """Targets in inner units."""
@@ -146,27 +150,45 @@ def _counts(mean: float, fit_intercept: bool) -> Frame:
     return Frame(first=float(np.log(mean)) if fit_intercept else 0.0, bend=min(1.0, mean))
 
 
-def far_columns(X: Array, sums: Array, squares: Array, weight: Array | None) -> Array | None:
+def far_columns(X: Any, sums: Array, squares: Array, weight: Array | None) -> Array | None:
     """What to take off the columns whose mean dwarfs their spread; None where there are none.
 
     ``sums`` and ``squares`` say which columns may be such; only these are looked at again, in two
     passes, so that the spread of ``1e9 + noise`` is that of the noise. A constant column is left
     where it is: what it tells, the intercept does.
     """
-    omega = np.ones(len(X)) if weight is None else weight
-    total = float(omega.sum())
-    suspects = np.flatnonzero(squares - sums**2 / total < 2.0 * squares / FAR)
+    omega = np.ones(X.shape[0]) if weight is None else weight
+    suspects = suspicious(sums, squares, float(omega.sum()))
     if not len(suspects):
         return None
-    rows = np.asarray(X[:, suspects][omega > 0.0], dtype=np.float64)
-    omega = omega[omega > 0.0]
-    total = float(omega.sum())  # the same bits whether absent rows are there or not
-    mean = rows[0] + omega @ (rows - rows[0]) / total
-    spread = omega @ np.square(rows - mean) / total
-    tiny = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
-    far = (mean**2 > FAR * spread) & (spread > tiny)
-    if not far.any():
-        return None
+    some = X[:, suspects]
+    rows = np.asarray(some.toarray() if sparse.issparse(X) else some, dtype=np.float64)
+    present = omega > 0.0  # the same bits whether absent rows are there or not
+    moments = ColumnMoments.of(rows[present] - rows[present][0], omega[present])
+    moments = replace(moments, mean=moments.mean + rows[present][0])
     shift = np.zeros(X.shape[1])
-    shift[suspects[far]] = mean[far]
-    return shift
+    shift[suspects] = far_means(moments)
+    return shift if shift.any() else None
+
+
+def suspicious(sums: Array, squares: Array, total: float) -> Array:
+    """Columns whose sums of squares may have lost their spread."""
+    return np.flatnonzero(squares - sums**2 / total < 2.0 * squares / FAR)
+
+
+def far_means(moments: ColumnMoments) -> Array:
+    """Means of the columns whose mean dwarfs their spread; zero for the others."""
+    mean, spread = moments.mean, moments.squares / moments.weight
+    tiny = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
+    return np.where((mean**2 > FAR * spread) & (spread > tiny), mean, 0.0)
+
+
+def _moved(X: Any, shift: Array) -> Matrix:
+    """CSR rows with something taken off some columns, which hold hardly any zeros."""
+    columns = np.flatnonzero(shift)
+    dense = sparse.csr_array(X[:, columns].toarray() - shift[columns])
+    place = sparse.csr_array(
+        (np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), X.shape[1])
+    )
+    kept = sparse.csr_array(X @ sparse.diags_array((shift == 0.0).astype(X.dtype)))
+    return sparse.csr_array(kept + dense @ place)

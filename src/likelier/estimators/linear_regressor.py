@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
+from likelier.engines.rows import take_rows
 from likelier.estimators.linear_fit import LinearFit
 from likelier.estimators.linear_frame import (
     PLAIN,
@@ -166,8 +167,10 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
     ) -> None:
         """Spread of the targets around the prediction."""
-        n_parameters = self.n_features_in_ + int(self.fit_intercept)
-        n = len(targets) if weight is None else int(np.count_nonzero(weight))
+        if weight is not None and not weight.all():  # absent rows must not change a bit
+            present = np.flatnonzero(weight)
+            X, targets, weight = take_rows(X, present), targets[present], weight[present]
+        n_parameters, n = self.n_features_in_ + int(self.fit_intercept), len(targets)
         if loss.degree == 2 and n < FEW_ROWS * n_parameters:
             rest, rows = self._left_out(X, targets, weight, loss, seed)
             self.noise_ = _root_mean_square(rest, None if weight is None else weight[rows])
@@ -175,7 +178,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
             free = np.sqrt(n / max(1, n - n_parameters))
             self.noise_ = float(free) * _root_mean_square(targets - self._scores(X), weight)
         total = float(n if weight is None else weight.sum())
-        self.residuals_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
+        self.residual_sums_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
 
     def _left_out(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
@@ -240,14 +243,16 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         if not total:
             return
         known = hasattr(self, "coef_")
-        rest = y - self._scores(X) if known else y - omega @ y / total  # nothing known: a constant
+        # nothing known: around a constant, which one row alone cannot tell from zero
+        centre = omega @ y / total if len(y) > 1 else 0.0
+        rest = y - self._scores(X) if known else y - centre
         kept = getattr(
-            self, "residuals_", np.zeros(3)
+            self, "residual_sums_", np.zeros(3)
         )  # weight of all rows, of those kept, squares
         share = max(0.0, 1.0 - 2.0 * total / (kept[0] + total))
         own = np.array([total, float(omega @ rest**2)])
-        self.residuals_ = np.array([kept[0] + total, *(share * kept[1:] + own)])
-        self.noise_ = float(np.sqrt(self.residuals_[2] / self.residuals_[1]))
+        self.residual_sums_ = np.array([kept[0] + total, *(share * kept[1:] + own)])
+        self.noise_ = float(np.sqrt(self.residual_sums_[2] / self.residual_sums_[1]))
 
     def _theta(self) -> Array:
         parts = [self.coef_, self.intercept_] if self.fit_intercept else [self.coef_]

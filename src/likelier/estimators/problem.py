@@ -267,6 +267,16 @@ class FramedSource(NumberSource):
 
 
 @dataclass(frozen=True)
+class MovedSource(NumberSource):
+    """A source of encoded blocks whose columns are in the units of a frame."""
+
+    frame: Frame
+
+    def _encode(self, batch: Batch) -> Batch:
+        return replace(batch, X=self.frame.rows(batch.X))
+
+
+@dataclass(frozen=True)
 class EncodedSource(NumberSource):
     """A source whose labels are class numbers and whose weights include the classes'."""
 

@@ -222,7 +222,7 @@ class SVC(ClassifierMixin, SVMWords):
         if self.verbose:
             for count, left in zip(self.n_iter_, gap, strict=True):
                 say(count, left)
-        unsolved = ~table.solved
+        unsolved = ~table.solved[number]
         self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), quiet)
 
     # -- probabilities -------------------------------------------------------------------

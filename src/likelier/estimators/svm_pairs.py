@@ -77,7 +77,7 @@ class _Work:
         self.models = [KernelExpansion(rows.prepared.kernel, Hinge(), C) for C in Cs]
         self.stop = threading.Event()
         self.alone = table.n_classes == 2
-        n_pairs = len(table.solved)
+        n_pairs = table.solved.shape[1]
         share, threads = min(team.n_threads, n_pairs), team if self.alone else None
         self._make = partial(inference, share=share, team=threads, stopped=self.stop.is_set)
         self._own = threading.local()  # one thread solves one pair after the other in one memory
@@ -109,7 +109,7 @@ class _Work:
             smo = self._make(SMALL)
             self.small.solve((first, seconds), smo.tol, enough_for(smo))
         for second in seconds.tolist():
-            if not self.table.solved[self.table.number(first, second)]:
+            if not self.table.solved[:, self.table.number(first, second)].all():
                 self._solve_pair(first, second)
 
     def _solve_pair(self, first: int, second: int) -> None:

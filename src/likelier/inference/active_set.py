@@ -67,7 +67,7 @@ class Columns:
         if self.sparse:
             return as_rows(self._X), chosen
         if self._kept is None or not np.array_equal(self._kept[0], chosen):
-            some = self._X[:, chosen] if self._rows is None else self._X[self._rows][:, chosen]
+            some = self._X[:, chosen] if self._rows is None else self._X[:, chosen][self._rows]
             self._kept = (chosen, np.ascontiguousarray(some.T))
         return as_rows(self._kept[1]), np.arange(len(chosen))
 

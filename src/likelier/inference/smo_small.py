@@ -74,7 +74,7 @@ class PairTable:
     intercepts: Array  # (values of C, pairs), as the others
     n_iter: Array
     gap: Array
-    solved: Array  # (pairs,)
+    solved: Array
 
     @classmethod
     def empty(cls, codes: Array, n_classes: int, n_values: int) -> PairTable:
@@ -85,7 +85,7 @@ class PairTable:
             np.argsort(codes, kind="stable"), starts,
             np.zeros((n_values, n_classes - 1, len(codes))), np.zeros(shape),
             np.zeros(shape, dtype=np.int64), np.full(shape, np.inf),
-            np.zeros(shape[1], dtype=np.bool_),
+            np.zeros(shape, dtype=np.bool_),
         )  # fmt: skip
 
     @property
@@ -110,7 +110,7 @@ class PairTable:
         table[first, begin[second] : begin[second + 1]] = beta[count:]
         self.intercepts[c, place], self.n_iter[c, place] = found.intercept, found.n_iter
         self.gap[c, place] = found.gap
-        self.solved[place] = found.converged
+        self.solved[c, place] = found.converged
 
 
 @dataclass(frozen=True)

@@ -340,10 +340,10 @@ def solve_class_pairs(
             _limits(-1.0, weight[start:stop], Cs[c], lower[m:], upper[m:])
             if c > 0:
                 start_from(F, beta, target, lower, upper, before, Cs[c] / Cs[c - 1])
-            counts[c, pair], gaps[c, pair], solved[pair] = solve_small(
+            counts[c, pair], gaps[c, pair], solved[c, pair] = solve_small(
                 K, held, source, F, beta, lower, upper, 0.0, tol, max_updates
             )
-            if not solved[pair]:
+            if not solved[c, pair]:
                 break
             intercepts[c, pair] = intercept_of(F, beta, lower, upper, 0.0)
             tables[c, second - 1, begin:end], tables[c, first, start:stop] = beta[:m], beta[m:]
