@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
-from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.probabilities import enough_to_calibrate, fit_calibration
 from likelier.estimators.problem import (
     CONSTANT,
     EncodedSource,
@@ -55,7 +55,6 @@ from likelier.models.penalty import ElasticNet
 AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
 FOLDS = 5
 ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on,
-ENOUGH = 100  # if it holds so many rows of both classes
 STREAM_SAMPLE = 20_000
 QUICK = 100  # draws of each chain in fits whose scores only serve to calibrate
 FEW = 4  # draws below which an interrupted fit keeps nothing
@@ -303,7 +302,9 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         rows: list[Array] = []
         try:
             for fold in range(FOLDS):
-                if len(present) >= ONE_FOLD_ROWS and self._enough(codes, rows):
+                if len(present) >= ONE_FOLD_ROWS and enough_to_calibrate(
+                    codes, rows, len(self.classes_)
+                ):
                     break
                 inside = np.flatnonzero(folds == fold)
                 rest = np.where(folds == fold, 0.0, full)
@@ -316,13 +317,6 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
                 found = np.concatenate(rows)
                 known = None if weight is None else weight[found]
                 self._fit_calibration(np.concatenate(scores), codes[found], known)
-
-    def _enough(self, codes: Array, rows: list[Array]) -> bool:
-        """Whether the rows left out so far will do: one number for several classes, or both."""
-        if not rows or len(self.classes_) > 2:
-            return bool(rows)
-        scored = codes[np.concatenate(rows)].astype(np.intp)
-        return bool(np.bincount(scored, minlength=2).min() >= ENOUGH)
 
     def _left_out_scores(self, data: Batch, inside: Array, seed: int, settings: Settings) -> Array:
         """Scores of the rows ``inside``, by a fit with weights that leave them out."""

@@ -23,8 +23,8 @@ from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_fit import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
 from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard

@@ -20,8 +20,8 @@ from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import checked_rows, is_stream, open_source
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales, typical_weight
 from likelier.inference.kernel_search import Fold
 from likelier.models.kernel_machine import (
@@ -177,6 +177,7 @@ class KernelFit(KernelParticles):
         clock: Clock,
     ) -> None:
         """Hyperparameters from the sample, weights from the engine, for every particle."""
+        self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
         if self.inference != "evidence":
             self._fit_particles(engine, sample, n_rows, standard, rng, clock)
             return

@@ -8,6 +8,7 @@ are few: rows that come later are then learned together with them.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,12 +18,11 @@ from scipy import sparse
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import NotFittedError
 
-from likelier.base import Array, Engine, Matrix
+from likelier.base import Array, Matrix
 from likelier.engines.rows import stack_rows
 from likelier.estimators.kernel_fit import KernelFit, Rows
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.partial import unchanged_on_failure
-from likelier.models.kernel_machine import Standard
+from likelier.estimators.rollback import unchanged_on_failure
 
 START_ROWS = 4000  # rows that scales and landmarks are learned from
 GROWTH = 1.5  # the kept rows are learned anew when they have grown by this factor
@@ -33,19 +33,6 @@ class RowKeeper(KernelFit):
     """Keeps rows in ``stream_``, and learns them in time."""
 
     stream_: dict[str, Any]
-    n_rows_seen_: int
-
-    def _fit_engine(
-        self,
-        engine: Engine,
-        sample: Rows,
-        n_rows: int,
-        standard: Standard,
-        rng: np.random.Generator,
-        clock: Clock,
-    ) -> None:
-        self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
-        super()._fit_engine(engine, sample, n_rows, standard, rng, clock)
 
     def _fit_memory(
         self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
@@ -60,17 +47,17 @@ class RowKeeper(KernelFit):
             self.stream_ = self._new_stream(seed) | {"X": rows.X, "y": rows.y, "omega": rows.weight}
             self.stream_["learned"] = self.stream_["n_rows"] = rows.n
 
+    @abstractmethod
     def _batch_words(self) -> str | None:
         """What constructor words stand against learning batch by batch, if any."""
-        raise NotImplementedError
 
     def _new_stream(self, seed: int) -> dict[str, Any]:
         """What is known before the first row."""
         return {"seed": seed, "n_rows": 0, "learned": 0}
 
+    @abstractmethod
     def _stream_of_fit(self, seed: int) -> dict[str, Any]:
         """What a fit has learned, for rows that come later."""
-        raise NotImplementedError
 
     @contextmanager
     def _batch(self, seed: int) -> Iterator[dict[str, Any]]:

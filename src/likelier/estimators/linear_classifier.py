@@ -11,7 +11,11 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.estimators.linear_frame import Frame
 from likelier.estimators.linear_stream import ClassStream
-from likelier.estimators.probabilities import class_probabilities, fit_calibration
+from likelier.estimators.probabilities import (
+    class_probabilities,
+    enough_to_calibrate,
+    fit_calibration,
+)
 from likelier.estimators.problem import (
     EncodedSource,
     Problem,
@@ -33,7 +37,6 @@ from likelier.predictive import Categorical
 
 FOLDS = 5
 ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on,
-ENOUGH = 100  # if it holds so many rows of both of two classes
 STREAM_SAMPLE = 20_000
 
 
@@ -252,7 +255,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         parts: list[Array] = []
         rows: list[Array] = []
         for fold in range(FOLDS):
-            if len(present) >= ONE_FOLD_ROWS and self._enough(targets, rows):
+            if len(present) >= ONE_FOLD_ROWS and enough_to_calibrate(
+                targets, rows, len(self.classes_)
+            ):
                 break
             inside = np.flatnonzero(folds == fold)
             rest = np.where(folds == fold, 0.0, full)
@@ -265,13 +270,6 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         if not parts:
             return np.empty((0, self._outputs(loss))), np.empty(0, dtype=np.intp)
         return np.concatenate(parts), np.concatenate(rows)
-
-    def _enough(self, targets: Array, rows: list[Array]) -> bool:
-        """Whether the rows left out so far will do: one number for several classes, or both."""
-        if not rows or len(self.classes_) > 2:
-            return bool(rows)
-        scored = targets[np.concatenate(rows)].astype(np.intp)
-        return bool(np.bincount(scored, minlength=2).min() >= ENOUGH)
 
     def _finish_stream(self, engine: Any, loss: Loss, seed: int, frame: Frame) -> None:
         self.calibration_ = {}

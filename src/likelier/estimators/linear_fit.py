@@ -16,7 +16,7 @@ from likelier.engines.threads import one_blas_thread
 from likelier.estimators.hold_out import held_rows
 from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_means, suspicious
 from likelier.estimators.linear_words import LinearWords
-from likelier.estimators.partial import StreamLearner, unchanged_on_failure
+from likelier.estimators.partial import StreamLearner
 from likelier.estimators.problem import (
     MovedSource,
     Problem,
@@ -31,6 +31,7 @@ from likelier.estimators.problem import (
     stream_engine,
     summarise,
 )
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.watch import Watch
 from likelier.inference.certify import Certificate
 from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD

@@ -19,7 +19,6 @@ from likelier.estimators.linear_frame import (
     target_frame,
     target_moments,
 )
-from likelier.estimators.partial import unchanged_on_failure
 from likelier.estimators.problem import (
     FramedSource,
     NumberSource,
@@ -28,6 +27,7 @@ from likelier.estimators.problem import (
     require_targets,
     summarise,
 )
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.estimators.linear_fit import LinearFit
-from likelier.estimators.partial import StreamLearner, unchanged_on_failure
+from likelier.estimators.partial import StreamLearner
 from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.targets import (
     class_codes,
     class_weights,

@@ -24,13 +24,14 @@ from likelier.estimators.one_pass_checks import (
     lasting_words,
 )
 from likelier.estimators.one_pass_predict import ON_DEMAND
-from likelier.estimators.one_pass_rows import all_or_nothing, joined_rows, kept_rows
+from likelier.estimators.one_pass_rows import joined_rows, kept_rows
 from likelier.estimators.problem import (
     check_mergeable,
     is_stream,
     open_source,
     require_targets,
 )
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.targets import class_weights, union_classes
 from likelier.inference.one_pass import StreamState, resolved, stream_weights
 from likelier.inference.one_pass_merge import merge_streams
@@ -87,7 +88,7 @@ class OnePassLearning(OnePassBlocks):
         the same order give the same model. A call that fails or is interrupted has learned none
         of its rows: it can be repeated.
         """
-        with all_or_nothing(self):
+        with unchanged_on_failure(self):
             self._learn_more(X, y, classes, sample_weight)
         return self
 
@@ -118,7 +119,7 @@ class OnePassLearning(OnePassBlocks):
         the two has seen are compared with a sample of the rows: see the notes of the class.
         """
         check_mergeable(self, other)
-        with all_or_nothing(self):
+        with unchanged_on_failure(self):
             self._add(other)
         return self
 
@@ -150,7 +151,7 @@ class OnePassLearning(OnePassBlocks):
         if truth or not isinstance(factor, Real) or not 0.0 < float(factor) <= 1.0:
             raise ValueError(f"factor must be a number above 0 and at most 1, got {factor!r}")
         check_same_words(self)
-        with all_or_nothing(self):
+        with unchanged_on_failure(self):
             self._fade_all(float(factor))
         return self
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,18 +29,3 @@ def joined_rows(kept: dict[str, Any], batch: Batch) -> Batch:
         np.concatenate([kept["y"], np.asarray(batch.y)]),
         np.concatenate([kept["weight"], np.asarray(batch.weight)]),
     )
-
-
-@contextmanager
-def all_or_nothing(model: Any) -> Iterator[None]:
-    """Give a model its attributes back if what is done to it fails or is interrupted.
-
-    Attributes are replaced and never changed in place, so remembering them costs nothing.
-    """
-    before = dict(vars(model))
-    try:
-        yield
-    except BaseException:
-        vars(model).clear()
-        vars(model).update(before)
-        raise

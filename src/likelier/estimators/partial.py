@@ -6,8 +6,6 @@ it is what a class that has not been seen yet would know, and a new class starts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -147,23 +145,6 @@ class StreamLearner:
         if rows >= FEWER_RATES and state.n_groups > 3:
             return AdaptiveSGD.keep_groups(state, 3)
         return state
-
-
-@contextmanager
-def unchanged_on_failure(
-    estimator: Any, kinds: tuple[type[BaseException], ...] = (BaseException,)
-) -> Iterator[None]:
-    """Put all attributes back if learning fails: half a batch learned is worse than none.
-
-    They are replaced by learning, never changed in place. ``kinds`` are the failures that count.
-    """
-    before = dict(vars(estimator))
-    try:
-        yield
-    except kinds:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 def pack(state: Any) -> dict[str, Any]:

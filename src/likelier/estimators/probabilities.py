@@ -12,6 +12,7 @@ from likelier.calibration import fit_sign_preserving, fit_temperature, restore
 from likelier.predictive import Categorical
 
 SMALLEST = 1e-15  # probability that is given to a class
+ENOUGH = 100  # rows of both of two classes that a calibration wants
 
 
 def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:
@@ -23,6 +24,14 @@ def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[s
     if scores.shape[1] == 2:  # a coupled loss with two classes: only the difference matters
         return fit_sign_preserving(scores[:, 1] - scores[:, 0], codes, weight).to_arrays()
     return fit_temperature(scores, codes, weight).to_arrays()
+
+
+def enough_to_calibrate(codes: Array, rows: list[Array], n_classes: int) -> bool:
+    """Whether the rows left out so far will do: one number for several classes, or both."""
+    if not rows or n_classes > 2:
+        return bool(rows)
+    scored = codes[np.concatenate(rows)].astype(np.intp)
+    return bool(np.bincount(scored, minlength=2).min() >= ENOUGH)
 
 
 def class_probabilities(loss: Loss, scores: Array, calibration: dict[str, Any]) -> Array:

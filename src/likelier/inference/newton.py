@@ -20,8 +20,8 @@ from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.posterior import LinearPosterior
+from likelier.loops.centring import column_moments
 from likelier.loops.rows import all_rows, as_rows
-from likelier.loops.sgd import second_moments
 from likelier.models.linear import LinearModel, LinearStats
 from likelier.models.penalty import ElasticNet
 
@@ -271,8 +271,8 @@ def _for_subset(model: LinearModel, batch: Batch) -> LinearModel:
     method breaks down.
     """
     d, n = model.n_features, batch.n_rows
-    squares, counts = np.zeros(d), np.zeros(d)
-    second_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), squares, counts)
+    sums, squares, counts = np.zeros((3, d))
+    column_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), sums, squares, counts)
     prior = np.zeros(model.n_rows_theta)
     prior[:d] = squares / np.maximum(counts, 1.0) / (PRIOR_SCORE**2 * n)
     return replace(model, penalty=ElasticNet(model.penalty.l2 + prior, model.penalty.l1))

@@ -343,16 +343,3 @@ def settle(weights, n_lanes, etas, rates, seen, elapsed, l2, l1):
         seen[j] = elapsed[0]
         if owed > 0.0:
             catch_up(weights, np.uintp(j * n_lanes), np.uintp(n_lanes), etas, owed, l2[j], l1[j])
-
-
-@njit(cache=True, nogil=True)
-def second_moments(data, indices, indptr, n_columns, rows, sums, counts):
-    """Add to the sums of squares and the counts of nonzeros of every column."""
-    for i in rows:
-        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        for pos in range(start, stop):
-            x = np.float64(data[pos])
-            if x != 0.0:
-                j = column(indices, start, pos)
-                sums[j] += x * x
-                counts[j] += 1.0
