@@ -25,6 +25,7 @@ from likelier.models.linear import LinearModel
 FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is worth computing
 NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest
 INTERCEPT = 0.1  # how fast it moves, in units of a feature of typical size: all rows share it
+KINKED_INTERCEPT = 0.03  # the same where a loss has kinks: rows at one do not slow it down
 LANES = max(WIDTHS)  # of a group: classes whose rows are visited together
 ROUNDING = 1e-9  # of the tolerance: as good as nothing
 EARLY = 1.5  # times the tolerance: an erratic gap expected below it is worth computing
@@ -129,7 +130,8 @@ class Dual(Inference):
         data = dual_rows(engine, rates, model.n_outputs, self.n_jobs)
         share = 1.0 / (l2 * engine.n_rows)
         # rows that are all empty have no typical size
-        rate = INTERCEPT * share * (float(data.norms[data.places].mean()) or 1.0)
+        pace = INTERCEPT if model.loss.smooth else KINKED_INTERCEPT
+        rate = pace * share * (float(data.norms[data.places].mean()) or 1.0)
         rate *= float(model.fit_intercept)
         borders = _borders(model, self.n_jobs)
         parts = [_new_part(model, a, b, len(data.y)) for a, b in pairwise(borders)]

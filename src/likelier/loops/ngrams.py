@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from likelier.loops.murmur import murmur3
+from likelier.loops.rows import prefetch
 from likelier.loops.unaligned import PADDING, load64
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
@@ -21,6 +22,8 @@ _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfun
 
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
+AHEAD = 16  # spans, a power of two: how long before its turn a span's hash is computed
+_WRAP = 2 * AHEAD - 1
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -125,10 +128,31 @@ def number_spans(text, starts, stops, first, numbers, slots, hashes, ends, arena
     """
     mask = np.uint64(len(slots) - 1)
     used = ends[n_terms - 1] if n_terms > 0 else 0
-    for i in range(first, len(starts)):
+    ahead = np.empty(2 * AHEAD, dtype=np.uint64)
+    for i in range(first - AHEAD, len(starts)):
+        # A span waits for the memory three times, so it is asked in advance: for its slot, then
+        # for the end of the term found there, then for its bytes. (Calling a function for this,
+        # with so many arrays, takes longer than it saves.)
+        soon = i + AHEAD
+        if soon < len(starts):
+            ahead[soon & _WRAP] = _hash(text, starts[soon], stops[soon] - starts[soon])
+            prefetch(slots, ahead[soon & _WRAP] & mask)
+        soon = i + AHEAD // 2
+        if first <= soon < len(starts):
+            entry = slots[ahead[soon & _WRAP] & mask]
+            if entry != 0:
+                prefetch(ends, (entry & _LOW) - _ONE)
+        soon = i + AHEAD // 4
+        if first <= soon < len(starts):
+            entry = slots[ahead[soon & _WRAP] & mask]
+            if entry != 0:
+                stop = ends[(entry & _LOW) - _ONE]
+                prefetch(arena, np.uint64(stop - (stops[soon] - starts[soon])))
+        if i < first:
+            continue
         start = starts[i]
         length = stops[i] - start
-        h = _hash(text, start, length)
+        h = ahead[i & _WRAP]
         place = h & mask
         number = np.int64(-1)
         while slots[place] != 0:

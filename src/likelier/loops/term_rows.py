@@ -4,6 +4,10 @@ import numpy as np
 from numba import njit
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
+_helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+_ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+SHORT = 32  # entries of a row up to which insertion is the faster way to sort it
 
 
 @_compiled
@@ -40,42 +44,75 @@ def gather_terms(arena, starts, ends, order, new_arena, new_ends):
         new_ends[i] = written
 
 
+@_helper
+def _insert(entries, n):
+    """Sort the first entries by insertion."""
+    for i in range(1, n):
+        entry = entries[i]
+        k = i
+        while k > 0 and entries[k - 1] > entry:
+            entries[k] = entries[k - 1]
+            k -= 1
+        entries[k] = entry
+
+
+@_helper
+def _deal(entries, other, heads, bits, n):
+    """Sort the first entries by their columns: the lower half of the bits, then the upper one."""
+    digit = (_ONE << bits) - _ONE
+    heads[:] = 0
+    for i in range(n):
+        column = entries[i] >> _HALF
+        heads[0, (column & digit) + _ONE] += 1
+        heads[1, (column >> bits) + _ONE] += 1
+    for k in range(digit):
+        heads[0, k + 1] += heads[0, k]
+        heads[1, k + 1] += heads[1, k]
+    for i in range(n):
+        place = (entries[i] >> _HALF) & digit
+        other[heads[0, place]] = entries[i]
+        heads[0, place] += 1
+    for i in range(n):
+        place = other[i] >> (_HALF + bits)
+        entries[heads[1, place]] = other[i]
+        heads[1, place] += 1
+
+
 @_compiled
 def sort_rows(terms, counts, row_ends, column_of, n_columns, indptr, indices, sorted_counts):
     """Put every row in the order of its columns; terms with a negative column are left out.
 
-    Entries are dealt out by column and then, column by column, by row: linear in their number.
-    Returns how many there are.
+    Each row is dealt out twice, by the lower and the upper half of the bits of its columns, and a
+    short one is sorted by insertion. Returns how many entries there are.
     """
-    heads = np.zeros(n_columns + 1, dtype=np.int64)
-    for i in range(len(terms)):
-        heads[column_of[terms[i]] + 1] += 1
-    heads[0] = 0  # where those without a column were counted
-    for j in range(n_columns):
-        heads[j + 1] += heads[j]
-    rows = np.empty(heads[n_columns], dtype=np.int32)
-    values = np.empty(heads[n_columns], dtype=np.int32)
-    tails = heads[:-1].copy()
+    bits = np.uint64(1)
+    while n_columns > 1 << (2 * bits):
+        bits += _ONE
+    heads = np.empty((2, (1 << bits) + 1), dtype=np.int64)
+    first = longest = np.int64(0)
+    for row in range(len(row_ends)):
+        longest = max(longest, row_ends[row] - first)
+        first = row_ends[row]
+    entries, other = np.empty((2, longest), dtype=np.uint64)
     indptr[0] = 0
     first = n_entries = 0
     for row in range(len(row_ends)):
+        n = 0
         for i in range(first, row_ends[row]):
             column = column_of[terms[i]]
             if column >= 0:
-                place = tails[column]
-                rows[place] = row
-                values[place] = counts[i]
-                tails[column] = place + 1
-                n_entries += 1
+                entries[n] = (np.uint64(column) << _HALF) | np.uint64(counts[i])
+                n += 1
+        if n <= SHORT:
+            _insert(entries, n)
+        else:
+            _deal(entries, other, heads, bits, n)
+        for i in range(n):
+            indices[n_entries + i] = entries[i] >> _HALF
+            sorted_counts[n_entries + i] = entries[i] & _LOW
         first = row_ends[row]
+        n_entries += n
         indptr[row + 1] = n_entries
-    heads_of_rows = indptr[:-1].copy()
-    for column in range(n_columns):
-        for i in range(heads[column], heads[column + 1]):
-            row = rows[i]
-            indices[heads_of_rows[row]] = column
-            sorted_counts[heads_of_rows[row]] = values[i]
-            heads_of_rows[row] += 1
     return n_entries
 
 
