@@ -575,3 +575,14 @@ def test_a_stop_before_training_leaves_the_earlier_fit_as_it_was(monkeypatch):
         model.fit(X[:, :2], LABELS)
     assert list(model.classes_) == ["no", "yes"]
     np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("changed", [{"kernel": "matern52"}, {"node_kernels": True}])
+def test_words_of_another_model_change_no_prediction_and_are_refused_by_a_warm_fit(changed):
+    model = regressor(warm_start=True).fit(X, Y)
+    before = model.predict(X)
+    model.set_params(**changed)
+    np.testing.assert_array_equal(model.predict(X), before)
+    with pytest.raises(ValueError, match=f"warm_start goes on with {next(iter(changed))}"):
+        model.fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), before)

@@ -112,6 +112,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         Labels.
     layers_ : list of dict of ndarray
         Inducing points, scales and ``q`` of every layer.
+    kernel_, node_kernels_ : str, bool
+        The words that these layers belong to.
     label_noise_ : float
         Learned probability that a label is wrong.
     n_iter_ : int

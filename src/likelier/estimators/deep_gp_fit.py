@@ -107,7 +107,7 @@ class DeepFit(DeepWords):
         return self
 
     def _same_units(self, task: Task, earlier: dict[str, Any]) -> Task:
-        """The task for a fit that goes on: other classes or units would give its numbers no sense.
+        """The task for a fit that goes on: other classes, kernels or units would make it nonsense.
 
         So rows and targets are measured as those of the earlier fit were, even if they are others.
         """
@@ -117,6 +117,12 @@ class DeepFit(DeepWords):
                 f"warm_start goes on with the classes {known}, but y now holds {found}; fit with "
                 "warm_start=False"
             )
+        for word in ("kernel", "node_kernels"):
+            if getattr(self, word) != earlier[f"{word}_"]:
+                raise ValueError(
+                    f"warm_start goes on with {word}={earlier[f'{word}_']!r}, but it is now "
+                    f"{getattr(self, word)!r}; set it back, or fit with warm_start=False"
+                )
         standard = Standard(earlier["input_mean_"], earlier["input_inverse_"])
         return replace(task, standard=standard)
 
@@ -257,6 +263,7 @@ class DeepFit(DeepWords):
         plain = plain_state(state)
         self.layers_, self.likelihood_ = plain.pop("layers"), plain.pop("likelihood")
         self.projections_ = [np.asarray(B) for B in state.projections]
+        self.kernel_, self.node_kernels_ = state.model.kernel, state.model.per_node
         self.training_ = {**plain, "seed": task.seed}
         if task.kernel is not None:
             self.training_["long"] = True
@@ -271,7 +278,7 @@ class DeepFit(DeepWords):
     def _posterior(self) -> DeepPosterior:
         check_is_fitted(self, "layers_")
         return DeepPosterior(
-            self.layers_, self.projections_, self.kernel, self.normals_, self.dtype
+            self.layers_, self.projections_, self.kernel_, self.normals_, self.dtype
         )
 
     def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:

@@ -84,6 +84,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     ----------
     layers_ : list of dict of ndarray
         Inducing points, scales and ``q`` of every layer.
+    kernel_, node_kernels_ : str, bool
+        The words that these layers belong to.
     noise_ : float
         Standard deviation of the noise in the units of the target; NaN if it is not constant.
     n_iter_ : int
@@ -226,7 +228,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             noise = np.full(mean.shape[:2], self.noise_**2)
             if self.heteroscedastic:
                 log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * self.normals_[:, -1]
-                noise = self.target_spread_**2 * np.exp(log_noise)
+                noise = self.target_spread_**2 * (NOISE_FLOOR + np.exp(log_noise))
             yield (
                 self.target_mean_ + self.target_spread_ * mean[..., 0],
                 self.target_spread_**2 * variance[..., 0],
