@@ -26,11 +26,14 @@ def write_table(path, task):
 
 
 def test_classes_and_numbers_end_to_end(tmp_path):
-    for task, columns in (("classes", {"probability_in", "probability_out"}),
-                          ("numbers", {"lower", "upper"})):  # fmt: skip
+    for task, columns, word in (  # a word that only one of the two estimators has
+        ("classes", {"probability_in", "probability_out"}, "class_weight=balanced"),
+        ("numbers", {"lower", "upper"}, "epsilon=0.05"),
+    ):
         data, model, out = tmp_path / f"{task}.csv", tmp_path / task, tmp_path / f"{task}-out.csv"
         write_table(data, task)
-        done = run("fit", data, "-t", "kind", "-m", "svm", "--param", "C=10", "-o", model)
+        words = ("--param", "C=10", "--param", word)
+        done = run("fit", data, "-t", "kind", "-m", "svm", *words, "-o", model)
         assert done.returncode == 0, done.stderr
         assert "SVC" in done.stderr or "SVR" in done.stderr
         done = run("predict", model, data, "-o", out)

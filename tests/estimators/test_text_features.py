@@ -296,3 +296,35 @@ def test_scikit_learns_checks_that_need_no_data(name, words):
 def test_stop_words_that_can_never_match_are_told():
     with pytest.warns(UserWarning, match="don"):
         TextFeatures(stop_words=["don't"]).fit(DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ({"n_features": 8}, {"n_features": 2**28}),
+        ({"n_features": 8}, {"n_features": None}),
+        ({}, {"n_features": 2**28}),
+        ({}, {"vocabulary": ["alpha", "beta"]}),
+        ({"idf": None}, {"idf": "smooth"}),
+        ({"n_features": 8, "idf": None}, {"idf": "smooth"}),
+    ],
+)
+def test_columns_that_fit_has_not_seen_are_refused(words, changed):
+    documents = ["alpha beta gamma", "beta gamma delta"]
+    model = TextFeatures(**words).fit(documents)
+    before = model.transform(documents).toarray()
+    learned = {name: getattr(model, name) for name in words | changed}
+    model.set_params(**changed)
+    for method in (model.transform, model.partial_fit):
+        with pytest.raises(ValueError, match="changed; fit again"):
+            method(documents)
+    model.set_params(**learned)
+    np.testing.assert_array_equal(model.transform(documents).toarray(), before)
+
+
+def test_weights_of_a_wrong_length_are_refused():
+    documents = ["alpha beta gamma", "beta gamma delta"]
+    model = TextFeatures().fit(documents)
+    model.idf_ = np.ones(1)
+    with pytest.raises(ValueError, match="1 columns"):
+        model.transform(documents)

@@ -50,6 +50,7 @@ def fit_model(
         options["task"] = words[loss] if words else _task_of(loss)
         name = loss if words else loss.name
         say(f"Task: {options['task']}, because the loss {name} is for that.")
+    _check_words(choice, parameters, options["task"])
     rows = estimate_rows(path)
     with progress_bar(f"Looking through {path}", None, quiet) as bar:
         watcher = PassWatcher(bar, rows)
@@ -61,6 +62,7 @@ def fit_model(
         source = model.prepare(path, **reading)
         if options["task"] == "auto":
             say(f"Task: {model.task_}, because {model.task_reason_} (--task overrides).")
+        _check_words(choice, parameters, model.task_)
         model.learn(source, watcher.rows_read)
     return model
 
@@ -100,17 +102,30 @@ def _with_needs(parameters: dict[str, Any], needs: Mapping[str, Any]) -> dict[st
 
 
 def _estimator(name: str | None, parameters: Mapping[str, Any], watcher: PassWatcher) -> Any:
-    """Return an unfitted estimator with these parameters, or None if the model has none."""
+    """Return an unfitted estimator with those parameters it has, or None if there is none."""
     if name is None:
         return None
     estimator = getattr(likelier, name)()
     known = estimator.get_params(deep=False)
-    for parameter in parameters:
-        if parameter not in known:
-            raise ValueError(f"{name} has no parameter {parameter!r}; it has {', '.join(known)}")
-    estimator.set_params(**parameters)
+    estimator.set_params(**{word: parameters[word] for word in parameters if word in known})
     watched = isinstance(estimator, CallbackSupportMixin)  # those that learn in passes
     return estimator.set_callbacks(watcher) if watched else estimator
+
+
+def _check_words(choice: ModelChoice, parameters: Mapping[str, Any], task: str) -> None:
+    """Raise unless the model can do the task ("auto": any) and has all parameters there."""
+    by_task = {"classification": choice.classifier, "regression": choice.regressor}
+    names = [name for kind, name in by_task.items() if name and task in ("auto", kind)]
+    if not names:
+        raise ValueError(
+            f"this --model is not for {task}; choose another, or another --task if the target is "
+            "meant otherwise"
+        )
+    known = [word for name in names for word in getattr(likelier, name)().get_params(deep=False)]
+    for word in parameters:
+        if word not in known:
+            told = ", ".join(dict.fromkeys(known))
+            raise ValueError(f"{' or '.join(names)} has no parameter {word!r}; it has {told}")
 
 
 # -- predict ------------------------------------------------------------------------------

@@ -12,7 +12,13 @@ from likelier.base import Array, Matrix
 from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
 from likelier.features.spectrum import check_spectral, draw_frequencies, scales
 from likelier.kernels import Kernel, make_kernel
+from likelier.loops.fourier_rows import make_waves, map_rows
 from likelier.loops.sincos import fourier_features
+
+# Dense rows are mapped tile by tile where there are enough of them to pay for the preparation
+# and their inputs are so few that a general matrix product is slower.
+MANY_ROWS, FEW_INPUTS = 128, 256
+TILED_ROWS = 1024  # at a time: as many are copied where rows must be
 
 
 class FourierFeatures(KernelFeatures):
@@ -62,7 +68,8 @@ class FourierFeatures(KernelFeatures):
     A row costs ``n_features * D`` multiplications (its stored entries times ``D`` if sparse)
     and ``D`` joint evaluations of sine and cosine, in blocks that stay in the cache. Nothing
     but the output is allocated that grows with the rows. `transform` takes ``out`` to write
-    into an existing array.
+    into an existing array. Of many dense rows with few inputs each row has the same bits
+    whatever the others are; elsewhere the matrix product may round differently by shape.
 
     References
     ----------
@@ -146,6 +153,9 @@ class FourierFeatures(KernelFeatures):
         frequencies = params["frequencies"].astype(X.dtype, copy=False)
         phase = params["phase"].astype(X.dtype, copy=False)
         out = output_for(X, _width(params), out)
+        if isinstance(X, np.ndarray) and len(X) >= MANY_ROWS and X.shape[1] <= FEW_INPUTS:
+            _map_tiles(X, frequencies, phase, out)
+            return out
         step = block_rows(frequencies.shape[1])
         angles = np.empty((min(step, X.shape[0]), frequencies.shape[1]), dtype=X.dtype)
         for start in range(0, X.shape[0], step):
@@ -169,6 +179,17 @@ class FourierFeatures(KernelFeatures):
             "frequencies": np.ascontiguousarray(frequencies, dtype=X.dtype),
             "phase": stream.uniform(0.0, 2.0 * np.pi, single).astype(X.dtype),
         }
+
+
+def _map_tiles(X: Array, frequencies: Array, phase: Array, out: Array) -> None:
+    """Write the features of dense rows; of another order in memory, or read-only, they are copied.
+
+    Otherwise the loop would be compiled anew for each of these.
+    """
+    waves = make_waves(np.require(frequencies, None, ["C", "W"]), phase, out.shape[1])
+    for start in range(0, len(X), TILED_ROWS):
+        rows = np.require(X[start : start + TILED_ROWS], None, ["C", "A", "W"])
+        map_rows(rows, waves, out[start : start + TILED_ROWS])
 
 
 def _width(params: Mapping[str, Array]) -> int:

@@ -173,6 +173,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         words = checked_words(self)
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self, "document_frequency_")
+        self._check_columns(words)
         rows = Rows()
         counter = None if words.hashed else Counter(self._terms)
         for spans in self._spans(words.analysis, X):
@@ -272,6 +273,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """What earlier documents gave, for `partial_fit` to go on from."""
         if "document_frequency_" not in vars(self):
             return None
+        self._check_columns(words)
         if self._seen is not None:
             return self._seen
         if not words.hashed and words.vocabulary is None and not words.selection.keeps_all:
@@ -282,6 +284,20 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         df = self.document_frequency_
         terms = None if words.hashed else self._terms
         return TermStatistics(terms, df, np.zeros_like(df), self.n_documents_)
+
+    def _check_columns(self, words: Words) -> None:
+        """Raise if words that were changed after `fit` ask for other columns than it learned."""
+        if "document_frequency_" not in vars(self):
+            return
+        n_columns = words.n_fixed if words.n_fixed else len(self._terms)
+        learned = [self.document_frequency_] if words.counts_documents else []
+        learned += [] if self.idf is None else [vars(self).get("idf_", ())]
+        for numbers in learned:
+            if len(numbers) != n_columns:
+                raise ValueError(
+                    f"fit learned numbers for {len(numbers)} columns, but the words now ask for "
+                    f"{n_columns}: n_features, vocabulary or idf was changed; fit again"
+                )
 
     def _matrix(self, words: Words, rows: Rows, column_of: Array | None) -> Any:
         if column_of is None:

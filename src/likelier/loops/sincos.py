@@ -23,6 +23,52 @@ FLAGS = {"contract", "nsz"}
 
 _compiled = njit(cache=True, nogil=True, fastmath=FLAGS)
 
+# Coefficients for [-pi/2, pi/2], that of the highest power first: odd powers, and even ones.
+SINE = {
+    np.dtype(np.float32): (
+        2.6000244845731795e-6,
+        -1.9806601596731225e-4,
+        8.3330171046146257e-3,
+        -1.6666657088936237e-1,
+        1.0,
+    ),
+    np.dtype(np.float64): (
+        -7.3645909249155275356e-13,
+        1.6047296552573019903e-10,
+        -2.5051851344130149609e-8,
+        2.7557316074505444645e-6,
+        -1.9841269820073129121e-4,
+        8.333333333262794696e-3,
+        -1.6666666666665810895e-1,
+        1.0,
+    ),
+}
+COSINE = {
+    np.dtype(np.float32): (
+        -2.6076816843377744e-7,
+        2.4761870638828828e-5,
+        -1.3888403220721682e-3,
+        4.1666640707521800e-2,
+        -4.9999999549110670e-1,
+        1.0,
+    ),
+    np.dtype(np.float64): (
+        4.610260900863446299e-14,
+        -1.1463036321788346643e-11,
+        2.0876567628430497255e-9,
+        -2.7557316523083011466e-7,
+        2.480158727912670408e-5,
+        -1.3888888888785528947e-3,
+        4.166666666666436606e-2,
+        -4.9999999999999982496e-1,
+        1.0,
+    ),
+}
+_sine_single, _cosine_single = (
+    tuple(np.float32(c) for c in table[np.dtype(np.float32)]) for table in (SINE, COSINE)
+)
+_sine_double, _cosine_double = (table[np.dtype(np.float64)] for table in (SINE, COSINE))
+
 
 def limit_of(x):
     """Largest angle of this type that the fast functions take."""
@@ -68,15 +114,9 @@ def _sincos_single(x, scale):
     r = r - k * np.float32(9.677410125732421875e-4)
     r = r + k * np.float32(8.7422780003724857e-8)
     z = r * r
-    p = np.float32(2.6000244845731795e-6) * z - np.float32(1.9806601596731225e-4)
-    p = p * z + np.float32(8.3330171046146257e-3)
-    p = p * z - np.float32(1.6666657088936237e-1)
-    sine = p * (z * r) + r
-    p = np.float32(-2.6076816843377744e-7) * z + np.float32(2.4761870638828828e-5)
-    p = p * z - np.float32(1.3888403220721682e-3)
-    p = p * z + np.float32(4.1666640707521800e-2)
-    p = p * z - np.float32(4.9999999549110670e-1)
-    cosine = p * z + np.float32(1.0)
+    a, c = _sine_single, _cosine_single
+    sine = (((a[0] * z + a[1]) * z + a[2]) * z + a[3]) * (z * r) + r
+    cosine = ((((c[0] * z + c[1]) * z + c[2]) * z + c[3]) * z + c[4]) * z + c[5]
     odd = np.float32(shifted).view(np.int32) << np.int32(31)  # the last bit of k as a sign
     scale = np.int32(np.float32(scale).view(np.int32) ^ odd).view(np.float32)
     return scale * sine, scale * cosine
@@ -88,21 +128,11 @@ def _sincos_double(x, scale):
     r = x - k * 3.14159265346825122833252
     r = r - k * 1.215420101301238520295029e-10
     z = r * r
-    p = -7.3645909249155275356e-13 * z + 1.6047296552573019903e-10
-    p = p * z - 2.5051851344130149609e-8
-    p = p * z + 2.7557316074505444645e-6
-    p = p * z - 1.9841269820073129121e-4
-    p = p * z + 8.333333333262794696e-3
-    p = p * z - 1.6666666666665810895e-1
-    sine = p * (z * r) + r
-    p = 4.610260900863446299e-14 * z - 1.1463036321788346643e-11
-    p = p * z + 2.0876567628430497255e-9
-    p = p * z - 2.7557316523083011466e-7
-    p = p * z + 2.480158727912670408e-5
-    p = p * z - 1.3888888888785528947e-3
-    p = p * z + 4.166666666666436606e-2
-    p = p * z - 4.9999999999999982496e-1
-    cosine = p * z + 1.0
+    a, c = _sine_double, _cosine_double
+    p = (((a[0] * z + a[1]) * z + a[2]) * z + a[3]) * z + a[4]
+    sine = ((p * z + a[5]) * z + a[6]) * (z * r) + r
+    p = (((c[0] * z + c[1]) * z + c[2]) * z + c[3]) * z + c[4]
+    cosine = (((p * z + c[5]) * z + c[6]) * z + c[7]) * z + c[8]
     odd = np.float64(shifted).view(np.int64) << np.int64(63)
     scale = np.int64(np.float64(scale).view(np.int64) ^ odd).view(np.float64)
     return scale * sine, scale * cosine

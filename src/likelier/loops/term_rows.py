@@ -89,7 +89,7 @@ def sort_rows(terms, counts, row_ends, column_of, n_columns, indptr, indices, so
     while n_columns > 1 << (2 * bits):
         bits += _ONE
     heads = np.empty((2, (1 << bits) + 1), dtype=np.int64)
-    first = longest = np.int64(0)
+    first = longest = 0
     for row in range(len(row_ends)):
         longest = max(longest, row_ends[row] - first)
         first = row_ends[row]

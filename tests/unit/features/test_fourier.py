@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier import FourierFeatures
-from likelier.features.fourier import _automatic
+from likelier.features.fourier import FEW_INPUTS, MANY_ROWS, _automatic
 from likelier.features.spectrum import draw_frequencies, scales
 from likelier.kernels import Laplacian, Matern, Poly, Rbf
 
@@ -65,8 +65,9 @@ def test_too_many_features_for_a_sobol_sequence():
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("width", [1, 2, 9, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_features_are_the_formula(dtype, width, paired):
-    X = rows(dtype=dtype)
+@pytest.mark.parametrize("n", [50, MANY_ROWS + 5])
+def test_features_are_the_formula(n, dtype, width, paired):
+    X = rows(n, dtype=dtype)
     model = FourierFeatures(width, gamma=0.3, paired=paired, random_state=0).fit(X)
     single = len(model.phase_)
     assert single == (width % 2 if paired else width)
@@ -76,7 +77,7 @@ def test_features_are_the_formula(dtype, width, paired):
     alone = angles[:, angles.shape[1] - single :] + model.phase_
     expected = np.concatenate([np.cos(pairs), np.sin(pairs), np.cos(alone)], axis=1)
     features = model.transform(X)
-    assert features.dtype == dtype and features.shape == (50, width)
+    assert features.dtype == dtype and features.shape == (n, width)
     tolerance = 1e-5 if dtype is np.float32 else 1e-14
     np.testing.assert_allclose(features, np.sqrt(2 / width) * expected, atol=tolerance)
 
@@ -86,7 +87,33 @@ def test_blocks_do_not_show():
     model = FourierFeatures(300, random_state=0).fit(X)
     whole = model.transform(X)
     pieces = [model.transform(X[i : i + 700]) for i in range(0, 3000, 700)]
-    np.testing.assert_allclose(whole, np.concatenate(pieces), atol=1e-14)
+    np.testing.assert_array_equal(whole, np.concatenate(pieces))
+    few = [model.transform(X[i : i + 50]) for i in range(0, 500, 50)]
+    np.testing.assert_allclose(whole[:500], np.concatenate(few), atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_order_in_memory_does_not_show(dtype):
+    X = rows(300, dtype=dtype)
+    model = FourierFeatures(30, random_state=0).fit(X)
+    expected = model.transform(X)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    wide = np.repeat(X, 3, axis=1)[:, ::3]
+    shifted = np.frombuffer(b"." + X.tobytes(), np.uint8)[1:].view(dtype).reshape(X.shape)
+    assert not shifted.flags.aligned
+    for other in (np.asfortranarray(X), read_only, wide, X[::-1][::-1], shifted):
+        params = {"frequencies": model.frequencies_, "phase": model.phase_}
+        np.testing.assert_array_equal(model.apply(params, other), expected)
+
+
+@pytest.mark.parametrize("n_inputs", [FEW_INPUTS, FEW_INPUTS + 1])
+def test_few_and_many_inputs(n_inputs):
+    X = rows(MANY_ROWS, n_inputs)
+    model = FourierFeatures(40, random_state=0).fit(X)
+    angles = X @ model.frequencies_
+    expected = np.sqrt(2 / 40) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    np.testing.assert_allclose(model.transform(X), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -123,8 +150,9 @@ def test_it_is_a_feature_map():
     np.testing.assert_array_equal(fitted.transform(X), features)
 
 
-def test_huge_rows_stay_bounded():
-    X = rows()
+@pytest.mark.parametrize("n", [50, 200])
+def test_huge_rows_stay_bounded(n):
+    X = rows(n)
     model = FourierFeatures(20, gamma=1.0, random_state=0).fit(X)
     for size in (1e4, 1e8, 1e30):
         features = model.transform(size * X)
