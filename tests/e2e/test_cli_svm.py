@@ -61,6 +61,10 @@ def test_what_it_cannot_do_is_named(tmp_path):
     assert done.returncode != 0 and "memory" in done.stderr
     done = run(*words, "--alpha", "1")
     assert done.returncode != 0 and "alpha" in done.stderr
+    data.write_text("a,kind\n0.0,in\n1.0,out\n")
+    done = run(*words)  # a model that could not predict probabilities is not saved
+    assert done.returncode != 0 and "two rows or more of some class" in done.stderr
+    assert not (tmp_path / "model").exists()
 
 
 def test_the_module_is_the_command():

@@ -21,6 +21,7 @@ from likelier.base import Array, Uncertainty
 from likelier.calibration import restore
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.probabilities import fit_calibration
+from likelier.estimators.svm_checks import dense, like_input, truth
 from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
 from likelier.estimators.svm_pairs import (
     InterruptedPairsError,
@@ -35,13 +36,10 @@ from likelier.estimators.svm_pairs import (
 from likelier.estimators.svm_words import (
     Rows,
     SVMWords,
-    dense,
-    like_input,
     say,
-    truth,
     weights_of_features,
 )
-from likelier.estimators.targets import class_weights
+from likelier.estimators.targets import check_no_missing_label, class_weights
 from likelier.inference.smo_small import PairTable
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
@@ -79,7 +77,8 @@ class SVC(ClassifierMixin, SVMWords):
     cache_size : float, default=200
         Memory for kernel rows, in MB.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes.
+        Weights of the classes, finite and not negative. "balanced" makes their rows count alike
+        in total, rows taken by their ``sample_weight`` (unlike scikit-learn's, as for ``gamma``).
     verbose : bool, default=False
         Print how every pair ended.
     max_iter : int or None, default=None
@@ -168,10 +167,7 @@ class SVC(ClassifierMixin, SVMWords):
         self._check_words()
         X = self._check_X(X, reset=True)
         check_consistent_length(X, y)
-        y = column_or_1d(y, warn=True)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        y = _labels(y)
         weight = self._check_weight(sample_weight, X)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
@@ -179,16 +175,15 @@ class SVC(ClassifierMixin, SVMWords):
                 "y must hold two classes or more: The number of classes has to be greater than "
                 f"one; got {len(self.classes_)} class"
             )
-        codes = np.searchsorted(self.classes_, y)
-        per_class = class_weights(self.class_weight, self.classes_, codes.astype(np.float64))
-        self.class_weight_ = np.ones(len(self.classes_)) if per_class is None else per_class
         rows = self._prepare(X, weight)
-        codes = codes[rows.numbers]
+        codes = np.searchsorted(self.classes_, y[rows.numbers])
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError(
                 "sample_weight leaves no row of some class: Invalid input - all samples with "
                 "positive weights have the same label, or a class is lost"
             )
+        per_class = class_weights(self.class_weight, self.classes_, codes, rows.weight)
+        self.class_weight_ = np.ones(len(self.classes_)) if per_class is None else per_class
         if per_class is not None:
             ones = np.ones(len(codes)) if rows.weight is None else rows.weight
             rows = replace(rows, weight=ones * per_class[codes])
@@ -196,7 +191,8 @@ class SVC(ClassifierMixin, SVMWords):
             try:
                 table = self._solve(rows, codes, [model.C for model in models], team)
             except InterruptedPairsError as stop:
-                self._store(X, rows, stop.table, quiet=True)
+                if stop.table.coefficients.any():
+                    self._store(X, rows, stop.table, quiet=True)
                 raise
             for number, model in enumerate(models):
                 for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
@@ -213,6 +209,8 @@ class SVC(ClassifierMixin, SVMWords):
         self, X: Any, rows: Rows, table: PairTable, number: int = 0, quiet: bool = False
     ) -> None:
         joined = join_pairs(table, number)
+        self.calibration_: dict[str, Any] = {}
+        self.probA_, self.probB_ = np.empty(0), np.empty(0)
         self._keep_rows(X, rows.numbers[joined["support"]])
         self.dual_coef_ = like_input(joined["dual_coef"], self.support_vectors_)
         self.n_support_ = joined["n_support"]
@@ -228,8 +226,6 @@ class SVC(ClassifierMixin, SVMWords):
     # -- probabilities -------------------------------------------------------------------
     def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:
         """Fit the map from scores to probabilities on rows that were left out of a fit."""
-        self.calibration_: dict[str, Any] = {}
-        self.probA_, self.probB_ = np.empty(0), np.empty(0)
         if not self._asked_for_probabilities():
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -242,12 +238,16 @@ class SVC(ClassifierMixin, SVMWords):
             if not len(where):  # so few different rows that copies have to be parted
                 folds = spread_folds(anyhow, codes, seed)
                 scores, where = self._left_out(rows, codes, folds, team)
-        if len(where):
-            weight = None if rows.weight is None else rows.weight[where]
-            there = codes[where], weight, len(self.classes_)
-            self.probA_, self.probB_ = pair_sigmoids(scores, *there)
-            scores = self._calibration_scores(scores)
-            self.calibration_ = fit_calibration(scores, codes[where], weight)
+        if not len(where):
+            raise ValueError(
+                "probability=True needs two rows or more of some class, of which one can be left "
+                f"out of a fit; there are {len(codes)} rows of {len(self.classes_)} classes"
+            )
+        weight = None if rows.weight is None else rows.weight[where]
+        sigmoids = pair_sigmoids(scores, codes[where], weight, len(self.classes_))
+        scores = self._calibration_scores(scores)
+        self.calibration_ = fit_calibration(scores, codes[where], weight)
+        self.probA_, self.probB_ = sigmoids
 
     def _left_out(
         self, rows: Rows, codes: Array, folds: Array, team: ThreadTeam
@@ -290,7 +290,8 @@ class SVC(ClassifierMixin, SVMWords):
         scores = self._pair_scores(X)
         if not self.calibration_:
             raise ValueError(
-                "the model was fitted with probability=False, or on too few rows to calibrate it"
+                "probabilities are not known: the model was fitted with probability=False, or "
+                "the fit was interrupted before they were calibrated; fit with probability=True"
             )
         per_class = self._calibration_scores(scores)
         if per_class.shape[1] == 1:
@@ -353,6 +354,16 @@ class SVC(ClassifierMixin, SVMWords):
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
         return weights_of_features(self._columns().T, self.support_vectors_)
+
+
+def _labels(y: Any) -> Array:
+    """Labels of classes, none of them missing."""
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_no_missing_label(y)
+    check_classification_targets(y)
+    return np.asarray(y)
 
 
 def _led_by(p: Array, winners: Array) -> Array:

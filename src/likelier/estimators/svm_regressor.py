@@ -17,15 +17,8 @@ from sklearn.utils.validation import (
 from likelier.base import Array
 from likelier.calibration import conformal_quantile
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.svm_words import (
-    Rows,
-    SVMWords,
-    dense,
-    like_input,
-    number,
-    say,
-    weights_of_features,
-)
+from likelier.estimators.svm_checks import dense, like_input, number
+from likelier.estimators.svm_words import Rows, SVMWords, say, weights_of_features
 from likelier.inference.smo import SMALL, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import kept_memory
 from likelier.inference.smo_path import solve_path
@@ -153,7 +146,8 @@ class SVR(RegressorMixin, SVMWords):
             try:
                 found = self._solve(rows, targets, [model.C for model in models], team)
             except InterruptedSolveError as stop:
-                self._store(X, rows, stop.posterior, quiet=True)
+                if stop.posterior.beta.any():
+                    self._store(X, rows, stop.posterior, quiet=True)
                 raise
             for model, solution in zip(models, found, strict=True):
                 for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
@@ -175,6 +169,8 @@ class SVR(RegressorMixin, SVMWords):
 
     def _store(self, X: Any, rows: Rows, solution: KernelPosterior, quiet: bool = False) -> None:
         support = np.flatnonzero(solution.beta)
+        self.held_out_fit_: Any = None
+        self.residuals_ = self.residual_weight_ = np.empty(0)
         self._keep_rows(X, rows.numbers[support])
         self.dual_coef_ = like_input(solution.beta[support][None], self.support_vectors_)
         self.n_support_ = np.array([len(support)], dtype=np.int32)
@@ -187,8 +183,6 @@ class SVR(RegressorMixin, SVMWords):
     # -- how far predictions are off -----------------------------------------------------
     def _measure(self, X: Any, y: Array, weight: Array | None) -> None:
         """Errors on rows held out from a second fit, whose predictions centre the intervals."""
-        self.held_out_fit_: Any = None
-        self.residuals_ = self.residual_weight_ = np.empty(0)
         present = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         count = min(max(FEWEST_HELD_OUT, round(HELD_OUT * len(present))), len(present) // 2)
         if not self._asked_for_probabilities() or count < 1:
@@ -211,8 +205,9 @@ class SVR(RegressorMixin, SVMWords):
         check_is_fitted(self, "support_")
         if not len(self.residuals_):
             raise ValueError(
-                "how far predictions are off is not known: fit with probability=True, on more "
-                "than one row"
+                "how far predictions are off is not known: the model was fitted with "
+                "probability=False or on one row, or the fit was interrupted before it was "
+                "measured; fit with probability=True, on more than one row"
             )
 
     # -- predictions ---------------------------------------------------------------------
@@ -245,8 +240,9 @@ class SVR(RegressorMixin, SVMWords):
         """
         self._check_measured()
         reach = conformal_quantile(self.residuals_, coverage, self.residual_weight_)
+        X = self._check_X(X, reset=False)  # here, since the second fit saw a bare matrix
         if self.kernel == "precomputed":
-            X = np.asarray(X)[:, self._held_out_columns]
+            X = X[:, self._held_out_columns]
         centre = self.held_out_fit_.predict(X)
         return np.stack([centre - reach, centre + reach], axis=1)
 

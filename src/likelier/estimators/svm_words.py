@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import (
     _check_sample_weight,
-    assert_all_finite,
     check_is_fitted,
     validate_data,
 )
@@ -25,6 +24,16 @@ from sklearn.utils.validation import (
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
 from likelier.estimators.problem import as_csr, is_stream
+from likelier.estimators.rollback import unchanged_on_failure
+from likelier.estimators.svm_checks import (
+    checked_grid,
+    dense,
+    kernel_values,
+    length,
+    number,
+    truth,
+    whole_number,
+)
 from likelier.inference.smo import SMO
 from likelier.inference.smo_cache import in_precision
 from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
@@ -33,6 +42,11 @@ from likelier.models.kernel_expansion import Subset, block_rows
 ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
 KERNELS_WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian", "matern", "matern32", "matern52")
 NOT_ASKED = "deprecated"  # what scikit-learn's own SVC has for ``probability`` by default
+PRIVATE = ("_gamma", "_fitted_rows", "_held_out_columns")  # what a fit leaves beside its attributes
+
+
+class _NothingLearnedError(KeyboardInterrupt):
+    """Ctrl-C before there was anything to keep."""
 
 
 @dataclass
@@ -104,9 +118,28 @@ class SVMWords(BaseEstimator, ABC):
         y : array of shape (n_rows,)
         sample_weight : array of shape (n_rows,), optional
             Multiply C for every row; rows of weight zero are absent.
+
+        Notes
+        -----
+        A fit that fails leaves the model as it was. Ctrl-C keeps the coefficients as far as they
+        have come, and nothing of an older fit beside them.
         """
-        self._fit_models([self], X, y, sample_weight)
+        with unchanged_on_failure(self, (Exception, _NothingLearnedError)):
+            self._forget()
+            try:
+                self._fit_models([self], X, y, sample_weight)
+            except KeyboardInterrupt:
+                learned = hasattr(self, "fit_status_")  # which is stored last
+                raise (KeyboardInterrupt if learned else _NothingLearnedError) from None
         return self
+
+    def _forget(self) -> None:
+        """Drop what an older fit has left."""
+        words = self.get_params(deep=False)
+        for name in list(vars(self)):
+            public = name.endswith("_") and not name.startswith("_")
+            if name in PRIVATE or (public and name not in words):
+                delattr(self, name)
 
     def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[Self]:
         """Fit one model per value of C, sharing kernel rows and starting from the one before.
@@ -140,7 +173,7 @@ class SVMWords(BaseEstimator, ABC):
         number("tol", self.tol, 0.0, open_below=True)
         number("cache_size", self.cache_size, 0.0, open_below=True)
         number("coef0", self.coef0, -np.inf)
-        number("degree", self.degree, 0.0)
+        whole_number("degree", self.degree, 0)
         if not isinstance(self.gamma, str):
             number("gamma", self.gamma, 0.0)
         elif self.gamma not in ("scale", "auto"):
@@ -227,7 +260,7 @@ class SVMWords(BaseEstimator, ABC):
         """Choose gamma, and make the rows of positive weight ready for the kernel."""
         if self._is_custom():
             self._fitted_rows = X
-            X = np.ascontiguousarray(_kernel_values(self.kernel(X, X)))
+            X = np.ascontiguousarray(kernel_values(self.kernel(X, X), X, X))
         self._gamma = 0.0
         if not (self._is_custom() or self.kernel == "precomputed"):
             self._gamma = self._chosen_gamma(X, weight)
@@ -264,7 +297,7 @@ class SVMWords(BaseEstimator, ABC):
         """``weigh(K(X, support vectors)) + intercepts``, in blocks of rows."""
         check_is_fitted(self, "support_")
         X = self._check_X(X, reset=False)
-        out = np.empty((_length(X), len(intercepts)))
+        out = np.empty((length(X), len(intercepts)))
         with one_blas_thread():
             for some, K in self._blocks(X):
                 out[some] = weigh(K)
@@ -273,10 +306,10 @@ class SVMWords(BaseEstimator, ABC):
 
     def _blocks(self, X: Any) -> Iterable[tuple[slice, Array]]:
         """Kernel values of blocks of new rows with the support vectors."""
-        n = _length(X)
+        n = length(X)
         kernel = self._kernel()
         if self._is_custom():
-            X = _kernel_values(self.kernel(X, self._fitted_rows))
+            X = kernel_values(self.kernel(X, self._fitted_rows), X, self._fitted_rows)
         if kernel.precomputed:
             if X.shape[1] != self.shape_fit_[0]:
                 raise ValueError(
@@ -333,42 +366,6 @@ class SVMWords(BaseEstimator, ABC):
             )
 
 
-def truth(name: str, value: Any) -> None:
-    """Raise unless the value is True or False (or the same as a number)."""
-    if not (isinstance(value, bool | np.bool_ | Integral) and value in (0, 1)):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-
-
-def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
-    """Raise unless the value is a finite number above the bound."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    inside = float(value) > low if open_below else float(value) >= low
-    if not inside or not np.isfinite(float(value)):
-        sign = ">" if open_below else ">="
-        raise ValueError(f"{name} must be a finite number {sign} {low:g}, got {value!r}")
-
-
-def _kernel_values(K: Any) -> Array:
-    """What the user's kernel function has returned, as numbers."""
-    values = np.asarray(dense(K), dtype=np.float64)
-    if values.ndim != 2:
-        raise ValueError(f"kernel must return a matrix, got an array of shape {values.shape}")
-    assert_all_finite(values, input_name="the matrix that kernel returned")
-    return values
-
-
-def dense(table: Any) -> Any:
-    """A matrix as a plain array; anything else as it is."""
-    to_array = getattr(table, "toarray", None)
-    return table if to_array is None else to_array()
-
-
-def like_input(table: Array, X: Any) -> Any:
-    """Coefficients as CSR for sparse rows, as scikit-learn has them."""
-    return sparse.csr_matrix(table) if sparse.issparse(X) else table
-
-
 def weights_of_features(coefficients: Array, X: Any) -> Any:
     """``coefficients @ X`` as scikit-learn has it: CSR for sparse rows, and not to be changed."""
     given: Any = sparse.csr_matrix(coefficients) if sparse.issparse(X) else coefficients
@@ -381,17 +378,3 @@ def weights_of_features(coefficients: Array, X: Any) -> Any:
 def say(n_iter: int, gap: float) -> None:
     """How a dual problem ended, for ``verbose``."""
     print(f"pair updates {n_iter}, gap {gap:.3g}")  # noqa: T201
-
-
-def checked_grid(Cs: Any) -> list[float]:
-    """Values of C for a path, as given."""
-    grid = [float(C) for C in np.atleast_1d(np.asarray(Cs, dtype=np.float64))]
-    for C in grid:
-        number("Cs", C, 0.0, open_below=True)
-    if not grid:
-        raise ValueError("Cs must hold at least one value of C")
-    return grid
-
-
-def _length(X: Matrix | Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,10 @@ def whole_labels(y: Array) -> tuple[Array, int] | None:
         return None
     if y.dtype.kind == "u":  # may be too large for a signed number, the difference is not
         return (y - low).astype(np.intp), first
-    offsets = y.astype(np.intp) - first
-    if y.dtype.kind == "f" and not (offsets + first == y).all():
+    whole = y.astype(np.intp, copy=False)
+    if y.dtype.kind == "f" and not (whole == y).all():
         return None
-    return offsets, first
+    return (whole - first if first else whole), first
 
 
 def _labels_at(offsets: Array, first: int, dtype: np.dtype[Any]) -> Array:
@@ -43,9 +44,31 @@ def _labels_at(offsets: Array, first: int, dtype: np.dtype[Any]) -> Array:
 
 def check_labels(y: Array) -> None:
     """Raise unless ``y`` can be class labels; whole numbers are known to be without sorting."""
+    check_no_missing_label(y)
     whole = whole_labels(y)
+    if whole is not None and len(y) >= 2 * FEW_LABELS:
+        return  # there cannot be so many different ones that they look like measurements
     if whole is None or 2 * np.count_nonzero(np.bincount(whole[0])) > len(y):
         check_classification_targets(y)
+
+
+def check_no_missing_label(y: Array) -> None:
+    """Raise where a label of an object array is None, NaN or NA, which no sorting can place."""
+    if y.dtype.kind != "O":
+        return
+    missing = [row for row, label in enumerate(y.tolist()) if _is_missing(label)]
+    if missing:
+        raise ValueError(
+            f"y holds {len(missing)} missing labels (None or NaN), the first in row {missing[0]}: "
+            "leave such rows out, or give them a label of their own"
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # as only NaN is
+    except TypeError:  # NA of pandas, which does not say
+        return True
 
 
 def unique_labels(y: Array) -> Array:
@@ -55,6 +78,18 @@ def unique_labels(y: Array) -> Array:
         return np.unique(y)
     offsets, low = whole
     return _labels_at(np.flatnonzero(np.bincount(offsets)), low, y.dtype)
+
+
+def encoded_labels(y: Array) -> tuple[Array, Array]:
+    """Sorted distinct labels, and the number of every row's among them."""
+    whole = whole_labels(y)
+    if whole is None:
+        classes = np.unique(y)
+        return classes, _searched(classes, y)
+    offsets, low = whole
+    present = np.bincount(offsets) > 0
+    table = np.cumsum(present) - 1.0
+    return _labels_at(np.flatnonzero(present), low, y.dtype), table[offsets]
 
 
 def union_classes(known: Any, labels: Any) -> Array:
@@ -131,12 +166,22 @@ def class_weights(
         unknown = [label for label in class_weight if label not in classes]
         if unknown:
             raise ValueError(f"class_weight names {unknown}, not among the classes {classes!r}")
+        _check_values(class_weight)
     elif class_weight != "balanced":
         raise ValueError(
             f'class_weight must be None, "balanced" or a dict of weights, got {class_weight!r}'
         )
     labels = classes[codes.astype(np.intp)]
     return np.asarray(compute_class_weight(class_weight, classes=classes, y=labels))
+
+
+def _check_values(class_weight: Mapping[Any, Any]) -> None:
+    """Raise unless every weight is a number that rows can be multiplied by."""
+    for label, value in class_weight.items():
+        if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+            raise TypeError(f"class_weight[{label!r}] must be a number, got {value!r}")
+        if not 0.0 <= float(value) < np.inf:
+            raise ValueError(f"class_weight[{label!r}] must be finite and >= 0, got {value!r}")
 
 
 def combine_weights(

@@ -1,0 +1,76 @@
+"""Words and matrices of `SVC` and `SVR`, checked one by one."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import assert_all_finite
+
+from likelier.base import Array, Matrix
+
+
+def truth(name: str, value: Any) -> None:
+    """Raise unless the value is True or False (or the same as a number)."""
+    if not (isinstance(value, bool | np.bool_ | Integral) and value in (0, 1)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
+    """Raise unless the value is a finite number above the bound."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    inside = float(value) > low if open_below else float(value) >= low
+    if not inside or not np.isfinite(float(value)):
+        sign = ">" if open_below else ">="
+        raise ValueError(f"{name} must be a finite number {sign} {low:g}, got {value!r}")
+
+
+def whole_number(name: str, value: Any, low: int) -> None:
+    """Raise unless the value is an integer, as a type, from the bound on."""
+    number(name, value, low)
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} must be an integer >= {low}, got {value!r}")
+
+
+def checked_grid(Cs: Any) -> list[float]:
+    """Values of C for a path, as given."""
+    grid = [float(C) for C in np.atleast_1d(np.asarray(Cs, dtype=np.float64))]
+    for C in grid:
+        number("Cs", C, 0.0, open_below=True)
+    if not grid:
+        raise ValueError("Cs must hold at least one value of C")
+    return grid
+
+
+def kernel_values(K: Any, left: Any, right: Any) -> Array:
+    """What the user's kernel function has returned for two sets of rows, as numbers."""
+    values = np.asarray(dense(K), dtype=np.float64)
+    if values.ndim != 2:
+        raise ValueError(f"kernel must return a matrix, got an array of shape {values.shape}")
+    expected = length(left), length(right)
+    if values.shape != expected:
+        raise ValueError(
+            "kernel must return a row for each row of its first argument and a column for each "
+            f"of its second, a matrix of shape {expected}; got {values.shape}"
+        )
+    assert_all_finite(values, input_name="the matrix that kernel returned")
+    return values
+
+
+def dense(table: Any) -> Any:
+    """A matrix as a plain array; anything else as it is."""
+    to_array = getattr(table, "toarray", None)
+    return table if to_array is None else to_array()
+
+
+def like_input(table: Array, X: Any) -> Any:
+    """Coefficients as CSR for sparse rows, as scikit-learn has them."""
+    return sparse.csr_matrix(table) if sparse.issparse(X) else table
+
+
+def length(X: Matrix | Any) -> int:
+    """Number of rows of a matrix, a frame or a list."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
