@@ -205,7 +205,7 @@ def test_held_out_scores_are_those_of_a_model_without_the_rows(kind):
             stats = model._stats(model.classes_)
             inference = ClosedForm(model._prior(3))
             part = Batch(matrix(X[:50]), y[:50])
-            found = inference.held_out(ClosedState(model._model(3, 6), stats), part, len(y))
+            found = inference.held_out(ClosedState(model._model(3, 6), stats), part, len(y))[0]
             rest = kind(bayesian=bayesian).fit(matrix(X[50:]), y[50:])
             expected = rest._posterior().typicality(matrix(X[:50]))
             np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -120,7 +120,7 @@ def test_held_out_scores_are_those_of_a_model_without_the_rows(matrix):
     X, y = rows()
     model = MultinomialNB(random_state=0).fit(matrix(X), y)
     state = ClosedState(model._model(3, 6), model._stats(model.classes_))
-    found = ClosedForm(model._prior(3)).held_out(state, Batch(matrix(X[:50]), y[:50]), len(y))
+    found = ClosedForm(model._prior(3)).held_out(state, Batch(matrix(X[:50]), y[:50]), len(y))[0]
     rest = MultinomialNB().fit(matrix(X[50:]), y[50:])
     np.testing.assert_allclose(found, rest._posterior().typicality(matrix(X[:50])), rtol=1e-9)
 

@@ -26,11 +26,13 @@ from likelier.estimators.problem import (
     open_source,
     require_targets,
 )
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.targets import union_classes
 from likelier.inference.closed_form import (
     ClosedForm,
     ClosedState,
 )
+from likelier.models.naive_bayes import codes_of
 
 
 class NaiveBayes(NaiveBayesPredictions):
@@ -52,15 +54,24 @@ class NaiveBayes(NaiveBayesPredictions):
             Labels.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative; a row of weight 0 is as good as absent.
+
+        Notes
+        -----
+        A fit that fails leaves the model as it was. A stream that is interrupted leaves what has
+        been learned of it.
         """
         self._validate_params()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        if is_stream(X):
-            self._fit_stream(X, y, sample_weight)
-        else:
-            rows = self._check_rows(X, y, sample_weight, reset=True)
-            self._learn(rows, None, *encode_labels(np.asarray(rows.y)))
+        interruption = None
+        with unchanged_on_failure(self):
+            if is_stream(X):
+                interruption = self._fit_stream(X, y, sample_weight)
+            else:
+                rows = self._check_rows(X, y, sample_weight, reset=True)
+                self._learn(rows, None, *encode_labels(np.asarray(rows.y)))
+        if interruption is not None:
+            raise interruption
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -68,26 +79,36 @@ class NaiveBayes(NaiveBayesPredictions):
         """Learn some more rows; in whatever batches they come, the statistics are the same.
 
         Classes may appear at any time; ``classes`` may announce some. The threshold of
-        `is_outlier` follows the latest rows.
+        `is_outlier` forgets rows that were scored when little was known of their class. A batch
+        that is refused changes nothing.
         """
         self._validate_params()
         fitted = hasattr(self, "classes_")
-        rows = self._check_rows(X, y, sample_weight, reset=not fitted)
-        labels, codes = encode_labels(np.asarray(rows.y))
-        known = self.classes_ if fitted else None
-        joined = join_classes(known, classes, labels)
-        codes = np.searchsorted(joined, labels)[codes]
-        return self._learn(rows, self._stats(joined) if fitted else None, joined, codes)
+        with unchanged_on_failure(self):
+            rows = self._check_rows(X, y, sample_weight, reset=not fitted)
+            labels, codes = encode_labels(np.asarray(rows.y))
+            known = self.classes_ if fitted else None
+            joined = join_classes(known, classes, labels)
+            codes = np.searchsorted(joined, labels)[codes]
+            return self._learn(rows, self._stats(joined) if fitted else None, joined, codes)
 
     def merge(self, other: NaiveBayes) -> Self:
         """Add everything another fitted model of this kind has learned, in place.
 
         Both may have seen different classes; of the constructor's words this model's count.
+
+        Notes
+        -----
+        The threshold of `is_outlier` is that of both sets of rows, each scored by its own model.
+        Models of a few dozen rows score worse than they do together, so that fewer rows than asked
+        for are outliers until more are learned.
         """
         self._check_mergeable(other)
         classes = union_classes(self.classes_, other.classes_)
         stats = self._stats(classes) + other._stats(classes)
-        self._store(classes, stats, self._ordinary().thinned_with(other._ordinary()))
+        log_prior = self._prior(len(classes)).log(stats.class_count)
+        mine, others = (model._ordinary_among(classes, log_prior) for model in (self, other))
+        self._store(classes, stats, mine.joined(others, _thinning_start(self._seed(), stats)))
         return self
 
     def _check_mergeable(self, other: NaiveBayes) -> None:
@@ -106,12 +127,14 @@ class NaiveBayes(NaiveBayesPredictions):
             self._check_finite(state.stats, rows.X)
             ordinary = _ordinary_rows(inference, state, engine.sample(HELD_OUT), engine.n_rows)
         if before is not None:
-            ordinary = self._ordinary() + ordinary
+            log_prior = inference.prior.log(state.stats.class_count)
+            earlier = self._ordinary_among(classes, log_prior)
+            ordinary = earlier.joined(ordinary, _thinning_start(seed, state.stats))
         self._store(classes, state.stats, ordinary)
         return self
 
-    def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """One pass over blocks; an interruption keeps what has been learned."""
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> BaseException | None:
+        """One pass over blocks; an interruption keeps what has been learned, and is returned."""
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
@@ -119,6 +142,7 @@ class NaiveBayes(NaiveBayesPredictions):
         source = open_source(self, X, y)
         sample = RowSample(HELD_OUT, np.random.default_rng([self._seed(), 1]))
         classes, stats, n_rows = None, None, 0
+        interruption = None
         try:
             for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
                 labels, codes = encode_labels(check_labels(require_targets(batch)))
@@ -130,9 +154,15 @@ class NaiveBayes(NaiveBayesPredictions):
                     found = stats.spread(np.searchsorted(joined, classes), len(joined)) + found
                 sample.offer(batch)
                 classes, stats, n_rows = joined, found, n_rows + batch.n_rows
-        finally:
-            if classes is not None:
-                self._finish_stream(classes, stats, sample.batch(), n_rows)
+        except (ValueError, TypeError):  # rows that are refused
+            raise
+        except BaseException as error:
+            if classes is None:
+                raise
+            interruption = error
+        if classes is not None:
+            self._finish_stream(classes, stats, sample.batch(), n_rows)
+        return interruption
 
     def _finish_stream(self, classes: Array, stats: Any, sample: Batch, n_rows: int) -> None:
         inference = ClosedForm(self._prior(len(classes)))
@@ -146,12 +176,17 @@ class NaiveBayes(NaiveBayesPredictions):
         shown = self._publish(model, stats)
         self.classes_ = classes
         self.stats_ = stats.to_arrays()
-        self.ordinary_scores_, self.ordinary_weight_ = ordinary.scores, ordinary.weight
+        self.ordinary_ = ordinary.to_arrays()
         for name, value in shown.items():
             setattr(self, name, value)
 
-    def _ordinary(self) -> OrdinaryRows:
-        return OrdinaryRows(self.ordinary_scores_, self.ordinary_weight_)
+    def _ordinary_among(self, classes: Array, log_prior: Array) -> OrdinaryRows:
+        """Ordinary rows of this model as those of a model of these classes."""
+        places = np.searchsorted(classes, self.classes_)
+        after, before = _scaled(log_prior)[places], _scaled(self._log_prior())
+        usual = np.isfinite(after) & np.isfinite(before)
+        shift = np.subtract(after, before, out=np.zeros(len(places)), where=usual)
+        return OrdinaryRows(**self.ordinary_).moved(places, shift)
 
     # -- checks -------------------------------------------------------------------------
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
@@ -170,6 +205,21 @@ class NaiveBayes(NaiveBayesPredictions):
 def _ordinary_rows(
     inference: ClosedForm, state: ClosedState, batch: Batch, n_rows: int
 ) -> OrdinaryRows:
-    scores = inference.held_out(state, batch, n_rows)
+    """Scores of a sample of the ``n_rows`` rows that were learned last."""
+    scores, size = inference.held_out(state, batch, n_rows)
+    m = len(scores)  # none of a single row
     weight = np.ones(batch.n_rows) if batch.weight is None else np.asarray(batch.weight)
-    return OrdinaryRows(scores, weight[: len(scores)])
+    codes = codes_of(batch)[:m]
+    count = state.stats.class_count[codes]
+    return OrdinaryRows(scores, weight[:m] * (n_rows / batch.n_rows), codes, count, size)
+
+
+def _scaled(log_prior: Array) -> Array:
+    """Log probabilities that sum to one."""
+    return np.asarray(log_prior - np.logaddexp.reduce(log_prior))
+
+
+def _thinning_start(seed: int, stats: Any) -> float:
+    """Random number in [0, 1), another one for every amount of learned rows."""
+    amount = int(np.float64(stats.class_count.sum()).view(np.uint64))
+    return float(np.random.default_rng([seed, 4, amount]).random())

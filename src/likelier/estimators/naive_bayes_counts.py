@@ -135,7 +135,8 @@ class MultinomialNB(CountingNB):
     mean_length_ : ndarray of shape (n_classes,)
         Mean number of events in a row of each class; of rows with missing counts, estimated.
     ordinary_scores_, ordinary_weight_ : ndarray
-        Out-of-fold scores of some training rows, behind `is_outlier`.
+        Out-of-fold scores of some training rows, behind `is_outlier`, and the weight of all rows
+        that each stands for.
 
     Notes
     -----
@@ -185,7 +186,8 @@ class MultinomialNB(CountingNB):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
-        tags.input_tags.allow_nan = True
+        # averaging over the posterior, `fit` takes complete rows only; predicting takes any
+        tags.input_tags.allow_nan = not self.bayesian
         return tags
 
     _stats_kind: type[ClassStatistics] = TermStats
@@ -250,7 +252,8 @@ class BernoulliNB(CountingNB):
     empty_score_ : ndarray of shape (n_classes,)
         Log probability of a row without any feature.
     ordinary_scores_, ordinary_weight_ : ndarray
-        Out-of-fold scores of some training rows, behind `is_outlier`.
+        Out-of-fold scores of some training rows, behind `is_outlier`, and the weight of all rows
+        that each stands for.
 
     Notes
     -----

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils.validation import assert_all_finite
 from likelier.base import Array, Batch, Matrix
 from likelier.engines.local import default_block_rows
 from likelier.engines.rows import stack_rows, take_rows
-from likelier.estimators.targets import union_classes
+from likelier.estimators.targets import check_no_missing_label, union_classes
 
 HELD_OUT = 1000  # rows whose out-of-fold scores say what is ordinary
 MAX_RANGE = 1 << 16  # of integer labels that are looked up instead of sorted
@@ -44,6 +44,7 @@ def encode_labels(y: Array) -> tuple[Array, Array]:
 
 def check_labels(y: Array) -> Array:
     """Raise unless these are labels of classes."""
+    check_no_missing_label(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     if y.dtype.kind not in "iubUS":  # which cannot be anything else
@@ -71,26 +72,72 @@ def stats_block_rows(X: Matrix, n_classes: int) -> int:
 
 @dataclass(frozen=True)
 class OrdinaryRows:
-    """Out-of-fold scores of at most `HELD_OUT` rows, with their weights."""
+    """Out-of-fold scores of at most `HELD_OUT` rows; the rows themselves are not kept.
+
+    ``weight`` is that of all rows a score stands for, ``codes`` are the classes of the rows,
+    ``count`` is the weight that the class had when the row was scored, ``size`` what the log
+    density of the row was divided by.
+    """
 
     scores: Array
     weight: Array
+    codes: Array
+    count: Array
+    size: Array
 
-    def __add__(self, other: OrdinaryRows) -> OrdinaryRows:
-        """Scores of both; of too many the first are forgotten."""
-        return OrdinaryRows(
-            np.concatenate([self.scores, other.scores])[-HELD_OUT:],
-            np.concatenate([self.weight, other.weight])[-HELD_OUT:],
-        )
+    def to_arrays(self) -> dict[str, Array]:
+        """Plain form, for saving."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
-    def thinned_with(self, other: OrdinaryRows) -> OrdinaryRows:
-        """Scores of both; of too many, every so many-eth of their order stays."""
-        scores = np.concatenate([self.scores, other.scores])
-        order = np.argsort(scores, kind="stable")
-        weight = np.concatenate([self.weight, other.weight])
-        if len(order) > HELD_OUT:
-            order = order[np.linspace(0, len(order) - 1, HELD_OUT).round().astype(np.intp)]
-        return OrdinaryRows(scores[order], weight[order])
+    def moved(self, places: Array, shift: Array) -> OrdinaryRows:
+        """Scores once class ``k`` is number ``places[k]`` and its log prior has moved by a shift.
+
+        Exact for rows that no other class is likely to have made.
+        """
+        scores = self.scores + shift[self.codes] / self.size
+        return replace(self, scores=scores, codes=places[self.codes])
+
+    def joined(self, other: OrdinaryRows, start: float) -> OrdinaryRows:
+        """Scores of both sets of rows, without those that are out of date.
+
+        Of too many, every so many-eth by weight stays, from a ``start`` in [0, 1), in the order of
+        classes and scores: so every score stays with a probability proportional to its weight, and
+        the shares of classes and of low scores are kept nearly exactly.
+        """
+        parts = zip(self.to_arrays().items(), other.to_arrays().values(), strict=True)
+        both = OrdinaryRows(**{name: np.concatenate([mine, new]) for (name, mine), new in parts})
+        rows = both._without_early()
+        if len(rows.scores) <= HELD_OUT:
+            return rows
+        rows = rows._take(np.lexsort((rows.scores, rows.codes)))
+        held = np.cumsum(rows.weight)
+        step = held[-1] / HELD_OUT
+        hits = np.searchsorted(held, (np.arange(HELD_OUT) + start) * step, side="right")
+        kept, times = np.unique(np.minimum(hits, len(held) - 1), return_counts=True)
+        return replace(rows._take(kept), weight=times * step)
+
+    def _without_early(self) -> OrdinaryRows:
+        """Forget scores made when their class had under half the weight it had for the latest.
+
+        They are lower than scores of today, for the law of the class was less well known. The
+        other scores of the class stand for their rows too. Nothing is forgotten of a class if that
+        would leave less than half of its scores: few good ones are worse than many fair ones.
+        """
+        n_classes = int(self.codes.max(initial=-1)) + 1
+        latest = np.zeros(n_classes)
+        np.maximum.at(latest, self.codes, self.count)
+        good = 2.0 * self.count >= latest[self.codes]
+        too_few = 2 * np.bincount(self.codes[good], minlength=n_classes) < np.bincount(self.codes)
+        good |= too_few[self.codes]
+        if good.all():
+            return self
+        rows = self._take(np.flatnonzero(good))
+        total = np.bincount(self.codes, self.weight, n_classes)
+        left = np.bincount(rows.codes, rows.weight, n_classes)
+        return replace(rows, weight=rows.weight * (total[rows.codes] / left[rows.codes]))
+
+    def _take(self, rows: Array) -> OrdinaryRows:
+        return OrdinaryRows(**{name: array[rows] for name, array in self.to_arrays().items()})
 
 
 class RowSample:

@@ -48,7 +48,8 @@ class GaussianNB(NaiveBayes):
     epsilon_ : float
         What was added to the variances.
     ordinary_scores_, ordinary_weight_ : ndarray
-        Out-of-fold scores of some training rows, behind `is_outlier`.
+        Out-of-fold scores of some training rows, behind `is_outlier`, and the weight of all rows
+        that each stands for.
 
     Notes
     -----

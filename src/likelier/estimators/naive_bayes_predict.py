@@ -36,8 +36,7 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     random_state: Any
     classes_: Array
     stats_: dict[str, Array]
-    ordinary_scores_: Array
-    ordinary_weight_: Array
+    ordinary_: dict[str, Array]
 
     # -- what a subclass says -----------------------------------------------------------
     @abstractmethod
@@ -80,8 +79,7 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
 
     def _refuse_infinite(self, X: Matrix) -> None:
         values = X if isinstance(X, np.ndarray) else X.data
-        missing = bool(self.__sklearn_tags__().input_tags.allow_nan)
-        assert_all_finite(values, allow_nan=missing, input_name="X")
+        assert_all_finite(values, allow_nan=True, input_name="X")
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -157,6 +155,16 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         return Categorical(np.stack(draws, axis=1)).uncertainty()
 
     # -- a model that generates -----------------------------------------------------------
+    @property
+    def ordinary_scores_(self) -> Array:
+        """Out-of-fold scores of some training rows."""
+        return self.ordinary_["scores"]
+
+    @property
+    def ordinary_weight_(self) -> Array:
+        """Weight of all rows that each of these scores stands for."""
+        return self.ordinary_["weight"]
+
     def score_samples(self, X: Any) -> Array:
         """``log p(x)`` of every row, whatever its class; missing values are integrated out."""
         check_is_fitted(self, "classes_")
@@ -213,7 +221,8 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
             raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
         rng = np.random.default_rng([self._seed(), 3])
         if y is None:
-            codes = rng.choice(len(self.classes_), size=int(n), p=np.exp(self._log_prior()))
+            p = np.exp(self._log_prior())  # which a given prior may have sum to anything
+            codes = rng.choice(len(self.classes_), size=int(n), p=p / p.sum())
         else:
             codes = self._codes_of(y, int(n))
         return self._laws().sample(codes, rng), np.asarray(self.classes_[codes])

@@ -26,7 +26,11 @@ class ClosedState:
 
 @dataclass(frozen=True)
 class ClassPosterior(Posterior):
-    """Laws of the classes and their log probabilities."""
+    """Laws of the classes and their log probabilities.
+
+    Probabilities that do not sum to one are taken as shares: `joint` has them as they are, and
+    `log_density` scaled.
+    """
 
     laws: ClassLaws
     log_prior: Array
@@ -43,7 +47,7 @@ class ClassPosterior(Posterior):
         joint = np.ascontiguousarray(self.joint(X))
         total = np.empty(len(joint))
         log_sum_rows(joint, total)
-        out += total
+        out += total - np.logaddexp.reduce(self.log_prior)
         return out
 
     def best(self, X: Matrix) -> Array:
@@ -103,8 +107,8 @@ class ClosedForm(Inference):
             state.model.laws(state.stats), self.prior.log(state.stats.class_count)
         )
 
-    def held_out(self, state: ClosedState, batch: Batch, n_rows: int) -> Array:
-        """Typicality of rows under statistics that have not seen them; finite.
+    def held_out(self, state: ClosedState, batch: Batch, n_rows: int) -> tuple[Array, Array]:
+        """Typicality of rows under statistics that have not seen them, finite, and their sizes.
 
         ``batch`` is part of the ``n_rows`` rows in the statistics. It is taken out again, in
         as many parts as it takes to leave four fifths of the rows in each time: an
@@ -112,12 +116,13 @@ class ClosedForm(Inference):
         """
         m = batch.n_rows
         n_folds = min(m, -(-FOLDS * m // n_rows))
-        out = np.empty(m)
+        out, size = np.empty((2, m))
         for fold in range(n_folds):
             rows = np.arange(fold, m, n_folds)
             part = replace(batch, rows=rows).compact()
             count, laws, X = state.model.held_out_laws(state.stats, part)
             if not count.any():
-                return np.empty(0)
+                return np.empty(0), np.empty(0)
+            size[rows] = laws.size(X)
             out[rows] = ClassPosterior(laws, self.prior.log(count)).typicality(X)
-        return np.clip(np.where(np.isnan(out), -LOWEST, out), -LOWEST, LOWEST)
+        return np.clip(np.where(np.isnan(out), -LOWEST, out), -LOWEST, LOWEST), size

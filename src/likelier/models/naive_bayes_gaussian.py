@@ -4,7 +4,7 @@ Plug-in: class means and population variances, the variances increased by ``var_
 times the largest variance of a feature over all rows. Bayesian: mean and variance of every
 feature and class have the conjugate prior ``mu | v ~ N(m0, v)``, ``v ~ scaled inverse chi^2``
 with one degree of freedom and scale ``v0``, where ``m0`` and ``v0`` are mean and variance over
-all rows: the prior weighs as much as one row. The next value then has a Student-t law.
+all rows by weight: the prior weighs as much as one row. The next value then has a Student-t law.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class Moments:
         count = self.count.sum(axis=0, keepdims=True)
         share = np.divide(self.count, count, out=np.zeros(self.count.shape), where=count > 0.0)
         # from the mean of one group, so that a constant column has exactly no deviation
-        first = self.mean[np.argmax(self.count[:, 0])]
+        largest = np.argmax(np.broadcast_to(self.count, self.mean.shape), axis=0)
+        first = np.take_along_axis(self.mean, largest[None], axis=0)
         mean = first + (share * (self.mean - first)).sum(axis=0, keepdims=True)
         between = (self.count * (self.mean - mean) ** 2).sum(axis=0, keepdims=True)
         return Moments(count, mean, self.ssd.sum(axis=0, keepdims=True) + between)
@@ -111,8 +112,14 @@ class GaussianStats(ClassStatistics):
 
     @property
     def rows(self) -> Moments:
-        """Moments of all rows."""
+        """Moments of all rows without their weights: smoothing is relative to these."""
         return Moments(self.row_count, self.row_mean, self.row_ssd)
+
+    def overall(self) -> tuple[Array, Array]:
+        """Mean and variance over all rows by weight; 0 and 1 for a feature that no row has."""
+        pooled = self.classes.pooled()
+        known = pooled.count > 0.0
+        return np.where(known, pooled.mean, 0.0), np.where(known, pooled.variance(), 1.0)
 
     def __add__(self, other: Self) -> Self:
         return self.of(
@@ -218,16 +225,15 @@ class GaussianModel(NaiveBayesModel):
     def estimates(self, stats: GaussianStats) -> tuple[Array, Array]:
         """Means and smoothed variances of the classes.
 
-        A feature of which a class has no value at all takes mean and variance of all rows;
-        one that no row has is standard Gaussian everywhere, and so tells nothing.
+        A feature of which a class has no value at all takes mean and variance of all rows by
+        weight; one that no row has is standard Gaussian everywhere, and so tells nothing.
         """
         theta, variance = stats.mean, stats.classes.variance()
         if stats.count.shape[1] > 1:
             unseen = (stats.count == 0.0) & (stats.class_count[:, None] > 0.0)
-            known = stats.row_count > 0.0
-            theta = np.where(unseen, np.where(known, stats.row_mean, 0.0), theta)
-            overall = np.where(known, stats.rows.variance(), 1.0)
-            variance = np.where(unseen, overall, variance)
+            overall = stats.overall()
+            theta = np.where(unseen, overall[0], theta)
+            variance = np.where(unseen, overall[1], variance)
         return theta, variance + self.epsilon(stats)
 
     def laws(self, stats: GaussianStats) -> GaussianLaws | StudentLaws:
@@ -240,8 +246,8 @@ class GaussianModel(NaiveBayesModel):
     def _posterior(self, stats: GaussianStats) -> tuple[Array, Array, Array, Array]:
         """``kappa, df, m, s2``: ``mu | v ~ N(m, v / kappa)``, ``v ~ df s2 / chi^2_df``."""
         n = np.broadcast_to(stats.count, stats.mean.shape)
-        m0 = np.where(stats.row_count > 0.0, stats.row_mean, 0.0)
-        v0 = np.where(stats.row_count > 0.0, stats.rows.variance(), 1.0) + self.epsilon(stats)
+        m0, v0 = stats.overall()
+        v0 = v0 + self.epsilon(stats)
         kappa = 1.0 + n
         away = stats.mean - m0
         scale2 = (v0 + stats.ssd + n / kappa * away**2) / (1.0 + n)

@@ -59,16 +59,17 @@ class LinearLaws(ClassLaws):
             score_missing(X, out, self._known_counts)
             return out
         values, missing = self._features(X)
-        out = self._table_product(values)
+        holes = mark_missing(X) if missing else None
+        out = self._table_product(values, holes)
         if self.base.any():
             out += self.base
-        if missing:
-            out -= self._missing_part(X)
+        if holes is not None:
+            out -= self._missing_part(holes)
         return out
 
-    def _table_product(self, values: Matrix) -> Array:
+    def _table_product(self, values: Matrix, holes: Matrix | None = None) -> Array:
         if self.forbids and not np.isfinite(self.table).all():
-            return self._forbidding_product(values)
+            return self._forbidding_product(values, holes)
         return product(values, self.table)
 
     def _known_counts(self, X: Matrix) -> Array:
@@ -92,26 +93,29 @@ class LinearLaws(ClassLaws):
         values, total = presence(X, self.threshold)
         return values, not np.isfinite(total) and has_missing(X)
 
-    def _forbidding_product(self, values: Matrix) -> Array:
+    def _forbidding_product(self, values: Matrix, holes: Matrix | None) -> Array:
         never, must = np.isneginf(self.table), np.isposinf(self.table)
         out = product(values, np.where(never | must, 0.0, self.table))
         if self.log_present is not None:  # a feature that must be there has probability one
             out += product(values, np.where(must, self.log_present(), 0.0))
         broken = product(presence(values, 0.0)[0], never.astype(float) - must.astype(float))
         broken += must.sum(axis=0)
+        if holes is not None:  # what is missing is not absent
+            broken -= product(holes, must.astype(float))
         out[(broken > 0.5) & ~np.isnan(out)] = -np.inf  # NaN shows that a count is missing
         return out
 
-    def _missing_part(self, X: Matrix) -> Array:
-        """What the missing features contribute as if they were absent: it is taken out again."""
+    def _missing_part(self, holes: Matrix) -> Array:
+        """What the missing features contribute as if they were absent: it is taken out again.
+
+        That is nothing where ``base`` has nothing: of a feature that is never there, that always
+        is, or of which a class knows nothing.
+        """
         assert self.log_present is not None
-        absent = self.log_present() - np.where(np.isinf(self.table), 0.0, self.table)
-        absent = np.where(np.isposinf(self.table), 0.0, absent)
-        if sparse.issparse(X):
-            holes: Any = X.copy()
-            holes.data = np.isnan(X.data).astype(np.float64)
-            return product(holes, absent)
-        return product(np.isnan(X).astype(np.float64), absent)
+        present = self.log_present()
+        usual = np.isfinite(self.table) & np.isfinite(present)
+        absent = np.subtract(present, self.table, out=np.zeros(present.shape), where=usual)
+        return product(holes, absent)
 
     def log_measure(self, X: Matrix) -> Array:
         """Multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
@@ -266,6 +270,12 @@ def zero_for_missing(X: Any) -> Any:
     if sparse.issparse(X):
         return _with_data(X, np.where(np.isnan(stored_values(X)), 0.0, stored_values(X)))
     return np.where(np.isnan(X), 0.0, X)
+
+
+def mark_missing(X: Any) -> Any:
+    """One where a value is missing, zero elsewhere."""
+    marks = np.isnan(stored_values(X)).astype(np.float64)
+    return _with_data(X, marks) if sparse.issparse(X) else marks
 
 
 def has_missing(X: Matrix) -> bool:
