@@ -107,6 +107,29 @@ def test_names_after_a_first_call_without_names_are_taken_by_place():
     assert one.predict_proba(X).tobytes() == two.predict_proba(X).tobytes()
 
 
+def test_whole_numbers_stay_names(tmp_path):
+    frame = pd.DataFrame(Y, columns=[30, 10, 20])
+    model = fast(n_components=0).partial_fit(X, frame)
+    assert model.label_names_.tolist() == [30, 10, 20]
+    assert model.label_names_.dtype == model.classes_.dtype == np.int64
+    assert set(model.predict_topk(X, 1)[0].ravel().tolist()) <= {10, 20, 30}
+    likelier.save(model, tmp_path / "numbers")
+    again = likelier.load(tmp_path / "numbers")
+    for one, labels in ((model, frame), (again, frame[[10, 20, 30]])):
+        one.partial_fit(X, labels)
+    assert model.predict_proba(X).tobytes() == again.predict_proba(X).tobytes()
+    with pytest.raises(ValueError, match="labels of the first call"):
+        model.partial_fit(X, pd.DataFrame(Y, columns=[1, 2, 3]))
+
+
+@pytest.mark.parametrize("names", [["a", 2, 3], [True, False, 2], [2**70, 1, 2], [(1, 2), 3, 4]])
+def test_other_names_become_words(names):
+    frame = pd.DataFrame(Y)
+    frame.columns = pd.Index(names, dtype=object, tupleize_cols=False)
+    model = fast(n_components=0).fit(X, frame)
+    assert model.label_names_.tolist() == [str(name) for name in names]
+
+
 def test_a_single_label_stays_a_label_when_a_batch_knows_all_of_it():
     holes = Y[:, :1].copy()
     holes[:5] = np.nan
@@ -319,6 +342,8 @@ def test_a_score_needs_known_labels():
     holes.iloc[4, 1] = np.nan
     with pytest.raises(ValueError, match=r"row 4 of label 'green' is NaN.*Leave out"):
         model.score(X, holes)
+    with pytest.raises(ValueError, match=r"row 4 of label 1 is NaN"):
+        model.score(X, holes.to_numpy())
 
 
 @pytest.mark.parametrize(

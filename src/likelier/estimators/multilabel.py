@@ -47,12 +47,14 @@ class MultilabelClassifier(LabelPredictions):
     of labels and features, also in rows without labels. Both are combined in log-odds,
     ``score_c = sum_m g_m f_mc + g (logit pbar_c - logit base_c)``, with weights ``g`` that are
     found out of fold (which calibrates the scores ``f`` of the classifiers on feature maps
-    ``m``), as is one threshold per label.
+    ``m``), as is one threshold per label. A weak prior, of about one observation, holds the sum
+    of ``g_m`` near one and ``g`` near zero where labels are few.
 
     Parameters
     ----------
     n_components : int, default=30
-        Most patterns the mixture may use; fewer if fewer will do. 0 means no mixture.
+        Most patterns the mixture may use, at most as many as it has different rows to learn
+        from; fewer if fewer will do. 0 means no mixture.
     features : {"auto", "gaussian", "bernoulli", "multinomial"}, default="auto"
         Law of features in the mixture: numbers, presence (0 or 1) or counts (not negative;
         other values are refused, also by `predict`). "auto" looks at the first rows.
@@ -94,7 +96,7 @@ class MultilabelClassifier(LabelPredictions):
     Attributes
     ----------
     label_names_ : ndarray of shape (n_labels,)
-        Columns of ``Y``: names of a frame, else numbers.
+        Columns of ``Y``: names of a frame (words, or whole numbers if all are), else numbers.
     classes_ : ndarray
         The same, or the classes if ``y`` held one class per row.
     thresholds_ : ndarray of shape (n_labels,)
@@ -139,10 +141,12 @@ class MultilabelClassifier(LabelPredictions):
 
     ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a frame also NA or null)
     means unknown: the value is left out; a row of NaN is unlabelled, and helps through patterns,
-    scales and thresholds. Where a quarter of the rows or more are unlabelled, every feature map
-    is also offered with its directions weighed by how far all rows spread along them, which
-    draws clusters together and doubles the cost of the classifiers; and so is the mixture of
-    labelled rows alone, which is taken if unlabelled rows only led it away from the labels.
+    scales and thresholds. A label that all rows have, or none, has its smoothed frequency as
+    probability, and no say in the weights of the parts. Where a quarter of the rows or more are
+    unlabelled, every feature map is also offered with its directions weighed by how far all rows
+    spread along them, which draws clusters together and doubles the cost of the classifiers; and
+    so is the mixture of labelled rows alone, which is taken if unlabelled rows only led it away
+    from the labels.
     One class per row (``y`` of one dimension) is accepted too; classes then compete.
 
     Rows with missing features are refused: fill them in before. Equal rows are merged, so a
@@ -262,9 +266,7 @@ class MultilabelClassifier(LabelPredictions):
         rows, fold = fold_rows(rows, int(self.n_folds), seed)
         parts = fit_classifiers(rows, fold, self.kernel, seed, clock)
         mixture = try_mixture(self, parts, rows, fold, seed, clock)
-        weights, thresholds = conclude(
-            parts, mixture, rows, labels.kind, self.combine, seed, bool(fold.max() > 0)
-        )
+        weights, thresholds = conclude(parts, mixture, rows, fold, labels.kind, self.combine, seed)
         self.maps_ = [part.to_arrays() for part in parts.maps]
         self.weights_ = [law.to_arrays() for law in parts.weights]
         self.alpha_ = parts.alphas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Labels:
         if len(set(mine)) == len(mine) and set(mine) == set(known):
             order = [mine.index(name) for name in known]
             return replace(self, Y=np.ascontiguousarray(self.Y[:, order]), names=names)
-        if names.dtype != object and len(mine) == len(known):
+        if np.array_equal(names, np.arange(len(mine))):
             return self
         raise ValueError(
             f"the columns of y must be the labels of the first call, {known}, in any order; "
@@ -69,7 +70,7 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    names = [str(name) for name in y.columns] if hasattr(y, "columns") else None
+    names = _column_names(y)
     given: Any = y
     values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
     if values.ndim == 2 and kind is None:
@@ -85,6 +86,23 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
         raise ValueError(f"y holds no class in row {row}; leave out rows without a class")
     _check_single(values)
     return _class_columns(column_or_1d(values, warn=True), classes)
+
+
+def _column_names(y: Any) -> list[Any] | None:
+    """Names of a frame's columns: whole numbers if all of them are, else words."""
+    if not hasattr(y, "columns"):
+        return None
+    names = list(y.columns)
+    if all(isinstance(name, Integral) and not isinstance(name, bool) for name in names):
+        numbers = [int(name) for name in names]
+        if all(-(2**63) <= number < 2**63 for number in numbers):
+            return numbers
+    return [str(name) for name in names]
+
+
+def label_word(name: Any) -> str:
+    """Name of a label as messages show it."""
+    return repr(name if isinstance(name, str) else int(name))
 
 
 def _plain(y: Any) -> Array:
@@ -135,7 +153,7 @@ def _is_missing(values: Array) -> Array:
     return np.asarray(found, dtype=bool)
 
 
-def _label_matrix(values: Array, names: list[str] | None) -> Labels:
+def _label_matrix(values: Array, names: list[Any] | None) -> Labels:
     try:
         Y = np.where(_is_missing(values), np.nan, values).astype(np.float64)
     except (TypeError, ValueError):
@@ -150,11 +168,18 @@ def _label_matrix(values: Array, names: list[str] | None) -> Labels:
             f"Y must hold 0, 1 or NaN (unknown); row {row} of label {label} holds "
             f"{Y[row, column]:g}. Unknown label type: a matrix of other numbers"
         )
-    called: Any = np.arange(Y.shape[1]) if names is None else np.array(names, dtype=object)
-    return Labels(Y, called, np.array([0, 1]), MATRIX, names is not None)
+    return Labels(Y, _called(names, Y.shape[1]), np.array([0, 1]), MATRIX, names is not None)
 
 
-def _wrong_value(values: Array, names: list[str] | None) -> str:
+def _called(names: list[Any] | None, n_labels: int) -> Array:
+    """Names of labels as an array: of whole numbers, also where there are none, or of words."""
+    if names is None:
+        return np.arange(n_labels)
+    words = any(isinstance(name, str) for name in names)
+    return np.array(names, dtype=object if words else np.int64)
+
+
+def _wrong_value(values: Array, names: list[Any] | None) -> str:
     """What is wrong with labels that are no numbers, and what to do."""
     for column in range(values.shape[1]):
         for row, value in enumerate(values[:, column]):
@@ -233,10 +258,10 @@ def check_known(Y: Array, names: Array) -> None:
         raise ValueError(
             "Y holds no known label: every value is NaN, or its row has a sample_weight of 0"
         )
-    lost = [name if isinstance(name, str) else int(name) for name in names[~known]]
-    which = f"label {lost[0]!r} has"
+    lost = [label_word(name) for name in names[~known]]
+    which = f"label {lost[0]} has"
     if len(lost) > 1:
-        which = f"labels {', '.join(map(repr, lost[:5]))}{', ...' * (len(lost) > 5)} have"
+        which = f"labels {', '.join(lost[:5])}{', ...' * (len(lost) > 5)} have"
     warnings.warn(
         f"{which} no known value in Y: its probability will be 0.5 and it is never predicted",
         UserWarning, stacklevel=4,

@@ -14,7 +14,7 @@ from likelier.base import Array, Engine, Matrix
 from likelier.calibration import best_thresholds
 from likelier.engines import LocalEngine
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.multilabel_data import MATRIX, Rows
+from likelier.estimators.multilabel_data import MATRIX, Rows, known_counts
 from likelier.inference.label_logistic import LabelWeights, fit_labels, prior_weights
 from likelier.inference.label_mixture import (
     LabelMixture,
@@ -23,10 +23,22 @@ from likelier.inference.label_mixture import (
     log_odds,
     product_scores,
 )
-from likelier.inference.label_stack import FoldedScores, log_losses, out_of_fold, stack_weights
+from likelier.inference.label_stack import (
+    FoldedScores,
+    judged_labels,
+    log_losses,
+    out_of_fold,
+    stack_weights,
+)
 from likelier.inference.label_thresholds import OBJECTIVES
 from likelier.inference.svi import MixtureState, VariationalMixture
-from likelier.models.label_features import LabelMap, fit_map, sharpened, sharpened_unseen
+from likelier.models.label_features import (
+    LabelMap,
+    column_moments,
+    fit_map,
+    sharpened,
+    sharpened_unseen,
+)
 from likelier.models.mixture_laws import guess_law
 
 MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels
@@ -140,12 +152,9 @@ class MixtureInput:
         """Means and spreads of Gaussian columns; nothing for other laws."""
         if law != "gaussian":
             return cls(np.zeros(0), np.zeros(0))
-        share = weight / weight.sum()
-        mean = np.asarray(X.T @ share, dtype=np.float64).ravel()
-        square = X * X if isinstance(X, np.ndarray) else X.multiply(X)
-        spread = np.asarray(square.T @ share, dtype=np.float64).ravel() - mean**2
-        scale = 1.0 / np.sqrt(np.where(spread > 1e-20 * (mean**2 + 1e-300), spread, 1.0))
-        return cls(mean if isinstance(X, np.ndarray) else np.zeros(0), scale)
+        centre, spread = column_moments(X, weight / weight.sum())
+        scale = 1.0 / np.where(spread > 0.0, spread, 1.0)
+        return cls(centre if isinstance(X, np.ndarray) else np.zeros(0), scale)
 
     def apply(self, X: Matrix) -> Any:
         """Rows in these units, in double precision."""
@@ -217,7 +226,7 @@ def fit_mixture(
     if unlabelled.mean() >= MIN_UNLABELLED:
         labelled = np.flatnonzero(~unlabelled)
         offered.append(_judged_mixture(settings, X, rows, fold, labelled, seed))
-    chosen = offered[_most_helpful([one.odds for one in offered], parts, rows, seed)]
+    chosen = offered[_most_helpful([one.odds for one in offered], parts, rows, fold, seed)]
     found = chosen.settings.fit(
         X[chosen.used], Y[chosen.used], weight[chosen.used],
         lambda bound: clock.tick("mixture", f"bound {bound:.6g}"), keep=True,
@@ -249,33 +258,35 @@ def _judged_mixture(
     return _JudgedMixture(settings, used, odds)
 
 
-def _most_helpful(offered: list[Array], parts: Parts, rows: Rows, seed: int) -> int:
+def _most_helpful(
+    offered: list[Array], parts: Parts, rows: Rows, fold: Array, seed: int
+) -> int:  # fmt: skip
     """The first of several log-odds beside which none makes labels clearly more probable."""
     if len(offered) == 1:
         return 0
-    labelled = np.isfinite(rows.Y).any(axis=1)
-    Y, weight = rows.Y[labelled], rows.weight[labelled]
+    labelled = np.flatnonzero(fold >= 0)
+    cells = np.ix_(labelled, judged_labels(rows.Y, fold))
+    Y, weight = rows.Y[cells], rows.weight[labelled]
 
-    def stacked(scores: list[Array]) -> Array:
-        rng = np.random.default_rng([seed, 10])
-        g = stack_weights(scores, Y, weight, rng)
+    def stacked(scores: list[Array], n_whole: int) -> Array:
+        g = stack_weights(scores, Y, weight, np.random.default_rng([seed, 10]), n_whole)
         return np.asarray(sum(w * one for w, one in zip(g, scores, strict=True)))
 
-    alone = stacked([scores[labelled] for scores in parts.scores])
+    alone = stacked([scores[cells] for scores in parts.scores], len(parts.scores))
     return first_as_good([
-        log_losses(stacked([alone, odds[labelled]]), Y, weight).sum(axis=1) for odds in offered
+        log_losses(stacked([alone, odds[cells]], 1), Y, weight).sum(axis=1) for odds in offered
     ])  # fmt: skip
 
 
 def conclude(
-    parts: Parts, mixture: FittedMixture | None, rows: Rows, kind: str, rule: str, seed: int,
-    judged: bool,
+    parts: Parts, mixture: FittedMixture | None, rows: Rows, fold: Array, kind: str, rule: str,
+    seed: int,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """Weights of the parts and thresholds; this short last part takes one interruption."""
 
     def once() -> tuple[Array, dict[str, Array]]:
-        weights, scores = combine(parts, mixture, rows, rule, seed)
-        return weights, choose_thresholds(scores, rows, kind, judged)
+        weights, scores = combine(parts, mixture, rows, fold, rule, seed)
+        return weights, choose_thresholds(scores, rows, kind, judged=bool(fold.max() > 0))
 
     try:
         return once()
@@ -294,21 +305,45 @@ def warn_interrupted(n_maps: int, has_mixture: bool) -> None:
 
 
 def combine(
-    parts: Parts, mixture: FittedMixture | None, rows: Rows, rule: str, seed: int
+    parts: Parts, mixture: FittedMixture | None, rows: Rows, fold: Array, rule: str, seed: int
 ) -> tuple[Array, Array]:
     """Weights of the maps and of the mixture (last), and the combined scores of all rows."""
-    labelled = np.isfinite(rows.Y).any(axis=1)
+    labelled = np.flatnonzero(fold >= 0)
+    cells = np.ix_(labelled, judged_labels(rows.Y, fold))
     offered = list(parts.scores)
     if mixture is not None and rule == "log_odds":
         offered.append(mixture.odds)
-    rng = np.random.default_rng([seed, 8])
     g = stack_weights(
-        [scores[labelled] for scores in offered], rows.Y[labelled], rows.weight[labelled], rng
-    )
+        [scores[cells] for scores in offered], rows.Y[cells], rows.weight[labelled],
+        np.random.default_rng([seed, 8]), len(parts.scores),
+    )  # fmt: skip
     total = np.asarray(sum(w * scores for w, scores in zip(g, offered, strict=True)))
+    base = base_rates(rows.Y, rows.weight)
     if rule == "product" and mixture is not None:
-        total = product_scores(total, mixture.odds, base_rates(rows.Y, rows.weight))
+        total = product_scores(total, mixture.odds, base)
+    keep_base_rates(total, base, known_counts(rows.Y, rows.weight))
     return np.append(g, np.zeros(len(parts.scores) + 1 - len(g))), total
+
+
+def keep_base_rates(scores: Array, base: Array, counts: Array) -> None:
+    """Give labels that every row has, or none, the log-odds of their smoothed frequency.
+
+    Nothing else is known about them. Weights of parts, which are found from other labels, would
+    only make them more or less sure than the number of rows allows; a label that no row knows
+    has even odds.
+
+    Parameters
+    ----------
+    scores : array of shape (n, L)
+        Log-odds; changed in place.
+    base : array of shape (L,)
+        Smoothed frequencies.
+    counts : array of shape (L,)
+        Weight of the rows in which each label is known.
+    """
+    rarer = np.minimum(base, 1.0 - base) * (counts + 1.0) - 0.5  # weight of the rarer value
+    alone = rarer <= 1e-12 * (counts + 1.0)  # 0, but for rounding
+    scores[:, alone] = np.log(base[alone] / (1.0 - base[alone]))
 
 
 def choose_thresholds(scores: Array, rows: Rows, kind: str, judged: bool) -> dict[str, Array]:

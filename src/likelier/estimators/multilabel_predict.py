@@ -13,8 +13,8 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Matrix, Uncertainty
-from likelier.estimators.multilabel_data import MATRIX, check_features, read_labels
-from likelier.estimators.multilabel_fit import MixtureInput
+from likelier.estimators.multilabel_data import MATRIX, check_features, label_word, read_labels
+from likelier.estimators.multilabel_fit import MixtureInput, keep_base_rates
 from likelier.estimators.probabilities import class_probabilities
 from likelier.estimators.problem import as_csr
 from likelier.inference.label_logistic import LabelWeights
@@ -92,7 +92,7 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
                 total = product_scores(total, self._mixture_odds(X), self.base_rates_)
             elif self.stack_weights_[-1] > 0.0:
                 total += self.stack_weights_[-1] * self._mixture_odds(X)
-        total[:, self.label_counts_ == 0.0] = 0.0  # nothing is known: even odds
+        keep_base_rates(total, self.base_rates_, self.label_counts_)
         return total, spread
 
     def _mixture_odds(self, X: Matrix) -> Array:
@@ -147,10 +147,10 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
             unknown = np.isnan(labels.Y)
             if unknown.any():
                 row, column = (int(place[0]) for place in np.nonzero(unknown))
+                label = label_word(labels.names[column])
                 raise ValueError(
-                    f"score needs labels that are known, but row {row} of label "
-                    f"{labels.names[column]!r} is NaN. Leave out such rows, or compare predict(X) "
-                    "with y where y is known"
+                    f"score needs labels that are known, but row {row} of label {label} is NaN. "
+                    "Leave out such rows, or compare predict(X) with y where y is known"
                 )
             y = labels.in_order_of(self.label_names_).Y.astype(np.int64)
         return float(super().score(X, y, sample_weight))

@@ -48,11 +48,11 @@ class LabelMixture:
     temperature: float | None = None
 
     def model(self, X: Matrix, Y: Array, weight: Array) -> DirichletMixture:
-        """Model with weak priors that are like all rows."""
+        """Model with weak priors that are like all rows; at most one component per row."""
         return DirichletMixture(
             feature_prior(self.features, X),
             label_prior(self.labels, Y, weight),
-            self.n_components,
+            min(self.n_components, X.shape[0]),
             1.0 if self.temperature is None else self.temperature,
         )
 

@@ -3,7 +3,7 @@
 Prior precisions are tried from the strongest down, all labels and folds side by side, until
 weaker ones no longer help. A label leaves the precision that is best for all labels only for a
 gain well above its noise. Scores of several feature maps and of the mixture are added with
-weights that are the same for all labels.
+weights that are the same for all labels, found from those labels by which they can be judged.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ PATIENCE = 1  # weaker priors tried after the best one
 MARGIN = 0.5  # standard errors by which a label's own precision must win
 FOLD_TOL, FOLD_ITER = 1e-2, 20  # folds only compare; what is kept is fitted further
 MAX_STACK_CELLS = 2_000_000
+PRIOR_SD = 1.0  # of the weights of scores, around what one would give without labels
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,52 @@ def log_losses(scores: Array, Y: Array, weight: Array) -> Array:
     return np.asarray(np.where(known, np.logaddexp(0.0, sign * scores), 0.0) * weight[:, None])
 
 
-def stack_weights(scores: list[Array], Y: Array, weight: Array, rng: np.random.Generator) -> Array:
-    """Weights >= 0 of several scores whose sum has the smallest log loss over all labels."""
+def judged_labels(Y: Array, fold: Array) -> Array:
+    """Labels ``(L,)`` known in a row of some fold whose other folds have both their values.
+
+    Of any other label the folds know no more than a frequency: its scores do not tell rows
+    apart, and how far they are from zero says how many rows there are, nothing about features.
+
+    Parameters
+    ----------
+    Y : array of shape (n, L)
+        Labels 0 and 1; NaN where unknown.
+    fold : array of shape (n,)
+        Fold of every row; negative for rows that are in none.
+    """
+    there = np.arange(int(fold.max()) + 1)
+    having, lacking = (
+        np.stack([(Y[fold == f] == value).any(axis=0) for f in there]) for value in (1.0, 0.0)
+    )
+    # a fold learns from the rows of all other folds
+    both = (having.sum(axis=0) - having > 0) & (lacking.sum(axis=0) - lacking > 0)
+    return np.asarray((both & (having | lacking)).any(axis=0))
+
+
+def stack_weights(
+    scores: list[Array], Y: Array, weight: Array, rng: np.random.Generator, n_whole: int
+) -> Array:
+    """Weights >= 0 of several scores whose sum has the smallest log loss over all labels.
+
+    Without having seen a label one would average scores that are log-odds, and trust nothing
+    that is to be added to them. This is what a Gaussian prior is centred at: of the sum of the
+    first weights at one, of every other weight at zero, with standard deviation `PRIOR_SD`. It
+    counts about as much as one observation, which holds the weights where labels are few or
+    scores say nothing, and is not felt otherwise; which scores are averaged is left to the data.
+
+    Parameters
+    ----------
+    scores : list of arrays of shape (n, L)
+        Out-of-fold scores of labels by which weights can be judged; there may be no labels.
+    Y : array of shape (n, L)
+        Labels 0 and 1; NaN where unknown.
+    weight : array of shape (n,)
+        Weights of rows.
+    rng : Generator
+        Draws the rows to look at where there are very many.
+    n_whole : int
+        How many scores, the first ones, are log-odds; others are to be added to these.
+    """
     rows = np.arange(len(Y))
     if Y.size > MAX_STACK_CELLS:
         rows = np.sort(rng.permutation(len(Y))[: max(1, MAX_STACK_CELLS // Y.shape[1])])
@@ -121,17 +166,21 @@ def stack_weights(scores: list[Array], Y: Array, weight: Array, rng: np.random.G
     y, w = Y[rows][known], np.broadcast_to(weight[rows][:, None], known.shape)[known]
     S = np.stack([s[rows][known] for s in scores]).astype(np.float64)
     n = max(float(w.sum()), 1e-300)
+    whole = (np.arange(len(S)) < n_whole).astype(np.float64)
 
     def objective(g: Array) -> tuple[float, Array]:
         f = g @ S
+        away, added = float(whole @ g) - 1.0, (1.0 - whole) * g
         value = float(w @ np.logaddexp(0.0, np.where(y > 0.0, -f, f)))
-        return value / n, S @ (w * (expit(f) - y)) / n
+        value += 0.5 * (away**2 + float(added @ added)) / PRIOR_SD**2
+        slope = S @ (w * (expit(f) - y)) + (away * whole + added) / PRIOR_SD**2
+        return value / n, slope / n
 
-    start = np.full(len(S), 1.0 / len(S))
+    neutral = whole / n_whole
     if not len(y):
-        return start
+        return neutral
     found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 4.0)] * len(S),
+        objective, neutral, jac=True, method="L-BFGS-B", bounds=[(0.0, 4.0)] * len(S),
         options={"maxiter": 200, "ftol": 1e-10},
     )  # fmt: skip
     return np.asarray(found.x)

@@ -21,6 +21,7 @@ KINDS = ("linear", "weighted", "rbf")
 MAX_ROTATED = 2500  # columns up to which principal directions are computed
 MAX_CELLS = 3 << 27  # of a dense matrix of features; above it sparse rows stay as they are
 LANDMARKS = 1000
+ROUNDING = 4.0 * float(np.finfo(np.float64).eps)  # of a mean, by which a constant column may vary
 SMALLEST = 1e-6  # share of the largest variance below which a direction is rounding
 
 
@@ -28,10 +29,10 @@ SMALLEST = 1e-6  # share of the largest variance below which a direction is roun
 class LabelMap:
     """A fitted map; everything is in plain arrays.
 
-    ``column`` multiplies columns after ``centre`` was taken off (dense rows only), ``unit``
-    scales rows to length one. With ``landmarks`` a row becomes its kernel values times
-    ``rotation``; otherwise the row times ``rotation`` (nothing if that is empty). ``shift`` is
-    taken off in the end.
+    ``column`` multiplies columns after ``centre``, in double precision, was taken off (dense
+    rows only), ``unit`` scales rows to length one. With ``landmarks`` a row becomes its kernel
+    values times ``rotation``; otherwise the row times ``rotation`` (nothing if that is empty).
+    ``shift`` is taken off in the end.
     """
 
     kind: str
@@ -93,7 +94,7 @@ def fit_map(
     share = weight / weight.sum()
     words = kind == "weighted" or (kind == "rbf" and _is_counts(X))
     centre, column = _column_scales(X, share, words)
-    base = _prepared(X, centre.astype(dtype), column.astype(dtype), words)
+    base = _prepared(X, centre, column.astype(dtype), words)
     landmarks, gamma = np.zeros((0, 0), dtype=dtype), 0.0
     if kind == "rbf":
         rows = np.sort(rng.permutation(X.shape[0])[:LANDMARKS])
@@ -102,7 +103,7 @@ def fit_map(
         base = _kernel(base, landmarks, gamma)
     rotation, shift = _rotation(base, share, landmarks, gamma)
     return LabelMap(
-        kind, centre.astype(dtype), column.astype(dtype), words, landmarks, gamma,
+        kind, centre, column.astype(dtype), words, landmarks, gamma,
         rotation.astype(dtype), shift.astype(dtype),
     )  # fmt: skip
 
@@ -163,13 +164,47 @@ def _is_counts(X: Matrix) -> bool:
     return not isinstance(X, np.ndarray) and not bool((X.data < 0).any())
 
 
+def column_moments(X: Matrix, share: Array) -> tuple[Array, Array]:
+    """Means and standard deviations of columns; exactly 0 where a column is constant.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        Rows.
+    share : array
+        Their weights, which sum to one.
+
+    Notes
+    -----
+    A mean far from zero is off by its rounding, which may be more than a column varies by. What
+    it is off by is found from differences, in which little is lost, and the spread from those
+    after it: columns count as constant only if they vary by no more than their numbers round.
+    Cost: three passes over the rows.
+    """
+    mean = np.asarray(X.T @ share, dtype=np.float64).ravel()
+    if isinstance(X, np.ndarray):
+        mean += share @ (X - mean)
+        variance = share @ (X - mean) ** 2
+    else:
+        rows = sparse.csr_array(X)
+        at = np.repeat(share, np.diff(rows.indptr))
+
+        def total(values: Array) -> Array:
+            return np.bincount(rows.indices, values * at, minlength=X.shape[1])
+
+        full = np.bincount(rows.indices, minlength=X.shape[1]) == X.shape[0]
+        absent = np.where(full, 0.0, 1.0 - total(np.ones(rows.nnz)))
+        mean += total(rows.data - mean[rows.indices]) - absent * mean
+        variance = total((rows.data - mean[rows.indices]) ** 2) + absent * mean**2
+    spread = np.sqrt(variance)
+    return mean, np.where(spread > ROUNDING * abs(mean), spread, 0.0)
+
+
 def _column_scales(X: Matrix, share: Array, words: bool) -> tuple[Array, Array]:
     """Means to take off (of dense columns) and factors to multiply columns by."""
     if isinstance(X, np.ndarray):
-        mean = share @ X.astype(np.float64)
-        spread = np.sqrt(share @ (X - mean) ** 2)
-        tiny = spread <= 1e-10 * np.maximum(abs(mean), 1e-300)
-        return mean, np.where(tiny, 0.0, 1.0 / np.where(tiny, 1.0, spread))
+        mean, spread = column_moments(X, share)
+        return mean, np.where(spread > 0.0, 1.0 / np.where(spread > 0.0, spread, 1.0), 0.0)
     there = sparse.csr_array((X.data != 0.0, X.indices, X.indptr), shape=X.shape)
     present = np.asarray(there.astype(np.float64).T @ share).ravel()
     square = np.asarray(X.multiply(X).astype(np.float64).T @ share).ravel()
@@ -187,7 +222,9 @@ def _prepared(X: Matrix, centre: Array, column: Array, unit: bool) -> Any:
         if not len(centre):
             X = sparse.csr_array(X)
         else:
-            return ((X - centre) * column).astype(column.dtype, copy=False)
+            # rows in double precision keep it here: means far from zero need all of it
+            mean = centre.astype(np.result_type(X.dtype, column.dtype), copy=False)
+            return ((X - mean) * column).astype(column.dtype, copy=False)
     elif len(centre):  # learned from dense rows
         return _prepared(np.asarray(X.toarray()), centre, column, unit)
     out = sparse.csr_array(X.multiply(column[None])).astype(column.dtype)

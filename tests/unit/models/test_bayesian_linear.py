@@ -11,10 +11,10 @@ from likelier.base import Batch
 from likelier.models.bayesian_linear import Coordinates, Prior
 
 
-def shifted(model, mean, spread, dense=True):
+def shifted(model, mean, spread):
     from dataclasses import replace
 
-    coordinates = Coordinates.of(mean, spread, model.linear.fit_intercept, dense)
+    coordinates = Coordinates.of(mean, spread, model.linear.fit_intercept)
     return replace(model, coordinates=coordinates)
 
 
@@ -45,7 +45,7 @@ def test_slopes_are_derivatives(kind, rows):
     loss = "log_loss" if kind == "softmax" else kind
     model = shifted(
         make_model(2, loss, n_classes=K, fit_intercept=True),
-        X.mean(axis=0), X.var(axis=0), rows is np.asarray,
+        X.mean(axis=0), X.var(axis=0),
     )  # fmt: skip
     batch = Batch(rows(X), y, weight)
     theta = np.random.default_rng(3).standard_normal((4, model.n_parameters))

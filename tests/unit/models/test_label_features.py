@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.models.label_features import LabelMap, fit_map, sharpened, sharpened_unseen
+from likelier.models.label_features import (
+    LabelMap,
+    column_moments,
+    fit_map,
+    sharpened,
+    sharpened_unseen,
+)
 
 RNG = np.random.default_rng(0)
 DENSE = RNG.normal(size=(80, 5)) * [1.0, 100.0, 0.01, 1.0, 1.0] + [0.0, 50.0, 0.0, 0.0, 3.0]
@@ -62,6 +68,49 @@ def test_a_constant_column_says_nothing():
     other = X.copy()
     other[:, 1] = 1e6
     np.testing.assert_array_equal(part.apply(X), part.apply(other))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_of_columns(form, dtype):
+    X = np.column_stack([DENSE, COUNTS.toarray()]).astype(dtype)
+    weight = RNG.uniform(0.5, 2.0, 80)
+    share = weight / weight.sum()
+    mean, spread = column_moments(form(X), share)
+    exact = X.astype(np.float64)
+    np.testing.assert_allclose(mean, share @ exact, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(spread, np.sqrt(share @ (exact - mean) ** 2), rtol=1e-10)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("value", [0.1, 3.3, 1e10, -1e-7, 0.0])
+def test_columns_constant_to_rounding_have_no_spread(form, value):
+    X = np.full((80, 2), value)
+    X[::3, 1] = np.nextafter(value, np.inf) if value else 0.0
+    for weight in (ONES, RNG.uniform(0.5, 2.0, 80)):
+        mean, spread = column_moments(form(X), weight / weight.sum())
+        np.testing.assert_allclose(mean, value, rtol=1e-15)
+        np.testing.assert_array_equal(spread, 0.0)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e12, 1e14])
+def test_moments_of_columns_far_from_zero(form, far):
+    X = far + np.random.default_rng(5).normal(size=(80, 3))
+    held = (X - far).astype(np.float64)  # exact: what is left of the numbers
+    mean, spread = column_moments(form(X), ONES / 80.0)
+    np.testing.assert_allclose(spread, held.std(axis=0), rtol=1e-3)
+    np.testing.assert_allclose(mean, far + held.mean(axis=0), rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+@pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-3), (np.float32, 1e-2)])
+def test_a_map_of_columns_far_from_zero(kind, dtype, atol):
+    """Single precision leaves the smallest directions of a kernel to rounding, near zero too."""
+    far = np.array([1e9, -1e10, 1e12, 0.0, 1e6])
+    near = np.random.default_rng(5).normal(size=(80, 5))
+    one, two = (fitted(kind, X, dtype=dtype).apply(X) for X in (near, near + far))
+    np.testing.assert_allclose(two @ two.T, one @ one.T, atol=atol)
 
 
 def test_all_rows_the_same_give_no_features():
