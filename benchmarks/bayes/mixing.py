@@ -97,7 +97,7 @@ def _ours(
     words.classes_ = np.array([0, 1])
     engine = local_engine(X, y, None, 0, 1, False)
     start = time.process_time()
-    (model,) = words._models(engine, True)
+    (model,) = words._models(engine)
     sampling = Sampling(model, engine, Settings(sampler, 4, length[1], length[0]))
     while not sampling.n_done:
         sampling.advance()

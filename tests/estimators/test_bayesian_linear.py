@@ -75,6 +75,7 @@ def test_intervals_summary_and_arviz(fitted):
     np.testing.assert_allclose(table.mean[:4], model.coef_[0])
     np.testing.assert_allclose(np.stack([table.lower, table.upper], axis=1)[:4], wide[0])
     assert (table.ess > 300).all() and (table.r_hat < 1.05).all()
+    assert (table.ess_tail > 300).all() and "ess_tail" in table.to_dict()
     text = str(table)
     assert "intercept" in text and "2.5%" in text and len(text.splitlines()) == 7
     assert len(pd.DataFrame(table.to_dict())) == 6

@@ -6,11 +6,14 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
 
 from likelier import BayesianLinearClassifier
 from likelier.calibration import log_loss
+from likelier.estimators.tabular import TabularModel
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 
@@ -118,6 +121,77 @@ def test_jointly_treated_classes_mix_by_augmentation(prior):
     sd = other.coef_draws_.std(axis=(0, 1))
     assert (np.abs(gibbs.coef_ - other.coef_) < 0.25 * sd).all()
     assert np.abs(gibbs.coef_draws_.std(axis=(0, 1)) / sd - 1.0).max() < 0.25
+
+
+def ends_by_quadrature(x, y, loss, precision):
+    """Spread and 90% interval of the weight of one feature, the intercept integrated out."""
+    scale, z = x.std(), (x - x.mean()) / x.std()
+    w, a = np.linspace(-3.0, 8.0, 2201), np.linspace(-12.0, 12.0, 481)
+    value = -0.5 * precision * w[:, None] ** 2 - 0.5 * 0.01 * a**2
+    for row, sign in zip(z, 2.0 * y - 1.0, strict=True):
+        margin = sign * (scale * w[:, None] * row + a)
+        log = -np.logaddexp(0.0, -margin)
+        value = value + (log if loss == "log_loss" else -2.0 * np.maximum(0.0, 1.0 - margin))
+    share = np.exp(value - value.max()).sum(axis=1)
+    share /= share.sum()
+    mean = share @ w
+    return np.sqrt(share @ (w - mean) ** 2), np.interp([0.05, 0.95], share.cumsum(), w)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_ends_of_intervals_where_rows_are_few(loss):
+    """The long side of a skew posterior is proposed often enough; the error was 0.45 and 0.5.
+
+    The ends of 1,000 effective draws are off by 0.1 spreads, and the root of their mean square
+    over five seeds exceeds 0.2 for fewer than one choice of seeds in five hundred.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(3.0, 2.5, size=(25, 1))
+    y = (X[:, 0] - 3.0 + rng.normal(size=25) * 2.0 > 0.0).astype(int)
+    sd, ends = ends_by_quadrature(X[:, 0], y, loss, 0.05)
+    words = {"prior_precision": 0.05, "probability": False}
+    found = [
+        BayesianLinearClassifier(loss, random_state=seed, **words).fit(X, y).coef_interval(0.9)
+        for seed in range(5)
+    ]
+    gaps = (np.stack(found)[:, 0, 0] - ends) / sd
+    assert (np.sqrt((gaps**2).mean(axis=0)) < 0.2).all()
+
+
+def test_badly_covered_tails_are_left_to_gradients_or_said():
+    """Separable rows: R-hat 1.01 and an upper end that is off by a fifth of itself."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] > 0.0
+    assert BayesianLinearClassifier(n_draws=300, random_state=0).fit(X, y).sampler_ == "hamiltonian"
+    with pytest.warns(ConvergenceWarning, match="tails"):
+        BayesianLinearClassifier(sampler="independent", random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+@pytest.mark.parametrize("weight", [1e-6, 1e-3, 5e-3])
+def test_augmentation_takes_tiny_weights(loss, weight):
+    X, y = rows(60)
+    words = {"sampler": "gibbs", "prior_precision": 1.0, "probability": False, **QUICK}
+    model = BayesianLinearClassifier(loss, **words).fit(X, y, np.full(60, weight))
+    assert np.isfinite(model.coef_draws_).all()
+    spread = model.coef_draws_.std(axis=(0, 1, 2))  # rows hardly count: the prior's
+    assert (0.7 < spread).all() and (spread < 1.3).all()
+
+
+def test_a_table_with_a_numeric_target_names_the_model_and_the_task():
+    X, _ = rows(60)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(price=X[:, 0] + 0.5)
+    classifier = BayesianLinearClassifier(**QUICK)
+    with pytest.raises(ValueError, match=r"BayesianLinearClassifier is.*task='classification'"):
+        TabularModel(classifier, target="price").fit(table)
+    with pytest.raises(ValueError, match="no estimator was given"):
+        TabularModel(target="price").fit(table)
+    table["price"] = np.where(table["price"] > 0.0, 7, 9)
+    with pytest.raises(ValueError, match="the task is regression: say task='classification'"):
+        TabularModel(classifier, target="price", task="regression").fit(table)
+    model = TabularModel(classifier, target="price", task="classification").fit(table)
+    assert model.classes_.tolist() == [7, 9]
 
 
 def test_balanced_weights_count_rows_by_their_weight():

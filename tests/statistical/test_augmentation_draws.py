@@ -56,6 +56,18 @@ def test_polya_gamma_law(b, c):
     assert stats.ks_2samp(draws, polya_gamma_series(b, c, n, rng)).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("c", [0.0, 3.0, 60.0])
+def test_polya_gamma_law_of_tiny_shapes(c):
+    """100 draws of shape 9e-4 add up to one of shape 0.09."""
+    n, stream = 400, np.random.default_rng(6)
+    parts = draw_polya_gamma(np.full(100 * n, 9e-4), np.full(100 * n, c), stream)
+    assert (parts >= 0.0).all()
+    whole = draw_polya_gamma(np.full(8000, 0.09), np.full(8000, c), stream)
+    assert stats.ks_2samp(parts.reshape(n, 100).sum(axis=1), whole).pvalue > 1e-4
+    mixed = draw_polya_gamma(np.tile([1e-12, 0.5], 3), np.zeros(6), stream)
+    assert (mixed[::2] < 1e-6).all() and (mixed[1::2] > 1e-6).all()
+
+
 def test_expected_omega_near_zero():
     """``tanh(c/2)/(2c)`` is ``1/4 - c^2/48`` to fourth order."""
     c = 0.1

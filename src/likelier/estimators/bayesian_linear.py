@@ -60,7 +60,8 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     probability : bool, default=True
         Whether to calibrate the hinge, by short fits that leave a fifth of the rows out each: five
         of them below 2,000 rows; else one, or as many as it takes for 100 rows of either of two
-        classes.
+        classes. Streams of more than 20,000 rows leave out one fold, or none where there are 50
+        rows for each feature.
     n_jobs : int or None, default=None
         Threads for sums over rows; draws do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -92,7 +93,8 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     "independent" proposes weights from the Gaussian nearest to the posterior, a few hundred in one
     matrix product, and accepts by Metropolis and Hastings: nearly independent draws at the cost of
     rows x features each. "hamiltonian" follows gradients where the Gaussian fits badly (few rows,
-    separable classes); "auto" measures which is needed. "gibbs" is data augmentation by
+    separable classes); "auto" measures which is needed, by what proposals are worth in the worst
+    covered tail of the posterior. "gibbs" is data augmentation by
     Polya-Gamma or inverse-Gaussian variables, rows x features^2 per draw; it mixes badly where
     positives are rare. All are sums over blocks of rows. Finding the Gaussian takes about 15
     passes of rows x features^2; at most 3,000 weights can be treated jointly.

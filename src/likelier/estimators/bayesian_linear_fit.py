@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
@@ -20,15 +19,14 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.bayesian_linear_rows import PartSource, standard_coordinates
 from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
 from likelier.estimators.probabilities import enough_to_calibrate, fit_calibration
 from likelier.estimators.problem import (
-    CONSTANT,
     EncodedSource,
     Summary,
     as_csr,
     checked_rows,
-    column_spread,
     is_stream,
     local_engine,
     open_source,
@@ -48,14 +46,15 @@ from likelier.estimators.targets import (
 from likelier.inference.chains import effective_size, r_hat
 from likelier.inference.gibbs_run import Sampling, Settings
 from likelier.losses import make_loss
-from likelier.models.bayesian_linear import FAR, BayesianLinear, Coordinates
+from likelier.models.bayesian_linear import BayesianLinear
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
 AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
 FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on,
-STREAM_SAMPLE = 20_000
+ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+STREAM_SAMPLE = 20_000  # rows of a stream that are held to calibrate on
+LEARNED_ROWS = 50  # for each feature, from which on a fit scores learned rows like new ones
 QUICK = 100  # draws of each chain in fits whose scores only serve to calibrate
 FEW = 4  # draws below which an interrupted fit keeps nothing
 
@@ -165,8 +164,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         codes, weight = self._targets(y, weight)
         engine = local_engine(X, codes, weight, seed, self.n_jobs, False)
         try:
-            turns = self._draw(engine, not sparse.issparse(X), data)
-            self._store(turns)
+            self._store(self._draw(engine, data))
             if self.loss == "hinge" and self.probability:
                 self._calibrate(X, codes, weight, seed)
         finally:
@@ -186,13 +184,12 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         summary = stream_engine(source, seed, False).reduce(_label_summary, Summary.__add__)
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
-        engine = stream_engine(EncodedSource(source, classes, per_class, 0), seed, False)
+        encoded = EncodedSource(source, classes, per_class, 0)
+        engine = stream_engine(encoded, seed, False)
         engine.know_rows(summary.n_rows)
-        self._store(self._draw(engine, False, (X, y)))
+        self._store(self._draw(engine, (X, y)))
         if self.loss == "hinge" and self.probability:
-            # a stream has far more rows than features: scores of learned rows will do
-            batch = engine.sample(STREAM_SAMPLE, iteration=0)
-            self._fit_calibration(self._mean_scores(batch.X), np.asarray(batch.y), batch.weight)
+            self._calibrate_stream(encoded, seed, engine.n_rows or 0)
 
     # -- checks -------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
@@ -219,7 +216,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- sampling -----------------------------------------------------------------------
     def _draw(
-        self, engine: Engine, dense: bool, data: tuple[Any, Any], settings: Settings | None = None
+        self, engine: Engine, data: tuple[Any, Any], settings: Settings | None = None
     ) -> Turns:
         """Sample every problem; what an interruption leaves is kept unless ``settings`` are given.
 
@@ -227,7 +224,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         """
         quiet = settings is not None
         settings = settings or settings_of(self)
-        models = self._models(engine, dense)
+        models = self._models(engine)
         turns = Turns(self, [Sampling(model, engine, settings) for model in models], data)
         try:
             turns.run(quiet)
@@ -237,18 +234,11 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
             raise
         return turns
 
-    def _models(self, engine: Engine, dense: bool) -> list[BayesianLinear]:
-        summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
+    def _models(self, engine: Engine) -> list[BayesianLinear]:
         intercept, K = bool(self.fit_intercept), len(self.classes_)
-        mean = summary.sums / summary.weight
-        spread = column_spread(summary.sums, summary.squares, summary.weight, intercept)
-        variance = summary.squares / summary.weight - mean**2
-        if dense and intercept and (mean**2 > FAR**2 * variance).any():
-            mean, spread = _far_columns(engine, summary)
-        spread = np.maximum(spread, 0.0)
-        coordinates = Coordinates.of(mean, spread, intercept, dense)
+        coordinates = standard_coordinates(engine, intercept)
         joint = self.multi_class == "multinomial" and K > 2
-        outputs, d = K if joint else 1, len(mean)
+        outputs, d = K if joint else 1, len(coordinates.scale)
         none = np.zeros(d + int(intercept))
         linear = LinearModel(
             make_loss("softmax" if joint else self.loss), d, outputs, True, intercept,
@@ -276,6 +266,14 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
                 ConvergenceWarning,
                 stacklevel=5,
             )
+        missed = any(problem.misses_tails for problem in turns.problems)
+        if complete and missed and self.sampler == "independent":
+            warnings.warn(
+                f"{type(self).__name__}: independent proposals hardly reach the tails of this "
+                "posterior, and ends of intervals may be wrong; use sampler='auto'",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
 
     def _fitted(self, draws: Draws) -> dict[str, Any]:
         """Draws and their means, in the shapes scikit-learn has."""
@@ -297,7 +295,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         present = np.flatnonzero(full)
         folds = np.full(len(codes), -1)  # absent rows must not change the folds of the others
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        quick = replace(settings_of(self), n_draws=min(QUICK, int(self.n_draws)), thin=1)
+        quick = self._quick()
         scores: list[Array] = []
         rows: list[Array] = []
         try:
@@ -323,10 +321,33 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         X = data.X
         engine = local_engine(X, np.asarray(data.y), data.weight, seed, self.n_jobs, False)
         try:
-            turns = self._draw(engine, not sparse.issparse(X), (None, None), settings)
+            turns = self._draw(engine, (None, None), settings)
         finally:
             engine.close()
         return self._linear_scores(X[inside], turns.draws().theta.mean(axis=(0, 1)))
+
+    def _calibrate_stream(self, source: Any, seed: int, n_rows: int) -> None:
+        """The same for a stream: rows that can be held are treated as in memory.
+
+        Where rows are many for each feature, scores of learned rows are those of new ones, and no
+        further fit is needed; else one fold is left out.
+        """
+        few = STREAM_SAMPLE < n_rows < LEARNED_ROWS * self.n_features_in_
+        part = PartSource(source, FOLDS, seed, inside=True) if few else source
+        batch = stream_engine(part, seed, False).sample(STREAM_SAMPLE, iteration=0)
+        codes = np.asarray(batch.y)
+        if n_rows <= STREAM_SAMPLE:
+            self._calibrate(batch.X, codes, batch.weight, seed)
+            return
+        theta = np.column_stack([self.coef_, self.intercept_])
+        if few:
+            rest = stream_engine(PartSource(source, FOLDS, seed, inside=False), seed, False)
+            turns = self._draw(rest, (None, None), self._quick())
+            theta = turns.draws().theta.mean(axis=(0, 1))
+        self._fit_calibration(self._linear_scores(batch.X, theta), codes, batch.weight)
+
+    def _quick(self) -> Settings:
+        return replace(settings_of(self), n_draws=min(QUICK, int(self.n_draws)), thin=1)
 
     def _linear_scores(self, X: Matrix, theta: Array) -> Array:
         """Scores (rows, outputs) of parameters (outputs, p)."""
@@ -339,23 +360,6 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _fit_calibration(self, scores: Array, codes: Array, weight: Array | None) -> None:
         self.calibration_ = fit_calibration(scores, codes, weight)
-
-
-def _far_columns(engine: Engine, summary: Summary) -> tuple[Array, Array]:
-    """Means and mean squared spreads by a second pass, of rows less their means.
-
-    Columns far from zero lose the digits of their spread in a difference of large squares, and
-    would pass for constant ones.
-    """
-    mean = summary.sums / summary.weight
-
-    def of_block(batch: Batch) -> Summary:
-        return summarise(replace(batch, X=np.asarray(batch.X, dtype=np.float64) - mean), True)
-
-    found = engine.reduce(of_block, Summary.__add__)
-    move, square = found.sums / found.weight, found.squares / found.weight
-    varies = square - move**2 > CONSTANT * square
-    return mean + move, np.where(varies, square - move**2, summary.squares / summary.weight)
 
 
 def _finite_labels(labels: Array) -> Array:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array
 from likelier.estimators.linear_words import _number
-from likelier.inference.chains import effective_size, r_hat
+from likelier.inference.chains import effective_size, r_hat, tail_effective_size
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,27 @@ class DrawsSummary:
     lower: Array
     upper: Array
     ess: Array
+    ess_tail: Array
     r_hat: Array
     level: float
 
     def to_dict(self) -> dict[str, Any]:
         """Columns by name, as ``pandas.DataFrame`` takes them."""
-        columns = ("name", "mean", "sd", "lower", "upper", "ess", "r_hat")
+        columns = ("name", "mean", "sd", "lower", "upper", "ess", "ess_tail", "r_hat")
         return {column: getattr(self, column) for column in columns}
 
     def __str__(self) -> str:
         width = max([len("parameter"), *map(len, self.name)])
-        tail = f"{50 * (1 - self.level):.3g}%", f"{50 * (1 + self.level):.3g}%"
+        ends = f"{50 * (1 - self.level):.3g}%", f"{50 * (1 + self.level):.3g}%"
         lines = [
-            f"{'parameter':{width}} {'mean':>10} {'sd':>10} {tail[0]:>10} {tail[1]:>10} "
-            f"{'ess':>7} {'r_hat':>6}"
+            f"{'parameter':{width}} {'mean':>10} {'sd':>10} {ends[0]:>10} {ends[1]:>10} "
+            f"{'ess':>7} {'ess_tail':>8} {'r_hat':>6}"
         ]
         numbers = zip(self.mean, self.sd, self.lower, self.upper, strict=True)
-        for name, four, ess, ratio in zip(self.name, numbers, self.ess, self.r_hat, strict=True):
+        worth = zip(self.ess, self.ess_tail, self.r_hat, strict=True)
+        for name, four, (ess, tail, ratio) in zip(self.name, numbers, worth, strict=True):
             cells = " ".join(f"{value:10.4g}" for value in four)
-            lines.append(f"{name:{width}} {cells} {ess:7.0f} {ratio:6.3f}")
+            lines.append(f"{name:{width}} {cells} {ess:7.0f} {tail:8.0f} {ratio:6.3f}")
         return "\n".join(lines)
 
 
@@ -66,8 +68,10 @@ class Summaries:
         return np.moveaxis(np.quantile(self.coef_draws_, ends, axis=(0, 1)), 0, -1)
 
     def summary(self, level: float = 0.95) -> DrawsSummary:
-        """Mean, standard deviation, interval, effective size and R-hat of every parameter.
+        """Mean, standard deviation, interval, effective sizes and R-hat of every parameter.
 
+        ``ess`` is what the draws are worth for the middle of the posterior, ``ess_tail`` for the
+        ends of its 90% interval.
         Print it for a table; ``pandas.DataFrame(model.summary().to_dict())`` makes a frame.
         """
         check_is_fitted(self, "coef_draws_")
@@ -78,8 +82,9 @@ class Summaries:
         flat = draws.reshape(-1, draws.shape[2])
         sd = flat.std(axis=0, ddof=1) if len(flat) > 1 else np.zeros(flat.shape[1])
         return DrawsSummary(
-            names, flat.mean(axis=0), sd, lower, upper, effective_size(draws), r_hat(draws), level
-        )
+            names, flat.mean(axis=0), sd, lower, upper, effective_size(draws),
+            tail_effective_size(draws), r_hat(draws), level,
+        )  # fmt: skip
 
     def to_arviz(self) -> Any:
         """Draws as ``arviz.InferenceData``, with dimensions named; needs the package arviz.

@@ -148,7 +148,7 @@ class TabularModel(BaseEstimator):
         """
         chosen = self.classifier if self.task_ == "classification" else self.regressor
         if chosen is None:
-            raise ValueError(f"no estimator was given for {self.task_}")
+            raise ValueError(self._no_estimator())
         estimator = clone(chosen)
         if on_rows is not None:
             source = _Watched(source, on_rows)
@@ -161,6 +161,18 @@ class TabularModel(BaseEstimator):
         self.estimator_ = estimator
         self.has_intervals_ = self.task_ == "regression" and _offers_intervals(estimator)
         return self
+
+    def _no_estimator(self) -> str:
+        """What to do where there is none for the task."""
+        other = self.regressor if self.classifier is None else self.classifier
+        if other is None:
+            return f"no estimator was given for {self.task_}"
+        task = "classification" if self.regressor is None else "regression"
+        reason = "" if self.task != "auto" else f", because {self.task_reason_}"
+        return (
+            f"{type(other).__name__} is for {task}, and the task is {self.task_}{reason}: "
+            f"say task='{task}' if the target is meant so, or choose a model for {self.task_}"
+        )
 
     @property
     def classes_(self) -> Array:

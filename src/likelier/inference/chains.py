@@ -103,6 +103,16 @@ def effective_size(draws: Array, ranks: bool = True) -> Array:
     return np.array([_effective(flat[:, :, j]) for j in range(flat.shape[2])]).reshape(shape)
 
 
+def tail_effective_size(draws: Array) -> Array:
+    """Number of independent draws that ``draws`` are worth for the ends of intervals.
+
+    The smaller effective size of the two indicators of lying below the 5% and the 95% quantile.
+    """
+    ends = np.quantile(draws, [0.05, 0.95], axis=(0, 1))
+    sizes = [effective_size((draws <= end).astype(np.float64), ranks=False) for end in ends]
+    return np.minimum(*sizes)
+
+
 def _effective(parts: Array) -> float:
     """Effective size of one quantity, (chains, draws)."""
     m, n = parts.shape

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from likelier.base import Array, Engine, Inference, Info
 from likelier.inference.chains import DrawsPosterior
@@ -30,9 +29,17 @@ from likelier.inference.gibbs_gaussian import (
     fit_transport,
     transport_around,
 )
+from likelier.inference.gibbs_tails import (
+    CAUTIOUS,
+    USUAL,
+    Tails,
+    effective_share,
+    tail_shape,
+    tail_share,
+    usual_tails,
+)
 from likelier.models.bayesian_linear import BayesianLinear
 
-HEAVY_DF, WIDTH = 5.0, 1.25
 GOOD = 0.5  # effective share of a pilot below which wider tails are tried
 PILOT = 256
 BURST = 128  # proposals in one pass over the rows
@@ -41,6 +48,7 @@ TARGET_ACCEPTANCE = 0.8
 MAX_LEAPS = 16
 REFITS = (40, 90)  # draws of warm-up after which the Gaussians move to where eta has been
 MAX_TRIES = 8  # proposals for each draw, where few are accepted
+JUDGED = 2048  # proposals that are remembered, to judge how well they cover the posterior's tails
 
 
 def log_posterior_slopes(
@@ -53,46 +61,6 @@ def log_posterior_slopes(
     )
     value = total + model.prior.log_density(theta, eta)
     return np.asarray(value), model.pull(gradient) + model.prior.slope(theta, eta)
-
-
-@dataclass(frozen=True)
-class Tails:
-    """The law of ``xi``: mostly standard normal, partly wider, partly Student-t.
-
-    The Student-t part bounds what any point can weigh: no region is too rare to be proposed.
-    """
-
-    wide: float  # shares of the two other parts
-    heavy: float
-    stretch: float = 1.0  # of the law of eta
-
-    def draw(self, n: int, size: int, stream: np.random.Generator) -> Array:
-        """Draw ``n`` vectors."""
-        xi = stream.standard_normal((n, size))
-        part = stream.random(n)
-        radius = np.sqrt(HEAVY_DF / stream.chisquare(HEAVY_DF, n))
-        xi *= np.select([part < self.heavy, part < self.heavy + self.wide], [radius, WIDTH], 1.0)[
-            :, None
-        ]
-        return xi
-
-    def log_density(self, xi: Array) -> Array:
-        """Log density of `draw`, up to the constant of the normal law."""
-        size, square = xi.shape[1], np.einsum("ij,ij->i", xi, xi)
-        constant = gammaln(0.5 * (HEAVY_DF + size)) - gammaln(0.5 * HEAVY_DF)
-        constant -= 0.5 * size * np.log(0.5 * HEAVY_DF)
-        student = constant - 0.5 * (HEAVY_DF + size) * np.log1p(square / HEAVY_DF)
-        parts = [
-            np.log1p(-self.heavy - self.wide) - 0.5 * square,
-            np.log(self.heavy) + student,
-        ]
-        if self.wide > 0.0:
-            parts.append(np.log(self.wide) - 0.5 * square / WIDTH**2 - size * np.log(WIDTH))
-        return np.asarray(logsumexp(parts, axis=0))
-
-
-USUAL = Tails(0.0, 0.05)
-CAUTIOUS = Tails(0.35, 0.1, stretch=1.4)
 
 
 @dataclass
@@ -111,12 +79,32 @@ class MoveState(ChainState):
     accepted: float = 0.0
     proposed: float = 0.0
     log_weights: list[Array] = field(default_factory=list)  # of independent proposals
+    points: list[Array] = field(default_factory=list)  # the first of them, eta last
 
     def clear(self) -> None:
         """Forget warm-up, and stop adapting to it."""
         super().clear()
         self.adapting, self.accepted, self.proposed = False, 0.0, 0.0
-        self.log_weights = []
+        self.log_weights, self.points = [], []
+
+    def remember(self, found: Proposals) -> None:
+        """Remember the weights of independent proposals, and of the first ones where they are."""
+        self.log_weights.append(found.log_weight)
+        if sum(map(len, self.points)) < JUDGED:
+            self.points.append(np.column_stack([found.theta, found.eta]))
+
+    @property
+    def weight_tail(self) -> float:
+        """Index of the tail of the weights of independent proposals."""
+        return tail_shape(np.concatenate(self.log_weights))
+
+    @property
+    def worst_tail(self) -> float:
+        """Effective share of a draw in the tail of the posterior that is covered worst."""
+        points = np.concatenate(self.points)
+        varies = np.ptp(points, axis=0) > 0.0  # eta is zero where there is none
+        weights = np.concatenate(self.log_weights)[: len(points)]
+        return self.every * tail_share(points[:, varies], weights)
 
 
 @dataclass(frozen=True)
@@ -146,25 +134,6 @@ def propose(
     return Proposals(theta, eta, xi, np.where(np.isnan(value), -np.inf, value))
 
 
-def effective_share(log_weight: Array) -> float:
-    """Share of independent draws that weighted proposals are worth."""
-    weight = np.exp(log_weight - log_weight.max())
-    return float(weight.sum() ** 2 / (weight @ weight)) / len(weight)
-
-
-def tail_shape(log_weight: Array) -> float:
-    """Index of the tail of the weights of proposals, by Hill's estimator; nothing without any.
-
-    From one half on their variance is infinite: then the posterior has parts that are hardly ever
-    proposed, and chains agree with each other because all of them have missed those.
-    """
-    ordered = np.sort(log_weight)
-    m = int(min(len(ordered) / 5, 3.0 * np.sqrt(len(ordered))))
-    if m < 1 or not np.isfinite(ordered[-m - 1]):
-        return 0.0 if m < 1 else np.inf
-    return float((ordered[-m:] - ordered[-m - 1]).mean())
-
-
 @dataclass(frozen=True)
 class Independent(Inference):
     """Metropolis-Hastings with independent proposals, many in one pass.
@@ -180,7 +149,8 @@ class Independent(Inference):
         """Fit the Gaussian, try it, and start the chains at weighted draws from it."""
         transport = fit_transport(model, engine)
         stream = chain_stream(engine, model, 0)
-        tails, pilot = USUAL, propose(model, engine, transport, PILOT, stream)
+        tails = usual_tails(model.n_parameters)
+        pilot = propose(model, engine, transport, PILOT, stream, tails)
         fitness = effective_share(pilot.log_weight)
         if fitness < GOOD:
             other = propose(model, engine, transport, PILOT, stream, CAUTIOUS)
@@ -214,7 +184,7 @@ class Independent(Inference):
             if (t + 1) % every == 0:
                 state.keep(theta, eta)
         state.proposed += each * C
-        state.log_weights.append(found.log_weight)
+        state.remember(found)
         state.iteration += 1
         return state, Info(passes=1.0, message="independent")
 

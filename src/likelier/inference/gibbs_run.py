@@ -14,7 +14,8 @@ import numpy as np
 from likelier.base import Engine, Inference
 from likelier.inference.chains import DrawsPosterior, r_hat
 from likelier.inference.gibbs import ChainState, Gibbs
-from likelier.inference.gibbs_moves import Hamiltonian, Independent, MoveState, tail_shape
+from likelier.inference.gibbs_moves import Hamiltonian, Independent, MoveState
+from likelier.inference.gibbs_tails import heaviest_tail
 from likelier.models.bayesian_linear import BayesianLinear
 
 SAMPLERS = ("auto", "gibbs", "hamiltonian", "independent")
@@ -26,7 +27,10 @@ AGREE, ENOUGH = (
     1.05,
     100,
 )  # R-hat beyond which independent moves are given up, from so many draws on
-HEAVY_TAIL = 0.5  # of the weights of proposals, beyond which they are given up too
+# Effective share of a draw in the worst covered tail below which they are given up: below,
+# single proposals hold a percent of all draws, and the ends of intervals are theirs.
+WORST_TAIL = 0.3
+JUDGEABLE = 400  # proposals of which tails can be judged
 MAX_PARAMETERS = 3000
 
 
@@ -132,13 +136,25 @@ class Sampling:
         """Whether independent moves turned out not to mix, so that others have to start."""
         if self.route != "independent" or self.settings.sampler != "auto":
             return False
-        if self.n_wanted < ENOUGH or self.settings.n_chains < 2:
-            return False
-        heavy = tail_shape(np.concatenate(self._state.log_weights)) > HEAVY_TAIL
-        if not heavy and float(np.max(r_hat(self.posterior().theta))) <= AGREE:
+        if not self.misses_tails and not self._disagrees():
             return False
         self._follow_gradients(self._state)
         return True
+
+    @property
+    def misses_tails(self) -> bool:
+        """Whether independent proposals cover the tails of the posterior badly."""
+        if self.route != "independent" or not self._warm or self._state.proposed < JUDGEABLE:
+            return False
+        state: MoveState = self._state
+        if state.weight_tail > heaviest_tail(self.model.n_parameters):
+            return True
+        return state.worst_tail < WORST_TAIL
+
+    def _disagrees(self) -> bool:
+        if self.n_wanted < ENOUGH or self.settings.n_chains < 2:
+            return False
+        return float(np.max(r_hat(self.posterior().theta))) > AGREE
 
     @property
     def acceptance(self) -> float:

@@ -43,8 +43,8 @@ NO_WEIGHT = np.empty(0)
 class Coordinates:
     """Standard coordinates: ``w = v / scale``, ``b = a - centre^T w``.
 
-    ``shift`` is subtracted from dense rows before anything else, where that saves digits; the
-    centre is then counted from there, and is zero.
+    ``shift`` is subtracted from rows before anything else: the means of columns where that saves
+    digits, else zero. The centre is counted from there.
     """
 
     scale: Array
@@ -53,13 +53,15 @@ class Coordinates:
     fit_intercept: bool
 
     @classmethod
-    def of(cls, mean: Array, spread: Array, fit_intercept: bool, dense: bool) -> Coordinates:
+    def of(cls, mean: Array, spread: Array, fit_intercept: bool) -> Coordinates:
         """Coordinates for columns of these means and mean squared spreads."""
         scale = np.sqrt(np.where(spread > 0.0, spread, 1.0))
         centre = mean if fit_intercept else np.zeros_like(mean)
-        if dense and (np.abs(centre) > FAR * scale).any():
-            return cls(scale, np.zeros_like(mean), centre, fit_intercept)
-        return cls(scale, centre, None, fit_intercept)
+        far = np.abs(centre) > FAR * scale
+        if not far.any():
+            return cls(scale, centre, None, fit_intercept)
+        shift = np.where(far, centre, 0.0)
+        return cls(scale, centre - shift, shift, fit_intercept)
 
     @property
     def n_parameters(self) -> int:
@@ -69,7 +71,7 @@ class Coordinates:
     def rows(self, X: Matrix) -> Matrix:
         """Rows as the sums take them: in double precision where they are dense, and shifted."""
         if sparse.issparse(X):
-            return X
+            return X if self.shift is None else _moved(X, self.shift)
         X = np.asarray(X, dtype=np.float64)
         return X if self.shift is None else X - self.shift
 
@@ -297,6 +299,12 @@ class BayesianLinear(Model):
         else:
             add = logistic_slopes if with_slopes else logistic_sums
         add(scores, self.signs(part), weight, total)
+
+
+def _moved(X: Matrix, shift: Array) -> Matrix:
+    """CSR rows less ``shift``. Columns far from zero hold hardly any zeros that would fill up."""
+    ones = sparse.csr_array(np.ones((X.shape[0], 1)))
+    return sparse.csr_array(X - ones @ sparse.csr_array(shift[None]))
 
 
 def _weight(part: Batch) -> Array:

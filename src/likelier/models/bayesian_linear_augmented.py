@@ -19,6 +19,8 @@ from scipy.special import logsumexp
 from likelier.base import Array, Batch, Matrix
 from likelier.models.bayesian_linear import BayesianLinear
 
+SMALL_SHAPE = 1e-3  # of a Polya-Gamma law, below which it is summed up by its definition
+TERMS, MAX_TERMS = 64, 512
 MAX_PRECISION = 1e12  # 1/lambda at a row exactly on its margin has no upper end
 
 
@@ -37,14 +39,36 @@ def draw_polya_gamma(b: Array | None, f: Array, stream: np.random.Generator) -> 
     """Draws of ``PG(b_i, f_i)``; b None means one.
 
     Whole ``b`` are sums of that many exact draws; the method for other ``b`` is slower, and the one
-    for all ``b`` below 13 (a saddle point is used beyond, where the law is nearly normal).
+    for all ``b`` below 13 (a saddle point is used beyond, where the law is nearly normal). Very
+    small ``b`` are sums of gamma variables.
     """
     f = np.ascontiguousarray(f)
     if b is None:
         return np.asarray(random_polyagamma(1.0, f, method="devroye", random_state=stream))
     if (b == np.rint(b)).all() and b.max() <= 4.0:
         return np.asarray(random_polyagamma(b, f, method="devroye", random_state=stream))
-    return np.asarray(random_polyagamma(b, f, random_state=stream))
+    small = b < SMALL_SHAPE
+    if not small.any():
+        return np.asarray(random_polyagamma(b, f, random_state=stream))
+    draws = np.asarray(random_polyagamma(np.maximum(b, SMALL_SHAPE), f, random_state=stream))
+    draws[small] = _gamma_sum(b[small], f[small], stream)
+    return draws
+
+
+def _gamma_sum(b: Array, f: Array, stream: np.random.Generator) -> Array:
+    """``sum_k g_k c_k`` with ``g_k ~ Gamma(b, 1)`` and ``1 / c_k = 2 pi^2 (k - 1/2)^2 + f^2 / 2``.
+
+    Terms beyond the first ones come with their mean, which is what is left of the whole one,
+    ``b tanh(f / 2) / (2 f)``. Cost: at least 64 gamma variables for each draw.
+    """
+    size = np.maximum(np.abs(f), 1e-8)
+    left = 0.5 * np.tanh(0.5 * size) / size
+    draws = np.zeros_like(f)
+    for k in range(min(MAX_TERMS, TERMS + int(size.max()))):
+        share = 1.0 / (2.0 * np.pi**2 * (k + 0.5) ** 2 + 0.5 * size**2)
+        draws += stream.standard_gamma(b) * share
+        left -= share
+    return np.asarray(draws + b * np.maximum(left, 0.0))
 
 
 def draw_inverse_gaussian(a: Array, stream: np.random.Generator) -> Array:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.inference.chains import effective_size, r_hat, rank_normal, split_chains
+from likelier.inference.chains import (
+    effective_size,
+    r_hat,
+    rank_normal,
+    split_chains,
+    tail_effective_size,
+)
 
 
 def autoregressive(rho, n_chains=4, n_draws=4000, size=3, seed=0):
@@ -57,6 +63,8 @@ def test_agrees_with_arviz(rho):
     draws = autoregressive(rho, n_draws=501, size=1)[:, :, 0]
     ours = float(effective_size(draws[:, :, None])[0])
     np.testing.assert_allclose(ours, arviz.ess(draws, method="bulk"), rtol=0.03)
+    tail = float(tail_effective_size(draws[:, :, None])[0])
+    np.testing.assert_allclose(tail, arviz.ess(draws, method="tail"), rtol=0.03)
     plain = float(effective_size(draws[:, :, None], ranks=False)[0])
     np.testing.assert_allclose(plain, arviz.ess(draws, method="mean"), rtol=0.03)
     np.testing.assert_allclose(float(r_hat(draws[:, :, None])[0]), arviz.rhat(draws), rtol=1e-6)
