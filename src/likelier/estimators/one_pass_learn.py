@@ -115,8 +115,9 @@ class OnePassLearning(OnePassBlocks):
 
         With ``update="frozen"`` this is exactly the model of all rows, and so it is with streaming
         where all rows still fit in one opening. Otherwise a streaming model keeps how sure each
-        part was at the time, which costs a little accuracy, and scores of classes that only one of
-        the two has seen are compared with a sample of the rows: see the notes of the class.
+        part was at the time, which costs a little accuracy; where the two have learned different
+        classes, weights that compare them are found with samples of the rows of both, in up to
+        100 steps of rows x features x classes: see the notes of the class.
         """
         check_mergeable(self, other)
         with unchanged_on_failure(self):

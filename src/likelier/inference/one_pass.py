@@ -69,7 +69,7 @@ class StreamState:
     squares: Array
     calibration: Array  # log of the scale of the scores, and its information
     late: Array  # whether a class appeared after the opening
-    kept_rows: Array  # a sample of the rows, see `Reserve`
+    kept_rows: Array  # coordinates of a sample of the rows, see `Reserve`
     kept_codes: Array
     kept_keys: Array
     kept_seen: int
@@ -148,7 +148,7 @@ def start_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) 
     return StreamState(
         centre, scale, np.zeros((p, p)), np.zeros((p, 1)), np.zeros((p, 1)), classes[:0],
         np.zeros(0), np.zeros(d), np.zeros(d), np.array([0.0, CALIBRATION_START]),
-        np.zeros(0, dtype=bool), *vars(Reserve.empty(d, X.dtype)).values(),
+        np.zeros(0, dtype=bool), *vars(Reserve.empty(d)).values(),
     )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def learn_block(
     rooted = Z * np.sqrt(row_weight * curvature)[:, None]
     P = moments.precision + rooted.T @ rooted
     Q = moments.linear + Z.T @ (row_weight[:, None] * pull)
-    kept = state.reserve.seeing(X, codes, weight, len(state.classes))
+    kept = state.reserve.seeing(Z[:, :d], codes, weight, len(state.classes))
     return resolved(replace(moments, precision=P, linear=Q).keeping(kept), prior)
 
 
@@ -284,7 +284,7 @@ def stream_lanes(state: StreamState, prior: float | None) -> Weights:
     late = state.known[state.late[state.known]]
     if len(late):
         factor = float(np.exp(state.calibration[0]))
-        mean = raised(mean, late, _sample(state), diagonal, factor, state.fit_intercept)
+        mean = raised(mean, late, stream_sample(state), diagonal, factor, state.fit_intercept)
     else:
         mean = mean[:, :-1]
     return Weights(mean, root, units, state.centre, state.scale, state.fit_intercept)
@@ -293,14 +293,17 @@ def stream_lanes(state: StreamState, prior: float | None) -> Weights:
 def stream_mixing(state: StreamState, lanes: Weights) -> Array:
     """How scores of the known classes are mixed, see `find_mixing`: the dear part."""
     factor = float(np.exp(state.calibration[0]))
-    return find_mixing(lanes.mean, state.known, _sample(state), factor, state.fit_intercept)
+    return find_mixing(lanes.mean, state.known, stream_sample(state), factor, state.fit_intercept)
 
 
-def _sample(state: StreamState) -> tuple[Array, Array, Array]:
+def stream_sample(state: StreamState) -> tuple[Array, Array, Array]:
     """Coordinates of the rows that were kept, their classes, and the weight each stands for."""
-    Z = coordinates(state.kept_rows, state.centre, state.scale, state.fit_intercept)
+    Z = np.pad(
+        state.kept_rows.astype(np.float64), ((0, 0), (0, int(state.fit_intercept))),
+        constant_values=1.0,
+    )  # fmt: skip
     each = state.class_weight / np.maximum(state.reserve.counts(len(state.classes)), 1)
-    return Z.astype(np.float64), state.kept_codes, each[state.kept_codes]
+    return Z, state.kept_codes, each[state.kept_codes]
 
 
 def softmax(scores: Array) -> Array:

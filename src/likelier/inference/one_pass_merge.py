@@ -1,4 +1,4 @@
-"""Merging of two streams: sums of natural parameters, and how far their rows were unlike."""
+"""Merging of two streams: sums of natural parameters; anew, where their classes differ."""
 
 from __future__ import annotations
 
@@ -7,16 +7,34 @@ from dataclasses import replace
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.one_pass import ADDITIVE, StreamState, alike, meet_classes, resolved
+from likelier.inference.one_pass import (
+    ADDITIVE,
+    StreamState,
+    alike,
+    meet_classes,
+    resolved,
+    stream_prior,
+    stream_sample,
+    stream_weights,
+)
+from likelier.inference.one_pass_bridge import Learned, bridged
+
+OWN_SHARE = 0.1  # of the share a class has of all rows, that makes it one a model has learned
+APART = 0.01  # share of rows among unlike labels, beyond which classes count as different
 
 
 def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> StreamState:
-    """Sites of both: sums of natural parameters, in the coordinates of the first."""
+    """Sites of both, in the coordinates of the first: sums of natural parameters.
+
+    Sums are right as long as both have learned the same classes. If not, a class that a model has
+    never seen is lost among its rows; then the weights are found anew, see `bridged`.
+    """
     two = _moved(two, one.centre, one.scale)
     labels = np.union1d(one.classes, two.classes)
     one, two = meet_classes(one, labels), meet_classes(two, labels)
     both = {name: getattr(one, name) + getattr(two, name) for name in ADDITIVE}
-    both["unlike"] += unlike_weight(one, two)
+    apart = unlike_weight(one, two)
+    both["unlike"] += apart
     both["weight_squares"] = one.weight_squares + two.weight_squares
     information = one.calibration[1] + two.calibration[1]
     log_scale = (
@@ -24,7 +42,45 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     ) / information
     late = one.late & two.late  # a class is as early as in the model that knew it first
     out = replace(one, **both, calibration=np.array([log_scale, information]), late=late)
-    return resolved(out.keeping(one.reserve.merged(two.reserve, len(labels))), prior)
+    out = resolved(out.keeping(one.reserve.merged(two.reserve, len(labels))), prior)
+    if apart > APART * out.weight and not all(own_classes(s, out).all() for s in (one, two)):
+        return _anew(out, one, two, prior)
+    return out
+
+
+def own_classes(state: StreamState, both: StreamState) -> Array:
+    """Which of the known classes of ``both`` a state has learned: fewer rows say too little."""
+    share, of_all = (s.class_weight[both.known] / s.weight for s in (state, both))
+    return np.asarray(share >= OWN_SHARE * of_all)
+
+
+def _anew(
+    both: StreamState, one: StreamState, two: StreamState, prior: float | None
+) -> StreamState:
+    """The merged state with weights that compare all classes, which needs no mixing any more."""
+    known, diagonal = both.known, stream_prior(both, prior)
+    streams = [_learned(state, both, prior) for state in (one, two)]
+    found = bridged(streams, len(known), diagonal)
+    mean = both.mean.copy()
+    middle = mean[:, known].mean(axis=1) - found.mean(axis=1)  # as far from classes never seen
+    mean[:, known] = found + middle[:, None]
+    late = both.late.copy()
+    late[known] = False
+    return replace(
+        both, mean=mean, linear=both.precision @ mean + diagonal[:, None] * mean, late=late,
+        unlike=0.0, calibration=np.array([0.0, both.calibration[1]]),
+    )  # fmt: skip
+
+
+def _learned(state: StreamState, both: StreamState, prior: float | None) -> Learned:
+    """What a state knows about its own classes, numbered as the known ones of ``both``."""
+    own = np.flatnonzero(own_classes(state, both))
+    weights = stream_weights(state, prior).mean[:, both.known[own]]
+    Z, codes, share = stream_sample(state)
+    return Learned(
+        float(np.exp(state.calibration[0])) * weights, own, state.precision, state.weight,
+        Z.astype(np.float32), np.searchsorted(both.known, codes), share,
+    )  # fmt: skip
 
 
 def _moved(state: StreamState, centre: Array, scale: Array) -> StreamState:
@@ -33,13 +89,14 @@ def _moved(state: StreamState, centre: Array, scale: Array) -> StreamState:
     A = np.diag(ratio)
     if state.fit_intercept:
         A = np.block([[A, shift[:, None]], [np.zeros((1, len(ratio))), np.ones((1, 1))]])
-    return replace(
+    moved = replace(
         state, centre=centre, scale=scale,
         precision=A @ state.precision @ A.T, linear=A @ state.linear,
         sums=ratio * state.sums + shift * state.weight,
         squares=ratio**2 * state.squares + 2.0 * ratio * shift * state.sums
         + shift**2 * state.weight,
     )  # fmt: skip
+    return moved.keeping(state.reserve.moved(ratio, shift))
 
 
 def unlike_weight(one: StreamState, two: StreamState) -> float:

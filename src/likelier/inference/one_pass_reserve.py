@@ -2,20 +2,22 @@
 
 Each row has a key that depends on its number and weight only, and the smallest keys of a class are
 kept (Efraimidis and Spirakis, 2006). So the sample is additive: however rows are cut, and whatever
-models are merged, it is that of all rows.
+models are merged, it is that of all rows. Rows are kept in half precision, in the coordinates of
+the stream: three digits of how many standard deviations a value is from the centre are enough.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Matrix
-from likelier.models.one_pass import dense_rows
+from likelier.base import Array
 
+KEPT = np.dtype(np.float16)  # of the coordinates of a row
 RESERVE_VALUES = 1 << 19  # of all classes, as many as the opening holds
-SQUARES = 2  # or, if that is more, so many times as many as products of two features
+SQUARES = 4  # or, if that is more, so many times as many as products of two features
 RESERVE_ROWS, ALL_ROWS = 4096, 8192  # of one class, of all
 
 
@@ -23,18 +25,18 @@ RESERVE_ROWS, ALL_ROWS = 4096, 8192  # of one class, of all
 class Reserve:
     """Rows in order of their class and, within a class, of their keys."""
 
-    rows: Array  # (R, d)
+    rows: Array  # (R, d) coordinates
     codes: Array  # class of every row
     keys: Array
     seen: int  # rows that have passed
 
     @classmethod
-    def empty(cls, n_features: int, dtype: np.dtype[np.generic]) -> Reserve:
+    def empty(cls, n_features: int, dtype: np.dtype[Any] = KEPT) -> Reserve:
         """Before the first row."""
         nothing = np.zeros((0, n_features), dtype)
         return cls(nothing, np.zeros(0, dtype=np.intp), np.zeros(0), 0)
 
-    def seeing(self, X: Matrix, codes: Array, weight: Array, n_classes: int) -> Reserve:
+    def seeing(self, Z: Array, codes: Array, weight: Array, n_classes: int) -> Reserve:
         """After a block of rows of positive weight; cost rows, but for those that are kept."""
         with np.errstate(divide="ignore"):  # a row forgotten to weight 0 comes last
             keys = np.log(-np.log(_uniform(self.seen, len(codes)))) - np.log(weight)
@@ -43,12 +45,18 @@ class Reserve:
         taken = np.flatnonzero(keys < bar[codes])
         if not len(taken):
             return replace(self, seen=seen)
-        new = Reserve(dense_rows(X[taken]), codes[taken], keys[taken], seen)
+        rows = _limited(Z[taken], self.rows.dtype)
+        new = Reserve(rows, codes[taken], keys[taken], seen)
         return self._joined(new, n_classes, seen)
 
     def merged(self, other: Reserve, n_classes: int) -> Reserve:
         """The sample of the rows of both."""
         return self._joined(other, n_classes, self.seen + other.seen)
+
+    def moved(self, ratio: Array, shift: Array) -> Reserve:
+        """The same rows in other coordinates, ``ratio * z + shift``."""
+        rows = ratio * self.rows.astype(np.float64) + shift
+        return replace(self, rows=_limited(rows, self.rows.dtype))
 
     def renumbered(self, places: Array) -> Reserve:
         """The same rows where class ``k`` has become class ``places[k]``, in the same order."""
@@ -82,8 +90,14 @@ class Reserve:
         counts = np.bincount(codes, minlength=n_classes)
         first = (np.cumsum(counts) - counts)[codes[order]]
         order = order[np.arange(len(order)) - first < self._room(n_classes)]
-        rows = np.concatenate([self.rows, other.rows.astype(self.rows.dtype, copy=False)])
+        rows = np.concatenate([self.rows, other.rows])
         return Reserve(rows[order], codes[order], keys[order], seen)
+
+
+def _limited(rows: Array, dtype: np.dtype[Any]) -> Array:
+    """Rows of a precision, in whose range they are: farther out nothing more is to be said."""
+    bound = np.finfo(dtype).max
+    return np.clip(rows, -bound, bound).astype(dtype)
 
 
 def _uniform(first: int, n: int) -> Array:

@@ -1,0 +1,71 @@
+"""`OnePassClassifier.merge` of models that have learned different classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import likelier
+from likelier import OnePassClassifier
+from likelier.estimators import one_pass_blocks
+
+
+@pytest.fixture(autouse=True)
+def short_opening(monkeypatch):
+    """Few rows are more than an opening."""
+    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)
+
+
+def rows(n=6000, d=12, K=4):
+    """Training and test rows whose classes do not lie about zero."""
+    rng = np.random.default_rng(0)
+    W, X = 1.2 * rng.normal(size=(K, d)), rng.normal(size=(n + 4000, d))
+    y = (X @ W.T + rng.gumbel(size=(len(X), K))).argmax(axis=1)
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+def models(X, y, parts, **words):
+    return [OnePassClassifier(**words).fit(X[s], y[s]) for s in parts]
+
+
+@pytest.mark.parametrize("words", [{}, {"fit_intercept": False}])
+@pytest.mark.parametrize("kind", ["disjoint", "overlapping", "leaking", "one class"])
+def test_little_is_lost_whatever_the_classes_have_in_common(kind, words):
+    X, y, test_X, test_y = rows()
+    odd = np.arange(len(y)) % 2 == 1
+    first = {
+        "disjoint": y < 2,
+        "overlapping": (y == 0) | (y < 3) & odd,
+        "leaking": (y < 2) ^ (np.arange(len(y)) % 50 == 0),
+        "one class": y == 3,
+    }[kind]
+    whole = OnePassClassifier(**words).fit(X, y).score(test_X, test_y)
+    one, two = models(X, y, (first, ~first), **words)
+    found = one.merge(two).score(test_X, test_y)
+    assert found > whole - 0.01
+    assert one.stats_["unlike"] == 0.0
+
+
+def test_order_of_merging_hardly_matters_and_the_other_model_is_left_as_it_was():
+    X, y, test_X, _ = rows()
+    ones, twos = (models(X, y, (y < 2, y >= 2)) for _ in range(2))
+    before = ones[1].predict_proba(test_X)
+    a = ones[0].merge(ones[1]).predict_proba(test_X)
+    b = twos[1].merge(twos[0]).predict_proba(test_X)
+    np.testing.assert_allclose(a, b, atol=0.03)
+    np.testing.assert_array_equal(ones[1].predict_proba(test_X), before)
+
+
+def test_a_merged_model_is_saved_learns_more_and_keeps_room_for_announced_classes(tmp_path):
+    X, y, test_X, test_y = rows()
+    one, two = (OnePassClassifier().partial_fit(X[s], y[s], classes=[9]) for s in (y < 2, y >= 2))
+    one.merge(two)
+    assert one.classes_.tolist() == [0, 1, 2, 3, 9]
+    assert one.predict_proba(test_X)[:, -1].mean() < 0.05
+    likelier.save(one, tmp_path / "m")
+    again = likelier.load(tmp_path / "m")
+    before = one.score(test_X, test_y)
+    for model in (one, again):
+        model.partial_fit(X, y)
+    np.testing.assert_array_equal(again.coef_, one.coef_)
+    assert one.score(test_X, test_y) > before - 0.005
