@@ -261,6 +261,17 @@ class Engine(ABC):
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
 
+    def draw(self, n: int, iteration: int = 0) -> Batch:
+        """Return the rows of `sample`, listed instead of copied where all are in memory."""
+        return self.sample(n, iteration)
+
+    def each(self, work: Callable[[int], Output], count: int) -> Iterator[Output]:
+        """Yield ``work(0), ..., work(count - 1)`` in this order, made by the engine's threads.
+
+        For work that is not over blocks of rows: chunks of a sample, classes, parameters.
+        """
+        return map(work, range(count))
+
 
 @dataclass(frozen=True)
 class Uncertainty:

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from likelier.estimators.naive_bayes_data import encode_labels
-from likelier.estimators.targets import check_labels, class_codes, unique_labels, whole_labels
+from likelier.estimators.targets import (
+    check_labels,
+    class_codes,
+    encoded_labels,
+    unique_labels,
+    whole_labels,
+)
 
 LABELS = {
     "int64": np.array([3, -1, 3, 7, -1]),
@@ -34,6 +40,12 @@ def test_classes_and_codes_are_those_of_sorting(name):
     assert found.dtype == classes.dtype
     np.testing.assert_array_equal(found, classes)
     np.testing.assert_array_equal(class_codes(classes, y), codes)
+    before = y.copy()
+    both = encoded_labels(y)
+    assert both[0].dtype == classes.dtype and both[1].dtype == np.float64
+    np.testing.assert_array_equal(both[0], classes)
+    np.testing.assert_array_equal(both[1], codes)
+    np.testing.assert_array_equal(y, before)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,11 @@ def test_unknown_labels_and_continuous_targets_are_errors():
         class_codes(np.array([0, 1]), np.array([0, 2]))
     with pytest.raises(ValueError, match="continuous"):
         check_labels(np.linspace(0.0, 1.0, 30))
+    with pytest.raises(ValueError, match="continuous"):
+        check_labels(np.linspace(0.0, 1.0, 5000))
+    with pytest.warns(UserWarning, match="unique classes"):
+        check_labels(np.arange(1000))
+    check_labels(np.arange(3000) % 1000)
 
 
 def test_models_tell_huge_whole_numbers_apart():

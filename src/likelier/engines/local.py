@@ -47,8 +47,8 @@ class LocalEngine(Engine):
     seed : int
         Keys every random stream, together with the iteration and the block.
     n_jobs : int or None
-        Threads used by `reduce` and `map_blocks`: None means 1, -1 all available cores. With
-        more than one, BLAS is held to one thread per worker while they run.
+        Threads used by `reduce`, `map_blocks` and `each`: None means 1, -1 all available cores.
+        With more than one, BLAS is held to one thread per worker while they run.
     block_rows : int, optional
         Rows in a block. The default depends on the data's shape (and number of nonzeros)
         only, never on ``n_jobs``, so the same numbers are added in the same order whatever
@@ -182,11 +182,15 @@ class LocalEngine(Engine):
 
     def sample(self, n: int, iteration: int = 0) -> Batch:
         """Return ``n`` rows (all, if there are fewer) without replacement, in random order."""
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        stream = keyed_stream(self._seed, Purpose.SAMPLE, iteration, 0)
-        rows = stream.choice(self._n_rows, size=min(n, self._n_rows), replace=False)
-        return self._gather(rows if self._kept is None else self._kept[rows])
+        return self._gather(self._drawn(n, iteration))
+
+    def draw(self, n: int, iteration: int = 0) -> Batch:
+        """Return the rows of `sample` in the same order, sharing ``X``: nothing is copied."""
+        return Batch(self._X, self._y, self._weight, rows=self._drawn(n, iteration))
+
+    def each(self, work: Callable[[int], Output], count: int) -> Iterator[Output]:
+        """Yield the results of ``work`` in order; at most two per thread wait to be read."""
+        return self._team.ordered_map(work, count)
 
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
@@ -206,6 +210,14 @@ class LocalEngine(Engine):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _drawn(self, n: int, iteration: int) -> Array:
+        """Numbers of ``n`` rows in random order."""
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        stream = keyed_stream(self._seed, Purpose.SAMPLE, iteration, 0)
+        rows = stream.choice(self._n_rows, size=min(n, self._n_rows), replace=False)
+        return rows if self._kept is None else self._kept[rows]
 
     def _results(self, map: Callable[[Batch], Output]) -> Generator[Output, None, None]:
         return self._team.ordered_map(lambda number: map(self._block(number)), self.n_blocks)

@@ -26,11 +26,10 @@ from likelier.estimators.problem import (
 )
 from likelier.estimators.targets import (
     check_labels,
-    class_codes,
     class_weights,
     combine_weights,
+    encoded_labels,
     lane_codes,
-    unique_labels,
 )
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
@@ -100,8 +99,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         Start from the last coefficients, if their shape fits. That saves iterations where the
         optimum is near; rates and averages of stochastic passes begin anew.
     n_jobs : int or None, default=None
-        Threads for sums over rows, and for the classes of the "dual" route; stochastic passes and
-        searches use one. Sums are added in the same order whatever the number of threads.
+        Threads for the check of the rows, for sums over them, and for the classes of a
+        one-vs-rest problem where rows are visited one by one; such visits for a single score use
+        one. Sums are added in the same order whatever the number of threads.
     random_state : int, RandomState or None, default=None
         Seeds the order of rows. The same seed gives the same bits.
     verbose : int, default=0
@@ -212,14 +212,14 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     ) -> tuple[Array, Array | None]:
         """Class numbers of the lanes, and weights that include the classes'."""
         present = slice(None) if weight is None else weight > 0.0
-        self._set_classes(unique_labels(y[present]))
-        if weight is None:
-            codes = class_codes(self.classes_, y)
-        else:  # labels of absent rows need not be among the classes
+        classes, known_codes = encoded_labels(y[present])
+        self._set_classes(classes)
+        codes = known_codes
+        if weight is not None:  # labels of absent rows need not be among the classes
             codes = np.zeros(len(y))
-            codes[present] = class_codes(self.classes_, y[present])
+            codes[present] = known_codes
         known = None if weight is None else weight[present]
-        per_class = class_weights(self.class_weight, self.classes_, codes[present], known)
+        per_class = class_weights(self.class_weight, self.classes_, known_codes, known)
         weight = combine_weights(weight, per_class, codes)
         return lane_codes(codes, self._outputs(loss)), weight
 

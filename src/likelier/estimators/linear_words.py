@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Loss, Matrix
 from likelier.engines.threads import count_threads
+from likelier.estimators.finite import check_finite
 from likelier.estimators.linear_penalty import Penalty
 from likelier.estimators.problem import as_csr
 from likelier.inference.solve import Settings
@@ -95,9 +96,13 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
+        n_threads = count_threads(self.n_jobs)
         X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+            ensure_all_finite=n_threads == 1,
+        )  # fmt: skip
+        if n_threads > 1:
+            check_finite(X, n_threads, self)
         return as_csr(X)
 
     # -- intervals ----------------------------------------------------------------------

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from likelier.base import Array
+import numpy as np
+
+from likelier.base import Array, Engine
 
 if TYPE_CHECKING:
     from likelier.inference.sgd import AdaptiveState
@@ -43,3 +47,24 @@ def join_classes(
         state.group_loss += part.group_loss
     for name in PER_ROWS:
         getattr(state, name)[:] = getattr(parts[0], name)
+
+
+def over_classes(
+    state: AdaptiveState, engine: Engine, n_jobs: int, learn: Callable[[AdaptiveState, int], int]
+) -> int:
+    """Learn with some of the classes in each of the engine's threads; returns what ``learn`` does.
+
+    ``learn`` is given a State and the first class it has. Losses of the groups start at zero.
+    """
+    # two classes at least: a pass with a single lane watches its loss less closely; and a
+    # stream is read by the thread of its owner
+    apart = engine.in_memory and not state.model.loss.coupled
+    n_parts = min(n_jobs, state.model.n_outputs // 2) if apart else 1
+    if n_parts <= 1:
+        return learn(state, 0)
+    borders = np.linspace(0, state.model.n_outputs, n_parts + 1).astype(int).tolist()
+    ranges = list(pairwise(borders))
+    parts = [some_classes(state, a, b) for a, b in ranges]
+    n_rows = list(engine.each(lambda k: learn(parts[k], borders[k]), n_parts))
+    join_classes(state, parts, ranges)
+    return n_rows[0]

@@ -9,7 +9,6 @@ inner products and step length; for a coupled loss they share them.
 from __future__ import annotations
 
 import operator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,14 +49,13 @@ class LBFGS(Inference):
     """
 
     tol: float = 1e-4
-    n_jobs: int = 1  # threads for the metric; the engine has its own for the rows
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> LBFGSState:
         """Build the metric at ``theta`` (or zero)."""
         theta = model.zeros() if theta is None else np.array(theta)
         n = max(2000, min(6 * model.n_features, 12_000))
         batch = engine.sample(n, iteration=1)
-        return LBFGSState(model, theta, _metric(model, batch, theta, self.n_jobs))
+        return LBFGSState(model, theta, _metric(model, batch, theta, engine))
 
     def step(self, state: LBFGSState, engine: Engine) -> tuple[LBFGSState, Info]:
         """One step: two products with the data (three the first time)."""
@@ -146,11 +144,13 @@ class LBFGS(Inference):
             a = np.divide(_dots(model, s, q), curve, out=np.zeros_like(curve), where=curve > 0.0)
             q -= a * y
             used.append((s, y, a, curve))
-        r = state.metric(q)
-        if used:  # scale of the metric along the last change
-            s, y, _, curve = used[0]
-            size = _dots(model, y, state.metric(y))
-            r *= np.divide(curve, size, out=np.ones_like(curve), where=(size > 0.0) & (curve > 0.0))
+        if not used:
+            return np.asarray(state.metric(q))
+        # scale of the metric along the last change: both are solved for side by side
+        _, y, _, curve = used[0]
+        r, solved = np.hsplit(state.metric(np.hstack([q, y])), 2)
+        size = _dots(model, y, solved)
+        r *= np.divide(curve, size, out=np.ones_like(curve), where=(size > 0.0) & (curve > 0.0))
         for s, y, a, curve in reversed(used):
             b = np.divide(_dots(model, y, r), curve, out=np.zeros_like(curve), where=curve > 0.0)
             r += s * (a - b)
@@ -170,8 +170,12 @@ def _dots(model: LinearModel, a: Array, b: Array) -> Array:
     return _reduce_lanes(model, np.einsum("jk,jk->k", a, b))
 
 
-def _metric(model: LinearModel, batch: Batch, theta: Array, n_jobs: int) -> Any:
-    """Inverse of the mean curvature of a subset, as a function of a block of vectors."""
+def _metric(model: LinearModel, batch: Batch, theta: Array, engine: Engine) -> Any:
+    """Inverse of the mean curvature of a subset, as a function of blocks of vectors side by side.
+
+    A block has a vector for every output; outputs with a metric of their own are shared by
+    the threads of the engine.
+    """
     X, d = batch.X, model.n_features
     curvature = model.terms(batch, model.scores(theta, X), 2)[2]
     if model.loss.coupled:
@@ -186,11 +190,21 @@ def _metric(model: LinearModel, batch: Batch, theta: Array, n_jobs: int) -> Any:
         curvature = curvature.mean(axis=1, keepdims=True)
     if isinstance(X, np.ndarray):
         X = X.astype(np.float32)  # a metric need not be exact
-    with ThreadPoolExecutor(n_jobs) as pool:
-        factors = list(pool.map(lambda row: _factor(model, X, row), curvature.T))
-    if len(factors) == 1:
-        return factors[0]
-    return lambda v: np.hstack([f(v[:, k : k + 1]) for k, f in enumerate(factors)])
+    rows = curvature.T
+    if len(rows) == 1:
+        return _factor(model, X, rows[0])
+    factors = list(engine.each(lambda k: _factor(model, X, rows[k]), len(rows)))
+
+    def solve(v: Array) -> Array:
+        out = np.empty_like(v)
+
+        def one(k: int) -> None:
+            out[:, k :: len(factors)] = factors[k](v[:, k :: len(factors)])
+
+        list(engine.each(one, len(factors)))
+        return out
+
+    return solve
 
 
 def _factor(model: LinearModel, X: Any, row: Array) -> Any:

@@ -9,9 +9,7 @@ envelope, whose width shrinks until it is below the tolerance.
 from __future__ import annotations
 
 import functools
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -30,6 +28,8 @@ SUBSET_STEPS = 6
 HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
 PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
 CHUNK = 4096
+COPIED_BYTES = 1 << 25  # of a dense subset: up to here memory that has been used before is found
+SPARSE_WORK = 16  # times the entries of a Hessian: products that a chunk of sparse rows is worth
 PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
 FULL_STEP = 0.1  # a gap below this part of the objective: a full step is tried on trust
 DAMPINGS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # times a bound of the Hessian: with 1 no step goes up
@@ -72,39 +72,62 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class _Chunks:
-    """A batch in memory, passed over in chunks that stay in the cache.
+    """A random subset of the rows, passed over in chunks that stay in the cache.
 
-    Results are merged in the order of the chunks, whatever the number of threads.
+    Many dense rows are gathered chunk by chunk, by the thread that needs them: to find memory for
+    a large copy costs more than to gather again. Results are merged in the order of the chunks,
+    whatever the number of threads.
     """
 
     batch: Batch
-    n_jobs: int = 1
+    engine: Engine
 
-    def reduce(self, map: Any, merge: Any) -> Any:
-        batch = self.batch
+    @classmethod
+    def drawn(cls, engine: Engine, size: int) -> _Chunks:
+        """A subset of this many rows."""
+        batch = engine.draw(size, iteration=1)
         if sparse.issparse(batch.X):
-            return map(batch)
-        firsts = range(0, batch.n_rows, CHUNK)
-        if min(self.n_jobs, len(firsts)) == 1:
-            return functools.reduce(merge, (map(self._chunk(first)) for first in firsts))
-        with ThreadPoolExecutor(self.n_jobs) as pool:
-            return functools.reduce(merge, self._together(pool, map, firsts))
-
-    def _chunk(self, first: int) -> Batch:
-        batch, rows = self.batch, slice(first, first + CHUNK)
+            return cls(batch.compact(), engine)
+        listed = cls(batch, engine)
+        if batch.rows is None or batch.n_rows * batch.X[:1].nbytes > COPIED_BYTES:
+            return listed
+        given, rows = np.asarray(batch.X), batch.rows
+        X = np.empty((batch.n_rows, given.shape[1]), given.dtype)
+        list(listed._over(lambda a, b: given.take(rows[a:b], 0, X[a:b], mode="clip")))
         weight = None if batch.weight is None else batch.weight[rows]
         assert batch.y is not None
-        return Batch(batch.X[rows], batch.y[rows], weight)
+        return cls(Batch(X, batch.y[rows], weight), engine)
 
-    def _together(self, pool: ThreadPoolExecutor, map: Any, firsts: range) -> Iterator[Any]:
-        """Results in order, at most two per thread waiting."""
-        pending: deque[Future[Any]] = deque()
-        for first in firsts:
-            if len(pending) == 2 * self.n_jobs:
-                yield pending.popleft().result()
-            pending.append(pool.submit(map, self._chunk(first)))
-        while pending:
-            yield pending.popleft().result()
+    def reduce(self, map: Any, merge: Any) -> Any:
+        return functools.reduce(merge, self._over(lambda a, b: map(self._chunk(a, b))))
+
+    def _over(self, work: Callable[[int, int], Any]) -> Iterable[Any]:
+        """Results of ``work`` for the borders of every chunk, in order."""
+        n_rows = self.batch.n_rows
+        count = max(1, round(n_rows / self._size()))
+        if count == 1:
+            return [work(0, n_rows)]
+        borders = [number * n_rows // count for number in range(count + 1)]
+        return self.engine.each(lambda k: work(borders[k], borders[k + 1]), count)
+
+    def _size(self) -> float:
+        """Rows of a chunk; sparse rows must be worth the Hessian that is cleared for them."""
+        X = self.batch.X
+        if not sparse.issparse(X):
+            return CHUNK
+        per_row = max(1.0, X.nnz / max(1, X.shape[0]))
+        return max(CHUNK, SPARSE_WORK * (X.shape[1] / per_row) ** 2)
+
+    def _chunk(self, first: int, last: int) -> Batch:
+        batch, rows = self.batch, self.batch.rows
+        if rows is None and last - first == batch.n_rows:
+            return batch
+        if sparse.issparse(batch.X):
+            return replace(batch, rows=np.arange(first, last))
+        some: Any = slice(first, last) if rows is None else rows[first:last]
+        X = batch.X[some] if rows is None else np.asarray(batch.X).take(some, 0, mode="clip")
+        assert batch.y is not None
+        return Batch(X, batch.y[some], None if batch.weight is None else batch.weight[some])
 
 
 @dataclass(frozen=True)
@@ -118,7 +141,6 @@ class Newton(Inference):
     """
 
     tol: float = 1e-4
-    n_jobs: int = 1  # threads for the subsets; the engine has its own for all rows
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
@@ -140,11 +162,11 @@ class Newton(Inference):
     def on_subset(self, state: NewtonState, engine: Engine, size: int) -> NewtonState:
         """Go on from a State on a random subset, until as near as its sampling error."""
         assert engine.n_rows is not None
-        batch, model = engine.sample(size, iteration=1), state.model
-        subset = NewtonState(_for_subset(model, batch), state.theta, state.width, state.steep)
-        noise = model.n_rows_theta / (2.0 * batch.n_rows)
+        rows, model = _Chunks.drawn(engine, size), state.model
+        subset = NewtonState(_for_subset(model, rows), state.theta, state.width, state.steep)
+        noise = model.n_rows_theta / (2.0 * rows.batch.n_rows)
         for _ in range(SUBSET_STEPS):
-            subset = self._newton_step(subset, _Chunks(batch, self.n_jobs))
+            subset = self._newton_step(subset, rows)
             if subset.gap < noise:
                 break
         every = 1
@@ -262,7 +284,7 @@ def _tails(model: LinearModel, theta: Array, batch: Batch) -> tuple[float, float
     return float(value.sum()) / batch.n_rows / steep, steep
 
 
-def _for_subset(model: LinearModel, batch: Batch) -> LinearModel:
+def _for_subset(model: LinearModel, rows: _Chunks) -> LinearModel:
     """The model with a penalty fit for a subset.
 
     A weak prior is added on what one feature may do to a score where it is not zero
@@ -270,9 +292,14 @@ def _for_subset(model: LinearModel, batch: Batch) -> LinearModel:
     separate the classes, and a start from sure predictions that are wrong is where Newton's
     method breaks down.
     """
-    d, n = model.n_features, batch.n_rows
-    sums, squares, counts = np.zeros((3, d))
-    column_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), sums, squares, counts)
+    d, n = model.n_features, rows.batch.n_rows
+
+    def moments(batch: Batch) -> Array:
+        sums = np.zeros((3, d))
+        column_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), *sums)
+        return sums
+
+    _, squares, counts = rows.reduce(moments, np.add)
     prior = np.zeros(model.n_rows_theta)
     prior[:d] = squares / np.maximum(counts, 1.0) / (PRIOR_SCORE**2 * n)
     return replace(model, penalty=ElasticNet(model.penalty.l2 + prior, model.penalty.l1))
@@ -320,7 +347,9 @@ def _curvature_bound(state: NewtonState, rows: Rows, stats: LinearStats) -> Arra
     if state.bound is not None:
         return state.bound
     model = state.model
-    total: Array = rows.reduce(lambda batch: model.gram(batch.X, np.ones(batch.n_rows)), np.add)
+    total: Array = rows.reduce(
+        lambda batch: model.gram(batch.compact().X, np.ones(batch.n_rows)), np.add
+    )
     return total / stats.n_rows
 
 

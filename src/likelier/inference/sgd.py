@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.centring import centred_pieces, column_rates, limited
-from likelier.inference.class_parts import join_classes, some_classes
+from likelier.inference.class_parts import over_classes
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.centring import column_moments
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
@@ -266,26 +264,26 @@ class AdaptiveSGD(Inference):
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
         """Visit every row once in the shuffled order of this pass."""
         state.group_loss[:] = 0.0
-        # two classes at least: a pass with a single lane watches its loss less closely; and a
-        # stream is read by the thread of its owner
-        apart = engine.in_memory and not state.model.loss.coupled
-        n_parts = min(self.n_jobs, state.model.n_outputs // 2) if apart else 1
-        if n_parts <= 1:
-            n_rows = self._pass(state, engine)
-        else:
-            borders = np.linspace(0, state.model.n_outputs, n_parts + 1).astype(int)
-            ranges = list(pairwise(borders.tolist()))
-            parts = [some_classes(state, a, b) for a, b in ranges]
-            with ThreadPoolExecutor(n_parts) as pool:
-                n_rows = list(pool.map(self._pass, parts, repeat(engine), borders[:-1]))[0]
-            join_classes(state, parts, ranges)
+        n_rows = over_classes(
+            state, engine, self.n_jobs, lambda part, first: self._pass(part, engine, first)
+        )
         state.n_passes += 1
         penalty = float(state.model.penalty.value(state.theta()).sum())
         loss = float(state.group_loss[state.best_group()]) / n_rows + penalty
         converged = _improvement(state, loss, self.tol)
         return state, Info(objective=loss, passes=1.0, converged=converged)
 
-    def _pass(self, state: AdaptiveState, engine: Engine, first_class: int = 0) -> int:
+    def begin(self, state: AdaptiveState, batch: Batch, engine: Engine) -> None:
+        """Learn the first rows with a fresh State, the classes shared by the engine's threads."""
+
+        def some(part: AdaptiveState, first_class: int) -> int:
+            y = batch.y if first_class == 0 or batch.y is None else batch.y - first_class
+            self.learn(part, dataclasses.replace(batch, y=y))
+            return batch.n_rows
+
+        over_classes(state, engine, self.n_jobs, some)
+
+    def _pass(self, state: AdaptiveState, engine: Engine, first_class: int) -> int:
         """Learn every row; ``state`` has the classes from the given one on."""
         n_rows = 0
         given: Array | None = None

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
 from likelier.inference.newton import Newton, subset_sizes
 from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
 from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
 
 MAX_NEWTON = 1500  # parameters of one solve
 PAIRS_PER_ENTRY = 256  # up to here second-order sums cost less than many first-order passes
@@ -45,6 +46,7 @@ STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowl
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
 SIMILAR = 1.05
+PIECE = 1 << 16  # parameters that are copied at once: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class _Run:
         if route == "sgd":
             return self._stochastic(search)
         theta = self._one_pass(search)
-        lbfgs = LBFGS(self.tol, self.settings.n_jobs)
+        lbfgs = LBFGS(self.tol)
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
 
     def _search(self, theta: Array | None, n_nonzeros: float) -> AdaptiveState:
@@ -187,10 +189,10 @@ class _Run:
         lanes = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
         few = (self.engine.n_rows or 0) // 50  # the search must not outweigh a pass
         n = int(np.clip(START_WORK / lanes, 200, np.clip(few, 800, 1500)))
-        sgd = AdaptiveSGD(self.settings.update == "implicit")
+        sgd = AdaptiveSGD(self.settings.update == "implicit", n_jobs=self.settings.n_jobs)
         state = sgd.start(self.model, theta)
         if self.engine.in_memory:
-            sgd.learn(state, self.engine.sample(n))
+            sgd.begin(state, self.engine.sample(n), self.engine)
         else:
             sgd.learn(state, next(iter(self.engine.blocks(0))))
         return state
@@ -201,7 +203,7 @@ class _Run:
         Each subset counts as an iteration. Far from an optimum with kinks, and where a stream
         has no subsets, the search over rates gives the better start.
         """
-        newton, model = Newton(self.tol, self.settings.n_jobs), self.model
+        newton, model = Newton(self.tol), self.model
         if theta is None:
             theta = model.zeros()
             if not (model.loss.smooth and self.engine.in_memory):
@@ -282,20 +284,38 @@ class _Run:
         Cost: a first-order pass at most. Independent outputs are judged one by one.
         """
         model, engine = self.model, self.engine
-        # products with sparse rows would otherwise copy it, block by block
-        theta = np.ascontiguousarray(solution.theta)
+        theta, penalty = self._by_features(solution.theta)
 
         def sums(batch: Batch) -> Array:
             return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])
 
         values = engine.reduce(sums, np.add) / (engine.n_rows or 1)
-        penalty = model.penalty.value(theta)
         values[0] += penalty.sum(keepdims=True) if model.loss.coupled else penalty
         worse = ~(values[0] <= values[1])
-        if worse.any():
-            theta = np.where(worse, 0.0, theta)
+        # as it came, which for many features is the order in which coefficients are stored
+        theta = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
         objective = float(np.where(worse, values[1], values[0]).sum())
         return replace(solution, theta=theta, objective=objective)
+
+    def _by_features(self, theta: Array) -> tuple[Array, Array]:
+        """Parameters with those of a feature side by side, and the penalty of every output.
+
+        Products with sparse rows would otherwise copy them so, block by block. Large ones are
+        copied piece by piece, by the engine's threads.
+        """
+        size = max(1, PIECE // theta.shape[1])
+        copy = theta if theta.flags.c_contiguous else np.empty_like(theta, order="C")
+        l2, l1 = self.model.penalty.l2, self.model.penalty.l1
+
+        def piece(number: int) -> Array:
+            rows = slice(number * size, (number + 1) * size)
+            if copy is not theta:
+                copy[rows] = theta[rows]
+            return ElasticNet(l2[rows], l1[rows]).value(copy[rows])
+
+        count = -(-len(theta) // size)
+        pieces = self.engine.each(piece, count) if count > 1 else iter([piece(0)])
+        return copy, reduce(np.add, pieces)
 
 
 def _theta(inference: Inference, state: Any) -> Array:

@@ -34,7 +34,8 @@ class ElasticNet:
 
     def value(self, w: Array) -> Array:
         """Penalty of each column of ``w``."""
-        return np.asarray(self.l1 @ np.abs(w) + 0.5 * (self.l2 @ (w * w)))
+        ridge = 0.5 * (self.l2 @ (w * w))
+        return np.asarray(ridge + self.l1 @ np.abs(w) if self.sparse else ridge)
 
     def prox(self, w: Array, step: float) -> Array:
         """``argmin_v penalty(v) + |v - w|^2 / (2 step)``, column by column."""

@@ -421,6 +421,43 @@ def test_sample():
     np.testing.assert_array_equal(np.sort(everything[:, 0]), np.sort(X[:, 0]))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_draw_lists_the_rows_of_sample(weighted):
+    X, y, _ = make_data()
+    weight = (np.arange(len(y)) % 3).astype(float) if weighted else None
+    engine = LocalEngine(X, y, weight, seed=5)
+    listed, copied = engine.draw(100, 2), engine.sample(100, 2)
+    assert listed.X is X
+    gathered = listed.compact()
+    np.testing.assert_array_equal(gathered.X, copied.X)
+    np.testing.assert_array_equal(gathered.y, copied.y)
+    if weighted:
+        assert (copied.weight > 0.0).all()
+        np.testing.assert_array_equal(gathered.weight, copied.weight)
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        engine.draw(0)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_each_gives_results_in_order_and_errors_at_once(n_jobs):
+    names = set()
+
+    def work(number):
+        names.add(threading.current_thread().name)
+        time.sleep(0.002 * (number % 3))
+        if number == 30:
+            raise RuntimeError("number 30")
+        return number
+
+    with LocalEngine(np.ones((4, 1)), n_jobs=n_jobs) as engine:
+        assert list(engine.each(work, 20)) == list(range(20))
+        assert (threading.current_thread().name in names) == (n_jobs == 1)
+        assert len(names) <= n_jobs
+        with pytest.raises(RuntimeError, match="number 30"):
+            list(engine.each(work, 40))
+        assert list(engine.each(work, 3)) == [0, 1, 2]
+
+
 def test_every_row_is_sampled_equally_often():
     """Fixed seeds: 400 samples of 10 from 40, each row 100 times on average, sd 8.7."""
     X = np.arange(40.0)[:, None]

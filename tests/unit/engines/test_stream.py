@@ -208,6 +208,12 @@ def test_sample(sparse_x):
         engine.sample(0)
 
 
+def test_draw_and_each_of_a_stream_are_plain():
+    engine = StreamEngine(ListSource(make_batches((50, 50))), seed=1)
+    np.testing.assert_array_equal(engine.draw(5).X, engine.sample(5).X)
+    assert list(engine.each(lambda number: 2 * number, 3)) == [0, 2, 4]
+
+
 def test_every_row_is_sampled_equally_often():
     """Fixed seeds: 400 samples of 10 from 40, each row 100 times on average, sd 8.7."""
     engine = StreamEngine(ListSource(make_batches((7, 13, 20)), background=False))

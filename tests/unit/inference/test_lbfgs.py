@@ -75,6 +75,37 @@ def test_independent_outputs_do_not_disturb_each_other():
     np.testing.assert_allclose(state.theta, exact(model, engine), atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
+def test_threads_change_no_bit(loss):
+    """A metric per output is shared by the threads; every output is solved for by one of them."""
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((2500, 6)), rng.integers(0, 4, 2500).astype(float)
+    l2 = np.append(np.full(6, 1e-3), 0.0)
+    model = LinearModel(loss, 6, 4, True, True, ElasticNet(l2, 0.0 * l2))
+    thetas = []
+    for n_jobs in (1, 2, 3):
+        with LocalEngine(X, y, block_rows=300, n_jobs=n_jobs) as engine:
+            inference = LBFGS(0.0)
+            state = inference.init(model, engine)
+            for _ in range(4):
+                state, _ = inference.step(state, engine)
+            thetas.append(state.theta)
+    np.testing.assert_array_equal(thetas[1], thetas[0])
+    np.testing.assert_array_equal(thetas[2], thetas[0])
+
+
+def test_a_metric_solves_for_blocks_side_by_side():
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((2000, 5)), rng.integers(0, 3, 2000).astype(float)
+    l2 = np.append(np.full(5, 1e-2), 0.0)
+    model = LinearModel(losses.LogLoss(), 5, 3, True, True, ElasticNet(l2, 0.0 * l2))
+    metric = LBFGS().init(model, LocalEngine(X, y), rng.standard_normal((6, 3))).metric
+    one, two = rng.standard_normal((2, 6, 3))
+    both = metric(np.hstack([one, two]))
+    np.testing.assert_allclose(both, np.hstack([metric(one), metric(two)]), rtol=1e-9)
+    assert not np.allclose(metric(one)[:, 0], metric(one[:, [1, 0, 2]])[:, 1])  # of their own
+
+
 def test_scales_of_features_do_not_matter():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 4))

@@ -14,6 +14,7 @@ from likelier.base import Batch
 from likelier.engines import LocalEngine
 from likelier.inference.newton import (
     Newton,
+    _Chunks,
     mean_slope_and_hessian,
     quadratic_minimum,
     stacked_penalty,
@@ -222,18 +223,45 @@ def test_a_thinned_hessian_keeps_the_curvature_of_rare_features(kind):
     assert abs(thin.hessian - full.hessian).max() < 0.5 * abs(full.hessian).max()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
-def test_threads_on_subsets_change_no_bit(loss, monkeypatch):
+def test_threads_on_subsets_change_no_bit(loss, kind, monkeypatch):
     monkeypatch.setattr("likelier.inference.newton.CHUNK", 300)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((9000, 4))
     y = np.digitize(X @ np.ones(4) + rng.standard_normal(9000), [-1.0, 1.0]).astype(float)
     model = problem(loss)[0]
-    engine = LocalEngine(X, y, rng.uniform(0.5, 2.0, 9000))
-    assert len(subset_sizes(model, engine)) == 2
-    alone = Newton().init(model, engine).theta
+    weight = rng.uniform(0.5, 2.0, 9000)
+    alone = LocalEngine(kind(X), y, weight)
+    assert len(subset_sizes(model, alone)) == 2
+    theta = Newton().init(model, alone).theta
     for n_jobs in (2, 5):
-        np.testing.assert_array_equal(Newton(n_jobs=n_jobs).init(model, engine).theta, alone)
+        with LocalEngine(kind(X), y, weight, n_jobs=n_jobs) as engine:
+            np.testing.assert_array_equal(Newton().init(model, engine).theta, theta)
+
+
+@pytest.mark.parametrize("copied", [0, 1 << 25])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_chunks_of_a_subset_sum_to_the_subset(kind, copied, monkeypatch):
+    monkeypatch.setattr("likelier.inference.newton.COPIED_BYTES", copied)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30_000, 4)) * (rng.random((30_000, 4)) < 0.5)
+    weight = rng.integers(0, 3, 30_000).astype(float)
+    engine = LocalEngine(kind(X), np.arange(30_000.0), weight, n_jobs=2)
+    rows, whole = _Chunks.drawn(engine, 17_000), engine.sample(17_000, iteration=1)
+    sizes = rows.reduce(lambda batch: [batch.n_rows], list.__add__)
+    assert len(sizes) > 3 and max(sizes) - min(sizes) <= 1 and sum(sizes) == 17_000
+    sums = rows.reduce(lambda batch: batch.compact().weight @ batch.compact().X, np.add)
+    np.testing.assert_allclose(sums, whole.weight @ whole.X)
+    labels = rows.reduce(lambda batch: batch.compact().y, np.append)
+    np.testing.assert_array_equal(labels, whole.y)
+    engine.close()
+
+
+def test_chunks_of_sparse_rows_are_worth_their_hessian():
+    wide = sparse.random_array((20_000, 400), density=0.01, format="csr", rng=0)
+    rows = _Chunks.drawn(LocalEngine(wide, np.zeros(20_000)), 10_000)
+    assert rows.reduce(lambda batch: 1, int.__add__) == 1
 
 
 def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
@@ -245,5 +273,5 @@ def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
         raise RuntimeError("broken row")
 
     monkeypatch.setattr(LinearModel, "stats", fail)
-    with pytest.raises(RuntimeError, match="broken row"):
-        Newton(n_jobs=2).init(model, LocalEngine(X, y))
+    with LocalEngine(X, y, n_jobs=2) as engine, pytest.raises(RuntimeError, match="broken row"):
+        Newton().init(model, engine)

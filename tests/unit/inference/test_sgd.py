@@ -116,13 +116,33 @@ def test_threads_share_the_classes_and_change_nothing():
     model = LinearModel(
         losses.LogLoss(), 6, 5, True, True, ElasticNet(np.full(7, 1e-3), np.zeros(7))
     )
-    engine = LocalEngine(X, y, seed=1, block_rows=700)
-    one, info = passes(AdaptiveSGD(), model, engine, 2)
+    one, info = passes(AdaptiveSGD(), model, LocalEngine(X, y, seed=1, block_rows=700), 2)
     for n_jobs in (2, 3):
-        many, other = passes(AdaptiveSGD(n_jobs=n_jobs), model, engine, 2)
+        with LocalEngine(X, y, seed=1, block_rows=700, n_jobs=n_jobs) as engine:
+            many, other = passes(AdaptiveSGD(n_jobs=n_jobs), model, engine, 2)
         np.testing.assert_array_equal(many.theta(), one.theta())
         np.testing.assert_allclose(many.group_loss, one.group_loss, rtol=1e-12)
         assert other.objective == pytest.approx(info.objective, rel=1e-12)
+
+
+def test_threads_share_the_classes_of_a_search_and_change_nothing():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(900, 6)), rng.integers(0, 5, 900).astype(float)
+    l2 = np.append(np.full(6, 1e-3), 0.0)
+    model = LinearModel(losses.LogLoss(), 6, 5, True, True, ElasticNet(l2, np.zeros(7)))
+    states = {}
+    for n_jobs in (1, 2, 3):
+        with LocalEngine(X, y, seed=1, n_jobs=n_jobs) as engine:
+            sgd = AdaptiveSGD(n_jobs=n_jobs)
+            states[n_jobs] = sgd.start(model)
+            sgd.begin(states[n_jobs], engine.sample(600), engine)
+    one = states.pop(1)
+    assert one.n_groups == 8 and one.group_loss.min() > 0.0
+    for many in states.values():
+        np.testing.assert_array_equal(many.average, one.average)
+        np.testing.assert_array_equal(many.weights, one.weights)
+        np.testing.assert_array_equal(many.sums, one.sums)
+        np.testing.assert_allclose(many.group_loss, one.group_loss, rtol=1e-12)
 
 
 def test_a_stream_is_read_by_one_thread():

@@ -10,7 +10,7 @@ from tests.conformance.test_inference import energy, problem
 from likelier import losses
 from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.solve import Settings, choose_route, solve
+from likelier.inference.solve import Settings, Solution, _Run, choose_route, solve
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
@@ -159,6 +159,32 @@ def test_every_objective_is_below_the_one_of_zero(loss):
     for settings in (Settings(), Settings(stochastic=True), Settings(max_iter=1)):
         theta = solve(model, engine, settings, 4.0).theta
         assert energy(model, engine, theta) < energy(model, engine, model.zeros())
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_outputs_worse_than_nothing_are_dropped(order, n_jobs, monkeypatch):
+    """Judged on a copy made in pieces; what is kept stays as it is, in its order."""
+    monkeypatch.setattr("likelier.inference.solve.PIECE", 12)
+    rng = np.random.default_rng(0)
+    X = sparse.csr_array(rng.standard_normal((300, 9)))
+    y = rng.integers(0, 3, 300).astype(float)
+    l2 = np.append(np.full(9, 0.02), 0.0)
+    model = LinearModel(LOG, 9, 3, True, True, ElasticNet(l2, 0.0 * l2))
+    theta = np.asarray(0.01 * rng.standard_normal((10, 3)), order=order)
+    theta[-1] = -0.7
+    theta[:, 1] = 5.0
+    with LocalEngine(X, y, n_jobs=n_jobs) as engine:
+        run = _Run(model, engine, Settings(), lambda theta, info: False)
+        given = Solution(theta, 1, np.nan, np.nan, False, "dual")
+        found = run._no_worse_than_zero(given)
+        np.testing.assert_array_equal(found.theta[:, 1], 0.0)
+        np.testing.assert_array_equal(found.theta[:, [0, 2]], theta[:, [0, 2]])
+        assert found.objective == pytest.approx(energy(model, engine, found.theta), rel=1e-12)
+        theta[:, 1] = theta[:, 0]
+        kept = run._no_worse_than_zero(given)
+        assert kept.objective == pytest.approx(energy(model, engine, theta), rel=1e-12)
+    assert kept.theta is theta
 
 
 def test_uneven_penalties_need_rates_of_their_own():
