@@ -86,6 +86,21 @@ def test_parts_of_a_stream_are_the_same_rows_however_they_are_cut():
     assert len(rows_in(97, True)) + len(rows_in(50, False)) == 300
 
 
+def test_a_row_that_is_absent_moves_no_other_to_another_part():
+    from likelier.data import block_source
+
+    X, y = noisy_rows(300, 2)
+    weight = np.ones(300)
+    weight[17] = 0.0
+
+    def rows_in(*block):
+        source = PartSource(block_source([block]), 5, 7, True)
+        return np.concatenate([np.asarray(b.X)[b.weight > 0.0] for b in source()])
+
+    kept = weight > 0.0
+    np.testing.assert_array_equal(rows_in(X, y, weight), rows_in(X[kept], y[kept]))
+
+
 @pytest.mark.parametrize(
     ("kind", "sampler"),
     [("blocks", "auto"), ("csr", "auto"), ("csr blocks", "auto"), ("csr", "gibbs")],

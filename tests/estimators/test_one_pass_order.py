@@ -55,6 +55,20 @@ def test_order_and_merging_do_not_touch_rows_that_are_shuffled(monkeypatch):
     np.testing.assert_array_equal(parts[0].merge(parts[1]).predict_proba(test_X), both)
 
 
+def test_a_column_that_varies_only_later_keeps_its_size(monkeypatch):
+    """In units of the first rows it is hundreds of thousands: the sample must hold that."""
+    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8000, 12))
+    y = (X @ rng.normal(size=(12, 4)) * 1.2 + rng.gumbel(size=(8000, 4))).argmax(axis=1)
+    late = np.where(y == 2, 2.0, 4.0) + 0.5 * rng.normal(size=8000)
+    X[:, 0] = np.where(y < 2, 0.0, 1e5 * late)
+    train, test = slice(5000), slice(5000, None)
+    whole = OnePassClassifier().fit(X[train], y[train]).score(X[test], y[test])
+    found = merged(X[train], y[train], y[train] < 2).score(X[test], y[test])
+    assert found > whole - 0.02
+
+
 @pytest.fixture
 def short_opening(monkeypatch):
     monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)

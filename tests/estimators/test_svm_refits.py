@@ -11,6 +11,7 @@ import pytest
 from sklearn import svm as libsvm
 from sklearn.exceptions import NotFittedError
 
+import likelier
 from likelier import SVC, SVR, LinearClassifier
 from likelier.estimators import svm_words
 from likelier.inference import smo
@@ -254,8 +255,34 @@ def test_missing_labels_are_named(estimator, missing):
 
 
 def test_probabilities_need_a_row_that_can_be_left_out():
+    model = SVC(probability=True)
     with pytest.raises(ValueError, match="probability=True needs two rows or more of some class"):
-        SVC(probability=True).fit([[0.0], [1.0]], ["x", "y"])
-    assert not hasattr(SVC(), "support_")
+        model.fit([[0.0], [1.0]], ["x", "y"])
+    assert not hasattr(model, "support_")
     few = SVC(probability=True, random_state=0).fit([[0.0], [0.1], [1.0]], ["x", "x", "y"])
     assert np.isfinite(few.predict_proba([[0.0], [1.0]])).all()
+
+
+@pytest.mark.parametrize("estimator", [SVC, SVR])
+def test_absent_rows_do_not_choose_gamma(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int) if estimator is SVC else X[:, 0]
+    weight = (rng.random(60) < 0.7).astype(float)
+    X[np.flatnonzero(weight == 0.0)[0]] = 1e160
+    kept = weight > 0.0
+    found, wanted = estimator().fit(X, y, weight), estimator().fit(X[kept], y[kept])
+    assert found._gamma == wanted._gamma
+    score = "decision_function" if estimator is SVC else "predict"
+    np.testing.assert_array_equal(getattr(found, score)(X[kept]), getattr(wanted, score)(X[kept]))
+
+
+def test_a_kernel_object_of_given_matrices_has_intervals():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3))
+    K, y = X @ X.T, X[:, 0]
+    found, wanted = (
+        SVR(kernel=kernel, probability=True, random_state=0).fit(K, y).predict_interval(K)
+        for kernel in (likelier.kernels.Precomputed(), "precomputed")
+    )
+    np.testing.assert_array_equal(found, wanted)

@@ -151,6 +151,15 @@ def test_feature_weights_are_sparse_for_sparse_rows(n_classes):
             plain[0, 0] = 1.0
 
 
+@pytest.fixture
+def ctrl_c_is_heard():
+    """A process that was started in the background may have been told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("size", [40, 200], ids=["few rows", "many rows"])
 def test_ctrl_c_keeps_the_pairs_that_were_solved(monkeypatch, n_jobs, size):

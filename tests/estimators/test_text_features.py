@@ -307,6 +307,7 @@ def test_stop_words_that_can_never_match_are_told():
         ({}, {"vocabulary": ["alpha", "beta"]}),
         ({"idf": None}, {"idf": "smooth"}),
         ({"n_features": 8, "idf": None}, {"idf": "smooth"}),
+        ({"n_features": 8, "idf": None}, {"n_features": None}),
     ],
 )
 def test_columns_that_fit_has_not_seen_are_refused(words, changed):

@@ -333,6 +333,8 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         further fit is needed; else one fold is left out.
         """
         few = STREAM_SAMPLE < n_rows < LEARNED_ROWS * self.n_features_in_
+        rest = stream_engine(PartSource(source, FOLDS, seed, inside=False), seed, False)
+        few = few and bool(rest.reduce(self._class_weights, np.add).all())  # else one is unknown
         part = PartSource(source, FOLDS, seed, inside=True) if few else source
         batch = stream_engine(part, seed, False).sample(STREAM_SAMPLE, iteration=0)
         codes = np.asarray(batch.y)
@@ -341,10 +343,14 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
             return
         theta = np.column_stack([self.coef_, self.intercept_])
         if few:
-            rest = stream_engine(PartSource(source, FOLDS, seed, inside=False), seed, False)
             turns = self._draw(rest, (None, None), self._quick())
             theta = turns.draws().theta.mean(axis=(0, 1))
         self._fit_calibration(self._linear_scores(batch.X, theta), codes, batch.weight)
+
+    def _class_weights(self, batch: Batch) -> Array:
+        """Weight of every class among some rows."""
+        codes = np.asarray(batch.y).astype(np.intp)
+        return np.bincount(codes, batch.weight, minlength=len(self.classes_))
 
     def _quick(self) -> Settings:
         return replace(settings_of(self), n_draws=min(QUICK, int(self.n_draws)), thin=1)

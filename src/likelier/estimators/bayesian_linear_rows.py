@@ -59,7 +59,7 @@ def _columns(X: Matrix, which: Array) -> Array:
 class PartSource(NumberSource):
     """One fold of the rows of an encoded source, or all others: the rest has weight zero.
 
-    A row's fold depends on its place among all rows, however they are cut into blocks.
+    A row's fold depends on its place among all present rows, however they are cut into blocks.
     """
 
     n_folds: int
@@ -71,6 +71,8 @@ class PartSource(NumberSource):
         stream = np.random.default_rng([self.seed, 2])
         for block in self.source():
             batch = block.compact()
-            chosen = stream.random(batch.n_rows) * self.n_folds < 1.0
             weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+            present = weight > 0.0  # a row that is absent takes no number from those after it
+            chosen = np.zeros(batch.n_rows, dtype=bool)
+            chosen[present] = stream.random(np.count_nonzero(present)) * self.n_folds < 1.0
             yield replace(batch, weight=np.where(chosen == self.inside, weight, 0.0))

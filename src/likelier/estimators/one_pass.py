@@ -81,7 +81,7 @@ class OnePassClassifier(OnePassLearning):
     A class that first appears after the opening shares a ``P`` that is far too stiff for its few
     rows: they give its weights a direction, but hardly any size. Size and level are therefore found
     with a sample of the rows so far (at most 8,192, about as many of each class, and half a million
-    values of half precision, or four times ``features^2`` if that is more), as the largest
+    values of single precision, or four times ``features^2`` if that is more), as the largest
     posterior: a few dozen rows after many thousands are enough. Without an intercept there is no
     level, and more rows are needed. ``coef_covariance`` is that of classes known from the opening
     on.

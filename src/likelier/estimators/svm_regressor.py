@@ -192,7 +192,7 @@ class SVR(RegressorMixin, SVMWords):
         outside, inside = np.sort(order[:count]), np.sort(order[count:])
         weights = np.ones(len(y)) if weight is None else weight
         fewer, rest = _safe_indexing(X, inside), _safe_indexing(X, outside)
-        if self.kernel == "precomputed":
+        if self._is_given():
             fewer, rest = fewer[:, inside], rest[:, inside]
         second = clone(self).set_params(probability=False)
         self.held_out_fit_ = second.fit(fewer, y[inside], weights[inside])
@@ -241,7 +241,7 @@ class SVR(RegressorMixin, SVMWords):
         self._check_measured()
         reach = conformal_quantile(self.residuals_, coverage, self.residual_weight_)
         X = self._check_X(X, reset=False)  # here, since the second fit saw a bare matrix
-        if self.kernel == "precomputed":
+        if self._is_given():
             X = X[:, self._held_out_columns]
         centre = self.held_out_fit_.predict(X)
         return np.stack([centre - reach, centre + reach], axis=1)

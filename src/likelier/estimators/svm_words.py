@@ -105,8 +105,8 @@ class SVMWords(BaseEstimator, ABC):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.kernel != "precomputed"
-        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.sparse = not self._is_given()
+        tags.input_tags.pairwise = self._is_given()
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -230,6 +230,10 @@ class SVMWords(BaseEstimator, ABC):
             return self.kernel.precomputed
         return callable(self.kernel) or self.kernel == "precomputed"
 
+    def _is_given(self) -> bool:
+        """Whether what the user calls rows are those of a kernel matrix."""
+        return self._is_precomputed() and not self._is_custom()
+
     def _asked_for_probabilities(self) -> bool:
         """Whether folds are to be paid for; scikit-learn's own default says no."""
         return not isinstance(self.probability, str) and bool(self.probability)
@@ -261,10 +265,7 @@ class SVMWords(BaseEstimator, ABC):
         if self._is_custom():
             self._fitted_rows = X
             X = np.ascontiguousarray(kernel_values(self.kernel(X, X), X, X))
-        self._gamma = 0.0
-        if not (self._is_custom() or self.kernel == "precomputed"):
-            self._gamma = self._chosen_gamma(X, weight)
-        elif X.shape[0] != X.shape[1]:
+        if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "Precomputed matrix must be a square matrix: X must have as many columns as rows, "
                 f"got {X.shape}"
@@ -274,12 +275,15 @@ class SVMWords(BaseEstimator, ABC):
             numbers = np.flatnonzero(weight > 0.0)
             weight = weight[numbers]
             X = X[numbers][:, numbers] if self._is_precomputed() else X[numbers]
+        self._gamma = 0.0 if self._is_precomputed() else self._chosen_gamma(X, weight)
         return Rows(self._kernel().prepare(X), numbers, weight, self._cache_bytes())
 
     def _chosen_gamma(self, X: Matrix, weight: Array | None) -> float:
         """The number that ``gamma`` stands for; rows count by their weight, as if repeated."""
         if isinstance(self.kernel, str) and not isinstance(self.gamma, str):
             return float(self.gamma)
+        if weight is not None and (weight == weight[:1]).all():
+            weight = None  # the same bits as without
         given = make_kernel(self.kernel, gamma=self.gamma, X=X, sample_weight=weight)
         gamma = given.get_params().get("gamma", 0.0)
         return gamma if isinstance(gamma, float) else 0.0  # one per feature is the kernel's own

@@ -290,6 +290,8 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         if "document_frequency_" not in vars(self):
             return
         n_columns = words.n_fixed if words.n_fixed else len(self._terms)
+        if n_columns == 0 and self._seen is None:  # terms that were hashed are not remembered
+            raise ValueError("fit hashed the terms, but n_features was changed; fit again")
         learned = [self.document_frequency_] if words.counts_documents else []
         learned += [] if self.idf is None else [vars(self).get("idf_", ())]
         for numbers in learned:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from likelier.inference.sgd import AdaptiveState
 
 LANES = ("weights", "average", "intercept", "average_intercept", "etas")  # one number per lane
+MOST_BYTES = 1 << 28  # of weights that parts may copy
 PER_ROWS = ("sums", "squares", "counts", "seen", "elapsed", "clock")
 
 
@@ -59,6 +60,7 @@ def over_classes(
     # two classes at least: a pass with a single lane watches its loss less closely; and a
     # stream is read by the thread of its owner
     apart = engine.in_memory and not state.model.loss.coupled
+    apart = apart and 2 * state.weights.nbytes <= MOST_BYTES  # of weights and their averages
     n_parts = min(n_jobs, state.model.n_outputs // 2) if apart else 1
     if n_parts <= 1:
         return learn(state, 0)

@@ -190,7 +190,8 @@ def _map_rows(X, waves, angles, out):
         _angles_of(X, first, waves.panels, angles, flat, width)
         for i in range(first, min(first + ROWS, X.shape[0])):
             here = angles[i - first, : pairs + single]
+            far = not _sum_of_squares(X[i]) <= waves.largest  # before out, which may be X itself
             _pair_row(here[:pairs], out[i, : 2 * pairs], waves.sine, waves.cosine)
             _phase_row(here[pairs:], waves.phase, out[i, 2 * pairs :], waves.sine, waves.cosine)
-            if not _sum_of_squares(X[i]) <= waves.largest:
+            if far:
                 _mend_row(here, pairs, out[i], waves.cosine[-1], waves.limit)

@@ -52,7 +52,8 @@ def log_mean_z(
         log_z = argmax_label_mixture(log_p, label_noise, power, fixed.n_classes)
         return jnp.asarray(log_z / power)
     if likelihood == "heteroscedastic":
-        log_z = log_z_heteroscedastic(jnp.broadcast_to(y, mean.shape[:2]), mean, variance, power)
+        y = jnp.broadcast_to(y, mean.shape[:2])
+        log_z = log_z_heteroscedastic(y, mean, variance, power, fixed.noise_floor)
     elif likelihood == "gaussian":
         noise = fixed.noise_floor + jnp.exp(parameter)
         log_z = log_z_gaussian(y, mean[..., 0], variance[..., 0], noise, power)

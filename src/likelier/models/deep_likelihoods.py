@@ -71,15 +71,15 @@ _REACH = 7.5  # standard deviations; beyond them a Gaussian has 6e-14 of its mas
 
 
 def log_z_heteroscedastic(
-    y: jax.Array, mean: jax.Array, var: jax.Array, power: Scalar
+    y: jax.Array, mean: jax.Array, var: jax.Array, power: Scalar, floor: Scalar = 0.0
 ) -> jax.Array:
-    """``log E[N(y; h_0, exp(h_1))^power]``: the second output is the logarithm of the noise.
+    """``log E[N(y; h_0, floor + exp(h_1))^power]``: the second output is the logarithm of noise.
 
     Parameters
     ----------
     y : array of shape (...)
     mean, var : arrays of shape (..., 2)
-    power : number or array of shape ()
+    power, floor : number or array of shape ()
 
     Notes
     -----
@@ -88,7 +88,7 @@ def log_z_heteroscedastic(
     above the noise that the residual asks for. Cost: 128 evaluations. The error of ``log Z`` is
     below 1e-8 for ``var_1 <= 4``.
     """
-    (power,) = _like(mean, power)
+    power, floor = _like(mean, power, floor)
     var = jnp.maximum(var, _SMALLEST_VARIANCE)
     centre, sd = mean[..., 1], jnp.sqrt(var[..., 1])
     residual = (y - mean[..., 0]) ** 2
@@ -101,7 +101,8 @@ def log_z_heteroscedastic(
     x = low[..., None] + (high - low)[..., None] * u
     log_weight = gaussian_log_density(x, centre[..., None], var[..., 1:])
     log_weight = log_weight + jnp.log((high - low) / _LOG_NOISE_NODES)[..., None]
-    value = log_z_gaussian(y[..., None], mean[..., :1], var[..., :1], jnp.exp(x), power)
+    noise = floor + jnp.exp(x)
+    value = log_z_gaussian(y[..., None], mean[..., :1], var[..., :1], noise, power)
     return _log_expectation(log_weight, value)
 
 

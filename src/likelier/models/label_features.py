@@ -193,7 +193,7 @@ def column_moments(X: Matrix, share: Array) -> tuple[Array, Array]:
             return np.bincount(rows.indices, values * at, minlength=X.shape[1])
 
         full = np.bincount(rows.indices, minlength=X.shape[1]) == X.shape[0]
-        absent = np.where(full, 0.0, 1.0 - total(np.ones(rows.nnz)))
+        absent = np.where(full, 0.0, np.maximum(1.0 - total(np.ones(rows.nnz)), 0.0))
         mean += total(rows.data - mean[rows.indices]) - absent * mean
         variance = total((rows.data - mean[rows.indices]) ** 2) + absent * mean**2
     spread = np.sqrt(variance)

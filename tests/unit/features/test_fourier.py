@@ -128,6 +128,14 @@ def test_sparse_rows_have_the_features_of_dense_ones(dtype):
             np.testing.assert_allclose(features, dense.transform(X), atol=2e-6)
 
 
+def test_rows_may_be_written_over():
+    """Far rows are mended by the same rule as when they are written elsewhere."""
+    X = np.random.default_rng(0).normal(size=(300, 20)) * np.geomspace(1.0, 1e20, 300)[:, None]
+    model = FourierFeatures(20, gamma=0.5, random_state=0).fit(X[:100])
+    wanted = model.transform(X)
+    np.testing.assert_array_equal(model.transform(X, out=X), wanted)
+
+
 def test_output_can_be_given():
     X = rows(dtype=np.float32)
     model = FourierFeatures(20, random_state=0).fit(X)

@@ -101,12 +101,13 @@ def test_numbers_of_rows_make_uniform_numbers(first):
     np.testing.assert_array_equal(_uniform(first + 7, 5), u[7:12])
 
 
-def test_rows_are_kept_in_half_precision_and_within_its_range():
-    Z = np.array([[1.0 + 2.0**-12, -1e9], [np.pi, 3e38]], dtype=np.float32)
+def test_rows_are_kept_in_single_precision_and_within_its_range():
+    Z = np.array([[1.0 + 2.0**-12, -1e9], [np.pi, 1e300]])
     found = Reserve.empty(2).seeing(Z, np.array([0, 1]), np.ones(2), 2)
-    assert found.rows.dtype == np.float16
-    np.testing.assert_allclose(found.rows[:, 0], Z[:, 0], rtol=1e-3)
-    np.testing.assert_array_equal(found.rows[:, 1], [-65504.0, 65504.0])
+    assert found.rows.dtype == np.float32
+    np.testing.assert_allclose(found.rows[:, 0], Z[:, 0], rtol=1e-7)
+    largest = np.finfo(np.float32).max
+    np.testing.assert_array_equal(found.rows[:, 1], np.array([-1e9, largest], dtype=np.float32))
     moved = found.moved(np.array([2.0, 4.0]), np.array([1.0, 0.0]))
-    np.testing.assert_allclose(moved.rows[:, 0], 2.0 * Z[:, 0] + 1.0, rtol=2e-3)
-    np.testing.assert_array_equal(moved.rows[:, 1], [-65504.0, 65504.0])
+    np.testing.assert_allclose(moved.rows[:, 0], 2.0 * Z[:, 0] + 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(moved.rows[:, 1], np.array([-4e9, largest], dtype=np.float32))

@@ -113,6 +113,9 @@ def test_an_interruption_leaves_a_model_of_the_whole_problem(kind, steps, monkey
         model.fit(X, y)
     monkeypatch.undo()
     assert taken[:1] == [1000] * min(steps, 1)  # the sample comes first
+    if steps < 6:  # still there: nothing is known of the whole problem, and there is no model
+        assert not hasattr(model, "support_")
+        return
     assert abs(model.dual_coef_).max(initial=0.0) <= 0.5
     assert abs(model.dual_coef_.sum()) < 1e-9
     assert np.isfinite(model.predict(X[:5])).all()

@@ -85,17 +85,18 @@ def test_gaussian_mixture_is_the_mean_of_densities():
     assert np.isfinite(far).all()
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.3])
 @pytest.mark.parametrize("power", POWERS)
-def test_heteroscedastic(power):
+def test_heteroscedastic(power, floor):
     y = np.array([0.3, -2.0, 5.0, 40.0])
     mean = np.array([[0.1, -1.0], [1.0, 0.5], [-1.0, -4.0], [0.0, 0.0]])
     var = np.array([[0.5, 0.3], [2.0, 4.0], [0.01, 1.0], [0.1, 1.0]])
-    found = in_float64(heteroscedastic, y, mean, var, power)
+    found = in_float64(heteroscedastic, y, mean, var, power, floor)
 
     for row in range(4):
 
         def inner(x, row=row):
-            s2, v, r2 = np.exp(x), var[row, 0], (y[row] - mean[row, 0]) ** 2
+            s2, v, r2 = floor + np.exp(x), var[row, 0], (y[row] - mean[row, 0]) ** 2
             return -0.5 * (power * np.log(2 * np.pi * s2) + np.log1p(power * v / s2)) - (
                 0.5 * power * r2 / (s2 + power * v)
             )
