@@ -180,7 +180,7 @@ class DeepFit(DeepWords):
             task.seed, task.kernel,
         )  # fmt: skip
         state = self._first_state(inference, task, resumed)
-        watch = Watch(self, inference, task, clock)
+        watch = Watch(self, inference, task, clock, state.step)
         try:
             if resumed:
                 watch.recall(state, self.training_)

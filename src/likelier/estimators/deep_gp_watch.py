@@ -21,12 +21,15 @@ class Watch:
     a training that is taken up again chooses as if it had never stopped.
     """
 
-    def __init__(self, estimator: Any, inference: Any, task: Any, clock: Clock) -> None:
+    def __init__(
+        self, estimator: Any, inference: Any, task: Any, clock: Clock, first_step: int
+    ) -> None:
         self.estimator, self.inference, self.task, self.clock = estimator, inference, task, clock
         self.latest: Any = None
         self.best: tuple[float, Any] | None = None
         self.energy = float("nan")
         self.waited = 0
+        self.first_step = first_step  # of this fit, which may go on from another
 
     @property
     def enough(self) -> bool:
@@ -36,9 +39,7 @@ class Watch:
     def __call__(self, state: Any, info: Any) -> None:
         """Look at the state that a call of the loop has led to."""
         self.latest, self.energy = state, info.objective
-        spent = time.perf_counter() - self.clock.begin
-        left = spent * (state.horizon - state.step) / max(1, state.step)
-        text = f"of {state.horizon}: energy per row {info.objective:.5g}, {left:.0f} s left"
+        text = f"of {state.horizon}: energy per row {info.objective:.5g}{self._time_left(state)}"
         self.clock.n_iter = state.step - 1
         self._validate(state)
         checkpoint = self.task.checkpoint
@@ -48,6 +49,12 @@ class Watch:
         if due:
             self.estimator._write_checkpoint(self.task)
         self.clock.tick("minibatch", text)
+
+    def _time_left(self, state: Any) -> str:
+        """By the pace of this fit so far."""
+        spent = time.perf_counter() - self.clock.begin
+        pace = spent / max(1, state.step - self.first_step)
+        return f", {pace * (state.horizon - state.step):.0f} s left"
 
     def _has_callbacks(self) -> bool:
         return bool(getattr(self.estimator, "_skl_callbacks", None))
