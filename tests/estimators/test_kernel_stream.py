@@ -382,3 +382,13 @@ def test_a_refused_fit_leaves_the_earlier_one_as_it_was(make):
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((50, 2), np.nan), y[:50])
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("value", [np.nan, -5.0])
+def test_weights_of_classes_are_checked_before_a_batch_is_learned(value):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (X[:, 0] > 0.0).astype(int)
+    model = classifier(class_weight={0: 1.0, 1: value})
+    with pytest.raises(ValueError, match=r"class_weight\[1\] must be finite and >= 0"):
+        model.partial_fit(X, y)
+    assert not hasattr(model, "stream_")

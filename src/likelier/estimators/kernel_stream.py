@@ -37,7 +37,7 @@ from likelier.estimators.problem import (
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import class_codes, union_classes
+from likelier.estimators.targets import check_class_weight, class_codes, union_classes
 from likelier.inference.kernel_search import head_prior
 from likelier.inference.laplace import (
     HeadPosterior,
@@ -124,6 +124,7 @@ class ClassStream(RowKeeper, ExpertStream):
     def _batch_words(self) -> str | None:
         if self.inference != "evidence" or self._n_particles() != 1:
             return "n_particles must be 1 where rows come batch by batch"
+        check_class_weight(self.class_weight)
         if isinstance(self.class_weight, str):
             return (
                 "class_weight must be a dict of weights (or None) where rows come batch by batch, "

@@ -89,8 +89,8 @@ class OnePassClassifier(OnePassLearning):
     Classes that were not seen together have scores that do not compare. Models that have learned
     different classes are merged by the largest posterior of their samples, in which each model
     vouches for how its own classes compare; that takes some tens of passes over the samples.
-    Merging models of every other class costs mnist, usps and covtype 0.1 to 0.6 points of accuracy,
-    other halves of the classes of mnist up to 0.8, and many merges of a class each about one.
+    ``docs/benchmarks/onepass.md`` has what that costs in accuracy for every other class; groups of
+    unequal size cost more, and many merges of a class each most.
 
     For rows sorted by class (where more than one row in twenty came among unlike labels) the
     sample decides how scores of all classes are mixed (of more than 64 classes, along the

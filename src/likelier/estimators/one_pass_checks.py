@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,17 +14,6 @@ from likelier.estimators.problem import checked_rows
 def check_rows(model: Any, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
     """Rows, labels and weights that can be learned from."""
     return Batch(*checked_rows(model, X, y, sample_weight, reset, check_labels))
-
-
-def check_class_weight(class_weight: Any) -> None:
-    """Raise unless every weight of a dict is a number that rows can be multiplied by."""
-    if not isinstance(class_weight, Mapping):
-        return
-    for label, value in class_weight.items():
-        if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-            raise TypeError(f"class_weight[{label!r}] must be a number, got {value!r}")
-        if not 0.0 <= float(value) < np.inf:
-            raise ValueError(f"class_weight[{label!r}] must be finite and >= 0, got {value!r}")
 
 
 def lasting_words(model: Any) -> dict[str, Any]:

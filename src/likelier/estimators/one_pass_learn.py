@@ -18,7 +18,6 @@ from likelier.estimators.naive_bayes_data import check_labels, encode_labels, jo
 from likelier.estimators.one_pass_blocks import OnePassBlocks
 from likelier.estimators.one_pass_checks import (
     check_addable,
-    check_class_weight,
     check_rows,
     check_same_words,
     lasting_words,
@@ -32,7 +31,7 @@ from likelier.estimators.problem import (
     require_targets,
 )
 from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import class_weights, union_classes
+from likelier.estimators.targets import check_class_weight, class_weights, union_classes
 from likelier.inference.one_pass import StreamState, resolved, stream_weights
 from likelier.inference.one_pass_merge import merge_streams
 from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights

@@ -166,7 +166,7 @@ def class_weights(
         unknown = [label for label in class_weight if label not in classes]
         if unknown:
             raise ValueError(f"class_weight names {unknown}, not among the classes {classes!r}")
-        _check_values(class_weight)
+        check_class_weight(class_weight)
     elif class_weight != "balanced":
         raise ValueError(
             f'class_weight must be None, "balanced" or a dict of weights, got {class_weight!r}'
@@ -175,8 +175,10 @@ def class_weights(
     return np.asarray(compute_class_weight(class_weight, classes=classes, y=labels))
 
 
-def _check_values(class_weight: Mapping[Any, Any]) -> None:
-    """Raise unless every weight is a number that rows can be multiplied by."""
+def check_class_weight(class_weight: Any) -> None:
+    """Raise unless every weight of a dict is a number that rows can be multiplied by."""
+    if not isinstance(class_weight, Mapping):
+        return
     for label, value in class_weight.items():
         if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
             raise TypeError(f"class_weight[{label!r}] must be a number, got {value!r}")
