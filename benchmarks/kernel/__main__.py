@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import CACHE, DOCS, machine_facts, write_json
-from benchmarks.kernel import classify, ensembles, features, gp, noise, regress, scale
+from benchmarks.kernel import classify, ensembles, features, gp, large, noise, regress, scale
 from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
 from benchmarks.kernel.writer import write
 
-PARTS = ("features", "classify", "noise", "ensembles", "regress", "gp", "scale", "write")
+PARTS = (
+    "features", "classify", "large", "noise", "ensembles", "regress", "gp", "scale", "write",
+)  # fmt: skip
 PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm", "torch", "gpytorch", "threadpoolctl")
 
 
@@ -38,6 +40,8 @@ def main(arguments: list[str] | None = None) -> None:
             measure_features(folder / "features.json", options.quick)
         elif part == "classify":
             classify.run(folder, classes, seeds, options.models.split(","))
+        elif part == "large":
+            large.run(folder, classes)
         elif part == "noise":
             noise.run(folder, classes, seeds)
         elif part == "ensembles":

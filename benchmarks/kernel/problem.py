@@ -76,13 +76,21 @@ def class_split(name: str, seed: int, cap: int = TRAIN_CAP) -> Split:
     return Split(X[rows], codes, X_test, np.searchsorted(classes, y_test))
 
 
+def n_published(name: str) -> int:
+    """How many splits were published with a set."""
+    with _open(name) as archive:
+        if "test_idx" in archive.files:
+            return len(archive["test_idx"])
+        return int(archive["test_fold"].max()) + 1
+
+
 def number_split(name: str, index: int) -> Split:
     """One of the published splits."""
     with _open(name) as archive:
         X, y = archive["X"].astype(np.float64), archive["y"].astype(np.float64)
         if "test_idx" in archive.files:
             test = np.zeros(len(y), dtype=bool)
-            test[archive["test_idx"][index % len(archive["test_idx"])]] = True
+            test[archive["test_idx"][index]] = True
         else:
-            test = archive["test_fold"] == index % (archive["test_fold"].max() + 1)
+            test = archive["test_fold"] == index
     return Split(X[~test], y[~test], X[test], y[test])

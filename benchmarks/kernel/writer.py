@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.common import markdown_table, read_json
-from benchmarks.kernel import ensembles, features, gp, noise, scale
+from benchmarks.kernel import ensembles, features, gp, large, noise, scale
 from benchmarks.kernel.peers import GP_SECONDS, NAMES
 
 TITLE = "# Kernel machines\n\nWritten by `make bench-kernel`; no number here is typed by hand.\n"
@@ -19,8 +19,9 @@ TITLE = "# Kernel machines\n\nWritten by `make bench-kernel`; no number here is 
 def write(folder: Path, docs: Path) -> None:
     """Write kernel.md and its picture from what has been measured so far."""
     parts = [
-        TITLE, _machine(folder), _classify(folder, docs), _peers(folder), scale.text(folder),
-        noise.text(folder), ensembles.text(folder), _regress(folder), _features(folder),
+        TITLE, _machine(folder), _classify(folder, docs), _peers(folder), large.text(folder),
+        scale.text(folder), noise.text(folder), ensembles.text(folder), _regress(folder),
+        _features(folder),
     ]  # fmt: skip
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "kernel.md").write_text("\n".join(part for part in parts if part))
@@ -84,7 +85,7 @@ def _classify(folder: Path, docs: Path) -> str:
     ]  # fmt: skip
     _picture(rows, docs)
     middle = [r["time"] for r in rows if 2000 <= r["rows"] <= 5000]
-    large = [r["gap"] for r in rows if r["test"] >= 1000]
+    tested = [r["gap"] for r in rows if r["test"] >= 1000]
     text = [
         "## Classification with no options, against a grid-searched SVC",
         "",
@@ -96,7 +97,7 @@ def _classify(folder: Path, docs: Path) -> str:
         markdown_table(header, table),
         "",
         f"Mean gap {np.mean([r['gap'] for r in rows]):+.2f} points (target +0.3); worst set with "
-        f"1,000 test rows or more {min(large):+.2f} (target -0.8); mean ratio of log losses "
+        f"1,000 test rows or more {min(tested):+.2f} (target -0.8); mean ratio of log losses "
         f"{np.mean([r['ratio'] for r in rows]):.3f} (target 0.95), not above one on "
         f"{sum(r['ratio'] <= 1 for r in rows)} of {len(rows)} sets; mean ECE "
         f"{np.mean([r['ece'] for r in rows]):.4f} against "
