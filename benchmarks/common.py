@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     return value
+
+
+def results_folder(page: str, quick: bool = False) -> Path:
+    """Where measurements of a page are stored; at first, those that were published with it."""
+    folder = CACHE / (f"{page}-quick" if quick else page)
+    if not quick and not folder.exists():
+        for part, content in read_json(DOCS / f"{page}.json").items():
+            write_json(folder / f"{part}.json", content)
+    return folder
+
+
+def publish(folder: Path, docs: Path, page: str) -> None:
+    """Put the measurements beside their page, so that others can add to them."""
+    parts = {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+    write_json(docs / f"{page}.json", parts)
 
 
 def remember(path: Path, key: str, compute: Callable[[], Any]) -> Any:
@@ -129,6 +145,36 @@ def median_or_none(values: Iterable[float | None]) -> float | None:
     """Median of the values that exist."""
     known = [value for value in values if value is not None and np.isfinite(value)]
     return float(np.median(known)) if known else None
+
+
+# -- pages ----------------------------------------------------------------------------------
+def write_page(path: Path, text: str) -> None:
+    """Write a page; a section ("## ...") that ``text`` lacks stays as it stands there.
+
+    So whoever measures a part of a benchmark does not lose what was measured elsewhere.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head, *new = _sections(text)
+    kept = _sections(path.read_text())[1:] if path.exists() else []
+    place = 0
+    for section in new:
+        titles = [_title(old) for old in kept]
+        if _title(section) in titles:
+            place = titles.index(_title(section))
+            kept[place] = section
+        else:
+            kept.insert(place, section)
+        place += 1
+    path.write_text("\n\n".join([head, *kept]) + "\n")
+
+
+def _sections(text: str) -> list[str]:
+    """What stands before the first heading, and each section with its heading."""
+    return [part.strip() for part in re.split(r"^(?=## )", text, flags=re.MULTILINE)]
+
+
+def _title(section: str) -> str:
+    return section.split("\n", 1)[0]
 
 
 # -- tables and facts -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.common import CACHE, DOCS, Cases, machine_facts, read_json, write_json
+from benchmarks.common import DOCS, Cases, machine_facts, read_json, results_folder, write_json
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "polyagamma", "numpyro", "jax")
 
@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     # one thread for everybody; read when jax is first imported
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     options = _parse(arguments)
-    results = CACHE / ("bayes-quick" if options.quick else "bayes")
+    results = results_folder("bayes", options.quick)
     docs = options.out or (results / "docs" if options.quick else DOCS)
     parts = _parts(options)
     for name in options.parts or [*parts, "write"]:

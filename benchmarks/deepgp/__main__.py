@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.common import CACHE, DOCS, machine_facts, read_json, write_json
+from benchmarks.common import DOCS, machine_facts, read_json, results_folder, write_json
 from benchmarks.deepgp import (
     classify,
     compiling,
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few sets and one seed")
     parser.add_argument("--out", type=Path, help="folder of the page and its picture")
     options = parser.parse_args(arguments)
-    folder = CACHE / ("deepgp-quick" if options.quick else "deepgp")
+    folder = results_folder("deepgp", options.quick)
     docs = options.out or (folder / "docs" if options.quick else DOCS)
     write_json(folder / "machine.json", machine_facts(PACKAGES))
     for part in options.parts or PARTS:

@@ -126,6 +126,7 @@ def tables(results: Mapping[str, Mapping[str, Any]]) -> str:
             ]
         )
     return (
+        "## Likelihood of the class with the largest score\n\n"
         f"Argmax likelihood of {math.prod(SHAPE):,} rows (samples times rows), processor time of"
         " one call; largest error of log p; variances between 0.01 and 100. Hermite:"
         f" {HERMITE_NODES} nodes with JAX's own `log_ndtr` and automatic derivatives.\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.common import CACHE, DOCS, machine_facts, write_json
+from benchmarks.common import DOCS, machine_facts, results_folder, write_json
 from benchmarks.kernel import classify, ensembles, features, gp, large, noise, regress, scale
 from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few sets and one seed")
     parser.add_argument("--out", type=Path, help="folder of the page and its picture")
     options = parser.parse_args(arguments)
-    folder = CACHE / ("kernel-quick" if options.quick else "kernel")
+    folder = results_folder("kernel", options.quick)
     docs = options.out or (folder / "docs" if options.quick else DOCS)
     write_json(folder / "machine.json", machine_facts(PACKAGES))
     asked = tuple(options.sets.split(",")) if options.sets else None

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.common import markdown_table, read_json
+from benchmarks.common import markdown_table, publish, read_json, write_page
 from benchmarks.kernel import ensembles, features, gp, large, noise, scale
 from benchmarks.kernel.peers import GP_SECONDS, NAMES
 
-TITLE = "# Kernel machines\n\nWritten by `make bench-kernel`; no number here is typed by hand.\n"
+TITLE = (
+    "# Kernel machines\n\nWritten by `make bench-kernel`; no number here is typed by hand. "
+    "Measurements are in [kernel.json](kernel.json), but for sections that were measured before "
+    "these were kept.\n"
+)
 
 
 def write(folder: Path, docs: Path) -> None:
@@ -23,8 +27,8 @@ def write(folder: Path, docs: Path) -> None:
         scale.text(folder), noise.text(folder), ensembles.text(folder), _regress(folder),
         _features(folder),
     ]  # fmt: skip
-    docs.mkdir(parents=True, exist_ok=True)
-    (docs / "kernel.md").write_text("\n".join(part for part in parts if part))
+    write_page(docs / "kernel.md", "\n".join(part for part in parts if part))
+    publish(folder, docs, "kernel")
 
 
 def _machine(folder: Path) -> str:

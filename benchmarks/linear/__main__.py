@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import CACHE, DOCS, ROOT, machine_facts, read_json, write_json
+from benchmarks.common import DOCS, ROOT, machine_facts, read_json, results_folder, write_json
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "vowpalwabbit", "threadpoolctl")
 
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure the parts asked for, then write the page."""
     options = _parse(arguments)
     _use_source_cache()
-    results = _results_folder(options.quick)
+    results = results_folder("linear", options.quick)
     docs = options.out or (results / "docs" if options.quick else DOCS)
     for name in options.parts or [*_parts(options), "write"]:
         start = time.perf_counter()
@@ -42,10 +42,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small data, about two minutes")
     parser.add_argument("--out", type=Path, help="folder of the page and its pictures")
     return parser.parse_args(arguments)
-
-
-def _results_folder(quick: bool) -> Path:
-    return CACHE / ("results-quick" if quick else "results")
 
 
 def _measure(name: str, part: Callable[[], Any], folder: Path) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.common import CACHE, DOCS, Cases, machine_facts, read_json, write_json
+from benchmarks.common import DOCS, Cases, machine_facts, read_json, results_folder, write_json
 from benchmarks.multilabel.data import SETS
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -17,7 +17,7 @@ PARTS = ("quality", "hidden", "growth", "example", "write")
 def main(arguments: list[str] | None = None) -> None:
     """Measure the parts asked for, then write the page."""
     options = _parse(arguments)
-    results = CACHE / ("multilabel-quick" if options.quick else "multilabel")
+    results = results_folder("multilabel", options.quick)
     docs = options.out or (results / "docs" if options.quick else DOCS)
     parts = _parts(options, results)
     for name in options.parts or PARTS:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.common import CACHE, DOCS, Cases, machine_facts, read_json, write_json
+from benchmarks.common import DOCS, Cases, machine_facts, read_json, results_folder, write_json
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
@@ -15,7 +15,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 def main(arguments: list[str] | None = None) -> None:
     """Measure the parts asked for, then write the page."""
     options = _parse(arguments)
-    results = CACHE / ("nb-quick" if options.quick else "nb")
+    results = results_folder("nb", options.quick)
     docs = options.out or (results / "docs" if options.quick else DOCS)
     parts = _parts(options)
     for name in options.parts or [*parts, "write"]:

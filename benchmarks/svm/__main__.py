@@ -10,7 +10,14 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before NumPy is imported
     os.environ.setdefault(_name, "1")
 
-from benchmarks.common import CACHE, DOCS, Cases, machine_facts, read_json, write_json  # noqa: E402
+from benchmarks.common import (  # noqa: E402
+    DOCS,
+    Cases,
+    machine_facts,
+    read_json,
+    results_folder,
+    write_json,
+)
 
 PARTS = ("speed", "small", "fine", "path", "threads", "scale", "coverage")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -24,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few and small problems")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of the page")
     options = parser.parse_args(arguments)
-    folder = CACHE / ("svm-quick" if options.quick else "svm")
+    folder = results_folder("svm", options.quick)
     write_json(folder / "machine.json", machine_facts(PACKAGES))
     for name in options.parts or PARTS:
         if name == "write":

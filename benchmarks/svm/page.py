@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.common import markdown_table, read_json, seconds_text
+from benchmarks.common import markdown_table, publish, read_json, seconds_text, write_page
 from benchmarks.svm.problem import SETS
 from benchmarks.svm.summary import in_short
 
@@ -26,7 +26,8 @@ def write(results: Path, docs: Path) -> None:
     parts += [_fine(found.get("fine", {}))]
     parts += [_path(found.get("path", {})), _threads(found.get("threads", {}))]
     parts += [_scale(found.get("scale", {}), docs), _coverage(found.get("coverage", {}))]
-    (docs / "svm.md").write_text("\n\n".join(part for part in parts if part) + "\n")
+    write_page(docs / "svm.md", "\n\n".join(part for part in parts if part))
+    publish(results, docs, "svm")
 
 
 def _in_order(cases: dict[str, Any]) -> dict[str, Any]:
@@ -43,8 +44,9 @@ def _place(case: dict[str, Any]) -> tuple[float, ...]:
 def _intro(machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in machine.get("versions", {}).items())
     return (
-        "Written by `make bench-svm`. Processor time, one thread, both tools in turn in one "
-        'process, medians; equal `cache_size`, `tol=1e-3`, `gamma="scale"`, features '
+        "Written by `make bench-svm`; measurements are in [svm.json](svm.json), but for sections "
+        "that were measured before these were kept. Processor time, one thread, both tools in turn "
+        'in one process, medians; equal `cache_size`, `tol=1e-3`, `gamma="scale"`, features '
         f"standardised (usps and a9a as published, 10,000 rows at most). {machine.get('cpu', '')}, "
         f"{versions}.\n\n"
         "*times* is LIBSVM's time divided by ours: below 1 we lose. *objective* is how much "

@@ -15,13 +15,14 @@ TEN_CLASSES = ("pendigits", "usps")
 
 
 def in_short(found: dict[str, Any]) -> str:
-    """A table of targets; parts that were not measured are left out."""
-    rows: list[list[str]] = []
-    for name, part in (("speed", _speed), ("fine", _fine), ("path", _path),
-                       ("threads", _threads), ("scale", _scale),
-                       ("coverage", _coverage)):  # fmt: skip
-        if found.get(name):
-            rows += part(list(found[name].values()))
+    """A table of targets, once all parts have been measured."""
+    parts = {
+        "speed": _speed, "fine": _fine, "path": _path, "threads": _threads, "scale": _scale,
+        "coverage": _coverage,
+    }  # fmt: skip
+    if not all(found.get(name) for name in parts):
+        return ""
+    rows = [row for name, part in parts.items() for row in part(list(found[name].values()))]
     return "## In short\n\n" + markdown_table(("what", "target", "measured", "met"), rows)
 
 

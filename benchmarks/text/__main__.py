@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import CACHE, DOCS, machine_facts, read_json, write_json
+from benchmarks.common import DOCS, machine_facts, read_json, results_folder, write_json
 from benchmarks.linear.__main__ import _use_source_cache
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="folder of the page and its pictures")
     options = parser.parse_args(arguments)
     _use_source_cache()
-    results = CACHE / ("text-quick" if options.quick else "text")
+    results = results_folder("text", options.quick)
     docs = options.out or (results / "docs" if options.quick else DOCS)
     for name in options.parts or PARTS:
         start = time.perf_counter()
