@@ -5,7 +5,9 @@ Few shapes and few minibatches: every new shape is compiled.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -18,8 +20,16 @@ from sklearn.base import clone
 
 import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
-from likelier.estimators import deep_gp_checkpoint, deep_gp_kernel, deep_gp_watch
+from likelier.estimators import (
+    deep_gp_checkpoint,
+    deep_gp_fit,
+    deep_gp_kernel,
+    deep_gp_watch,
+    kernel_words,
+)
+from likelier.estimators.kernel_words import Clock
 from likelier.inference import deep_adam, deep_feed
+from likelier.inference.deep_compile import forget_programs
 from likelier.models.deep_gp_start import mean_projection, typical_length
 
 RNG = np.random.default_rng(0)
@@ -352,6 +362,39 @@ def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch
     assert whole.set_params(warm_start=True).fit(X, Y).n_iter_ == 20  # nothing later is better
 
 
+def test_early_stopping_judges_also_after_a_step_that_is_no_multiple():
+    """A fit of 50 minibatches that goes on passes 70, 90, 110: never 100 or 200 themselves."""
+    judged, judge = [], deep_gp_watch.Watch._judge
+
+    def told(self, state):
+        judged.append(state.step)
+        return judge(self, state)
+
+    words = {"early_stopping": True, "n_iter_no_change": 50, "warm_start": True}
+    model = regressor(max_iter=50, **words).fit(X, Y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_gp_watch.Watch, "_judge", told)
+        model.set_params(max_iter=330).fit(X, Y)
+    assert judged == [50, 110, 210, 310, 330]
+
+
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_rows_that_judging_does_not_need_are_learned_from(as_stream, monkeypatch):
+    monkeypatch.setattr(deep_gp_fit, "VALIDATION_ROWS", 6)
+    tasks, train = [], DeepGPRegressor._train
+
+    def told(self, task, *rest):
+        tasks.append(task)
+        return train(self, task, *rest)
+
+    monkeypatch.setattr(DeepGPRegressor, "_train", told)
+    model = regressor(max_iter=20, early_stopping=True, validation_fraction=0.5)
+    model.fit([(X, Y)]) if as_stream else model.fit(X, Y)
+    (task,) = tasks
+    assert 0 < task.held.n <= 6
+    assert task.n_rows >= N - 12  # of a stream the share is drawn row by row
+
+
 def finish_and_tell(done):
     """Like `Watch.finish`, and note how far the training went."""
     finish = deep_gp_watch.Watch.finish
@@ -369,11 +412,41 @@ def test_a_time_budget_shortens_the_schedule():
     assert np.isfinite(model.predict(X)).all()
 
 
+def test_a_time_budget_counts_the_reading_of_a_stream():
+    """What the passes before training take is not there for training."""
+
+    def blocks():
+        waited[0] = 100.0  # at the first reading only
+        yield X, Y
+
+    waited, now = [0.0], kernel_words.time.perf_counter
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_words.time, "perf_counter", lambda: now() + waited[0])
+        model = regressor(max_iter=400, time_budget=50.0).fit(blocks)
+    assert model.n_iter_ == 20  # one call of the loop
+
+
 def test_progress_tells_the_time_left(capsys):
     regressor(verbose=1).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert "of 40" in lines[0] and "s left" in lines[0]
+    regressor(verbose=1, max_iter=10**7, time_budget=0.5).fit(X, Y)
+    told = [float(line.split(", ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()]
+    assert max(told) <= 1.0  # no longer than the budget allows
+
+
+def test_the_time_left_forgets_the_compiling():
+    """The first call of the loop takes 60 seconds, all others one."""
+    clock = [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_gp_watch.time, "perf_counter", lambda: clock[0])
+        watch = deep_gp_watch.Watch(None, None, None, Clock(regressor(), (X, Y)), 0)
+        left = []
+        for seconds, step in ((60.0, 20), (1.0, 40), (1.0, 60)):
+            clock[0] += seconds
+            left.append(watch._time_left(SimpleNamespace(step=step, horizon=200)))
+    assert left[1:] == [", 8 s left", ", 7 s left"]
 
 
 def test_the_configuration_of_jax_is_left_alone(fitted, of_three):
@@ -382,6 +455,25 @@ def test_the_configuration_of_jax_is_left_alone(fitted, of_three):
     of_three.predict_proba(X)
     assert dict(jax.config.values) == before
     assert jax.numpy.ones(1).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "setting", [{"jax_numpy_rank_promotion": "raise"}, {"jax_disable_jit": True}]
+)
+def test_settings_of_the_user_for_his_own_programs_do_not_matter(setting, of_three, tmp_path):
+    """Programs are made anew, as where nothing is on disk yet."""
+    expected = of_three.predict_proba(X)
+    ((name, value),) = setting.items()
+    before = getattr(jax.config, name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIKELIER_CACHE_DIR", str(tmp_path))
+        forget_programs()
+        jax.config.update(name, value)
+        try:
+            np.testing.assert_allclose(of_three.predict_proba(X), expected, rtol=1e-6)
+            assert getattr(jax.config, name) == value
+        finally:
+            jax.config.update(name, before)
 
 
 def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
@@ -549,6 +641,15 @@ def test_a_fit_that_goes_on_keeps_its_units():
     np.testing.assert_allclose(model.predict(X), before)
 
 
+def test_targets_that_cannot_be_squared_are_refused():
+    for data in ((X, Y * 1e200), ([(X, Y * 1e200)],)):
+        with (
+            np.errstate(over="ignore", invalid="ignore"),
+            pytest.raises(ValueError, match="y is so"),
+        ):
+            regressor().fit(*data)
+
+
 def test_small_targets_are_not_constant(fitted):
     model = regressor(max_iter=400).fit(X, (Y - Y.mean()) * 1e-13)
     assert model.score(X, (Y - Y.mean()) * 1e-13) > 0.9
@@ -575,6 +676,14 @@ def test_a_stop_before_training_leaves_the_earlier_fit_as_it_was(monkeypatch):
         model.fit(X[:, :2], LABELS)
     assert list(model.classes_) == ["no", "yes"]
     np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("changed", [{"dtype": "float32"}, {"heteroscedastic": True}])
+def test_words_for_the_next_fit_change_no_prediction(changed, fitted):
+    model = copy.deepcopy(fitted).set_params(**changed)
+    for one, other in zip(*(m.predict(X, return_std=True) for m in (model, fitted)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert model.predict_uncertainty(X).aleatoric[0] == pytest.approx(fitted.noise_**2)
 
 
 @pytest.mark.parametrize("changed", [{"kernel": "matern52"}, {"node_kernels": True}])

@@ -88,7 +88,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1
-        Share of the rows that are held out for it.
+        Share of the rows that are held out for it, at most 2000 rows.
     n_iter_no_change : int, default=5
         Evaluations, 100 minibatches apart, without a better one before it stops.
     time_budget : float or None, default=None

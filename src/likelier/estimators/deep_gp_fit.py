@@ -143,8 +143,8 @@ class DeepFit(DeepWords):
         rows = replace(rows, y=self._standardise(rows.y, rows.weight))
         if self.early_stopping and rows.n > 1:
             order = np.random.default_rng([seed, 3]).permutation(rows.n)
-            n_held = min(max(1, round(float(self.validation_fraction) * rows.n)), rows.n - 1)
-            held, rows = rows.take(order[:n_held][:VALIDATION_ROWS]), rows.take(order[n_held:])
+            n_held = min(max(1, round(self._held_fraction(rows.n) * rows.n)), rows.n - 1)
+            held, rows = rows.take(order[:n_held]), rows.take(order[n_held:])
         total = float(rows.n if rows.weight is None else rows.weight.sum())
         engine = LocalEngine(rows.X, rows.y, rows.weight, seed=seed)
         standard = self._scaling(Standard.of(rows.X, rows.weight))
@@ -164,11 +164,15 @@ class DeepFit(DeepWords):
         encoded, n_rows, total, standard = self._open_encoded(source, seed)
         held = None
         if self.early_stopping:
-            fraction = float(self.validation_fraction)
+            fraction = self._held_fraction(n_rows)
             encoded, n_rows, total, held = split_stream(encoded, fraction, VALIDATION_ROWS, seed)
         engine = StreamEngine(encoded, seed=seed)
         engine.know_rows(n_rows)
         return Task(engine, self._scaling(standard), total, n_rows, seed, held)
+
+    def _held_fraction(self, n_rows: int) -> float:
+        """Share to hold out: rows that judging does not need are learned from."""
+        return min(float(self.validation_fraction), VALIDATION_ROWS / n_rows)
 
     # -- training --------------------------------------------------------------------------
     def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
@@ -184,7 +188,7 @@ class DeepFit(DeepWords):
         try:
             if resumed:
                 watch.recall(state, self.training_)
-            steps = _steps(inference, state, task.engine, self.time_budget)
+            steps = _steps(inference, state, task.engine, clock)
             while not watch.enough and (step := next(steps, None)) is not None:
                 watch(*step)
         except KeyboardInterrupt:  # keep what has been learned so far
@@ -277,9 +281,8 @@ class DeepFit(DeepWords):
     # -- prediction ------------------------------------------------------------------------
     def _posterior(self) -> DeepPosterior:
         check_is_fitted(self, "layers_")
-        return DeepPosterior(
-            self.layers_, self.projections_, self.kernel_, self.normals_, self.dtype
-        )
+        dtype = self.layers_[0]["mean"].dtype.name  # of the training; the word may have changed
+        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_, dtype)
 
     def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
         """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, by blocks."""
@@ -305,10 +308,10 @@ class _Opened:
 
 
 def _steps(
-    inference: Any, state: Any, engine: Engine, budget: float | None
+    inference: Any, state: Any, engine: Engine, clock: Clock
 ) -> Generator[tuple[Any, Any], None, None]:
     """Steps up to the end of the schedule, which a time budget may bring nearer."""
-    begin, n_done, since = time.perf_counter(), 0, 0.0
+    n_done, since = 0, 0.0
     while state.step < state.horizon:
         before = state.step
         state, info = inference.step(state, engine)
@@ -318,8 +321,7 @@ def _steps(
             since = now
         else:
             n_done += state.step - before
-        if budget is not None:
-            left = budget - (now - begin)
+        if (left := clock.left) is not None:
             pace = (now - since) / n_done if n_done else 0.0
             more = int(left / pace) if pace > 0.0 else state.horizon
             horizon = min(inference.max_iter, state.step + more) if left > 0.0 else state.step

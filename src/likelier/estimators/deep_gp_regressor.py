@@ -62,7 +62,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1
-        Share of the rows that are held out for it.
+        Share of the rows that are held out for it, at most 2000 rows.
     n_iter_no_change : int, default=5
         Evaluations, 100 minibatches apart, without a better one before it stops.
     time_budget : float or None, default=None
@@ -182,6 +182,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _set_units(self, mean: float, spread: float) -> None:
         if self.warm_start and hasattr(self, "training_"):
             return  # a fit that goes on measures its targets as before
+        if not np.isfinite([mean, spread]).all():
+            raise ValueError("y is so large that its squares overflow; divide it by its size")
         self.target_mean_ = mean
         constant = not spread > 1e-12 * abs(mean)
         self.target_spread_ = 1.0 if constant else spread
@@ -218,15 +220,19 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _store_likelihood(self) -> None:
         variance = NOISE_FLOOR + float(np.exp(self.likelihood_))
         self.noise_ = float(np.sqrt(variance)) * self.target_spread_
-        if self.heteroscedastic:
+        if self._learns_noise():
             self.noise_ = float("nan")
+
+    def _learns_noise(self) -> bool:
+        """Whether the fitted model has an output for the noise; the word may have changed."""
+        return len(self.layers_[-1]["mean"]) == 2
 
     # -- predictions -----------------------------------------------------------------------
     def _parts(self, X: Matrix) -> Generator[tuple[Array, Array, Array], None, None]:
         """Mean, variance of the function and of the noise, ``(rows, S)`` each, by blocks."""
         for mean, variance in self._moments(X):
             noise = np.full(mean.shape[:2], self.noise_**2)
-            if self.heteroscedastic:
+            if self._learns_noise():
                 log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * self.normals_[:, -1]
                 noise = self.target_spread_**2 * (NOISE_FLOOR + np.exp(log_noise))
             yield (

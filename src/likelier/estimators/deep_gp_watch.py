@@ -30,6 +30,7 @@ class Watch:
         self.energy = float("nan")
         self.waited = 0
         self.first_step = first_step  # of this fit, which may go on from another
+        self.warm: tuple[float, int] | None = None  # time and step after the first call
 
     @property
     def enough(self) -> bool:
@@ -38,10 +39,11 @@ class Watch:
 
     def __call__(self, state: Any, info: Any) -> None:
         """Look at the state that a call of the loop has led to."""
+        before = self.first_step if self.latest is None else self.latest.step
         self.latest, self.energy = state, info.objective
         text = f"of {state.horizon}: energy per row {info.objective:.5g}{self._time_left(state)}"
         self.clock.n_iter = state.step - 1
-        self._validate(state)
+        self._validate(state, before)
         checkpoint = self.task.checkpoint
         due = checkpoint is not None and checkpoint.due()
         if due or self._has_callbacks():
@@ -51,18 +53,26 @@ class Watch:
         self.clock.tick("minibatch", text)
 
     def _time_left(self, state: Any) -> str:
-        """By the pace of this fit so far."""
-        spent = time.perf_counter() - self.clock.begin
-        pace = spent / max(1, state.step - self.first_step)
-        return f", {pace * (state.horizon - state.step):.0f} s left"
+        """By the pace of this fit after its first call, which may have compiled."""
+        now = time.perf_counter()
+        since, step = self.warm or (self.clock.begin, self.first_step)
+        self.warm = self.warm or (now, state.step)
+        seconds = (now - since) / max(1, state.step - step) * (state.horizon - state.step)
+        if self.clock.left is not None:  # by which the horizon will be shortened
+            seconds = min(seconds, self.clock.left)
+        return f", {seconds:.0f} s left"
 
     def _has_callbacks(self) -> bool:
         return bool(getattr(self.estimator, "_skl_callbacks", None))
 
     # -- early stopping --------------------------------------------------------------------
-    def _validate(self, state: Any) -> None:
-        """Compare the held-out log density with the best so far."""
-        if self.task.held is None or (state.step % VALIDATE_EVERY and state.step < state.horizon):
+    def _validate(self, state: Any, before: int) -> None:
+        """Compare the held-out log density with the best so far, where it is time.
+
+        A fit that goes on may start at any step, and then never meets a multiple.
+        """
+        due = state.step // VALIDATE_EVERY > before // VALIDATE_EVERY
+        if self.task.held is None or not (due or state.step >= state.horizon):
             return
         value = self._judge(state)
         if self.best is None or value > self.best[0]:

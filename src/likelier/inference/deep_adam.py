@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.inference.deep_compile import compiled_program
+from likelier.inference.deep_compile import compiled_program, own_settings
 from likelier.inference.deep_feed import Feed
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_layer import Layer
@@ -203,7 +203,7 @@ class DeepAdam(Inference):
         rates = self._rates(first, state.horizon).astype(padded.dtype)
         moving = np.asarray(self.kernel is None, padded.dtype)
         arguments = (state.running, fixed, tuple(rows), xi, rates, moving)
-        with jax.enable_x64(padded.dtype == "float64"):
+        with own_settings(padded.dtype == "float64"):
             name = (repr(padded), STEPS)
             quick = padded.n_inducing <= SMALL
             program = compiled_program(lambda: training_loop(padded), arguments, name, quick)

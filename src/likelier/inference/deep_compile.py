@@ -15,8 +15,8 @@ import os
 import platform
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,16 @@ def compiled_program(
         if key not in _programs:
             _programs[key] = _from_disk(key, arguments) or _compile(make, arguments, key, quick)
         return _programs[key]
+
+
+@contextmanager
+def own_settings(double: bool) -> Iterator[None]:
+    """Settings that programs are written for, in this thread and this block alone.
+
+    Whatever the user has set for programs of his own holds again afterwards.
+    """
+    with jax.enable_x64(double), jax.numpy_rank_promotion("allow"), jax.disable_jit(False):
+        yield
 
 
 def forget_programs() -> None:

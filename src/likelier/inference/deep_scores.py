@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.deep_compile import compiled_program
+from likelier.inference.deep_compile import compiled_program, own_settings
 from likelier.models.deep_gp_data import largest_score
 
 
@@ -19,7 +18,7 @@ def largest_scores(mean: Array, variance: Array, block: int) -> Array:
     flat = [np.ascontiguousarray(a, dtype=np.float64).reshape(-1, shape[-1])
             for a in (mean, variance)]  # fmt: skip
     out = np.empty_like(flat[0])
-    with jax.enable_x64(True):
+    with own_settings(True):
         for start in range(0, len(out), block):
             parts = [_padded(a[start : start + block], block) for a in flat]
             program = compiled_program(lambda: largest_score, tuple(parts), ("largest",))
