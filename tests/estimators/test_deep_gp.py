@@ -17,6 +17,7 @@ import pytest
 from scipy import sparse
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
@@ -474,6 +475,14 @@ def test_settings_of_the_user_for_his_own_programs_do_not_matter(setting, of_thr
             assert getattr(jax.config, name) == value
         finally:
             jax.config.update(name, before)
+
+
+def test_a_training_that_diverges_says_so():
+    with (
+        np.errstate(over="ignore"),
+        pytest.warns(ConvergenceWarning, match="training diverged with learning_rate"),
+    ):
+        regressor(learning_rate=1e6, max_iter=60).fit(X, Y)
 
 
 def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):

@@ -8,10 +8,12 @@ import jax
 import numpy as np
 import pytest
 
+from likelier.inference.deep_adam import STEPS, DeepAdam
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters
 from likelier.models.deep_gp_layer import Layer, node_law
 from likelier.models.deep_gp_posterior import DeepPosterior, plain_layers, shared_normals
 from likelier.models.deep_gp_start import cut, mean_projection, pad
+from likelier.models.kernel_machine import Standard
 
 M, D, P = 6, 2, 3
 
@@ -96,6 +98,20 @@ def test_every_layer_has_fresh_noise():
     normals = shared_normals(64, 2 * P, 0)
     apart = np.abs(np.corrcoef(normals.T) - np.eye(2 * P))
     assert apart.max() < 0.35
+    # prediction gives each layer its own columns of them
+    ours = DeepPosterior(plain_layers(parts), held.projections, "rbf", normals[:2])
+    xi = tuple(np.broadcast_to(part[:, None], (2, 3, P)) for part in np.split(normals[:2], 2, 1))
+    posterior = forward(parameters, held, X, xi, np.float64(0.0))[0]
+    predicted = ours.block_moments(X)[0].swapaxes(0, 1)
+    np.testing.assert_allclose(predicted, posterior, rtol=1e-6, atol=1e-8)
+
+
+def test_training_draws_fresh_noise_for_layers_steps_and_calls():
+    training = DeepAdam(Standard(np.zeros(D), np.ones(D)), 5.0)
+    model = DeepGP((D, P, P, 1), M, 4)
+    layers = [*training._normals(model, 0, 50), *training._normals(model, STEPS, 50)]
+    columns = np.concatenate([numbers[:2].reshape(2, -1) for numbers in layers])
+    assert np.abs(np.corrcoef(columns) - np.eye(len(columns))).max() < 0.25
 
 
 def test_the_mean_function_is_the_projection_on_principal_axes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.callback import with_callbacks
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Engine, Matrix
@@ -196,8 +198,15 @@ class DeepFit(DeepWords):
             self._write_checkpoint(task)
             raise
         watch.finish(state)
-        if np.isfinite(watch.energy) or not hasattr(self, "energy_"):  # no step, no new energy
+        if watch.latest is not None or not hasattr(self, "energy_"):  # no step, no new energy
             self.energy_ = watch.energy
+        if watch.latest is not None and not np.isfinite(watch.energy):
+            warnings.warn(
+                f"training diverged with learning_rate={self.learning_rate}: the energy is not "
+                "finite; choose a smaller one",
+                ConvergenceWarning,
+                stacklevel=4,  # who called fit, past the wrapper of callbacks
+            )
         if task.checkpoint is not None:
             task.checkpoint.remove()
 
