@@ -98,26 +98,28 @@ class ThreadTeam:
     ) -> Generator[Result, None, None]:
         """Yield ``function(0), ..., function(count - 1)`` in this order.
 
-        At most two results per thread exist at a time. When a call fails, or the caller
+        The caller takes part: where the next result is not there yet it makes one itself. At
+        most two results per thread exist at a time. When a call fails, or the caller
         stops reading, calls that have not begun are dropped and those that have are awaited,
         and the threads end: nothing goes on behind the caller's back.
         """
-        if self.n_threads == 1:
+        if min(self.n_threads, count) <= 1:
             yield from map(function, range(count))
             return
-        pending: deque[Future[Result]] = deque()
+        pending: deque[tuple[int, Future[Result]]] = deque()
         _single_threaded_blas.enter(_controller())
         try:
             for number in range(count):
                 if len(pending) == 2 * self.n_threads:
-                    yield pending.popleft().result()
-                pending.append(self._threads().submit(function, number))
+                    yield _next_result(pending, function)
+                pending.append((number, self._threads().submit(function, number)))
             while pending:
-                yield pending.popleft().result()
+                yield _next_result(pending, function)
         except BaseException:
-            for future in pending:
+            futures = [future for _, future in pending]
+            for future in futures:
                 future.cancel()
-            wait(pending)
+            wait(futures)
             self.close()
             raise
         finally:
@@ -152,8 +154,25 @@ class ThreadTeam:
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix=self._name)
+            helpers = self.n_threads - 1  # the caller is the last one
+            self._pool = ThreadPoolExecutor(max(1, helpers), thread_name_prefix=self._name)
         return self._pool
+
+
+def _next_result(
+    pending: deque[tuple[int, Future[Result]]], function: Callable[[int], Result]
+) -> Result:
+    """Result of the first pending call; until it is there, make those nobody has begun."""
+    while not pending[0][1].done():
+        for place, (number, future) in enumerate(pending):
+            if future.cancel():  # nobody has begun it, and nobody will
+                own: Future[Result] = Future()
+                own.set_result(function(number))
+                pending[place] = number, own
+                break
+        else:
+            break
+    return pending.popleft()[1].result()
 
 
 def _join_stray_threads(name: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from likelier.base import Array, Engine, Inference, Info, Matrix
 from likelier.inference.dual_rows import DualRows, dual_rows
 from likelier.inference.posterior import LinearPosterior
-from likelier.loops.dual import dual_pass, duality_gap, take_labelled
+from likelier.loops.dual import dual_pass, duality_gap, lane_losses, take_labelled
 from likelier.loops.lanes import WIDTHS, aligned_zeros, padded
 from likelier.models.linear import LinearModel
 
@@ -171,12 +171,20 @@ class Dual(Inference):
         goal = self.tol * abs(state.objective)
         sums = over_parts(state, lambda part: _gap(state, part, goal))
         state.objective = sum(s[0] for s in sums) / state.n_rows
-        state.objective += sum(_penalty_value(state, part) for part in state.parts)
+        state.objective += sum(s[2] for s in sums)
         state.waited = 0
         if goal > 2.0 * self.tol * abs(state.objective):  # what was little then is not any more
             for part in state.parts:
                 part.active[:] = True
         return float(sum(s[1] for s in sums)) / state.n_rows
+
+    @staticmethod
+    def objectives(state: DualState) -> Array:
+        """Exact objective of every output; of all together, if they are coupled.
+
+        Cost: about half a pass. The weights are where a pass has them, in the order of its rows.
+        """
+        return np.concatenate(over_parts(state, lambda part: _lane_objectives(state, part)))
 
     def posterior(self, state: DualState) -> LinearPosterior:
         """Point estimate."""
@@ -272,23 +280,29 @@ def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
     )  # fmt: skip
 
 
-def _penalty_value(state: DualState, part: _Part) -> float:
-    """Half the sum of the squared weights times the strengths, in whatever order they are."""
-    w, strength = part.weights, 1.0 / (state.share * state.n_rows)
-    rates = state.data.rates
-    n_rates = 0 if rates is None else len(rates)
-    W = w.reshape(state.model.n_features, -1)
-    even = len(W) - n_rates
-    head = W[:even].ravel()
-    total = float(head @ head)
+def _penalty_values(state: DualState, part: _Part) -> Array:
+    """Half the sums of the squared weights times the strengths, in whatever order they are."""
+    rates, strength = state.data.rates, 1.0 / (state.share * state.n_rows)
+    W = part.weights.reshape(state.model.n_features, -1)[:, : len(part.intercept)]
+    even = len(W) - (0 if rates is None else len(rates))
+    total = np.einsum("jk,jk->k", W[:even], W[:even])
     if rates is not None:
-        tail = W[even:]
-        total += float(np.einsum("jk,jk->j", tail, tail) @ (1.0 / rates))
-    return 0.5 * strength * total
+        total += np.einsum("jk,jk,j->k", W[even:], W[even:], 1.0 / rates)
+    return np.asarray(0.5 * strength * total)
 
 
-def _gap(state: DualState, part: _Part, goal: float) -> tuple[float, float]:
-    """Summed loss and gap; what the intercept's duals do not sum to zero counts as gap.
+def _lane_objectives(state: DualState, part: _Part) -> Array:
+    loss, data, penalty = state.model.loss, state.data, _penalty_values(state, part)
+    total = lane_losses(
+        *data.rows, data.places, data.y - part.first_class, data.weight,
+        loss.code, loss.parameters, loss.coupled, state.model.classes,
+        part.weights, part.intercept,
+    )  # fmt: skip
+    return total / state.n_rows + (penalty.sum(keepdims=True) if loss.coupled else penalty)
+
+
+def _gap(state: DualState, part: _Part, goal: float) -> tuple[float, float, float]:
+    """Summed loss, gap, and penalty; what the intercept's duals do not sum to zero counts as gap.
 
     An intercept that is still on its way takes all rows with it.
     """
@@ -304,4 +318,4 @@ def _gap(state: DualState, part: _Part, goal: float) -> tuple[float, float]:
         owed = np.abs(part.intercept * drift)
         gap += float(owed.sum())
         part.active |= not owed.max() <= LITTLE * goal / state.model.n_outputs * state.n_rows
-    return float(total), float(gap)
+    return float(total), float(gap), float(_penalty_values(state, part).sum())

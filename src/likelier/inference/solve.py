@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,6 @@ from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
 from likelier.inference.newton import Newton, subset_sizes
 from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
 from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
 MAX_NEWTON = 1500  # parameters of one solve
 PAIRS_PER_ENTRY = 256  # up to here second-order sums cost less than many first-order passes
@@ -46,7 +45,6 @@ STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowl
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
 SIMILAR = 1.05
-PIECE = 1 << 16  # parameters that are copied at once: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -276,46 +274,32 @@ class _Run:
         )  # fmt: skip
         proven = converged and route != "sgd"
         auto = self.settings.learning_rate == "auto" and self.engine.repeatable
-        return self._no_worse_than_zero(solution) if auto and not proven else solution
+        if proven or not auto:
+            return solution
+        own = inference.objectives(state) if isinstance(inference, Dual) else None
+        return self._no_worse_than_zero(solution, own)
 
-    def _no_worse_than_zero(self, solution: Solution) -> Solution:
+    def _no_worse_than_zero(self, solution: Solution, known: Array | None = None) -> Solution:
         """One look at all rows: an unfinished fit may be worse than knowing nothing.
 
-        Cost: a first-order pass at most. Independent outputs are judged one by one.
+        Cost: a first-order pass at most; none where the objectives are known. Independent
+        outputs are judged one by one.
         """
         model, engine = self.model, self.engine
-        theta, penalty = self._by_features(solution.theta)
+        theta = np.ascontiguousarray(solution.theta) if known is None else None
 
         def sums(batch: Batch) -> Array:
-            return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])
+            zero = model.values_at_zero(batch)
+            return np.stack([zero if theta is None else model.values_at([theta], batch)[0], zero])
 
-        values = engine.reduce(sums, np.add) / (engine.n_rows or 1)
-        values[0] += penalty.sum(keepdims=True) if model.loss.coupled else penalty
-        worse = ~(values[0] <= values[1])
-        # as it came, which for many features is the order in which coefficients are stored
-        theta = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
-        objective = float(np.where(worse, values[1], values[0]).sum())
-        return replace(solution, theta=theta, objective=objective)
-
-    def _by_features(self, theta: Array) -> tuple[Array, Array]:
-        """Parameters with those of a feature side by side, and the penalty of every output.
-
-        Products with sparse rows would otherwise copy them so, block by block. Large ones are
-        copied piece by piece, by the engine's threads.
-        """
-        size = max(1, PIECE // theta.shape[1])
-        copy = theta if theta.flags.c_contiguous else np.empty_like(theta, order="C")
-        l2, l1 = self.model.penalty.l2, self.model.penalty.l1
-
-        def piece(number: int) -> Array:
-            rows = slice(number * size, (number + 1) * size)
-            if copy is not theta:
-                copy[rows] = theta[rows]
-            return ElasticNet(l2[rows], l1[rows]).value(copy[rows])
-
-        count = -(-len(theta) // size)
-        pieces = self.engine.each(piece, count) if count > 1 else iter([piece(0)])
-        return copy, reduce(np.add, pieces)
+        found, zero = engine.reduce(sums, np.add) / (engine.n_rows or 1)
+        if theta is not None:
+            penalty = model.penalty.value(theta)
+            known = found + (penalty.sum(keepdims=True) if model.loss.coupled else penalty)
+        worse = ~(known <= zero)
+        kept = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
+        objective = float(np.where(worse, zero, known).sum())
+        return replace(solution, theta=kept, objective=objective)
 
 
 def _theta(inference: Inference, state: Any) -> Array:

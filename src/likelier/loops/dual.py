@@ -186,6 +186,41 @@ def duality_gap(
 
 
 @njit(cache=True, nogil=True)
+def lane_losses(
+    data,
+    indices,
+    indptr,
+    n_columns,
+    rows,
+    y,
+    weight,
+    code,
+    p,
+    coupled,
+    classes,
+    weights,
+    intercept,
+):
+    """Summed loss of every lane; of all together, if they are coupled."""
+    n_lanes, width = len(intercept), len(weights) // n_columns
+    f, total = np.zeros(width), np.zeros(1 if coupled else n_lanes)
+    for r in range(len(rows)):
+        i = rows[r]
+        prefetch_ahead(data, indices, indptr, n_columns, rows, r)
+        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width)
+        omega = weight[i] if len(weight) else 1.0
+        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
+        row_scores(data, indices, start, stop, weights, f)
+        for k in range(n_lanes):
+            f[k] += intercept[k]
+            if not coupled:
+                total[k] += omega * loss_value(code, p, lane_target(classes, y[i], k), f[k])
+        if coupled:
+            total[0] += omega * coupled_value(code, np.int64(y[i]), f[:n_lanes])
+    return total
+
+
+@njit(cache=True, nogil=True)
 def column_frequencies(indices, n_columns):
     """Number of stored entries of every column."""
     out = np.zeros(n_columns, dtype=np.int64)

@@ -19,7 +19,10 @@ from likelier.base import Array, Batch, Loss, Matrix, Model
 from likelier.loops.rows import all_rows, as_rows
 from likelier.loops.terms import (
     coupled_terms,
+    dense_sums,
+    dense_values,
     scalar_terms,
+    scale_rows,
     sparse_gram,
     sparse_sums,
     sparse_values,
@@ -27,6 +30,7 @@ from likelier.loops.terms import (
 from likelier.models.penalty import ElasticNet
 
 NO_WEIGHT = np.empty(0)
+TILE_BYTES = 3 << 17  # of dense rows: read from the memory once, whatever is summed up over them
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,8 @@ class LinearModel(Model):
             return self._sparse_stats(theta, batch, width, every)
         batch = batch.compact()
         X = batch.X
+        if order >= 1 and self._in_one_sweep(X):
+            return self._dense_stats(theta, batch, order, width, meat, every)
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
         scores = self.scores(theta, X)
@@ -135,6 +141,49 @@ class LinearModel(Model):
         hessian = self._hessian(X, curvature, batch.weight, every) if order >= 2 else None
         outer = self._outer(X, slope) if meat else None
         return LinearStats(batch.n_rows, value, gradient, hessian, outer)
+
+    def _in_one_sweep(self, X: Matrix) -> bool:
+        """Whether rows are dense, one after another, and have one score each."""
+        alone = not self.loss.coupled and self.n_outputs == 1
+        return alone and not sparse.issparse(X) and bool(np.asarray(X).flags.c_contiguous)
+
+    def _dense_stats(
+        self, theta: Array, batch: Batch, order: int, width: float, meat: bool, every: int
+    ) -> LinearStats:
+        """Sums over dense rows of one score each, in tiles that stay in the cache."""
+        p, n_rows, X = self.n_rows_theta, batch.n_rows, np.asarray(batch.X)
+        w, (y, weight, *rest) = theta[:, 0].copy(), self._targets(batch)
+        value, gradient = 0.0, np.zeros(p)
+        thin = order >= 2 and every > 1
+        diagonal = np.zeros(p if thin else 0)
+        hessian = np.zeros((p, p)) if order >= 2 else None
+        outer = np.zeros((p, p)) if meat else None
+        size = max(1, TILE_BYTES // (8 * max(1, X.shape[1])))
+        terms = np.empty((2, min(size, n_rows)))
+        for first in range(0, n_rows, size):
+            some = slice(first, min(first + size, n_rows))
+            tile, omega = X[some], weight[some] if len(weight) else weight
+            slope, curvature = out = terms[:, : len(tile)]
+            value += dense_sums(
+                tile, y[some], omega, *rest, width, w, self.fit_intercept, gradient, diagonal, out
+            )
+            if hessian is not None:
+                few = slice(-first % every, None, every)
+                if len(tile[few]):
+                    hessian += self.gram(tile[few], curvature[few])
+            if outer is not None:
+                outer += self.gram(tile, slope * slope)
+        if hessian is not None and thin:
+            _thinned(hessian, every, diagonal)
+        return LinearStats(
+            n_rows, np.array([value]), gradient[:, None],
+            None if hessian is None else hessian[None], None if outer is None else outer[None],
+        )  # fmt: skip
+
+    def _targets(self, batch: Batch) -> tuple[Any, ...]:
+        """Targets, weights and loss as the compiled sums take them."""
+        weight = NO_WEIGHT if batch.weight is None else batch.weight
+        return batch.y, weight, self.loss.code, self.loss.parameters, self.classes
 
     def _sparse_stats(self, theta: Array, batch: Batch, width: float, every: int) -> LinearStats:
         """Value, gradient and Hessian of sparse rows in one sweep, nothing gathered."""
@@ -160,18 +209,18 @@ class LinearModel(Model):
 
     def _sparse_rows(self, batch: Batch) -> tuple[Any, ...]:
         """Sparse rows, targets, weights and loss as the compiled sums take them."""
-        weight = NO_WEIGHT if batch.weight is None else batch.weight
-        loss = self.loss
-        return (
-            *as_rows(batch.X), all_rows(batch.X, batch.rows), batch.y, weight,
-            loss.code, loss.parameters, self.classes,
-        )  # fmt: skip
+        return (*as_rows(batch.X), all_rows(batch.X, batch.rows), *self._targets(batch))
 
     def values_at(self, thetas: list[Array], batch: Batch, width: float = 0.0) -> Array:
         """Summed loss per lane of a batch at several points, one row per point."""
         if sparse.issparse(batch.X) and not self.loss.coupled and self.n_outputs == 1:
             return self._sparse_values(thetas, batch, width)
         batch = batch.compact()
+        if self._in_one_sweep(batch.X):
+            points, X = np.hstack(thetas).T.copy(), np.asarray(batch.X)
+            return dense_values(X, *self._targets(batch), width, points, self.fit_intercept)[
+                :, None
+            ]
         if len(thetas) == 1:
             return self.terms(batch, self.scores(thetas[0], batch.X), 0, width)[0][None]
         all_scores = self.scores(np.hstack(thetas), batch.X)
@@ -285,5 +334,7 @@ def _dense_gram(X: Array, weight: Array) -> Array:
     sign = 1.0 if weight.min() >= 0.0 else -1.0
     if sign < 0.0 and weight.max() > 0.0:
         return np.asarray(X.T @ (X * weight[:, None]))
-    root = X * np.sqrt(sign * weight)[:, None]
-    return np.asarray(sign * (root.T @ root))
+    root = np.empty(X.shape, X.dtype)
+    scale_rows(X, np.sqrt(sign * weight), root)
+    gram = root.T @ root
+    return np.asarray(gram if sign > 0.0 else -gram)

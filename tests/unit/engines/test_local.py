@@ -451,8 +451,8 @@ def test_each_gives_results_in_order_and_errors_at_once(n_jobs):
 
     with LocalEngine(np.ones((4, 1)), n_jobs=n_jobs) as engine:
         assert list(engine.each(work, 20)) == list(range(20))
-        assert (threading.current_thread().name in names) == (n_jobs == 1)
-        assert len(names) <= n_jobs
+        assert threading.current_thread().name in names  # the caller takes part
+        assert min(2, n_jobs) <= len(names) <= n_jobs
         with pytest.raises(RuntimeError, match="number 30"):
             list(engine.each(work, 40))
         assert list(engine.each(work, 3)) == [0, 1, 2]

@@ -50,3 +50,21 @@ def test_an_error_is_raised_when_all_have_ended(culprit):
     finally:
         team.close()
     assert running == [culprit]
+
+
+def test_an_error_of_the_caller_in_the_middle_of_a_map_ends_it():
+    """The helper holds the first call, so the caller makes the second, and fails."""
+    team, held = ThreadTeam(2), threading.Event()
+    main = threading.current_thread()
+
+    def work(number):
+        if threading.current_thread() is main:
+            held.set()
+            raise RuntimeError("the caller's own")
+        assert held.wait(10)
+        return number
+
+    with pytest.raises(RuntimeError, match="the caller's own"):
+        list(team.ordered_map(work, 6))
+    assert list(team.ordered_map(lambda number: number, 6)) == list(range(6))
+    team.close()

@@ -47,6 +47,20 @@ def test_a_penalty_of_its_own_for_every_feature(loss):
     assert values[0] == pytest.approx(values[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("strength", [0.1, [0.02, 0.1, 0.05, 0.3]], ids=["even", "uneven"])
+def test_objectives_are_those_of_the_parameters(loss, strength):
+    model, engine = problem(loss)
+    l2 = np.append(np.broadcast_to(strength, 4), 0.0)
+    model = LinearModel(loss, 4, model.n_outputs, model.classes, True, ElasticNet(l2, np.zeros(5)))
+    state = Dual(1e-5, n_jobs=2).init(model, engine)
+    for _ in range(2):
+        Dual(1e-5).step(state, engine)
+    found = Dual.objectives(state)
+    assert len(found) == (1 if loss.coupled else model.n_outputs)
+    assert found.sum() == pytest.approx(energy(model, engine, state.theta()), rel=1e-12)
+
+
 def test_uneven_penalties_leave_the_callers_rows_alone():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 3))

@@ -8,7 +8,7 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import LinearClassifier, losses
 from likelier.engines.local import LocalEngine
-from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD
+from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD, _joined
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
@@ -154,3 +154,17 @@ def test_a_stream_is_read_by_one_thread():
     for _ in range(3):
         two = LinearClassifier(n_jobs=2, **words).fit(blocks)
         np.testing.assert_array_equal(two.coef_, one.coef_)
+
+
+def test_short_blocks_of_one_matrix_are_learned_together(monkeypatch):
+    """The same rows in the same order: only the calls are fewer, and none is too long."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((1000, 3)), rng.integers(0, 2, 1000).astype(float)
+    monkeypatch.setattr("likelier.inference.sgd.JOINED_ROWS", 300)
+    engine = LocalEngine(X, y, seed=4, block_rows=64)
+    given, joined = list(engine.blocks(2)), list(_joined(engine.blocks(2)))
+    assert [batch.n_rows for batch in joined] == [256, 256, 256, 232]
+    rows = [np.concatenate([batch.rows for batch in some]) for some in (given, joined)]
+    np.testing.assert_array_equal(*rows)
+    apart = list(engine.blocks())  # every one has rows of its own
+    assert all(batch is own for batch, own in zip(_joined(apart), apart, strict=True))
