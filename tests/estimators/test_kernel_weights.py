@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.inference.evidence import relative_weights
+from likelier.inference.evidence import relative_weights, typical_weight
 
 
 def bumps(n, seed):
@@ -78,3 +78,80 @@ def test_weights_of_the_evidence_are_shares_of_a_typical_row():
     assert many_light[:60].max() < 1e-3
     np.testing.assert_array_equal(many_light[60:], 1.0)
     assert relative_weights(np.array([1e-300, 1.0])).min() > 0.0
+
+
+def test_rows_that_weigh_next_to_nothing_decide_nothing():
+    weight = np.append(np.full(270, 1e-9), np.ones(30))
+    assert typical_weight(weight) == 1.0
+    assert typical_weight(np.append(np.ones(999), 1e9)) < 1.05  # nor does one that is huge
+    assert typical_weight(np.array([1.0, 2.0, 4.0])) == pytest.approx(2.0)
+    (X, f), (X_test, f_test) = bumps(300, 0), bumps(1000, 1)
+    few = X[270:], f[270:]
+    error = [
+        np.sqrt(np.mean((model.predict(X_test) - f_test) ** 2))
+        for model in (
+            BayesianKernelRegressor(random_state=0).fit(X, f, sample_weight=weight),
+            BayesianKernelRegressor(random_state=0).fit(*few),
+        )
+    ]
+    assert error[0] < 1.1 * error[1]
+    losses = [
+        log_loss(f_test > 0.0, model.predict_proba(X_test))
+        for model in (
+            BayesianKernelClassifier(random_state=0).fit(X, f > 0.0, sample_weight=weight),
+            BayesianKernelClassifier(random_state=0).fit(few[0], few[1] > 0.0),
+        )
+    ]
+    assert losses[0] < 1.1 * losses[1]
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1.0 / 600])
+def test_weights_that_are_shares_leave_predictions_calibrated(factor):
+    """A factor far below one: noise is noise, and rare classes stay rare."""
+    (X, f), (X_test, f_test) = bumps(600, 0), bumps(2000, 1)
+    weight = np.full(600, factor)
+    plain = BayesianKernelRegressor(random_state=0).fit(X, f)
+    light = BayesianKernelRegressor(random_state=0).fit(X, f, sample_weight=weight)
+    assert light.noise_[0] == pytest.approx(plain.noise_[0], rel=0.1)
+    low, high = light.predict_interval(X_test).T
+    assert 0.87 < np.mean((low < f_test) & (f_test < high)) < 0.93
+    assert light.score(X_test, f_test) == pytest.approx(plain.score(X_test, f_test), abs=0.01)
+    rare, rare_test = f > 2.0, f_test > 2.0
+    losses = [
+        log_loss(rare_test, model.predict_proba(X_test))
+        for model in (
+            BayesianKernelClassifier(random_state=0).fit(X, rare),
+            BayesianKernelClassifier(random_state=0).fit(X, rare, sample_weight=weight),
+        )
+    ]
+    assert losses[1] < 1.1 * losses[0]
+
+
+def test_shares_batch_by_batch(monkeypatch):
+    """Rows that come later count as the first ones do."""
+    monkeypatch.setattr("likelier.estimators.kernel_numbers.START_ROWS", 300)
+    X, f = bumps(600, 0)
+    models = []
+    for factor in (1.0, 1e-3):
+        model = BayesianKernelRegressor(gamma=0.7, random_state=0)
+        for i in (0, 300):
+            part = slice(i, i + 300)
+            model.partial_fit(X[part], f[part], sample_weight=np.full(300, factor))
+        assert model.stream_["absorbing"]
+        models.append(model)
+    assert models[1].noise_[0] == pytest.approx(models[0].noise_[0], rel=0.1)
+    assert models[1].stream_["sums"]["weight"] == pytest.approx(600.0)
+
+
+def test_light_rows_of_one_target_say_what_it_is():
+    X, _ = bumps(100, 0)
+    model = BayesianKernelRegressor(random_state=0)
+    model.fit(X, np.full(100, 3.0), sample_weight=np.full(100, 2.0**-10))
+    assert np.ptp(model.predict_interval(X), axis=1).max() < 1e-3
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_labels_are_told(missing):
+    y = np.array(["a", "b", "a", missing, "b"], dtype=object)
+    with pytest.raises(ValueError, match="1 missing labels .* row 3"):
+        BayesianKernelClassifier().fit(np.arange(5.0)[:, None], y)

@@ -19,6 +19,7 @@ from likelier.estimators.kernel_predict import ClassPredictions
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.targets import (
+    check_no_missing_label,
     class_codes,
     class_weights,
     combine_weights,
@@ -85,6 +86,7 @@ class ClassFit(ClassPredictions):
     def _check_y(self, y: Array) -> Array:
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
+        check_no_missing_label(y)
         check_classification_targets(y)
         return y
 

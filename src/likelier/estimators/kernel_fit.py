@@ -123,8 +123,9 @@ class KernelFit(KernelParticles):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative; a row of weight 2 counts as two rows, of weight 0 as none. Scales and
-            prior are learned from rows as such: a common factor of all weights makes the model
-            surer, not another one.
+            prior are learned from rows as such: a common factor of all weights makes the
+            weights of the model surer, not others. Weights below one, such as shares that add
+            up to one, leave probabilities and intervals what rows of weight one make them.
         """
         self._check_words()
         seed = self._seed()

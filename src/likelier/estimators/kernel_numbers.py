@@ -53,6 +53,7 @@ class NumberStream(RowKeeper):
     ratio_: Array
     noise_: Array
     sums_weight_: float
+    row_weight_: float
 
     def _set_units(self, mean: float, spread: float) -> None:
         self.target_mean_ = mean
@@ -61,7 +62,7 @@ class NumberStream(RowKeeper):
 
     def _least_noise(self, sample: Rows) -> float:
         """One row says nothing about the noise: its own size stands for it, or one."""
-        n_rows = sample.n if sample.weight is None else float(sample.weight.sum())
+        n_rows = sample.n if sample.weight is None else max(sample.n, float(sample.weight.sum()))
         if n_rows < 2.0 and not sample.y.any():  # constant, so in the units of the target
             return max(self.target_mean_**2, 1.0)
         return NOISE_LEAST
@@ -196,7 +197,7 @@ class NumberStream(RowKeeper):
 
     def _absorb(self, X: Matrix, y: Array, omega: Array) -> None:
         """Add to the sums; the noise is a running mean of rows before they are learned."""
-        omega = omega / float(self.temperature)
+        omega = omega / self.row_weight_
         made = restore_map(self.maps_[0])
         targets = (y - self.target_mean_) / self.target_spread_
         with one_blas_thread():

@@ -48,6 +48,7 @@ class Particle:
     noise: float
     sums: Sums | None
     shape: NoiseShape = GAUSSIAN_SHAPE
+    row: float = 1.0  # weight that counts as one row
 
 
 def has_covariance(estimator: Any) -> bool:
@@ -241,10 +242,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         # a closed form needs its digits: double precision
         sums: Sums = engine.reduce(lambda b: batch_sums(b, made(b.X, np.float64)), Sums.__add__)
         # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
-        sums = Sums(sums.gram / T, sums.cross / T, sums.weight / T)
+        row = T * self._light_row(prepared)
+        choice = replace(choice, precision=choice.precision * T / row)
+        sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
         weights = solve_weights(sums, choice.precision)
         Phi = made(sample.X, np.float64)
-        omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / T
+        omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / row
         rest = left_out(weights, Phi, sample.y, omega, made.residual(Phi))
         others = np.setdiff1d(np.arange(sample.n), landmarks)
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
@@ -252,7 +255,14 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         noise = max(float(np.average(rest**2, weights=omega)), self._least_noise(sample))
         clock.tick("weights", f"noise {noise:.4g}")
         shape = noise_shape(rest / np.sqrt(noise), omega)
-        return Particle(made, weights, choice, noise * shape.variance, sums, shape)
+        return Particle(made, weights, choice, noise * shape.variance, sums, shape, row)
+
+    def _light_row(self, prepared: Prepared) -> float:
+        """What counts as one row where all weigh less: how sure they make would else be noise.
+
+        Weights that add up to one are shares. With a given ``alpha`` they are taken as they are.
+        """
+        return min(prepared.unit, 1.0) if self.alpha == "auto" else 1.0
 
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
@@ -291,7 +301,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         self.input_spread_ = standard.spread()
         self.n_components_ = parts[0].map.n_features - 1
         sums = parts[0].sums
-        self.sums_weight_ = 0.0 if sums is None else sums.weight
+        self.sums_weight_, self.row_weight_ = 0.0 if sums is None else sums.weight, parts[0].row
         if hasattr(self, "stream_") and sums is not None:
             self.stream_["sums"] = vars(sums).copy()
 

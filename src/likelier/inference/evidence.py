@@ -36,6 +36,7 @@ MIN_SUBSET = 100
 MAX_SCALES = 2000  # inputs with a scale of their own; beyond, groups of them share one
 N_GROUPS = 64
 ALIKE, LEAST_SHARE = 1e-9, 1e-6  # of weights: rounding, and as good as nothing
+HEAVIER, ABSENT = 0.2, 0.01  # which rows say what a typical weight is, see there
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,20 @@ def _grouped(
 
 
 def typical_weight(weight: Array | None) -> float:
-    """Geometric mean of positive weights; one where there are none."""
-    return 1.0 if weight is None else float(np.exp(np.log(weight).mean()))
+    """Geometric mean of positive weights; one where there are none.
+
+    Rows that are as good as absent have no say, however many they are: those that weigh less
+    than a hundredth of ``u``, which makes ``sum_i min(omega_i / u, 1) u^(1/5)`` largest. That
+    is as many whole rows as there can be, but a few huge ones are no reason to take all others
+    for nothing.
+    """
+    if weight is None:
+        return 1.0
+    ordered = np.sort(weight[weight > 0.0])
+    whole = np.arange(len(ordered), 0, -1)  # rows that weigh as much as this one, or more
+    counted = whole + (np.cumsum(ordered) - ordered) / ordered
+    bulk = ordered[np.argmax(np.log(counted) + HEAVIER * np.log(ordered))]
+    return float(np.exp(np.log(ordered[ordered >= ABSENT * bulk]).mean()))
 
 
 def relative_weights(weight: Array | None) -> Array | None:

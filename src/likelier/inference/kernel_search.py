@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Matrix
+from likelier.inference.evidence import typical_weight
 from likelier.inference.laplace import head_posterior
 from likelier.inference.softmax_head import (
     HeadLoss,
@@ -96,8 +97,9 @@ def head_prior(made: KernelMap, precision: float, start: Array) -> Prior:
 
 
 def class_shares(codes: Array, weight: Array | None, n_classes: int) -> Array:
-    """Smoothed shares of the classes."""
-    counts = np.bincount(codes.astype(np.intp), weight, n_classes) + 1.0
+    """Shares of the classes, smoothed by one row of each that weighs as others do, at most one."""
+    one_row = min(typical_weight(weight), 1.0)
+    counts = np.bincount(codes.astype(np.intp), weight, n_classes) + one_row
     return np.asarray(counts / counts.sum())
 
 

@@ -31,6 +31,7 @@ from scipy.special import expit, ndtri, softmax
 from scipy.stats import qmc
 
 from likelier.base import Array, Batch
+from likelier.inference.evidence import typical_weight
 from likelier.inference.softmax_head import HeadProblem, lower_factor, weighted_gram
 from likelier.predictive import Bernoulli, Categorical
 
@@ -336,16 +337,18 @@ def to_predictive(parts: list[tuple[Array, Array]]) -> Bernoulli | Categorical:
 def choose_spread(scores: Array, covariance: Array, codes: Array, weight: Array | None) -> float:
     """The factor of the covariance with the smallest log loss on rows that were held out.
 
-    A larger factor must be worth it: ties go to the smaller one. The grid is `SPREADS`. Few points
-    are enough to compare factors: their errors are alike.
+    A larger factor must be worth it: ties go to the smaller one. The grid is `SPREADS`, for rows
+    that weigh one; lighter ones have a wider covariance, and know no less about their scores. Few
+    points are enough to compare factors: their errors are alike.
     """
     omega = np.ones(len(scores)) if weight is None else weight
+    spreads = min(typical_weight(weight), 1.0) * SPREADS
     losses = []
-    for spread in SPREADS:
+    for spread in spreads:
         probs, weights = class_predictive(scores, covariance, float(spread), 0)
         mean = np.tensordot(weights, probs, (0, 1)) if probs.ndim == 3 else probs @ weights
         if mean.ndim == 1:
             mean = np.stack([1.0 - mean, mean], axis=1)
         given = mean[np.arange(len(mean)), codes.astype(np.intp)]
         losses.append(float(omega @ -np.log(np.maximum(given, 1e-12))))
-    return float(SPREADS[int(np.argmin(losses))])
+    return float(spreads[int(np.argmin(losses))])
