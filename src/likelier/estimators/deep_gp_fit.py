@@ -277,9 +277,7 @@ class DeepFit(DeepWords):
     # -- prediction ------------------------------------------------------------------------
     def _posterior(self) -> DeepPosterior:
         check_is_fitted(self, "layers_")
-        return DeepPosterior(
-            self.layers_, self.projections_, self.kernel_, self.normals_, self.dtype
-        )
+        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_)
 
     def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
         """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, by blocks."""
