@@ -54,7 +54,7 @@ def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
     inverse, log_amplitude = np.exp(-layer["log_scale"][0]), layer["log_amplitude"][0]
     Z = layer["inducing"] * inverse
     K_zz = correlation(np, model.kernel, half_squares(np, Z, Z), log_amplitude)
-    K_zz[np.diag_indices(len(Z))] += JITTER["float64"] * np.exp(log_amplitude)
+    K_zz[np.diag_indices(len(Z))] += JITTER * np.exp(log_amplitude)
     K_zx = correlation(np, model.kernel, half_squares(np, Z, rows * inverse), log_amplitude)
     A = linalg.solve_triangular(np.linalg.cholesky(K_zz), K_zx, lower=True)
     root = layer["root"][0]

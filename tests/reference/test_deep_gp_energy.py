@@ -14,6 +14,7 @@ from likelier.models import deep_gp_layer
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_kernels import JITTER
 from likelier.models.deep_gp_layer import Layer, node_law
+from likelier.models.deep_gp_start import start_layers
 
 M, D, P, S, B = 7, 3, 2, 4, 6
 
@@ -65,6 +66,11 @@ def compiled(model):
     return jax.jit(model.energy)
 
 
+@functools.cache
+def compiled_slopes(model):
+    return jax.jit(jax.value_and_grad(model.energy))
+
+
 def energy(widths, parameters, fixed, rows, xi, kernel="rbf", per_node=False):
     with jax.enable_x64(True):
         return float(compiled(DeepGP(widths, M, S, kernel, per_node))(parameters, fixed, rows, xi))
@@ -75,15 +81,19 @@ def plain_kernel(A, C, scale, amplitude):
     return amplitude * np.exp(-0.5 * (gaps**2).sum(-1))
 
 
+def plain_projections(layer, X, q=0):
+    """``A = L_z^{-1} K_zx`` of a kernel, by solving."""
+    scale, amplitude = np.exp(layer.log_scale[q]), np.exp(layer.log_amplitude[q])
+    Kzz = plain_kernel(layer.inducing, layer.inducing, scale, amplitude)
+    L = linalg.cholesky(Kzz + JITTER * amplitude * np.eye(len(Kzz)), lower=True)
+    return linalg.solve_triangular(L, plain_kernel(layer.inducing, X, scale, amplitude), lower=True)
+
+
 def plain_node(layer, p, X, mean, cov):
     """Mean and variance of a node for any Gaussian over ``w``, by solving, row by row."""
     q = p if len(layer.log_scale) > 1 else 0
-    scale, amplitude = np.exp(layer.log_scale[q]), np.exp(layer.log_amplitude[q])
-    n = len(layer.inducing)
-    Kzz = plain_kernel(layer.inducing, layer.inducing, scale, amplitude)
-    L = linalg.cholesky(Kzz + JITTER["float64"] * amplitude * np.eye(n), lower=True)
-    A = linalg.solve_triangular(L, plain_kernel(layer.inducing, X, scale, amplitude), lower=True)
-    variance = [amplitude - a @ a + a @ cov @ a for a in A.T]
+    A = plain_projections(layer, X, q)
+    variance = [np.exp(layer.log_amplitude[q]) - a @ a + a @ cov @ a for a in A.T]
     return A.T @ mean, np.array(variance)
 
 
@@ -177,10 +187,7 @@ def test_one_layer_with_the_best_q_is_the_collapsed_bound():
     rng = np.random.default_rng(2)
     layer = make_layer(rng, D, 1)
     X, y, noise = rng.standard_normal((B, D)), rng.standard_normal(B), 0.3
-    scale, amplitude = np.exp(layer.log_scale[0]), np.exp(layer.log_amplitude[0])
-    Kzz = plain_kernel(layer.inducing, layer.inducing, scale, amplitude)
-    L = linalg.cholesky(Kzz + JITTER["float64"] * amplitude * np.eye(M), lower=True)
-    A = linalg.solve_triangular(L, plain_kernel(layer.inducing, X, scale, amplitude), lower=True)
+    amplitude, A = np.exp(layer.log_amplitude[0]), plain_projections(layer, X)
     S_q = np.linalg.inv(np.eye(M) + A @ A.T / noise)
     S_q = 0.5 * (S_q + S_q.T)
     T = np.linalg.cholesky(S_q)
@@ -221,15 +228,62 @@ def test_single_precision_keeps_the_divergence(total):
     assert abs(printed / exact - 1.0) > 0.05
 
 
+def to_single(tree):
+    return jax.tree.map(lambda a: np.asarray(a, np.float32), tree)
+
+
 def test_single_precision_energy():
     widths, parameters, rows, xi = problem()
     fixed = fixed_of(widths, 0.5, 1e7)
     exact = energy(widths, parameters, fixed, rows, xi)
-    to_single = lambda tree: jax.tree.map(lambda a: np.asarray(a, np.float32), tree)  # noqa: E731
     with jax.enable_x64(False):
         model = DeepGP(widths, M, S, dtype="float32")
         got = float(jax.jit(model.energy)(*map(to_single, (parameters, fixed, rows, xi))))
     assert got == pytest.approx(exact, rel=1e-3)
+
+
+@functools.cache
+def as_fitted(noise=1e-3, n_inducing=100, n_rows=2000, n_used=64):
+    """Two layers as training leaves them: long length scales, little noise, the last q the best.
+
+    ``K_zz`` of the k-means centres has a condition that only the jitter bounds.
+    """
+    rng = np.random.default_rng(8)
+    widths = (D, D, 1)
+    X = rng.standard_normal((n_rows, D))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + np.sqrt(noise) * rng.standard_normal(n_rows)
+    start = start_layers(X, None, widths, n_inducing, False, rng)
+    inner, last = (Layer(**layer) for layer in start.layers)
+    inner = inner._replace(mean=0.1 * rng.standard_normal((D, n_inducing)))
+    to_hidden = [plain_node(inner, p, X, inner.mean[p], np.zeros((n_inducing,) * 2))[0]
+                 for p in range(D)]  # fmt: skip
+    A = plain_projections(last, np.stack(to_hidden, 1) + X @ start.projections[0])
+    T = linalg.cholesky(np.linalg.inv(np.eye(n_inducing) + A @ A.T / noise), lower=True)
+    root = np.tril(T, -1) + np.diag(np.log(np.diagonal(T)))
+    last = last._replace(mean=(T @ T.T @ A @ y / noise)[None], root=root[None])
+    fixed = fixed_of(widths, 1.0, n_rows, n_inducing=n_inducing)
+    fixed = fixed._replace(projections=tuple(start.projections))
+    xi = (rng.standard_normal((S, n_used, D)),)
+    parameters = Parameters((inner, last), np.asarray(np.log(noise)))
+    return widths, parameters, fixed, (X[:n_used], y[:n_used]), xi
+
+
+@pytest.mark.parametrize("total", [5e5, 1e7])
+def test_single_precision_energy_of_a_fitted_model(total):
+    """Both precisions have one energy per row, to 1e-3, and slopes of one direction."""
+    widths, parameters, fixed, (X, y), xi = as_fitted()
+    rows = Rows(X, y, np.full(len(X), total / len(X)))
+    arguments = to_single((parameters, fixed._replace(total=np.asarray(total)), rows, xi))
+    got = {}
+    for dtype in ("float32", "float64"):
+        with jax.enable_x64(True):  # as in training
+            same = jax.tree.map(lambda a, dtype=dtype: np.asarray(a, dtype), arguments)
+            energy, slopes = compiled_slopes(DeepGP(widths, 100, S, dtype=dtype))(*same)
+            got[dtype] = float(energy), [np.ravel(g) for g in jax.tree.leaves(slopes)]
+    single, double = got["float32"], got["float64"]
+    assert abs(single[0] - double[0]) <= 1e-3 * min(1.0, abs(double[0]))
+    for ours, exact in zip(single[1], double[1], strict=True):
+        assert np.linalg.norm(ours - exact) <= 0.05 * np.linalg.norm(exact)
 
 
 def test_chunks_of_rows_change_nothing(monkeypatch):

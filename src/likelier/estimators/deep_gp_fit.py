@@ -290,8 +290,7 @@ class DeepFit(DeepWords):
     # -- prediction ------------------------------------------------------------------------
     def _posterior(self) -> DeepPosterior:
         check_is_fitted(self, "layers_")
-        dtype = self.layers_[0]["mean"].dtype.name  # of the training; the word may have changed
-        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_, dtype)
+        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_)
 
     def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
         """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, by blocks."""

@@ -203,7 +203,7 @@ class DeepAdam(Inference):
         rates = self._rates(first, state.horizon).astype(padded.dtype)
         moving = np.asarray(self.kernel is None, padded.dtype)
         arguments = (state.running, fixed, tuple(rows), xi, rates, moving)
-        with own_settings(padded.dtype == "float64"):
+        with own_settings():
             name = (repr(padded), STEPS)
             quick = padded.n_inducing <= SMALL
             program = compiled_program(lambda: training_loop(padded), arguments, name, quick)
@@ -221,9 +221,7 @@ class DeepAdam(Inference):
         plain = plain_state(state)
         n_hidden = sum(state.model.widths[1:-1])
         normals = shared_normals(self.n_draws, n_hidden, self.seed)
-        return DeepPosterior(
-            plain["layers"], state.projections, state.model.kernel, normals, state.model.dtype
-        )
+        return DeepPosterior(plain["layers"], state.projections, state.model.kernel, normals)
 
     def _rates(self, first: int, horizon: int) -> Array:
         steps = first + np.arange(STEPS)

@@ -61,12 +61,13 @@ def compiled_program(
 
 
 @contextmanager
-def own_settings(double: bool) -> Iterator[None]:
+def own_settings() -> Iterator[None]:
     """Settings that programs are written for, in this thread and this block alone.
 
-    Whatever the user has set for programs of his own holds again afterwards.
+    Whatever the user has set for programs of his own holds again afterwards. Models in single
+    precision need doubles too, for the matrices of their inducing points.
     """
-    with jax.enable_x64(double), jax.numpy_rank_promotion("allow"), jax.disable_jit(False):
+    with jax.enable_x64(True), jax.numpy_rank_promotion("allow"), jax.disable_jit(False):
         yield
 
 

@@ -18,7 +18,7 @@ def largest_scores(mean: Array, variance: Array, block: int) -> Array:
     flat = [np.ascontiguousarray(a, dtype=np.float64).reshape(-1, shape[-1])
             for a in (mean, variance)]  # fmt: skip
     out = np.empty_like(flat[0])
-    with own_settings(True):
+    with own_settings():
         for start in range(0, len(out), block):
             parts = [_padded(a[start : start + block], block) for a in flat]
             program = compiled_program(lambda: largest_score, tuple(parts), ("largest",))

@@ -9,8 +9,10 @@ import math
 from typing import Any
 
 KERNELS = ("rbf", "matern32", "matern52")
-JITTER = {"float32": 1e-4, "float64": 1e-6}  # added to K_zz, relative to the amplitude
-LEAST_VARIANCE = {"float32": 1e-6, "float64": 1e-9}  # of a node, relative to the amplitude
+# Both are relative to the amplitude, and part of the model: the same in both precisions, so that
+# their energies can be compared. Single precision factorises no K_zz with much less added.
+JITTER = 1e-4  # added to the diagonal of K_zz
+LEAST_VARIANCE = 1e-6  # of a node
 
 
 def half_squares(xp: Any, Z: Any, X: Any) -> Any:

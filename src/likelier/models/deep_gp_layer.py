@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation, half_squares
@@ -26,6 +27,7 @@ from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation,
 NOTHING = 1e4  # exp(-NOTHING) is zero
 CHUNK_ROWS = {"float32": 512, "float64": 256}  # kernel values of 128 points: a quarter megabyte
 SERIES_BELOW = {"float32": 1e-2, "float64": 1e-6}  # of e |I - S|; see `half_log_determinant`
+UNROLLED = 8  # nodes at most that a loop over nodes takes in one round
 
 
 class Layer(NamedTuple):
@@ -72,13 +74,20 @@ def kernel_values(kind: str, layer: Layer, X: jax.Array, mask: jax.Array) -> jax
 
 
 def inverse_root(kind: str, layer: Layer, mask: jax.Array) -> jax.Array:
-    """``L_z^{-1}`` with ``L_z L_z^T = K_zz + jitter``, ``(Q, M, M)``. Cost ``Q M^3``."""
-    dtype = layer.inducing.dtype
-    eye = jnp.eye(len(mask), dtype=dtype)
+    """``L_z^{-1}`` with ``L_z L_z^T = K_zz + jitter``, ``(Q, M, M)``. Cost ``Q M^3``.
+
+    Found in double precision, where JAX is allowed it, whatever that of the layer: rounding of
+    ``K_zz`` in single precision is a hundredth of the jitter, and a model with little noise has
+    another energy with that.
+    """
+    dtype, wide = layer.inducing.dtype, jax.dtypes.canonicalize_dtype(np.float64)
+    layer = Layer(*(part.astype(wide) for part in layer))
+    mask = mask.astype(wide)
+    eye = jnp.eye(len(mask), dtype=wide)
     K = kernel_values(kind, layer, layer.inducing, mask) * mask
     amplitude = jnp.exp(layer.log_amplitude)[:, None, None]
-    K = K + eye * (amplitude * JITTER[dtype.name] + 1.0 - mask[:, None])
-    return jnp.asarray(jax.lax.map(factor_and_inverse, K)[1])
+    K = K + eye * (amplitude * JITTER + 1.0 - mask[:, None])
+    return jnp.asarray(jax.lax.map(factor_and_inverse, K)[1].astype(dtype))
 
 
 def factor_and_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -183,8 +192,9 @@ def node_products(V: jax.Array, W: jax.Array, K: jax.Array) -> tuple[jax.Array, 
     """``v_p^T k_r`` and ``k_r^T W_p k_r`` for every node and row, ``(P, R)`` each.
 
     ``W`` is symmetric. Cost ``P M^2 R``. The derivative is written by hand because it can use
-    the product ``W K`` again, and one sweep for all that flows into ``K``: one product more in
-    all, where automatic differentiation takes two.
+    the product ``W K`` again: one product more in all, where automatic differentiation takes
+    two. Nodes are taken one after another: sweeps over one ``(M, R)`` array at a time take half
+    the time of sweeps over those of all nodes.
     """
     values, _ = _products_forward(V, W, K)
     return values
@@ -193,24 +203,41 @@ def node_products(V: jax.Array, W: jax.Array, K: jax.Array) -> tuple[jax.Array, 
 def _products_forward(
     V: jax.Array, W: jax.Array, K: jax.Array
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
-    P, M, _ = W.shape
     shared = K.shape[0] == 1
-    product = (W.reshape(P * M, M) @ K[0]).reshape(P, M, -1) if shared else W @ K
+
+    def of_node(_: None, node: Any) -> tuple[None, tuple[jax.Array, jax.Array]]:
+        W_p, K_p = (*node, K[0]) if shared else node
+        product = W_p @ K_p
+        return None, (product, (product * K_p).sum(0))
+
+    _, (product, form) = _node_by_node(of_node, None, (W,) if shared else (W, K))
     linear = V @ K[0] if shared else jnp.einsum("pm,pmr->pr", V, K)
-    return (linear, (product * K).sum(1)), (V, product, K)
+    return (linear, form), (V, product, K)
 
 
 def _products_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     V, product, K = kept
     by_linear, by_form = slopes
-    P, M, R = product.shape
-    weighted = K * by_form[:, None, :]
-    to_K = 2.0 * product * by_form[:, None, :] + V[:, :, None] * by_linear[:, None, :]
     if K.shape[0] == 1:
-        to_W = (weighted.reshape(P * M, R) @ K[0].T).reshape(P, M, M)
-        return by_linear @ K[0].T, to_W, to_K.sum(0, keepdims=True)
-    to_V = jnp.einsum("pr,pmr->pm", by_linear, K)
-    return to_V, weighted @ _transposed(K), to_K
+
+        def add_node(to_K: jax.Array, node: Any) -> tuple[jax.Array, jax.Array]:
+            product_p, by_form_p = node
+            return to_K + 2.0 * product_p * by_form_p, (K[0] * by_form_p) @ K[0].T
+
+        to_K, to_W = _node_by_node(add_node, V.T @ by_linear, (product, by_form))
+        return by_linear @ K[0].T, to_W, to_K[None]
+
+    def of_node(_: None, node: Any) -> tuple[None, tuple[jax.Array, jax.Array]]:
+        V_p, product_p, K_p, by_linear_p, by_form_p = node
+        to_K = 2.0 * product_p * by_form_p + V_p[:, None] * by_linear_p
+        return None, ((K_p * by_form_p) @ K_p.T, to_K)
+
+    _, (to_W, to_K) = _node_by_node(of_node, None, (V, product, K, by_linear, by_form))
+    return jnp.einsum("pr,pmr->pm", by_linear, K), to_W, to_K
+
+
+def _node_by_node(of_node: Callable[..., Any], carry: Any, nodes: tuple[jax.Array, ...]) -> Any:
+    return jax.lax.scan(of_node, carry, nodes, unroll=min(len(nodes[0]), UNROLLED))
 
 
 node_products.defvjp(_products_forward, _products_backward)
@@ -231,21 +258,24 @@ def layer_moments(
 ) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of every node without its mean function, ``(R, P)`` each.
 
-    ``L_z^{-1}`` is folded into the ``M x M`` matrices, so that each row costs one product with
-    them: ``P M^2`` operations a row, and twice that with the derivative.
+    In double precision ``L_z^{-1}`` is folded into the ``M x M`` matrices, so that each row costs
+    one product with them: ``P M^2`` operations a row, and twice that with the derivative. The
+    folded matrix has entries as large as the inverse of the jitter, and ``k^T W k`` cancels down
+    to the amplitude: too much for single precision, which takes ``A = L_z^{-1} K_zx`` first, with
+    ``|A|`` below the root of the amplitude, and ``M^2`` operations more.
     """
     inverse = inverse_root(kind, layer, mask)
-    folded = fold(inverse, law.shrinkage)
-    to_mean = (law.mean[:, None, :] @ inverse)[:, 0]
+    folds = X.dtype.name == "float64"
+    W = fold(inverse, law.shrinkage) if folds else law.shrinkage
+    V = (law.mean[:, None, :] @ inverse)[:, 0] if folds else law.mean
 
     def of_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return node_products(to_mean, folded, kernel_values(kind, layer, rows, mask))
+        K = kernel_values(kind, layer, rows, mask)
+        return node_products(V, W, K if folds else inverse @ K)
 
     mean, inside = in_chunks(of_rows, X)
     amplitude = jnp.exp(layer.log_amplitude)[:, None]
-    variance = amplitude - inside
-    least = amplitude * LEAST_VARIANCE[X.dtype.name]
-    return mean.T, jnp.maximum(variance, least).T
+    return mean.T, jnp.maximum(amplitude - inside, amplitude * LEAST_VARIANCE).T
 
 
 def in_chunks(

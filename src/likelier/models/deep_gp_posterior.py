@@ -63,16 +63,14 @@ class PosteriorLayer:
     noise: float
 
     @classmethod
-    def of(
-        cls, plain: Mapping[str, Array], projection: Array, kernel: str, jitter: float
-    ) -> PosteriorLayer:
+    def of(cls, plain: Mapping[str, Array], projection: Array, kernel: str) -> PosteriorLayer:
         """From the fitted arrays of a layer. Cost ``P M^3``."""
         given = {name: np.asarray(value, dtype=np.float64) for name, value in plain.items()}
         inverse_scale = np.exp(-given["log_scale"])
         Z = given["inducing"] * inverse_scale[:, None]
         K = correlation(np, kernel, half_squares(np, Z, Z), given["log_amplitude"][:, None, None])
         eye = np.eye(len(given["inducing"]))
-        K = K + jitter * np.exp(given["log_amplitude"])[:, None, None] * eye
+        K = K + JITTER * np.exp(given["log_amplitude"])[:, None, None] * eye
         inverses = [linalg.solve_triangular(np.linalg.cholesky(k), eye, lower=True) for k in K]
         to_mean, folded = np.empty_like(given["mean"]), np.empty_like(given["root"])
         for p, root in enumerate(given["root"]):
@@ -85,7 +83,7 @@ class PosteriorLayer:
             np.asarray(projection, dtype=np.float64), float(np.exp(given["log_noise"])),
         )  # fmt: skip
 
-    def moments(self, kernel: str, X: Array, least: float) -> tuple[Array, Array]:
+    def moments(self, kernel: str, X: Array) -> tuple[Array, Array]:
         """Mean and variance of every node, ``(R, P)`` each."""
         mean, variance = X @ self.projection, np.empty((len(X), len(self.to_mean)))
         n_kernels = len(self.inverse_scale)
@@ -97,7 +95,7 @@ class PosteriorLayer:
             for p in range(len(self.to_mean)) if n_kernels == 1 else (q,):
                 mean[:, p] += K @ self.to_mean[p]
                 inside = np.einsum("rm,rm->r", K @ self.folded[p], K)
-                variance[:, p] = np.maximum(amplitude - inside, least * amplitude)
+                variance[:, p] = np.maximum(amplitude - inside, LEAST_VARIANCE * amplitude)
         return mean, variance
 
 
@@ -113,15 +111,12 @@ class DeepPosterior(Posterior):
         Mean functions.
     kernel : str
     normals : array of shape (S, hidden nodes)
-    dtype : str
-        Precision of the training, whose jitter is used again.
     """
 
     layers: Sequence[Mapping[str, Array]]
     projections: Sequence[Array]
     kernel: str
     normals: Array
-    dtype: str = "float64"
 
     def predictive(self, X: Matrix) -> Gaussian:
         """Law of the first output of standardised rows, without the noise of the targets."""
@@ -131,9 +126,8 @@ class DeepPosterior(Posterior):
 
     @cached_property
     def _prepared(self) -> list[PosteriorLayer]:
-        jitter = JITTER[self.dtype]
         return [
-            PosteriorLayer.of(plain, projection, self.kernel, jitter)
+            PosteriorLayer.of(plain, projection, self.kernel)
             for plain, projection in zip(self.layers, self.projections, strict=True)
         ]
 
@@ -151,9 +145,9 @@ class DeepPosterior(Posterior):
 
     def block_moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the outputs of some rows, ``(rows, S, P)`` each."""
-        least, h, used = LEAST_VARIANCE[self.dtype], X, 0
+        h, used = X, 0
         for depth, layer in enumerate(self._prepared):
-            mean, variance = layer.moments(self.kernel, h, least)
+            mean, variance = layer.moments(self.kernel, h)
             width = mean.shape[1]
             mean = mean.reshape(len(X), -1, width)
             variance = variance.reshape(mean.shape)
