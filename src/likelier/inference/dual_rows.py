@@ -3,6 +3,8 @@
 Passes over a wide sparse matrix mostly wait for the memory. It is therefore copied once: its rows
 in random order, so that a pass over runs of neighbours reads one long stretch after another, and
 its columns by how often they occur, so that the weights that are needed most lie side by side.
+Within a row the frequent columns come first, at least roughly: the weights of the rare ones, which
+have to come from far, are then waited for together and not one after another.
 """
 
 from __future__ import annotations
@@ -128,11 +130,12 @@ def _arranged(
     np.cumsum(np.diff(rows.indptr)[present], out=indptr[1:])
     data, indices = np.empty(indptr[-1], X.dtype), np.empty(indptr[-1], label.dtype)
     out = (data, indices, indptr, np.empty(len(present)))
+    level = np.frexp(label.astype(np.float64))[1].astype(np.uint8)  # binary digits
     borders = np.searchsorted(indptr, np.linspace(0, indptr[-1], n_jobs + 1))
     borders[0], borders[-1] = 0, len(present)
 
     def copy(part: tuple[int, int]) -> None:
-        arrange_rows(rows.data, rows.indices, rows.indptr, present, label, rates, out, *part)
+        arrange_rows(rows.data, rows.indices, rows.indptr, present, label, level, rates, out, *part)
 
     parts = list(pairwise(borders.tolist()))
     if n_jobs == 1:

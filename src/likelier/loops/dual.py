@@ -25,6 +25,8 @@ from likelier.loops.rows import (
 from likelier.loops.sgd import lane_target
 from likelier.losses import coupled_prox, coupled_value, loss_prox, loss_value
 
+LEVELS = 65  # numbers of binary digits that a column's number can have, zero included
+
 
 @njit(cache=True, nogil=True)
 def dual_pass(
@@ -244,23 +246,32 @@ def labels_by_rank(rank, n_ranks, label):
 
 
 @njit(cache=True, nogil=True)
-def arrange_rows(data, indices, indptr, rows, label, rates, out, first, last):
+def arrange_rows(data, indices, indptr, rows, label, level, rates, out, first, last):
     """Copy the listed rows from ``first`` to ``last`` in this order, their columns renamed.
 
     ``out`` are the arrays of the new matrix (its ``indptr`` is known) and the squared norms, each
-    square times the rate of its column.
+    square times the rate of its column. ``level`` is the number of binary digits of a label:
+    within a row small labels come first, by their digits.
     """
     new_data, new_indices, new_indptr, norms = out
+    place = np.empty(LEVELS + 1, dtype=np.uintp)
     for r in range(first, last):
-        q = np.uintp(new_indptr[r])
+        start, stop = np.uintp(indptr[rows[r]]), np.uintp(indptr[rows[r] + 1])
+        place[:] = 0
+        for p in range(start, stop):
+            place[level[np.uintp(indices[p])] + 1] += np.uintp(1)
+        place[0] = np.uintp(new_indptr[r])
+        for k in range(LEVELS):
+            place[k + 1] += place[k]
         total = 0.0
-        for p in range(np.uintp(indptr[rows[r]]), np.uintp(indptr[rows[r] + 1])):
+        for p in range(start, stop):
             j = np.uintp(indices[p])
             square = np.float64(data[p]) * data[p]
             total += square if rates is None else square * rates[j]
+            q = place[level[j]]
             new_data[q] = data[p]
             new_indices[q] = label[j]
-            q += np.uintp(1)
+            place[level[j]] = q + np.uintp(1)
         norms[r] = total
 
 

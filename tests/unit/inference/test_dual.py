@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -274,6 +276,9 @@ def test_a_copy_holds_the_same_rows_with_other_columns(wide, n_jobs):
     counts = np.empty(30)
     counts[data.label] = (X != 0).sum(axis=0)
     assert (np.diff(counts[:25]) <= 0).all()  # the most frequent first
+    digits = np.array([int(column).bit_length() for column in data.rows.indices])
+    for start, stop in pairwise(data.rows.indptr):  # within a row too, by binary digits
+        assert (np.diff(digits[start:stop]) >= 0).all()
     assert (np.diff(counts[25:]) <= 0).all()  # and so among those of another rate
     np.testing.assert_array_equal(data.y, y[data.source])
     np.testing.assert_array_equal(data.weight, weight[data.source])
