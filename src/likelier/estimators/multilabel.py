@@ -113,7 +113,8 @@ class MultilabelClassifier(LabelPredictions):
     stack_weights_ : ndarray
         Weights of the classifiers' feature maps and, last, of the mixture.
     alpha_ : list of ndarray
-        Precision of every label's prior, for each map.
+        Precision of every label's prior, for each map; chosen by rows held out, and never below
+        one over the number of rarer answers of all labels together.
     temperature_ : float or None
         Feature temperature of the mixture.
     n_iter_ : int
