@@ -1,9 +1,10 @@
 """Out-of-fold scores of labels, and what is chosen by them: prior precisions and weights.
 
 Prior precisions are tried from the strongest down, all labels and folds side by side, until
-weaker ones no longer help, or there are too few answers to judge them by. A label leaves the precision that is best for all labels only for a
-gain well above its noise. Scores of several feature maps and of the mixture are added with
-weights that are the same for all labels, found from those labels by which they can be judged.
+weaker ones no longer help, or there are too few answers to judge them by. A label leaves the
+precision that is best for all labels only for a gain well above its noise. Scores of several
+feature maps and of the mixture are added with weights that are the same for all labels, found
+from those labels by which they can be judged.
 """
 
 from __future__ import annotations
