@@ -398,6 +398,8 @@ def test_bad_data_are_named():
         BayesianLinearClassifier().fit(X, np.zeros(40))
     with pytest.raises(ValueError, match="NaN"):
         BayesianLinearClassifier().fit(np.where(X > 2.0, np.nan, X), y)
+    with pytest.raises(ValueError, match="column 1 .*rescale"):
+        BayesianLinearClassifier().fit(X * np.where(np.arange(X.shape[1]) == 1, 1e200, 1.0), y)
     with pytest.raises(ValueError, match="requires y"):
         BayesianLinearClassifier().fit(X)
     with pytest.raises(NotFittedError):

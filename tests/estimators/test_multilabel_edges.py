@@ -12,6 +12,7 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import likelier
 from likelier import MultilabelClassifier
+from likelier.base import Batch
 from likelier.estimators.multilabel_data import MATRIX, Rows
 from likelier.estimators.multilabel_fit import choose_thresholds
 from likelier.estimators.multilabel_folds import count_folds
@@ -246,6 +247,37 @@ def test_a_batch_without_labels_teaches_the_mixture_and_takes_nothing_away():
     np.testing.assert_array_equal(after["params"]["labels"], before["params"]["labels"])
     assert len(model.label_patterns_) == len(table)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_a_batch_appends_the_bound_before_its_step():
+    """Rows' share and divergences belong to the same parameters, or their sum bounds nothing."""
+    model = fast().partial_fit(X[:60], Y[:60])
+    (state, enter), n_before = model._mixture(), len(model.elbo_)
+    stats = state.model.stats(state.params, Batch(enter.apply(X[60:]), Y[60:], np.ones(60)))
+    model.partial_fit(X[60:], Y[60:])
+    assert len(model.elbo_) == n_before + 1
+    assert model.elbo_[-1] == pytest.approx(
+        state.model.bound(state.params, 2.0 * stats.evidence), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_columns_too_large_for_a_spread_are_refused(form):
+    """Such a column used to be left out, with a warning about an overflow."""
+    large = X.copy()
+    large[:, 1] *= 1e200
+    with pytest.raises(ValueError, match=r"column 1 of X holds .*rescale"):
+        fast().fit(form(large), Y)
+    with pytest.raises(ValueError, match=r"column 'b' of X holds .*rescale"):
+        fast().fit(pd.DataFrame(large, columns=list("abcdefgh")[: X.shape[1]]), Y)
+
+
+def test_rows_far_beyond_all_others_are_answered_or_refused():
+    model = fast().fit(X, Y)
+    found = model.predict_uncertainty(X[:3] * 1e140)
+    assert np.isfinite(found.total).all() and (found.epistemic >= 0.0).all()
+    with pytest.raises(ValueError, match=r"column 0 of X holds .*rescale"):
+        model.predict_proba(X[:3] * 1e160)
 
 
 def test_unlabelled_batches_do_not_wear_labels_out():

@@ -88,6 +88,21 @@ def test_two_rows_that_differ_still_say_something():
     np.testing.assert_allclose(p[:, 2], 2.5 / 3.0)
 
 
+def test_a_handful_of_noisy_rows_does_not_make_new_rows_certain():
+    """Of ten draws of three rows some are told apart by chance, by the weakest prior best."""
+    excess = []
+    for seed in range(10):
+        rng = np.random.default_rng([seed, 3])
+        few, labels = rng.normal(size=(3, D)), (rng.random((3, L)) < 0.5).astype(float)
+        model = fast(random_state=seed).fit(few, labels)
+        p = model.predict_proba(TEST)
+        assert 0.03 < p.min() and p.max() < 0.97
+        share = np.where(rng.random(p.shape) < 0.5, p, 1.0 - p)
+        even = 0.5 * np.log(model.base_rates_ * (1.0 - model.base_rates_)).mean()
+        excess.append(even - np.log(share).mean())
+    assert np.mean(excess) < 0.01  # of the log loss of frequencies alone
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_mixture_gets_no_weight_on_noise(seed):
     rng = np.random.default_rng(seed)

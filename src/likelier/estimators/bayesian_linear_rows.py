@@ -21,7 +21,13 @@ def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:
 
     One pass; a second one over columns that may be far from zero, where there are any.
     """
-    summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
+    with np.errstate(over="ignore"):
+        summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
+    if not np.isfinite(summary.squares).all():
+        column = int(np.argmin(np.isfinite(summary.squares)))
+        raise ValueError(
+            f"column {column} of X is so large that its squares are not finite; rescale it"
+        )
     mean = summary.sums / summary.weight
     spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
     variance = summary.squares / summary.weight - mean**2

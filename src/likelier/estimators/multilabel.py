@@ -113,7 +113,8 @@ class MultilabelClassifier(LabelPredictions):
     stack_weights_ : ndarray
         Weights of the classifiers' feature maps and, last, of the mixture.
     alpha_ : list of ndarray
-        Precision of every label's prior, for each map.
+        Precision of every label's prior, for each map; chosen by rows held out, and never below
+        one over the number of rarer answers of all labels together.
     temperature_ : float or None
         Feature temperature of the mixture.
     n_iter_ : int
@@ -121,8 +122,9 @@ class MultilabelClassifier(LabelPredictions):
     elbo_ : ndarray
         Bound of the mixture after every pass, of all rows it learns from; it never falls where
         they are taken at once. With stochastic steps it is an estimate: a pass sums what every
-        batch says under the parameters of its turn. `partial_fit` appends the bound estimated
-        from its batch for as many rows as have been seen by then; divide by these to compare.
+        batch says under the parameters of its turn. `partial_fit` appends the bound before
+        its step, estimated from its batch for as many rows as have been seen by then; divide by
+        these to compare.
     label_patterns_ : list of dict
         What each pattern means: its share of rows, top labels and top features.
     interrupted_ : bool
@@ -388,8 +390,9 @@ class MultilabelClassifier(LabelPredictions):
             batch = Batch(enter.apply(rows.X), rows.Y, rows.weight)
             inference = VariationalMixture(True, decay=self.learning_decay)
             known_share = (known / n_new) / np.maximum(counts / n_seen, 1e-300)
+            before = state.params  # under which the rows' share of the bound is
             state, share = inference.learn(state, batch, n_seen / n_new, known_share)
-            bound = state.model.bound(state.params, share * n_seen / n_new)
+            bound = state.model.bound(before, share * n_seen / n_new)
             self.elbo_ = np.append(self.elbo_, bound)
             self.mixture_ = {
                 **self.mixture_, "params": state.params.to_arrays(), "step": state.step

@@ -23,6 +23,7 @@ from likelier.engines.rows import take_rows
 
 MATRIX, CLASSES = "labels", "classes"
 SEVERAL = "Lists or sets of labels are made a matrix by sklearn.preprocessing.MultiLabelBinarizer"
+LARGEST = 1e153  # value of a feature, beyond which sums of squares may overflow
 HASH_CELLS = 1 << 20  # values whose hashes are made at once
 
 
@@ -288,18 +289,36 @@ def check_features(X: Matrix, law: str, names: Array | None, guessed: bool = Fal
     wrong = values < 0 if law == "multinomial" else (values != 0) & (values != 1)
     if not wrong.any():
         return
+    column, value = _first_wrong(X, wrong, names)
+    wanted = "0 or 1" if law == "bernoulli" else "counts, none of them negative"
+    told = f"features='auto' has chosen '{law}', which" if guessed else f"features='{law}'"
+    raise ValueError(
+        f"{told} needs {wanted}; column {column} holds {value:g}. Make the values so before, or "
+        "use features='gaussian' from the start"
+    )
+
+
+def check_size(X: Matrix, names: Array | None) -> None:
+    """Raise if a column is too large to have a spread: squares would overflow, and it be lost."""
+    values: Any = X if isinstance(X, np.ndarray) else X.data
+    wrong = np.abs(values) > LARGEST
+    if wrong.any():
+        column, value = _first_wrong(X, wrong, names)
+        raise ValueError(
+            f"column {column} of X holds {value:g}, too large to be squared; rescale the column"
+        )
+
+
+def _first_wrong(X: Matrix, wrong: Array, names: Array | None) -> tuple[str, float]:
+    """Name of the first column in which a value is wrong, and that value."""
     if isinstance(X, np.ndarray):
         column = int(wrong.any(axis=0).argmax())
         value = X[wrong[:, column].argmax(), column]
     else:
-        column = int(X.indices[wrong].min())
-        value = values[wrong & (X.indices == column)][0]
-    wanted = "0 or 1" if law == "bernoulli" else "counts, none of them negative"
-    told = f"features='auto' has chosen '{law}', which" if guessed else f"features='{law}'"
-    raise ValueError(
-        f"{told} needs {wanted}; column {column if names is None else repr(names[column])} "
-        f"holds {value:g}. Make the values so before, or use features='gaussian' from the start"
-    )
+        rows: Any = X
+        column = int(rows.indices[wrong].min())
+        value = rows.data[wrong & (rows.indices == column)][0]
+    return str(column) if names is None else repr(names[column]), float(value)
 
 
 def _hashes(X: Matrix, rng: np.random.Generator) -> Array:

@@ -13,7 +13,13 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Matrix, Uncertainty
-from likelier.estimators.multilabel_data import MATRIX, check_features, label_word, read_labels
+from likelier.estimators.multilabel_data import (
+    MATRIX,
+    check_features,
+    check_size,
+    label_word,
+    read_labels,
+)
 from likelier.estimators.multilabel_fit import MixtureInput, keep_base_rates
 from likelier.estimators.probabilities import class_probabilities
 from likelier.estimators.problem import as_csr
@@ -55,7 +61,9 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         )
         rows: Matrix = as_csr(X)
         law = self.features if reset else self.features_
-        check_features(rows, law, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        check_size(rows, names)
+        check_features(rows, law, names)
         return rows
 
     def _known_form(self, X: Matrix) -> Matrix:

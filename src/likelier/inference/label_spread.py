@@ -17,6 +17,7 @@ NODES = 15  # of the quadrature over a Gaussian score
 CELLS = 1 << 16  # rows times labels at once
 MAX_STEPS = 60
 TINY = 1e-15
+WIDE = 1e6  # beyond it a score is on one side or the other, and nothing in between
 
 _POINTS, _SHARES = np.polynomial.hermite_e.hermegauss(NODES)
 _SHARES = _SHARES / _SHARES.sum()
@@ -36,7 +37,7 @@ def split_entropy(p: Array, spread: Array) -> Uncertainty:
     -----
     Cost: some tens of sigmoids per label.
     """
-    flat_p, flat_s = np.ravel(p), np.ravel(spread)
+    flat_p, flat_s = np.ravel(p), np.minimum(np.ravel(spread), WIDE)
     parts = []
     for start in range(0, max(1, len(flat_p)), CELLS):
         chosen = slice(start, start + CELLS)

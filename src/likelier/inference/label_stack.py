@@ -1,9 +1,10 @@
 """Out-of-fold scores of labels, and what is chosen by them: prior precisions and weights.
 
 Prior precisions are tried from the strongest down, all labels and folds side by side, until
-weaker ones no longer help. A label leaves the precision that is best for all labels only for a
-gain well above its noise. Scores of several feature maps and of the mixture are added with
-weights that are the same for all labels, found from those labels by which they can be judged.
+weaker ones no longer help, or there are too few answers to judge them by. A label leaves the
+precision that is best for all labels only for a gain well above its noise. Scores of several
+feature maps and of the mixture are added with weights that are the same for all labels, found
+from those labels by which they can be judged.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def out_of_fold(
     found: list[LabelWeights | None] = [None] * n_folds
     tried: list[Array] = []
     losses: list[float] = []
-    for alpha in precisions:
+    for alpha in _judgeable(precisions, Y, weight):
         scores = np.empty_like(Y)
         for f, (_, held) in enumerate(parts):
             law = fit_labels(*train[f], np.full(Y.shape[1], alpha), starts[f], FOLD_ITER, FOLD_TOL)
@@ -66,6 +67,20 @@ def out_of_fold(
             break
     chosen = _choose(tried, losses, Y, weight, precisions)
     return replace(chosen, start=_average([law for law in found if law is not None]))
+
+
+def _judgeable(precisions: tuple[float, ...], Y: Array, weight: Array) -> tuple[float, ...]:
+    """Precisions, from the first on, that are not below one over the number of rarer answers.
+
+    Scores have the prior variance ``1 / alpha``. A handful of rows that a weak prior happens to
+    get right would otherwise choose it, and make new rows all but certain; from a hundred rarer
+    answers on, of all labels together, nothing is left out.
+    """
+    known = np.isfinite(Y)
+    positive, count = weight @ np.where(known, Y, 0.0), weight @ known
+    rarer = float(np.minimum(positive, count - positive).sum())
+    n_tried = sum(alpha * rarer >= 1.0 for alpha in precisions)
+    return precisions[: max(1, n_tried)]
 
 
 def _ahead(before: LabelWeights | None, now: LabelWeights) -> LabelWeights:

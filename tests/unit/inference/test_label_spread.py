@@ -25,6 +25,12 @@ def test_total_is_the_entropy_of_the_prediction():
     assert (found.epistemic >= 0.0).all()
 
 
+def test_a_score_may_have_any_spread():
+    found = split_entropy(P, np.array([1e7, 1e30, 1e200, np.inf, np.inf]))
+    np.testing.assert_allclose(found.total, entropy(P), atol=1e-11)
+    assert (found.epistemic > 0.5 * found.total).all()
+
+
 @pytest.mark.parametrize(("p", "spread"), list(zip(P, SPREAD, strict=True)))
 def test_parts_are_integrals_over_a_gaussian_score(p, spread):
     m = float(matching_mean(np.array([p]), np.array([spread]))[0])

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from likelier.inference import label_stack
-from likelier.inference.label_stack import judged_labels, stack_weights
+from likelier.inference.label_stack import PRECISIONS, judged_labels, out_of_fold, stack_weights
 
 
 def stacked(scores, Y, n_whole, weight=None):
@@ -111,3 +111,26 @@ def test_judged_labels_by_trying(n_folds):
             for column in Y.T
         ]
         np.testing.assert_array_equal(judged_labels(Y, fold), expected)
+
+
+@pytest.mark.parametrize(("n_rarer", "least"), [(1, 1.0), (9, 0.2), (99, 0.02), (100, 0.0)])
+def test_weak_priors_are_tried_where_there_are_answers_to_judge_them_by(
+    n_rarer, least, monkeypatch
+):
+    """A prior precision below one over the number of rarer answers is chance."""
+    Y = np.zeros((400, 2))
+    Y[: n_rarer // 2, 0] = 1.0
+    Y[n_rarer - n_rarer // 2 :, 1] = 1.0  # here zeros are rare
+    Y[300:] = np.nan  # and here nothing is known
+    seen = []
+
+    def watched(Z, Y, weight, alpha, *rest):
+        seen.append(alpha[0])
+        return fit_labels(Z, Y, weight, alpha, *rest)
+
+    fit_labels = label_stack.fit_labels
+    monkeypatch.setattr(label_stack, "fit_labels", watched)
+    monkeypatch.setattr(label_stack, "PATIENCE", len(PRECISIONS))
+    Z = np.random.default_rng(0).normal(size=(400, 2))
+    out_of_fold(Z, Y, np.ones(400), np.arange(400) % 2)
+    assert sorted(set(seen), reverse=True) == [a for a in PRECISIONS if a >= least]
