@@ -7,9 +7,10 @@ for all classes) and from what it says about the rows of its sample (few rows, b
 it is). The first factor says how classes compare that never met, and only the sample knows it.
 
 So the weights are the largest posterior of the sample, in which the second factor is a mean of both
-approximations. It counts no more than as many rows as the sample has: what is learned from all
-rows stays as certain, relative to the sample, as it is to a row, and the prior is as strong as it
-is for so few rows, without which the sample would be learned by heart.
+approximations and, to the extent that the sample holds the rows, of their labels. It counts no more
+than as many rows as the sample has: what is learned from all rows stays as certain, relative to the
+sample, as it is to a row, and the prior is as strong as it is for so few rows, without which the
+sample would be learned by heart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Merging of two streams: sums of natural parameters; anew, where their classes differ."""
+"""Merging of two streams: sums; anew, where their classes differ or all rows are kept."""
 
 from __future__ import annotations
 
