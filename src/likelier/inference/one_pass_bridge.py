@@ -89,7 +89,7 @@ def bridged(streams: Sequence[Learned], n_classes: int, prior: Array) -> Array:
         Precisions.
     """
     n_rows = sum(len(each.codes) for each in streams)
-    unit = min(1.0, n_rows / sum(each.n_learned for each in streams))
+    unit = n_rows / sum(each.weight for each in streams)
     said = n_rows / (n_rows + ROWS_ENOUGH * len(prior))
     parts = [_part(each, n_classes, unit, said) for each in streams]
     start = np.zeros((len(prior), n_classes))
@@ -105,12 +105,13 @@ def bridged(streams: Sequence[Learned], n_classes: int, prior: Array) -> Array:
 def _part(stream: Learned, n_classes: int, unit: float, said: float) -> _Part:
     """A stream whose own factor is asked for in three ways: what it knows, what it says, labels.
 
-    Labels of the sample count to the extent that it holds the rows: all, if it is all of them.
+    Labels of the sample count to the extent that it holds the rows: all, if it is all of them. So
+    they do if all rows weigh so little that the prior has kept the stream from learning much.
     """
     mean, n_rows = _centred(stream.mean), len(stream.codes)
     scores = (stream.rows @ mean.astype(stream.rows.dtype)).astype(np.float64)
     is_own = np.isin(stream.codes, stream.own)
-    trust = max(0.0, 1.0 - n_rows / stream.n_learned) * is_own
+    trust = max(0.0, 1.0 - n_rows / min(stream.weight, stream.n_learned)) * is_own
     target = np.zeros((n_rows, n_classes))
     target[:, stream.own] = _normalised(scores)[1]
     target *= said * trust[:, None]
