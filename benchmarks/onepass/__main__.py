@@ -42,7 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.parts or PARTS:
         if name == "write":
             continue
-        chosen = asked or (measure.SMALL if name == "small" else measure.SETS)
+        own = {"small": measure.SMALL, "merge": measure.MERGED}
+        chosen = asked or own.get(name, measure.SETS)
         for key, record in runs[name](chosen):
             path = folder / f"{name}.json"
             write_json(path, {**read_json(path), key: record})

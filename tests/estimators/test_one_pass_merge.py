@@ -8,6 +8,7 @@ import pytest
 import likelier
 from likelier import OnePassClassifier
 from likelier.estimators import one_pass_blocks
+from likelier.inference import one_pass_reserve
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,9 @@ def models(X, y, parts, **words):
 
 @pytest.mark.parametrize("words", [{}, {"fit_intercept": False}])
 @pytest.mark.parametrize("kind", ["disjoint", "overlapping", "leaking", "one class"])
-def test_little_is_lost_whatever_the_classes_have_in_common(kind, words):
+@pytest.mark.parametrize("n_kept", [1 << 14, 2000])  # all rows; a third of them
+def test_little_is_lost_whatever_the_classes_have_in_common(kind, words, n_kept, monkeypatch):
+    monkeypatch.setattr(one_pass_reserve, "RESERVE_ROWS", n_kept)
     X, y, test_X, test_y = rows()
     odd = np.arange(len(y)) % 2 == 1
     first = {
@@ -44,6 +47,41 @@ def test_little_is_lost_whatever_the_classes_have_in_common(kind, words):
     found = one.merge(two).score(test_X, test_y)
     assert found > whole - 0.01
     assert one.stats_["unlike"] == 0.0
+
+
+def dealt(y, kind):
+    """Models of a class each, of random rows, or of half the classes with rows of the other."""
+    number = np.arange(len(y))
+    model = {"classes": y, "rows": number % 3, "leaking": (y < 2) ^ (number % 50 == 0)}[kind]
+    return [model == part for part in np.unique(model)]
+
+
+@pytest.mark.parametrize("kind", ["classes", "rows", "leaking"])
+def test_while_all_rows_are_kept_the_parts_do_not_matter(kind, monkeypatch):
+    """What is left is the rounding of coordinates to single precision."""
+    X, y, test_X, _ = rows()
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    merged, *others = (
+        OnePassClassifier(prior_precision=1.0).fit(X[s], y[s], weight[s]) for s in dealt(y, kind)
+    )
+    for other in others:
+        merged.merge(other)
+    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: len(y))
+    whole = OnePassClassifier(prior_precision=1.0).fit(X, y, weight)
+    np.testing.assert_allclose(merged.predict_proba(test_X), whole.predict_proba(test_X), atol=0.01)
+    merged.forget(0.5).partial_fit(X[:3000], y[:3000])
+    whole.forget(0.5).partial_fit(X[:3000], y[:3000])
+    np.testing.assert_allclose(merged.predict_proba(test_X), whole.predict_proba(test_X), atol=0.02)
+
+
+def test_merging_loses_little_with_a_class_in_each_model_and_few_rows_kept(monkeypatch):
+    monkeypatch.setattr(one_pass_reserve, "RESERVE_ROWS", 1500)
+    X, y, test_X, test_y = rows()
+    whole = OnePassClassifier().fit(X, y).score(test_X, test_y)
+    merged, *others = models(X, y, dealt(y, "classes"))
+    for other in others:
+        merged.merge(other)
+    assert merged.score(test_X, test_y) > whole - 0.01
 
 
 def test_order_of_merging_hardly_matters_and_the_other_model_is_left_as_it_was():

@@ -16,7 +16,7 @@ class OnePassClassifier(OnePassLearning):
     The weights of every class are Gaussian, ``w_k = P^-1 Q_k``, where ``P`` and ``Q`` are sums
     over rows: ``P`` of ``omega_i x_i x_i^T`` with Polya-Gamma means ``omega_i``, and the prior
     precision once. No row is read twice to learn ``P`` and ``Q``; kept are an unfinished block and
-    a small sample of the rows.
+    a sample of the rows of bounded size, which is all of them while they are few.
 
     Parameters
     ----------
@@ -65,9 +65,14 @@ class OnePassClassifier(OnePassLearning):
     A row costs ``features^2`` multiplications, whatever the number of classes, since they share
     one ``P``. Streaming rows are learned in blocks of 512 (or, beyond 1,024 features, of about half
     as many rows as features), and after many rows of up to 2,048; each costs one factorisation,
-    ``features^3 / 3``. Memory is ``features^2`` numbers. After a `partial_fit`, whoever asks for
-    predictions or ``coef_`` pays for rows after the last block and one more factorisation. Sparse
-    rows are made dense, a block at a time.
+    ``features^3 / 3``. After a `partial_fit`, whoever asks for predictions or ``coef_`` pays for
+    rows after the last block and one more factorisation. Sparse rows are made dense, a block at a
+    time.
+
+    Memory is ``features^2`` numbers and, with ``update="streaming"``, the sample: at most 16,384
+    rows and four million values of single precision (16 megabytes, and up to an eighth more before
+    it is put in order), or four times ``features^2`` if that is more, all rows of small classes and
+    the same number of each of the others. It is saved with the model.
 
     The first block of a stream is larger: the opening of at most 16,384 rows and half a million
     values (but at least one block), which is kept until it is full, and saved with the model.
@@ -80,21 +85,22 @@ class OnePassClassifier(OnePassLearning):
 
     A class that first appears after the opening shares a ``P`` that is far too stiff for its few
     rows: they give its weights a direction, but hardly any size. Size and level are therefore found
-    with a sample of the rows so far (at most 8,192, about as many of each class, and half a million
-    values of single precision, or four times ``features^2`` if that is more), as the largest
-    posterior: a few dozen rows after many thousands are enough. Without an intercept there is no
-    level, and more rows are needed. ``coef_covariance`` is that of classes known from the opening
-    on.
+    with a part of the sample (at most 8,192 rows, about as many of each class, and half a million
+    values, or four times ``features^2`` if that is more), as the largest posterior: a few dozen
+    rows after many thousands are enough. Without an intercept there is no level, and more rows are
+    needed. ``coef_covariance`` is that of classes known from the opening on.
 
-    Classes that were not seen together have scores that do not compare. Models that have learned
-    different classes are merged by the largest posterior of their samples, in which each model
-    vouches for how its own classes compare; that takes some tens of passes over the samples.
-    ``docs/benchmarks/onepass.md`` has what that costs in accuracy for every other class; groups of
-    unequal size cost more, and many merges of a class each most.
+    Models whose samples still are all their rows, and fit in one, are merged by learning these rows
+    to convergence, as an opening: who learned what before does not matter. Larger ones of the same
+    classes are merged by adding ``P`` and ``Q``. Classes that were not seen together have scores
+    that do not compare, so larger models that have learned different classes are merged by the
+    largest posterior of their samples, in which each model vouches for how its own classes compare.
+    Both take some tens of passes over the samples. ``docs/benchmarks/onepass.md`` has what merging
+    costs in accuracy, also for odd partitions of the classes and for one model per class.
 
-    For rows sorted by class (where more than one row in twenty came among unlike labels) the
-    sample decides how scores of all classes are mixed (of more than 64 classes, along the
-    directions in which they vary most), if that predicts a fifth of it left out no worse. It is
+    For rows sorted by class (where more than one row in twenty came among unlike labels) that
+    part of the sample decides how scores of all classes are mixed (of more than 64 classes, along
+    the directions in which they vary most), if that predicts a fifth of it left out no worse. It is
     kept, and found anew for predictions 1 to 8, 10, 12, 14, 16, 20, ... rows into a block, or when
     a class has more than doubled since. Five classes of 15 features lose 0.2 points of accuracy by
     sorting, covtype 0.7, mnist 2 to 4. That is still more than frozen sums reach on these, but not

@@ -113,10 +113,12 @@ class OnePassLearning(OnePassBlocks):
         """Add everything another model of this kind has learned from other rows, in place.
 
         With ``update="frozen"`` this is exactly the model of all rows, and so it is with streaming
-        where all rows still fit in one opening. Otherwise a streaming model keeps how sure each
-        part was at the time, which costs a little accuracy; where the two have learned different
-        classes, weights that compare them are found with samples of the rows of both, in up to
-        100 steps of rows x features x classes: see the notes of the class.
+        where all rows still fit in one opening. While they fit in the sample that is kept (16,384
+        rows, 16 megabytes), they are learned from it to convergence, whatever part had which.
+        Otherwise a streaming model keeps how sure each part was at the time, which costs a little
+        accuracy; where the two have learned different classes, weights that compare them are found
+        with the samples of both. Solving on samples takes up to 200 steps of rows x features x
+        classes: see the notes of the class.
         """
         check_mergeable(self, other)
         with unchanged_on_failure(self):

@@ -31,9 +31,9 @@ from likelier.base import Array, Matrix
 from likelier.inference.one_pass_late import raised
 from likelier.inference.one_pass_mixed import apply_mixing, find_mixing
 from likelier.inference.one_pass_opening import converged
-from likelier.inference.one_pass_reserve import Reserve
+from likelier.inference.one_pass_reserve import Reserve, scored_rows
+from likelier.inference.one_pass_sites import sites, softmax
 from likelier.models.one_pass import (
-    FROZEN,
     Weights,
     column_units,
     dense_rows,
@@ -69,24 +69,18 @@ class StreamState:
     squares: Array
     calibration: Array  # log of the scale of the scores, and its information
     late: Array  # whether a class appeared after the opening
-    kept_rows: Array  # coordinates of a sample of the rows, see `Reserve`
-    kept_codes: Array
-    kept_keys: Array
-    kept_seen: int
+    kept: dict[str, Any]  # a sample of the rows, see `Reserve`
     unlike: float = 0.0  # weight of rows whose labels were not distributed as those before them
     weight_squares: float = 0.0  # sum over rows
 
     @property
     def reserve(self) -> Reserve:
-        """A few rows of every class."""
-        return Reserve(self.kept_rows, self.kept_codes, self.kept_keys, self.kept_seen)
+        """Some rows of every class."""
+        return Reserve.from_arrays(self.kept)
 
     def keeping(self, reserve: Reserve) -> StreamState:
         """The same state with another sample of rows."""
-        return replace(
-            self, kept_rows=reserve.rows, kept_codes=reserve.codes, kept_keys=reserve.keys,
-            kept_seen=reserve.seen,
-        )  # fmt: skip
+        return replace(self, kept=reserve.to_arrays())
 
     @property
     def fit_intercept(self) -> bool:
@@ -148,7 +142,7 @@ def start_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) 
     return StreamState(
         centre, scale, np.zeros((p, p)), np.zeros((p, 1)), np.zeros((p, 1)), classes[:0],
         np.zeros(0), np.zeros(d), np.zeros(d), np.array([0.0, CALIBRATION_START]),
-        np.zeros(0, dtype=bool), *vars(Reserve.empty(d)).values(),
+        np.zeros(0, dtype=bool), Reserve.empty(d).to_arrays(),
     )  # fmt: skip
 
 
@@ -209,22 +203,31 @@ def learn_block(
     if first and likeness:
         diagonal = stream_prior(moments, prior)
         w = converged(Z, codes, weight, diagonal, len(moments.classes))
-        moments = replace(moments, mean=_with_spare(w, Z, codes, row_weight, diagonal))
+        moments = replace(moments, mean=with_spare(w, Z, codes, row_weight, diagonal))
     elif _grown(state, moments):
         moments = resolved(moments, prior)
     scores = Z @ moments.mean.astype(Z.dtype)
     if not first:
         found = _calibrate(moments, scores, codes, weight, likeness)
         moments = replace(moments, calibration=found)
+    kept = state.reserve.seeing(Z[:, :d], codes, weight)
+    return resolved(
+        with_sites(moments, Z, codes, row_weight, scores, likeness).keeping(kept), prior
+    )
+
+
+def with_sites(
+    state: StreamState, Z: Array, codes: Array, weight: Array, scores: Array, likeness: float
+) -> StreamState:
+    """State with the sites of some rows, which have these scores, but the weights of before."""
     curvature, pull = sites(scores, codes, likeness, RELAXATION)
-    rooted = Z * np.sqrt(row_weight * curvature)[:, None]
-    P = moments.precision + rooted.T @ rooted
-    Q = moments.linear + Z.T @ (row_weight[:, None] * pull)
-    kept = state.reserve.seeing(Z[:, :d], codes, weight, len(state.classes))
-    return resolved(replace(moments, precision=P, linear=Q).keeping(kept), prior)
+    rooted = Z * np.sqrt(weight * curvature)[:, None]
+    P = state.precision + rooted.T @ rooted
+    Q = state.linear + Z.T @ (weight[:, None] * pull)
+    return replace(state, precision=P, linear=Q)
 
 
-def _with_spare(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
+def with_spare(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
     """Weights of an opening and, last, those of the spare lane, after a few sweeps from zero.
 
     At its own maximum the lane would lie so far below the others that a late class, which starts
@@ -297,49 +300,17 @@ def stream_mixing(state: StreamState, lanes: Weights) -> Array:
 
 
 def stream_sample(state: StreamState) -> tuple[Array, Array, Array]:
-    """Coordinates of the rows that were kept, their classes, and the weight each stands for."""
-    Z = np.pad(
-        state.kept_rows.astype(np.float64), ((0, 0), (0, int(state.fit_intercept))),
-        constant_values=1.0,
-    )  # fmt: skip
-    each = state.class_weight / np.maximum(state.reserve.counts(len(state.classes)), 1)
-    return Z, state.kept_codes, each[state.kept_codes]
+    """Coordinates of some of the rows that were kept, their classes, and what each stands for."""
+    each = max(1, scored_rows(len(state.scale)) // len(state.classes))
+    some = state.reserve.sample.shortened(each)
+    return with_constant(some.rows, state), some.codes, some.shares(state.class_weight)
 
 
-def softmax(scores: Array) -> Array:
-    """Probabilities of the lanes, in place of their scores' copy."""
-    p = scores - scores.max(axis=1, keepdims=True)
-    np.exp(p, out=p)
-    p /= p.sum(axis=1, keepdims=True)
-    return np.asarray(p)
-
-
-def polya_gamma_mean(p: Array) -> Array:
-    """``E omega`` of PG(1, psi) from ``p = sigma(psi)``: ``(p - 1/2) / psi``, 1/4 at the middle."""
-    tiny = 1e-7 if p.dtype == np.float32 else 1e-15
-    p = np.clip(p, tiny, 1.0 - tiny)
-    psi = np.log(p / (1.0 - p))
-    near = np.abs(psi) < 1e-2
-    psi[near] = 1.0
-    return np.where(near, FROZEN - (p - 0.5) ** 2 / 3.0, (p - 0.5) / psi)
-
-
-def sites(scores: Array, codes: Array, likeness: float, relaxation: float) -> tuple[Array, Array]:
-    """Curvature of every row's site, shared by the lanes, and its pull on every lane.
-
-    A learned site expands the likelihood at the present scores. A row moves the differences of
-    ``K`` classes, which makes the curvature of one of them ``K / (K - 1)`` times that of its
-    logistic problem. A frozen site expands it at zero, where no order of the rows matters.
-    """
-    p = softmax(scores)
-    n_classes = max(2, p.shape[1] - 1)
-    omega = polya_gamma_mean(p[:, :-1]).mean(axis=1)
-    learned = (likeness / relaxation * n_classes / (n_classes - 1.0)) * omega
-    curvature = np.asarray(learned + (1.0 - likeness) * FROZEN, dtype=p.dtype)
-    pull = learned.astype(p.dtype)[:, None] * scores - likeness * p
-    pull -= (1.0 - likeness) / p.shape[1]
-    pull[np.arange(len(codes)), codes] += 1.0
-    return curvature, pull
+def with_constant(rows: Array, state: StreamState, dtype: Any = np.float64) -> Array:
+    """Coordinates and, with an intercept, a one."""
+    Z = np.ones((len(rows), len(state.linear)), dtype)
+    Z[:, : rows.shape[1]] = rows
+    return Z
 
 
 def resolved(state: StreamState, prior: float | None) -> StreamState:

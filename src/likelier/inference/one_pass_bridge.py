@@ -7,9 +7,10 @@ for all classes) and from what it says about the rows of its sample (few rows, b
 it is). The first factor says how classes compare that never met, and only the sample knows it.
 
 So the weights are the largest posterior of the sample, in which the second factor is a mean of both
-approximations. It counts no more than as many rows as the sample has: what is learned from all
-rows stays as certain, relative to the sample, as it is to a row, and the prior is as strong as it
-is for so few rows, without which the sample would be learned by heart.
+approximations and, to the extent that the sample holds the rows, of their labels. It counts no more
+than as many rows as the sample has: what is learned from all rows stays as certain, relative to the
+sample, as it is to a row, and the prior is as strong as it is for so few rows, without which the
+sample would be learned by heart.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Learned:
     own: Array  # numbers of these classes
     precision: Array  # of its sites
     weight: float  # of all its rows
+    n_learned: float  # rows of one weight that say as much as all
     rows: Array  # (n_rows, n_coordinates)
     codes: Array  # class of every row; a few may be of classes that are not its own
     share: Array  # the weight each stands for
@@ -103,12 +105,13 @@ def bridged(streams: Sequence[Learned], n_classes: int, prior: Array) -> Array:
 def _part(stream: Learned, n_classes: int, unit: float, said: float) -> _Part:
     """A stream whose own factor is asked for in three ways: what it knows, what it says, labels.
 
-    Labels of the sample count to the extent that all its rows do not weigh more than the sample.
+    Labels of the sample count to the extent that it holds the rows: all, if it is all of them. So
+    they do if all rows weigh so little that the prior has kept the stream from learning much.
     """
     mean, n_rows = _centred(stream.mean), len(stream.codes)
     scores = (stream.rows @ mean.astype(stream.rows.dtype)).astype(np.float64)
     is_own = np.isin(stream.codes, stream.own)
-    trust = stream.weight / (stream.weight + n_rows) * is_own
+    trust = max(0.0, 1.0 - n_rows / min(stream.weight, stream.n_learned)) * is_own
     target = np.zeros((n_rows, n_classes))
     target[:, stream.own] = _normalised(scores)[1]
     target *= said * trust[:, None]

@@ -1,4 +1,4 @@
-"""Merging of two streams: sums of natural parameters; anew, where their classes differ."""
+"""Merging of two streams: sums; anew, where their classes differ or all rows are kept."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import numpy as np
 from likelier.base import Array
 from likelier.inference.one_pass import (
     ADDITIVE,
+    CALIBRATION_START,
     StreamState,
     alike,
     meet_classes,
     resolved,
     stream_prior,
-    stream_sample,
     stream_weights,
+    with_constant,
+    with_sites,
+    with_spare,
 )
 from likelier.inference.one_pass_bridge import Learned, bridged
+from likelier.inference.one_pass_opening import converged
 
 OWN_SHARE = 0.1  # of the share a class has of all rows, that makes it one a model has learned
 APART = 0.01  # share of rows among unlike labels, beyond which classes count as different
@@ -27,7 +31,8 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     """Sites of both, in the coordinates of the first: sums of natural parameters.
 
     Sums are right as long as both have learned the same classes. If not, a class that a model has
-    never seen is lost among its rows; then the weights are found anew, see `bridged`.
+    never seen is lost among its rows; then the weights are found anew, see `bridged`. While all
+    rows of both are kept, nothing has to be summed: they are learned as one opening.
     """
     two = _moved(two, one.centre, one.scale)
     labels = np.union1d(one.classes, two.classes)
@@ -42,10 +47,33 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     ) / information
     late = one.late & two.late  # a class is as early as in the model that knew it first
     out = replace(one, **both, calibration=np.array([log_scale, information]), late=late)
-    out = resolved(out.keeping(one.reserve.merged(two.reserve, len(labels))), prior)
-    if apart > APART * out.weight and not all(own_classes(s, out).all() for s in (one, two)):
-        return _anew(out, one, two, prior)
-    return out
+    out = out.keeping(one.reserve.merged(two.reserve))
+    if out.reserve.is_complete and len(out.known) > 1:
+        return _opened(out, prior)
+    out = resolved(out, prior)
+    return _anew(out, one, two, prior) if apart > APART * out.weight else out
+
+
+def _opened(both: StreamState, prior: float | None) -> StreamState:
+    """The state that an opening of all rows leaves, where all of them are kept."""
+    known, diagonal, sample = both.known, stream_prior(both, prior), both.reserve.sample
+    Z, codes = with_constant(sample.rows, both, sample.rows.dtype), sample.codes
+    codes, weight = np.searchsorted(known, codes), sample.weight.astype(Z.dtype)
+    w = converged(Z, codes, sample.weight, diagonal, len(known))
+    mean = with_spare(w, Z, codes, weight, diagonal)
+    lanes = np.full(len(both.classes) + 1, len(known))  # classes without rows: as the spare lane
+    lanes[known] = np.arange(len(known))
+    nothing = replace(both, precision=np.zeros_like(both.precision), linear=np.zeros_like(mean))
+    made = with_sites(nothing, Z, codes, weight, Z @ mean.astype(Z.dtype), 1.0)
+    made = replace(made, linear=made.linear[:, lanes])
+    return resolved(_compared(made, CALIBRATION_START), prior)
+
+
+def _compared(both: StreamState, information: float) -> StreamState:
+    """The state of weights that compare all classes, in one scale: none is late any more."""
+    late = both.late.copy()
+    late[both.known] = False
+    return replace(both, late=late, unlike=0.0, calibration=np.array([0.0, information]))
 
 
 def own_classes(state: StreamState, both: StreamState) -> Array:
@@ -64,22 +92,20 @@ def _anew(
     mean = both.mean.copy()
     middle = mean[:, known].mean(axis=1) - found.mean(axis=1)  # as far from classes never seen
     mean[:, known] = found + middle[:, None]
-    late = both.late.copy()
-    late[known] = False
-    return replace(
-        both, mean=mean, linear=both.precision @ mean + diagonal[:, None] * mean, late=late,
-        unlike=0.0, calibration=np.array([0.0, both.calibration[1]]),
-    )  # fmt: skip
+    linear = both.precision @ mean + diagonal[:, None] * mean
+    return _compared(replace(both, mean=mean, linear=linear), float(both.calibration[1]))
 
 
 def _learned(state: StreamState, both: StreamState, prior: float | None) -> Learned:
     """What a state knows about its own classes, numbered as the known ones of ``both``."""
     own = np.flatnonzero(own_classes(state, both))
     weights = stream_weights(state, prior).mean[:, both.known[own]]
-    Z, codes, share = stream_sample(state)
+    sample = state.reserve.sample
+    Z = with_constant(sample.rows, state, sample.rows.dtype)
     return Learned(
         float(np.exp(state.calibration[0])) * weights, own, state.precision, state.weight,
-        Z.astype(np.float32), np.searchsorted(both.known, codes), share,
+        state.n_rows, Z, np.searchsorted(both.known, sample.codes),
+        sample.shares(state.class_weight),
     )  # fmt: skip
 
 

@@ -7,19 +7,17 @@ import pytest
 from scipy.special import expit, logsumexp
 
 from likelier.inference.one_pass import (
-    FROZEN,
     StreamState,
     block_size,
     learn_block,
     meet_classes,
-    polya_gamma_mean,
-    sites,
-    softmax,
     start_stream,
     stream_prior,
     stream_weights,
 )
 from likelier.inference.one_pass_merge import merge_streams
+from likelier.inference.one_pass_sites import polya_gamma_mean, sites, softmax
+from likelier.models.one_pass import FROZEN
 
 
 def learned(n=600, d=3, K=3, size=200, seed=0, shift=0.0, **words):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from likelier.inference import one_pass_bridge
 from likelier.inference.one_pass_bridge import Learned, _part, bridged
 from likelier.inference.one_pass_opening import converged
 
@@ -21,13 +20,13 @@ def sample(n=600, K=4, seed=0):
 
 
 def stream(Z, codes, own, n_times=1.0):
-    """A stream that has converged on these rows, and keeps them all."""
+    """A stream that has converged on these rows, or on ``n_times`` as many, and keeps them all."""
     own = np.asarray(own)
     mine = np.isin(codes, own)
     inside = np.searchsorted(own, codes[mine])
     mean = converged(Z[mine], inside, np.full(mine.sum(), n_times), PRIOR, len(own))
     share = np.full(len(codes), n_times)
-    return Learned(mean, own, 0.1 * n_times * Z.T @ Z, share.sum(), Z, codes, share)
+    return Learned(mean, own, 0.1 * n_times * Z.T @ Z, share.sum(), share.sum(), Z, codes, share)
 
 
 @pytest.mark.parametrize("said", [0.0, 0.3, 1.0])
@@ -36,7 +35,7 @@ def test_slopes_are_those_of_finite_differences(said):
     codes[np.isin(codes, [0, 2])] = 0
     codes[:3] = 3  # not its own
     codes[codes == 1] = 2
-    part = _part(stream(Z, codes, [0, 2]), 4, 0.7, said)
+    part = _part(stream(Z, codes, [0, 2], 2.0), 4, 0.7, said)
     rng = np.random.default_rng(1)
     for _ in range(3):
         w = rng.normal(size=16)
@@ -50,10 +49,9 @@ def test_slopes_are_those_of_finite_differences(said):
     assert up == pytest.approx(part.terms(w.reshape(4, 4))[0])  # only differences of scores count
 
 
-def test_a_sample_of_all_rows_gives_the_weights_of_all_rows(monkeypatch):
+def test_a_sample_of_all_rows_gives_the_weights_of_all_rows():
     Z, codes = sample(4000)
     whole = converged(Z, codes, np.ones(len(codes)), PRIOR, 4)
-    monkeypatch.setattr(one_pass_bridge, "ROWS_ENOUGH", 0.0)
     first = np.isin(codes, [1, 2])
     parts = [stream(Z[first], codes[first], [1, 2]), stream(Z[~first], codes[~first], [0, 3])]
     found = bridged(parts, 4, PRIOR)
