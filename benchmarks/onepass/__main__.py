@@ -10,7 +10,13 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before NumPy is imported
     os.environ.setdefault(_name, "1")
 
-from benchmarks.common import CACHE, DOCS, machine_facts, read_json, write_json  # noqa: E402
+from benchmarks.common import (  # noqa: E402
+    DOCS,
+    machine_facts,
+    read_json,
+    results_folder,
+    write_json,
+)
 
 PARTS = ("accuracy", "peer", "small", "merge")
 PACKAGES = ("numpy", "scipy", "scikit-learn")
@@ -27,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     from benchmarks.onepass import measure, page
 
-    folder = CACHE / ("onepass-quick" if options.quick else "onepass")
+    folder = results_folder("onepass", options.quick)
     write_json(folder / "machine.json", machine_facts(PACKAGES))
     solvers = tuple(filter(None, options.solvers.split(",")))
     runs = {

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from benchmarks.common import markdown_table, read_json, seconds_text
+from benchmarks.common import markdown_table, publish, read_json, seconds_text, write_page
 
 WANTED = 10.0  # times as fast as a converged logistic regression
 ALLOWED = 0.01  # of accuracy that may cost
@@ -30,7 +30,8 @@ def write(results: Path, docs: Path) -> None:
         _small(found.get("small", {})),
         _merge(found.get("merge", {})),
     ]
-    (docs / "onepass.md").write_text("\n\n".join(part for part in parts if part) + "\n")
+    write_page(docs / "onepass.md", "\n\n".join(part for part in parts if part))
+    publish(results, docs, "onepass")
 
 
 def _intro(machine: dict[str, Any], peer: dict[str, Any]) -> str:
@@ -38,7 +39,8 @@ def _intro(machine: dict[str, Any], peer: dict[str, Any]) -> str:
     sets = {r["set"]: f"{r['set']}: {r['rows']:,} rows, {r['features']} features, "
             f"{r['preparation']}" for r in peer.values()}  # fmt: skip
     return (
-        "Written by `make bench-onepass`. Processor time of `fit`, one thread, single precision "
+        "Written by `make bench-onepass`; measurements are in [onepass.json](onepass.json). "
+        "Processor time of `fit`, one thread, single precision "
         "(newton-cholesky: double), both tools in one process; medians over orders of the rows. "
         "`LogisticRegression` gets rows that were standardised beforehand, outside its time; "
         f"`OnePassClassifier` gets them as they are. {machine.get('cpu', '')}, {versions}.\n\n"

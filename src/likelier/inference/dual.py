@@ -298,7 +298,8 @@ def _lane_objectives(state: DualState, part: _Part) -> Array:
         loss.code, loss.parameters, loss.coupled, state.model.classes,
         part.weights, part.intercept,
     )  # fmt: skip
-    return total / state.n_rows + (penalty.sum(keepdims=True) if loss.coupled else penalty)
+    charged = penalty.sum(keepdims=True) if loss.coupled else penalty
+    return np.asarray(total / state.n_rows + charged)
 
 
 def _gap(state: DualState, part: _Part, goal: float) -> tuple[float, float, float]:

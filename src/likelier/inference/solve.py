@@ -298,7 +298,7 @@ class _Run:
             known = found + (penalty.sum(keepdims=True) if model.loss.coupled else penalty)
         worse = ~(known <= zero)
         kept = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
-        objective = float(np.where(worse, zero, known).sum())
+        objective = float(np.sum(np.where(worse, zero, known)))
         return replace(solution, theta=kept, objective=objective)
 
 

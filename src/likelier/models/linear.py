@@ -218,9 +218,8 @@ class LinearModel(Model):
         batch = batch.compact()
         if self._in_one_sweep(batch.X):
             points, X = np.hstack(thetas).T.copy(), np.asarray(batch.X)
-            return dense_values(X, *self._targets(batch), width, points, self.fit_intercept)[
-                :, None
-            ]
+            sums = dense_values(X, *self._targets(batch), width, points, self.fit_intercept)
+            return np.asarray(sums)[:, None]
         if len(thetas) == 1:
             return self.terms(batch, self.scores(thetas[0], batch.X), 0, width)[0][None]
         all_scores = self.scores(np.hstack(thetas), batch.X)
