@@ -333,7 +333,7 @@ def _dense_gram(X: Array, weight: Array) -> Array:
     sign = 1.0 if weight.min() >= 0.0 else -1.0
     if sign < 0.0 and weight.max() > 0.0:
         return np.asarray(X.T @ (X * weight[:, None]))
-    root = np.empty(X.shape, X.dtype)
+    root = np.empty(X.shape)  # in double precision whatever the rows are: variances come of it
     scale_rows(X, np.sqrt(sign * weight), root)
     gram = root.T @ root
     return np.asarray(gram if sign > 0.0 else -gram)
