@@ -60,6 +60,14 @@ class NumberStream(RowKeeper):
         constant = not spread > 1e-12 * abs(mean)
         self.target_spread_ = 1.0 if constant else spread
 
+    def _light_row(self, unit: float) -> float:
+        """What counts as one row where all weigh less than one, typically ``unit``.
+
+        Weights that add up to one are shares: they say nothing of how sure the rows make. With a
+        given ``alpha`` they are taken as they are.
+        """
+        return min(unit, 1.0) if self.alpha == "auto" else 1.0
+
     def _least_noise(self, sample: Rows) -> float:
         """One row says nothing about the noise: its own size stands for it, or one."""
         n_rows = sample.n if sample.weight is None else max(sample.n, float(sample.weight.sum()))

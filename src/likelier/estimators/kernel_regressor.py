@@ -242,7 +242,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         # a closed form needs its digits: double precision
         sums: Sums = engine.reduce(lambda b: batch_sums(b, made(b.X, np.float64)), Sums.__add__)
         # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
-        row = T * self._light_row(prepared)
+        row = T * self._light_row(prepared.unit)
         choice = replace(choice, precision=choice.precision * T / row)
         sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
         weights = solve_weights(sums, choice.precision)
@@ -256,13 +256,6 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         clock.tick("weights", f"noise {noise:.4g}")
         shape = noise_shape(rest / np.sqrt(noise), omega)
         return Particle(made, weights, choice, noise * shape.variance, sums, shape, row)
-
-    def _light_row(self, prepared: Prepared) -> float:
-        """What counts as one row where all weigh less: how sure they make would else be noise.
-
-        Weights that add up to one are shares. With a given ``alpha`` they are taken as they are.
-        """
-        return min(prepared.unit, 1.0) if self.alpha == "auto" else 1.0
 
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock

@@ -122,9 +122,8 @@ class MultilabelClassifier(LabelPredictions):
     elbo_ : ndarray
         Bound of the mixture after every pass, of all rows it learns from; it never falls where
         they are taken at once. With stochastic steps it is an estimate: a pass sums what every
-        batch says under the parameters of its turn. `partial_fit` appends the bound before
-        its step, estimated from its batch for as many rows as have been seen by then; divide by
-        these to compare.
+        batch says under the parameters of its turn. `partial_fit` appends the bound before its
+        step, estimated from its batch for all rows seen by then; divide by these to compare.
     label_patterns_ : list of dict
         What each pattern means: its share of rows, top labels and top features.
     interrupted_ : bool

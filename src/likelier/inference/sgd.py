@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.centring import centred_pieces, column_rates, limited
 from likelier.inference.class_parts import over_classes
+from likelier.inference.joined import joined
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.centring import column_moments
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
@@ -36,7 +36,6 @@ PATIENCE = 3  # passes without improvement before an inference calls it converge
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
 MIN_AVERAGE_ROWS = 16
 MAX_AVERAGE_ROWS = 4096
-JOINED_ROWS = 1 << 14  # of data in memory, learned in one call
 SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
 
 
@@ -106,7 +105,7 @@ class ScheduledSGD(Inference):
     def step(self, state: SGDState, engine: Engine) -> tuple[SGDState, Info]:
         """Visit every row once in the shuffled order of this pass."""
         total = n_rows = 0.0
-        for batch in _joined(engine.blocks(state.n_passes)):
+        for batch in joined(engine.blocks(state.n_passes)):
             total += self.learn(state, batch)
             n_rows += batch.n_rows
         state.n_passes += 1
@@ -142,32 +141,6 @@ class ScheduledSGD(Inference):
     def posterior(self, state: SGDState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta())
-
-
-def _joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The same rows in fewer batches, where batches share their matrix and list their rows.
-
-    Every batch costs some microseconds, as much as a few hundred rows; they are kept short
-    enough that a keyboard is listened to.
-    """
-    waiting: list[Batch] = []
-    for batch in batches:
-        first = waiting[0] if waiting else batch
-        enough = sum(b.n_rows for b in waiting) + batch.n_rows > JOINED_ROWS
-        alone = batch.rows is None or first.rows is None or batch.X is not first.X
-        if waiting and (enough or alone):
-            yield _one_batch(waiting)
-            waiting = []
-        waiting.append(batch)
-    if waiting:
-        yield _one_batch(waiting)
-
-
-def _one_batch(batches: list[Batch]) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    rows: Any = [batch.rows for batch in batches]
-    return dataclasses.replace(batches[0], rows=np.concatenate(rows))
 
 
 def _fresh_state(model: LinearModel, theta: Array | None) -> SGDState:
