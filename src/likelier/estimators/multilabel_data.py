@@ -301,7 +301,7 @@ def check_features(X: Matrix, law: str, names: Array | None, guessed: bool = Fal
 def check_size(X: Matrix, names: Array | None) -> None:
     """Raise if a column is too large to have a spread: squares would overflow, and it be lost."""
     values: Any = X if isinstance(X, np.ndarray) else X.data
-    wrong = np.abs(values) > LARGEST
+    wrong = np.abs(values) > np.float64(LARGEST)  # which single precision cannot hold
     if wrong.any():
         column, value = _first_wrong(X, wrong, names)
         raise ValueError(

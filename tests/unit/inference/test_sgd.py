@@ -8,7 +8,8 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import LinearClassifier, losses
 from likelier.engines.local import LocalEngine
-from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD, _joined
+from likelier.inference.joined import joined
+from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 
@@ -160,11 +161,11 @@ def test_short_blocks_of_one_matrix_are_learned_together(monkeypatch):
     """The same rows in the same order: only the calls are fewer, and none is too long."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1000, 3)), rng.integers(0, 2, 1000).astype(float)
-    monkeypatch.setattr("likelier.inference.sgd.JOINED_ROWS", 300)
+    monkeypatch.setattr("likelier.inference.joined.JOINED_ROWS", 300)
     engine = LocalEngine(X, y, seed=4, block_rows=64)
-    given, joined = list(engine.blocks(2)), list(_joined(engine.blocks(2)))
-    assert [batch.n_rows for batch in joined] == [256, 256, 256, 232]
-    rows = [np.concatenate([batch.rows for batch in some]) for some in (given, joined)]
+    given, fewer = list(engine.blocks(2)), list(joined(engine.blocks(2)))
+    assert [batch.n_rows for batch in fewer] == [256, 256, 256, 232]
+    rows = [np.concatenate([batch.rows for batch in some]) for some in (given, fewer)]
     np.testing.assert_array_equal(*rows)
     apart = list(engine.blocks())  # every one has rows of its own
-    assert all(batch is own for batch, own in zip(_joined(apart), apart, strict=True))
+    assert all(batch is own for batch, own in zip(joined(apart), apart, strict=True))
