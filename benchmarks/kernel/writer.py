@@ -174,9 +174,11 @@ def _peers(folder: Path) -> str:
             table.append(row)
     if not table:
         return ""
+    counts = sorted({len(runs) for by_set in (ours, *peers.values()) for runs in by_set.values()})
+    seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
     note = (
-        "Accuracy, log loss and seconds of one thread, all on the same rows. The sparse GP trains "
-        f"for at most {GP_SECONDS:.0f} s, and on fewer seeds."
+        f"Accuracy, log loss and seconds of one thread, all on the same rows, {seeds}. The sparse "
+        f"GP trains for at most {GP_SECONDS:.0f} s."
     )
     header = ["data set", "ours", *NAMES.values()]
     return "\n".join(
