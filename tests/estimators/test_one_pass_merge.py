@@ -107,3 +107,32 @@ def test_a_merged_model_is_saved_learns_more_and_keeps_room_for_announced_classe
         model.partial_fit(X, y)
     np.testing.assert_array_equal(again.coef_, one.coef_)
     assert one.score(test_X, test_y) > before - 0.005
+
+
+def test_a_rare_class_that_one_model_alone_knows_is_not_lost():
+    """One row in a hundred or fewer: beyond the sample it must not drown in the other's rows."""
+    rng = np.random.default_rng(0)
+    K, d, n = 10, 10, 30_000
+    centre = 3.0 * rng.normal(size=(K, d))
+    y = rng.choice(K, size=2 * n, p=[*np.full(K - 1, 0.991 / (K - 1)), 0.009])
+    X = centre[y] + 1.2 * rng.normal(size=(2 * n, d))
+    learn, rare = slice(n), y[:n] == K - 1
+    whole = OnePassClassifier().fit(X[learn], y[learn])
+    one, two = models(X[learn], y[learn], [~rare, rare])
+    found = one.merge(two)
+    assert found.score(X[n:], y[n:]) > whole.score(X[n:], y[n:]) - 0.005
+    told = y[n:] == K - 1
+    assert found.score(X[n:][told], y[n:][told]) > 0.9
+
+
+def test_bits_do_not_depend_on_the_layout_of_the_rows():
+    """Column by column, as frames have them: what comes at once and in parts is the same."""
+    X, y, _, _ = rows()
+    whole, again = (
+        OnePassClassifier().fit(order(X), y) for order in (np.asarray, np.asfortranarray)
+    )
+    parts = OnePassClassifier()
+    for start in range(0, len(y), 700):
+        parts.partial_fit(np.asfortranarray(X)[start : start + 700], y[start : start + 700])
+    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    np.testing.assert_array_equal(parts.coef_, whole.coef_)

@@ -53,7 +53,10 @@ class OnePassBlocks(OnePassPredictions):
         while done < len(y):
             size, kept = self._next_block(), self.pending_
             stop = min(done + size - len(kept.get("y", ())), len(y))
-            batch = Batch(slice_rows(X, done, stop), y[done:stop], weight[done:stop])
+            rows = slice_rows(X, done, stop)
+            if isinstance(rows, np.ndarray):  # sums depend on the layout, in their last bits
+                rows = np.ascontiguousarray(rows)
+            batch = Batch(rows, y[done:stop], weight[done:stop])
             self._learn_or_keep(joined_rows(kept, batch), size)
             done = stop
 

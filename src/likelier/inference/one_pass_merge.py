@@ -25,6 +25,7 @@ from likelier.inference.one_pass_opening import converged
 
 OWN_SHARE = 0.1  # of the share a class has of all rows, that makes it one a model has learned
 APART = 0.01  # share of rows among unlike labels, beyond which classes count as different
+MISSED = 10.0  # rows of a class that a model should have, and has not: not by chance
 
 
 def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> StreamState:
@@ -51,7 +52,8 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     if out.reserve.is_complete and len(out.known) > 1:
         return _opened(out, prior)
     out = resolved(out, prior)
-    return _anew(out, one, two, prior) if apart > APART * out.weight else out
+    different = apart > APART * out.weight or any(_misses(s, out).any() for s in (one, two))
+    return _anew(out, one, two, prior) if different else out
 
 
 def _opened(both: StreamState, prior: float | None) -> StreamState:
@@ -80,6 +82,15 @@ def own_classes(state: StreamState, both: StreamState) -> Array:
     """Which of the known classes of ``both`` a state has learned: fewer rows say too little."""
     share, of_all = (s.class_weight[both.known] / s.weight for s in (state, both))
     return np.asarray(share >= OWN_SHARE * of_all)
+
+
+def _misses(state: StreamState, both: StreamState) -> Array:
+    """Which of the known classes of ``both`` a state has not learned, and not by chance.
+
+    Of rare classes too: a few rows of the other would be lost among all of this one.
+    """
+    expected = both.class_weight[both.known] / both.weight * state.n_rows
+    return np.asarray(~own_classes(state, both) & (expected >= MISSED))
 
 
 def _anew(
