@@ -136,3 +136,14 @@ def test_bits_do_not_depend_on_the_layout_of_the_rows():
         parts.partial_fit(np.asfortranarray(X)[start : start + 700], y[start : start + 700])
     np.testing.assert_array_equal(again.coef_, whole.coef_)
     np.testing.assert_array_equal(parts.coef_, whole.coef_)
+
+
+def test_a_stream_that_is_all_but_forgotten_says_nothing_and_harms_nobody():
+    X, y, test_X, test_y = rows()
+    whole, gone = models(X, y, [slice(None)] * 2)
+    alone = whole.score(test_X, test_y)
+    for _ in range(17):  # weights below the root of the smallest number
+        gone.forget(1e-10)
+    np.testing.assert_allclose(gone.predict_proba(test_X[:5]), 0.25, atol=1e-6)
+    assert whole.merge(gone).score(test_X, test_y) > alone - 0.005
+    assert gone.partial_fit(X, y).score(test_X, test_y) > alone - 0.02

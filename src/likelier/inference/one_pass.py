@@ -335,11 +335,14 @@ def _likeness(state: StreamState, y: Array, weight: Array) -> float:
     now[np.searchsorted(classes, labels)] = (
         np.bincount(codes, weights=weight, minlength=len(labels)) / weight.sum()
     )
-    return alike(before, now, weight.sum() ** 2 / (weight**2).sum())
+    each = weight / weight.max()  # squares of weights that are nearly forgotten would be zero
+    return alike(before, now, each.sum() ** 2 / (each**2).sum())
 
 
 def alike(before: Array, now: Array, n_rows: float) -> float:
     """Likeness of two distributions, of which the second is that of ``n_rows`` rows."""
+    if not n_rows:  # all but forgotten: nothing speaks against it
+        return 1.0
     middle = 0.5 * (before + now)
     chance = np.sqrt(middle * (1.0 - middle) / (0.5 * np.pi * n_rows)).sum()
     apart = 0.5 * np.abs(now - before).sum() - chance
