@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import remember
 
-N_INDUCING, BATCH, REPEATS = 128, 1024, 5
+N_INDUCING, BATCH, REPEATS = 128, 1024, 9
 
 
 def run(folder: Path, dtypes: tuple[str, ...] = ("float32", "float64")) -> None:

@@ -253,25 +253,33 @@ def fold(inverse: jax.Array, shrinkage: jax.Array) -> jax.Array:
     return (half.reshape(P * M, M) @ inverse[0]).reshape(P, M, M)
 
 
+def folds(X: jax.Array, law: Law, n_kernels: int) -> bool:
+    """Whether to fold ``L_z^{-1}`` into the matrices of the nodes.
+
+    With derivatives this costs six products of ``M x M`` matrices a node, and ``A`` costs three
+    of ``M x M`` with ``M x R`` a kernel. The folded matrix has entries as large as the inverse of
+    the jitter, and ``k^T W k`` cancels down to the amplitude: too much for single precision.
+    """
+    P, M = law.mean.shape
+    return X.dtype.name == "float64" and n_kernels * X.shape[0] > 2 * P * M
+
+
 def layer_moments(
     kind: str, layer: Layer, mask: jax.Array, law: Law, X: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of every node without its mean function, ``(R, P)`` each.
 
-    In double precision ``L_z^{-1}`` is folded into the ``M x M`` matrices, so that each row costs
-    one product with them: ``P M^2`` operations a row, and twice that with the derivative. The
-    folded matrix has entries as large as the inverse of the jitter, and ``k^T W k`` cancels down
-    to the amplitude: too much for single precision, which takes ``A = L_z^{-1} K_zx`` first, with
-    ``|A|`` below the root of the amplitude, and ``M^2`` operations more.
+    Either ``A = L_z^{-1} K_zx`` is made first, or ``L_z^{-1}`` is folded into the ``M x M``
+    matrices, so that each row costs one product with them: `folds` says which.
     """
     inverse = inverse_root(kind, layer, mask)
-    folds = X.dtype.name == "float64"
-    W = fold(inverse, law.shrinkage) if folds else law.shrinkage
-    V = (law.mean[:, None, :] @ inverse)[:, 0] if folds else law.mean
+    folded = folds(X, law, len(inverse))
+    W = fold(inverse, law.shrinkage) if folded else law.shrinkage
+    V = (law.mean[:, None, :] @ inverse)[:, 0] if folded else law.mean
 
     def of_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         K = kernel_values(kind, layer, rows, mask)
-        return node_products(V, W, K if folds else inverse @ K)
+        return node_products(V, W, K if folded else inverse @ K)
 
     mean, inside = in_chunks(of_rows, X)
     amplitude = jnp.exp(layer.log_amplitude)[:, None]
