@@ -1,8 +1,9 @@
 """What natural gradients could gain: the best ``q`` in closed form beside the one Adam found.
 
-With one layer, a Gaussian likelihood and a power near zero the energy is minimised over ``q`` in
-closed form, where a natural gradient step of length one on all rows would go. The difference
-bounds what any better way to move ``q`` can gain once the other parameters are as they are.
+With a Gaussian likelihood and a power near zero the energy is minimised over the last layer's
+``q`` in closed form, where a natural gradient step of length one on all rows would go: with one
+layer given the rows, with more given draws of what comes into the last layer. The difference
+bounds what any better way to move this ``q`` can gain once the other parameters are as they are.
 """
 
 from __future__ import annotations
@@ -19,25 +20,29 @@ from benchmarks.common import remember
 from benchmarks.kernel.problem import number_split
 from likelier import DeepGPRegressor
 from likelier.models.deep_gp_kernels import JITTER, correlation, half_squares
+from likelier.models.deep_gp_posterior import PosteriorLayer
 from likelier.models.kernel_machine import Standard
 
 SETS, STEPS, POWER = ("energy", "winequality-red", "kin8nm"), (200, 500, 2000), 1e-3
+LAYERS = (1, 2)
+N_DRAWS = 10  # of every row, through the layers below the last
 
 
 def run(folder: Path, sets: tuple[str, ...] = SETS) -> None:
     """Fit every set with few and many minibatches."""
     for name in sets:
-        for steps in STEPS:
-            key = f"{name}/{steps}"
-            record = remember(folder / "natural.json", key, partial(measure, name, steps))
-            print(f"{key}: {record}", flush=True)
+        for layers in LAYERS:
+            for steps in STEPS:
+                key = f"{name}/{layers}/{steps}"
+                measured = partial(measure, name, layers, steps)
+                print(f"{key}: {remember(folder / 'natural.json', key, measured)}", flush=True)
 
 
-def measure(name: str, steps: int) -> dict[str, float]:
+def measure(name: str, layers: int, steps: int) -> dict[str, float]:
     """Energy and test log density per row, with the learned ``q`` and with the best one."""
     split = number_split(name, 0)
     words: dict[str, Any] = {"power": POWER, "max_iter": steps, "random_state": 0}
-    learned = DeepGPRegressor(1, **words).fit(split.X, split.y)
+    learned = DeepGPRegressor(layers, **words).fit(split.X, split.y)
     best, energies = with_best_q(learned, split.X, split.y)
     out = dict(zip(("energy", "best_energy"), energies, strict=True))
     for label, model in (("density", learned), ("best_density", best)):
@@ -45,11 +50,30 @@ def measure(name: str, steps: int) -> dict[str, float]:
     return out
 
 
-def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
-    """The same model with ``S = (I + A A^T / s2)^{-1}``, ``mu = S A y / s2``; both energies."""
-    layer = model.layers_[0]
+def last_inputs(model: Any, X: Any) -> Any:
+    """Rows that come into the last layer, one after another for every draw."""
     rows = Standard(model.input_mean_, model.input_inverse_).apply(X, np.float64)
-    targets = (y - model.target_mean_) / model.target_spread_
+    rng = np.random.default_rng(0)
+    below = list(zip(model.layers_, model.projections_, strict=True))[:-1]
+    if below:
+        rows = np.repeat(rows, N_DRAWS, axis=0)
+    for plain, projection in below:
+        layer = PosteriorLayer.of(plain, projection, model.kernel)
+        mean, variance = layer.moments(model.kernel, rows)
+        rows = mean + np.sqrt(variance + layer.noise) * rng.standard_normal(mean.shape)
+    return rows
+
+
+def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
+    """The same model with the best ``q`` of its last layer; the last layer's energy of both.
+
+    ``S = (I + A A^T / s2)^{-1}``, ``mu = S A y / s2`` with a column of ``A`` for every row and
+    draw, each counted as its share of the row. What the layers below are apart from their prior
+    is the same for both and is left out.
+    """
+    layer, rows = model.layers_[-1], last_inputs(model, X)
+    n_draws = len(rows) // len(y)
+    targets = np.repeat((y - model.target_mean_) / model.target_spread_, n_draws)
     noise = (model.noise_ / model.target_spread_) ** 2
     inverse, log_amplitude = np.exp(-layer["log_scale"][0]), layer["log_amplitude"][0]
     Z = layer["inducing"] * inverse
@@ -59,8 +83,8 @@ def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
     A = linalg.solve_triangular(np.linalg.cholesky(K_zz), K_zx, lower=True)
     root = layer["root"][0]
     T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
-    S = np.linalg.inv(np.eye(len(Z)) + A @ A.T / noise)
-    mu, amplitude = S @ A @ targets / noise, float(np.exp(log_amplitude))
+    S = np.linalg.inv(np.eye(len(Z)) + A @ A.T / (n_draws * noise))
+    mu, amplitude = S @ A @ targets / (n_draws * noise), float(np.exp(log_amplitude))
 
     def energy(mean: Any, covariance: Any) -> float:
         """Minus the variational bound, per row."""
@@ -70,10 +94,10 @@ def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
         )
         apart = 0.5 * (np.trace(covariance) + mean @ mean - len(mean)
                        - np.linalg.slogdet(covariance)[1])  # fmt: skip
-        return float((apart - told.sum()) / len(targets))
+        return float((apart - told.sum() / n_draws) / len(y))
 
     best = copy.deepcopy(model)
     factor = np.linalg.cholesky(S)
     kept = np.tril(factor, -1) + np.diag(np.log(np.diagonal(factor)))
-    best.layers_ = [{**layer, "mean": mu[None], "root": kept[None]}]
+    best.layers_ = [*model.layers_[:-1], {**layer, "mean": mu[None], "root": kept[None]}]
     return best, (energy(layer["mean"][0], T @ T.T), energy(mu, S))

@@ -269,16 +269,16 @@ def _natural(folder: Path) -> str:
          *(f"{r[name]:.4f}" for name in ("density", "best_density"))]
         for key, r in records.items()
     ]  # fmt: skip
-    header = ["data set", "minibatches", "energy by Adam", "by the best q", "difference",
+    header = ["data set", "layers", "minibatches", "energy by Adam", "by the best q", "difference",
               "test log density", "with the best q"]  # fmt: skip
     return (
-        "## What natural gradients could gain\n\nOne layer, Gaussian, variational: the best `q` "
-        "has a closed form, where a natural gradient of step one on all rows would go. Energies "
-        "are per row. The difference bounds what a better way to move `q` could gain with the "
-        "other parameters as Adam left them: much after few minibatches, little after many. Deep "
-        "models and larger powers, which have no such closed form, are not measured here.\n\n"
-        + markdown_table(header, rows)
-        + "\n"
+        "## What natural gradients could gain\n\nGaussian, variational: given what comes into the "
+        "last layer (of two layers ten draws a row), its best `q` has a closed form, where a "
+        "natural gradient of step one on all rows would go. Energies are per row, of the last "
+        "layer. The difference bounds what a better way to move this `q` could gain with the "
+        "other parameters as Adam left them: much after few minibatches, little after many, as "
+        "the default takes. Layers inside and larger powers, which have no such closed form, are "
+        "not measured here.\n\n" + markdown_table(header, rows) + "\n"
     )
 
 
