@@ -133,8 +133,7 @@ class Dual(Inference):
         pace = INTERCEPT if model.loss.smooth else KINKED_INTERCEPT
         rate = pace * share * (float(data.norms[data.places].mean()) or 1.0)
         rate *= float(model.fit_intercept)
-        borders = _borders(model, self.n_jobs)
-        parts = [_new_part(model, a, b, len(data.y)) for a, b in pairwise(borders)]
+        parts = _new_parts(model, _borders(model, self.n_jobs), len(data.y))
         state = DualState(model, data, parts, share, rate, engine.n_rows, self.n_jobs)
         if theta is not None and model.loss.smooth:
             _start_at(state, next(iter(engine.blocks(0))).X, theta)
@@ -218,17 +217,29 @@ def _borders(model: LinearModel, n_jobs: int) -> list[int]:
     return borders
 
 
-def _new_part(model: LinearModel, first: int, last: int, n_rows: int) -> _Part:
-    """Classes from ``first`` to ``last``; a class is computed the same way whatever its part."""
-    n_lanes, coupled = last - first, model.loss.coupled
-    group = 0 if coupled else first // LANES
-    alone = model.n_outputs == group * LANES + 1  # in its group, not only in its part
-    width = n_lanes if coupled or alone else padded(max(2, n_lanes))
-    return _Part(
-        first, group, aligned_zeros(model.n_features * width), np.zeros(n_lanes),
-        np.zeros(n_lanes), np.zeros((n_rows, n_lanes)), np.zeros((n_rows, n_lanes)),
-        np.ones(n_rows, dtype=bool),
-    )  # fmt: skip
+def _new_parts(model: LinearModel, borders: list[int], n_rows: int) -> list[_Part]:
+    """One part for the classes between two borders, with all their numbers zero.
+
+    A class is computed the same way whatever its part.
+    """
+    coupled, K = model.loss.coupled, model.n_outputs
+    stretches = list(pairwise(borders))
+    groups = [0 if coupled else first // LANES for first, _ in stretches]
+    sizes: list[int] = []
+    for group, (first, last) in zip(groups, stretches, strict=True):
+        n_lanes = last - first
+        alone = K == group * LANES + 1  # in its group, not only in its part
+        width = n_lanes if coupled or alone else padded(max(2, n_lanes))
+        sizes += [model.n_features * width, n_rows * n_lanes, n_rows * n_lanes]
+    arrays = iter(aligned_zeros(sizes))
+    return [
+        _Part(
+            first, group, next(arrays), np.zeros(last - first), np.zeros(last - first),
+            next(arrays).reshape(n_rows, -1), next(arrays).reshape(n_rows, -1),
+            np.ones(n_rows, dtype=bool),
+        )
+        for group, (first, last) in zip(groups, stretches, strict=True)
+    ]  # fmt: skip
 
 
 def _penalties(model: LinearModel) -> tuple[Array | None, float]:

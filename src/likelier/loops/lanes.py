@@ -1,4 +1,4 @@
-"""Rows times weights of four or eight lanes side by side, in vectors of that width.
+"""Rows times weights of two, four or eight lanes side by side, in vectors of that width.
 
 A loop over lanes whose number is not known to the compiler tests for overlaps and counts
 remainders at every entry of a row, and keeps its sums in memory. Here the lanes of a column are
@@ -7,7 +7,7 @@ one vector and the sums stay in registers; every processor carries that out in w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from likelier.base import Array
 
-WIDTHS = (4, 8)
+WIDTHS = (2, 4, 8)
 CHAINS = 2  # sums in flight: an entry does not wait for the sum of the one before
 CACHE_LINE = 64  # bytes
 # Sums along a row may be reordered; infinities and NaN keep their meaning.
@@ -28,12 +28,17 @@ _FREE = ("reassoc", "contract", "nsz", "arcp")
 _double, _int64, _int32 = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 
 
-def aligned_zeros(size: int) -> Array:
-    """Zeros whose first lies at the beginning of a cache line, so that no vector lies on two."""
-    spare = CACHE_LINE // 8
-    memory = np.zeros(size + spare)
+def aligned_zeros(sizes: Sequence[int]) -> list[Array]:
+    """Arrays of zeros that each begin a cache line, so that no vector lies on two.
+
+    They are cut out of one piece of memory: a large one comes in large pages, and threads that
+    are the first to touch many small ones wait for each other.
+    """
+    line = CACHE_LINE // 8
+    starts = np.cumsum([0, *(-(-size // line) * line for size in sizes)])
+    memory = np.zeros(int(starts[-1]) + line)
     first = -memory.ctypes.data % CACHE_LINE // 8
-    return memory[first : first + size]
+    return [memory[first + a : first + a + size] for a, size in zip(starts, sizes, strict=False)]
 
 
 def padded(n_lanes: int) -> int:
@@ -189,6 +194,6 @@ def _add_rates(width: int) -> Any:
     return add_rates
 
 
-scores_4, scores_8 = (_scores(width) for width in WIDTHS)
-add_4, add_8 = (_add(width) for width in WIDTHS)
-add_rates_4, add_rates_8 = (_add_rates(width) for width in WIDTHS)
+scores_2, scores_4, scores_8 = (_scores(width) for width in WIDTHS)
+add_2, add_4, add_8 = (_add(width) for width in WIDTHS)
+add_rates_2, add_rates_4, add_rates_8 = (_add_rates(width) for width in WIDTHS)

@@ -21,7 +21,17 @@ from numba.extending import intrinsic
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.loops.lanes import add_4, add_8, add_rates_4, add_rates_8, scores_4, scores_8
+from likelier.loops.lanes import (
+    add_2,
+    add_4,
+    add_8,
+    add_rates_2,
+    add_rates_4,
+    add_rates_8,
+    scores_2,
+    scores_4,
+    scores_8,
+)
 
 # Sums along a row may be reordered (which is what lets them use the vector unit), but
 # infinities and NaN keep their meaning.
@@ -192,6 +202,9 @@ def row_scores(data, indices, start, stop, weights, out):
     if len(out) == 1:
         out[0] = row_dot(data, indices, start, stop, weights)
         return
+    if len(out) == 2:
+        scores_2(data, indices, start, stop, weights, out)
+        return
     if len(out) == 4:
         scores_4(data, indices, start, stop, weights, out)
         return
@@ -216,6 +229,9 @@ def row_add(data, indices, start, stop, weights, step):
     if len(step) == 1:
         row_axpy(data, indices, start, stop, weights, step[0])
         return
+    if len(step) == 2:
+        add_2(data, indices, start, stop, weights, step)
+        return
     if len(step) == 4:
         add_4(data, indices, start, stop, weights, step)
         return
@@ -239,6 +255,9 @@ def row_add_rates(data, indices, start, stop, weights, step, rates):
     """
     n_lanes = np.uintp(len(step))
     even = np.uintp(len(weights) // len(step) - len(rates))
+    if len(step) == 2:
+        add_rates_2(data, indices, start, stop, weights, step, rates, even)
+        return
     if len(step) == 4:
         add_rates_4(data, indices, start, stop, weights, step, rates, even)
         return

@@ -94,14 +94,18 @@ def values_along(code, p, coupled, classes, y, weight, scores, change, step):
 
 
 @njit(cache=True, nogil=True)
-def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, diagonal, out):
+def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, diagonal, few, out):
     """Loss, gradient and squares times curvatures of one lane, each dense row read once.
 
     ``w``, ``gradient`` and ``diagonal`` end with the intercept if there is one; a ``diagonal``
-    of length zero is not wanted. ``out`` gets slope and curvature of every row.
+    of length zero is not wanted. ``few`` is the first of the rows that add to a Hessian, and how
+    many rows there are from one to the next. ``out`` gets the slope of every row, and these rows
+    times the roots of their curvatures, if there is room for them. Returns the loss, and how
+    many such rows there are.
     """
+    slopes, roots = out
     n_rows, d = X.shape
-    total = 0.0
+    total, n_roots, next_root = 0.0, 0, few[0] if len(roots) else n_rows
     for i in range(n_rows):
         omega = weight[i] if len(weight) else 1.0
         row = X[i]
@@ -110,7 +114,7 @@ def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, di
         total += omega * value
         slope *= omega
         curvature *= omega
-        out[0, i], out[1, i] = slope, curvature
+        slopes[i] = slope
         for j in range(d):
             gradient[j] += slope * row[j]
         if intercept:
@@ -120,7 +124,15 @@ def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, di
                 diagonal[j] += curvature * row[j] * row[j]
             if intercept:
                 diagonal[d] += curvature
-    return total
+        if i == next_root:
+            scale, root = np.sqrt(curvature), roots[n_roots]
+            for j in range(d):
+                root[j] = scale * row[j]
+            if intercept:
+                root[d] = scale
+            n_roots += 1
+            next_root += few[1]
+    return total, n_roots
 
 
 @njit(cache=True, nogil=True)

@@ -10,6 +10,7 @@ row if the model has one, the intercept. Statistics are additive over blocks of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -158,21 +159,22 @@ class LinearModel(Model):
         diagonal = np.zeros(p if thin else 0)
         hessian = np.zeros((p, p)) if order >= 2 else None
         outer = np.zeros((p, p)) if meat else None
-        size = max(1, TILE_BYTES // (8 * max(1, X.shape[1])))
-        terms = np.empty((2, min(size, n_rows)))
+        size = min(n_rows, max(1, TILE_BYTES // (8 * max(1, X.shape[1]))))
+        slopes = np.empty(size)
+        roots = np.empty((0 if hessian is None else -(-size // every), p))
         for first in range(0, n_rows, size):
             some = slice(first, min(first + size, n_rows))
             tile, omega = X[some], weight[some] if len(weight) else weight
-            slope, curvature = out = terms[:, : len(tile)]
-            value += dense_sums(
-                tile, y[some], omega, *rest, width, w, self.fit_intercept, gradient, diagonal, out
-            )
+            few, out = (-first % every, every), (slopes, roots)
+            told, n_roots = dense_sums(
+                tile, y[some], omega, *rest, width, w, self.fit_intercept, gradient, diagonal,
+                few, out,
+            )  # fmt: skip
+            value += told
             if hessian is not None:
-                few = slice(-first % every, None, every)
-                if len(tile[few]):
-                    hessian += self.gram(tile[few], curvature[few])
+                hessian += roots[:n_roots].T @ roots[:n_roots]
             if outer is not None:
-                outer += self.gram(tile, slope * slope)
+                outer += self.gram(tile, slopes[: len(tile)] ** 2)
         if hessian is not None and thin:
             _thinned(hessian, every, diagonal)
         return LinearStats(
@@ -235,9 +237,15 @@ class LinearModel(Model):
         if batch.rows is not None:
             y, weight = y[batch.rows], None if weight is None else weight[batch.rows]
         of_class = np.bincount(y.astype(np.intp), weights=weight, minlength=self.n_outputs)
-        right, wrong = self.loss.value(np.array([1.0, -1.0]), np.zeros(2))
+        right, wrong = self._losses_of_zero
         mine = of_class[: self.n_outputs]
         return np.asarray(right * mine + wrong * (of_class.sum() - mine))
+
+    @cached_property
+    def _losses_of_zero(self) -> tuple[float, float]:
+        """Loss of the score zero where the answer is yes, and where it is no."""
+        right, wrong = self.loss.value(np.array([1.0, -1.0]), np.zeros(2))
+        return float(right), float(wrong)
 
     def terms(
         self, batch: Batch, scores: Array, order: int, width: float = 0.0
