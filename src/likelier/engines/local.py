@@ -16,8 +16,9 @@ from likelier.engines.keys import Purpose, check_seed, keyed_stream
 from likelier.engines.rows import present_rows, shuffled_rows, slice_rows, take_rows
 from likelier.engines.threads import ThreadTeam, count_threads
 
-# A block and what a map computes from it should stay in the second-level cache of one core.
-BLOCK_BYTES = 3 << 19
+# A block and what a map computes from it should stay in the cache, and be worth the microseconds
+# that the interpreter takes for it: threads pass through that one by one.
+BLOCK_BYTES = 1 << 21
 MIN_BLOCK_ROWS = 256
 MAX_BLOCK_ROWS = 16384
 MIN_GROUPS, MAX_GROUP = 32, 16  # blocks that one thread maps and merges at a time

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,17 @@ def slice_rows(X: Matrix, start: int, stop: int) -> Matrix:
     if isinstance(X, np.ndarray):
         return X[start:stop]
     first, last = X.indptr[start], X.indptr[stop]
-    block = type(X)((stop - start, X.shape[1]), dtype=X.dtype)
+    block: sparse.csr_matrix = copy.copy(_empty(type(X), stop - start, X.shape[1], X.dtype))
     block.data = X.data[first:last]
     block.indices = X.indices[first:last]
     block.indptr = X.indptr[start : stop + 1] - first
     return block
+
+
+@functools.lru_cache(maxsize=64)
+def _empty(kind: Any, n_rows: int, n_columns: int, dtype: Any) -> Any:
+    """An empty matrix to be copied: SciPy's constructor takes as long as a hundred short rows."""
+    return kind((n_rows, n_columns), dtype=dtype)
 
 
 def take_rows(X: Matrix, rows: Array) -> Matrix:
