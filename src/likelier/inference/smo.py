@@ -19,7 +19,8 @@ import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info, Matrix, Posterior
 from likelier.inference.smo_cache import Memory, RowCache, Run, in_precision
-from likelier.inference.smo_newton import newton_cost
+from likelier.inference.smo_newton import MAX_FREE, newton_cost
+from likelier.inference.smo_places import places_cost, solve_places
 from likelier.inference.smo_state import (
     SMOState,
     begin_at,
@@ -253,10 +254,23 @@ class SMO(Inference):
                 state.part, between = part.take(keep), between[keep]
                 state.cache.keep(keep)
         free = between.nonzero()[0]
+        if len(free) > MAX_FREE:
+            self._settle_many(state, len(free))
+            return
         cost = newton_cost(len(free), len(state.part.F))
         if state.since_newton > PATIENCE * cost:
             state.since_newton, state.polished_at = 0.0, state.n_iter
             newton_step(state, free)
+
+    def _settle_many(self, state: SMOState, n_free: int) -> None:
+        """Solve for all free coefficients at once when pairs have cost as much as that would."""
+        cost = places_cost(state, n_free)
+        if state.since_newton <= state.patience * cost:
+            return
+        state.since_newton, state.since_shrink = 0.0, 0
+        state.work += cost
+        state.done = solve_places(state, self.stopped)
+        state.patience *= 2.0  # it may be in vain again
 
     # -- between rounds ------------------------------------------------------------------
     def _end_round(self, state: SMOState) -> None:

@@ -57,6 +57,7 @@ class SMOState:
     work: float = 0.0  # nanoseconds, roughly: decisions must not depend on a clock
     since_newton: float = 0.0
     since_shrink: int = 0
+    patience: float = 1.0  # work of pair updates, in `solve_places`, before that is tried
     n_polished: int = 0
     polished_at: int = -1
     done: bool = False
