@@ -143,11 +143,12 @@ def _fine(cases: dict[str, Any]) -> str:
     for r in cases.values():
         rise = (r["objective"] - r["their_objective"]) / abs(r["their_objective"])
         rows.append([r["set"], f"{r['C']:g}", f"{rise:.1e}", f"{r['gap']:.1e}",
-                     f"{r['their_gap']:.1e}",
+                     f"{r['their_gap']:.1e}" + (" (ended)" if r.get("ended") else ""),
                      f"{r['difference']:.1e}" if "difference" in r else "-"])  # fmt: skip
-    return "## At `tol=1e-6`\n\n" + markdown_table(
-        ("problem", "C", "objective", "gap", "LIBSVM's gap", "predictions differ by"), rows
-    )
+    header = ("problem", "C", "objective", "gap", "LIBSVM's gap", "predictions differ by")
+    ended = [r["theirs"] for r in cases.values() if r.get("ended")]
+    text = f"LIBSVM was ended after {seconds_text(min(ended))} or more.\n\n" if ended else ""
+    return "## At `tol=1e-6`\n\n" + text + markdown_table(header, rows)
 
 
 def _path(cases: dict[str, Any]) -> str:
