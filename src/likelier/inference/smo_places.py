@@ -33,14 +33,17 @@ from likelier.loops.smo import on_bounds
 from likelier.models.kernel_expansion import PANEL, Box, Subset, dual_objective
 
 EXPECTED = 6  # steps from where pairs have led to
-MAX_STEPS = 100  # before pairs go on
+MAX_STEPS = 80  # before pairs go on, of the size of the first; fewer free rows make them cheaper
+CHEAPEST = 0.05
+MAX_TRIES = 30  # steps with one ridge
 MAX_WORSE = 3  # steps in a row that may change as many places as one before did
 HOPELESS = 2.0 / 3.0  # share of all rows: if a step changes the places of more, it says nothing
 # The ridge, in the size at which a residual as large as the violation moves a coefficient from
 # bound to bound: little at first, more where steps lead nowhere, less where they lead on.
-FIRST, HARDER, SOFTER = 1e-3, 30.0, 0.1
-MAX_FAILED = 4  # ridges in a row that did not help
-FEW_STEPS = 3  # after which the ridge may be a thousandth of what it was
+FIRST, HARDER, SOFTER = 1e-3, 10.0, 0.1
+FORGIVEN = 0.7  # of a ridge that was too small, what is so after every success
+MAX_FAILED = 6  # ridges in a row that did not help
+FEW_STEPS = 2  # after which the ridge may be a thousandth of what it was
 MAX_ROWS = 40_000  # free coefficients whose pairs LAPACK can count
 SLACK = 0.25  # of the tolerance: a smaller violation changes no place
 
@@ -87,17 +90,19 @@ def _solved(
     box, beta, F = state.box, state.beta, state.F
     width = box.upper - box.lower
     ridge = FIRST * state.gap / float(np.median(width[width > 0.0]))
-    left, n_failed = MAX_STEPS, 0
-    while left > 0 and n_failed < MAX_FAILED:
-        found, used = _settled(state, beta, F, ridge, room, left, stopped)
-        left -= used
+    n_first = _count_free(box, beta)
+    left, n_failed, too_small = float(MAX_STEPS), 0, 0.0
+    while left > 0.0 and n_failed < MAX_FAILED:
+        found, used = _settled(state, beta, F, ridge, room, stopped)
+        left -= used * max((_count_free(box, beta) / n_first) ** 2, CHEAPEST)
         if found is None or dual_objective(box, *found) < _hardly_below(box, beta, F):
-            ridge, n_failed = ridge * HARDER, n_failed + 1
+            ridge, n_failed, too_small = ridge * HARDER, n_failed + 1, ridge
             continue
         (beta, F), n_failed = found, 0
         if gap_of(whole_part(box, beta, F)) <= state.tol:
             return beta, F, True
-        ridge *= SOFTER if used > FEW_STEPS else SOFTER**3
+        too_small *= FORGIVEN
+        ridge = max(SOFTER * ridge, too_small) if used > FEW_STEPS else SOFTER**3 * ridge
     return beta, F, False
 
 
@@ -108,14 +113,17 @@ def _hardly_below(box: Box, beta: Array, F: Array) -> float:
 
 
 def _settled(
-    state: SMOState, centre: Array, F: Array, ridge: float, room: Array, most: int,
+    state: SMOState, centre: Array, F: Array, ridge: float, room: Array,
     stopped: Callable[[], bool] | None,
 ) -> tuple[tuple[Array, Array] | None, int]:  # fmt: skip
-    """Coefficients with ``ridge / 2`` times their squared distance from a centre as a price."""
+    """The optimum if ``ridge / 2`` times the squared distance from a centre has to be paid.
+
+    Coefficients and residuals, or None if it is not found; and the number of steps.
+    """
     box, beta, F = state.box, centre.copy(), F.copy()
     place = _places(box, beta)
     fewest, n_worse = len(beta) + 1, 0
-    for k in range(1, most + 1):
+    for k in range(1, MAX_TRIES + 1):
         if stopped is not None and stopped():
             raise KeyboardInterrupt
         is_free = abs(place) == 1
@@ -139,7 +147,7 @@ def _settled(
         fewest, place = min(fewest, n_changed), new
         if n_worse > MAX_WORSE or n_changed > HOPELESS * len(beta):
             return None, k
-    return None, most
+    return None, MAX_TRIES
 
 
 def _move(state: SMOState, beta: Array, F: Array, step: Array) -> None:
@@ -154,6 +162,11 @@ def _places(box: Box, beta: Array) -> Array:
     """Places of coefficients: -2 and 2 on a bound, 0 at zero, -1 and 1 free on that side of it."""
     on_bound = ((beta <= box.lower) | (beta >= box.upper)) & (beta != 0.0)
     return np.asarray(np.sign(beta) * (1 + on_bound), dtype=np.int8)
+
+
+def _count_free(box: Box, beta: Array) -> int:
+    """Coefficients between their bounds, at least one."""
+    return max(1, int(np.count_nonzero(abs(_places(box, beta)) == 1)))
 
 
 def _next_places(box: Box, place: Array, beta: Array, pull: Array, slack: float) -> Array:
