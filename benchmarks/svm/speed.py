@@ -108,7 +108,7 @@ def run(sets: tuple[str, ...] = SETS, Cs: tuple[float, ...] = CS, repeats: int =
 
 
 SLOW_FINE = {("a9a", 1e4), *SLOW}  # at the finer tolerance
-FINE_LIMIT = 600.0  # processor seconds, about, after which LIBSVM is taken as it is
+FINE_LIMIT = LIMIT  # about: LIBSVM is then taken as it is
 PROBE = 300_000  # updates that tell how long one takes: the first ones take longer
 
 
