@@ -9,10 +9,9 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
-from likelier.base import Array, Batch, Engine, Loss
-from likelier.engines import LocalEngine
-from likelier.estimators.kernel_experts import COMMON_SAMPLE, Common, ExpertFit, common_rows
-from likelier.estimators.kernel_fit import HEAD_BLOCK, HOLD_OUT_FROM, Prepared, Rows
+from likelier.base import Array, Engine, Loss
+from likelier.estimators.kernel_experts import Common, common_rows
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_predict import ClassPredictions
@@ -60,7 +59,6 @@ from likelier.models.kernel_machine import KernelMap, LandmarkMap
 
 # Few labels tell less about scales than as many numbers: longer climbs fit their accidents.
 FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
-COMMON_SHARE = 0.5  # of a time budget for the common machine; the rest is for the experts
 DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
 
 
@@ -184,14 +182,6 @@ class ClassFit(ClassPredictions):
         n_sample = prepared.sample.n  # more rows than that start from weights of the sample
         return n_few if n_few <= n_sample else max(n_few - n_sample, n_sample)
 
-    def _few(self, engine: Engine, n_few: int, n_rows: int) -> tuple[Engine, Batch]:
-        """Random rows that the common machine is learned from, and an engine over them."""
-        batch = engine.sample(n_few, COMMON_SAMPLE)
-        if n_few == n_rows:
-            return engine, batch
-        few = LocalEngine(batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
-        return few, batch
-
     def _learn_weights(
         self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
     ) -> Particle:
@@ -228,54 +218,13 @@ class ClassFit(ClassPredictions):
             converged=fit.converged,
         )  # fmt: skip
 
-    def _keep_interrupted(self, part: Particle, prepared: Prepared, clock: Clock) -> None:
-        self._store([part], prepared.standard)
-        self.n_iter_ = clock.n_iter
-
     # -- experts ------------------------------------------------------------------------
-    def _learn_with_experts(
-        self,
-        engine: Engine,
-        prepared: Prepared,
-        part: Particle,
-        n_rows: int,
-        rng: np.random.Generator,
-        clock: Clock,
-    ) -> Particle:
-        """A common machine from many rows, then experts for what it leaves over of all rows."""
-        n_few = min(common_rows(self.n_features_in_), n_rows)
-        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_rows, clock, COMMON_SHARE))
-        few, batch = self._few(engine, n_few, n_rows)
-        part = self._learn_weights(few, prepared, part, n_few, clock)
-        seed = int(rng.integers(2**31))
-        part = replace(part, unfinished={"seed": seed, "n_rows": n_rows})
-        try:
-            stage = self._expert_stage(engine, self._common(part), seed, clock)
-            chosen = stage.choose(batch.X, part.choice.precision, self.n_experts != "auto")
-            if chosen is None and clock.over:
-                return part
-            if chosen is not None:
-                part = self._with_experts(part, stage, *chosen)
-                return replace(part, unfinished={}) if stage.learn(chosen[0]) else part
-        except KeyboardInterrupt:
-            self._keep_interrupted(part, prepared, clock)
-            raise
-        part = replace(part, unfinished={})
-        # no experts: then the weights deserve all rows, if there is time
-        if self._rows_in_time(prepared, part.map, n_rows, clock) < n_rows or n_few == n_rows:
+    def _with_verdict(self, part: Particle, verdict: float) -> Particle:
+        if self.posterior_scale != "auto":
             return part
-        return self._learn_weights(engine, prepared, part, n_rows, clock)
+        return replace(part, choice=replace(part.choice, spread=verdict))
 
-    def _with_experts(
-        self, part: Particle, stage: ExpertFit, choice: Choice, spread: float
-    ) -> Particle:
-        """The particle with its experts, and what it takes to go on with them."""
-        if self.posterior_scale == "auto":
-            part = replace(part, choice=replace(part.choice, spread=spread))
-        chosen = {"precision": choice.precision, "scale": choice.scale}
-        return replace(part, experts=stage.experts, unfinished=part.unfinished | chosen)
-
-    def _common(self, part: Particle) -> Common:
+    def _common(self, part: Particle, n_learned: int) -> Common:
         if part.posterior is None or not isinstance(part.map, LandmarkMap):
             raise TypeError("experts correct a fitted machine with landmarks")
         return Common(part.map, part.posterior, self._head_loss())

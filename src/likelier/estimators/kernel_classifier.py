@@ -169,12 +169,6 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
 
     def _check_words(self) -> None:
         super()._check_words()
-        _number_or_auto("n_experts", self.n_experts, 0, integer=True)
-        if self.n_experts not in ("auto", 0, 1) and not self._may_have_experts():
-            raise ValueError(
-                'n_experts above one needs loss="softmax", inference="evidence", features="auto" '
-                'or "nystroem", and temperature=1; leave it "auto", or 0 for none'
-            )
         if self.posterior_scale != 0.0 or isinstance(self.posterior_scale, bool):
             _number_or_auto("posterior_scale", self.posterior_scale, 0.0)
         if self.inference != "evidence" and self.posterior_scale != "auto":

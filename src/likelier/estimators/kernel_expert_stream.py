@@ -1,15 +1,17 @@
-"""Experts where rows come batch by batch and nobody knows how many there will be.
+"""What both kernel machines do with experts: in one fit, going on with it, and batch by batch.
 
-As long as they fit into bounded memory all rows are kept, and experts are made anew, more of
-them, whenever the rows have doubled: every row is learned about twice. Then the rows are let go;
-regions stay as they are, and further rows wait until there are enough of them for an expert.
-The common machine learns on until there are experts; then it stays as it is, but for batches
-that hold classes the experts were not made for.
+A fit learns a common machine first, and then experts for what it leaves over. Where rows come
+batch by batch nobody knows how many there will be. As long as they fit into bounded memory all
+rows are kept, and experts are made anew, more of them, whenever the rows have doubled: every row
+is learned about twice. Then the rows are let go; regions stay as they are, and further rows wait
+until there are enough of them for an expert. The common machine learns on until there are
+experts; then it stays as it is, but for batches that hold classes the experts were not made for.
 """
 
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,44 +20,58 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.kernel_expert_rows import Waiting
 from likelier.estimators.kernel_experts import (
     COMMON_SAMPLE,
     EXPERTS_FROM,
     MAX_INPUTS,
-    Common,
+    CommonMachine,
     ExpertFit,
-    Waiting,
     common_rows,
     n_experts,
     power_of_two,
 )
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Rows
-from likelier.estimators.kernel_words import Clock
+from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Prepared, Rows, merge_equal
+from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.problem import is_stream
-from likelier.estimators.targets import class_codes
 from likelier.inference.kernel_search import Choice
-from likelier.inference.laplace import HeadPosterior
-from likelier.models.kernel_experts import Experts, with_classes
+from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import LandmarkMap, restore_map
 
 KEEP_VALUES = 1 << 25  # numbers in the rows that are kept
 WAIT_ROWS = 128
+COMMON_SHARE = 0.5  # of a time budget for the common machine; the rest is for the experts
 GROWTH = 2.0
 
 
 class ExpertStream(KernelFit):
-    """What a classifier does with experts, whole passes and batch by batch alike."""
+    """Experts of a classifier and of a regressor alike.
+
+    ``_targets`` encodes targets in the units of the fit, which ``_target_units`` tells,
+    ``_common`` and ``_common_now`` give the common machine of a particle and of the fitted
+    model, and ``_with_verdict`` and ``_trust`` give them what the choice of the experts says
+    about how far predictions are to be trusted.
+    """
 
     experts_: list[dict[str, Any]]
     weights_: list[Array]
     roots_: list[Array]
-    classes_: Array
     unfinished_: dict[str, Any]
+    _expert_loss: str
+
+    def _check_words(self) -> None:
+        super()._check_words()
+        _number_or_auto("n_experts", self.n_experts, 0, integer=True)
+        if self.n_experts not in ("auto", 0, 1) and not self._may_have_experts():
+            raise ValueError(
+                f'n_experts above one needs loss="{self._expert_loss}", inference="evidence", '
+                'features="auto" or "nystroem", and temperature=1; leave it "auto", or 0 for none'
+            )
 
     def _may_have_experts(self) -> bool:
         """Whether experts go together with the other words."""
         features = self.features in ("auto", "nystroem") and self.inference == "evidence"
-        return bool(features and self.loss == "softmax" and float(self.temperature) == 1.0)
+        return bool(features and self.loss == self._expert_loss and float(self.temperature) == 1.0)
 
     def _has_experts(self, n_rows: int, made: Any) -> bool:
         """Whether there may be experts: by default for many rows, with nothing prescribed."""
@@ -65,16 +81,79 @@ class ExpertStream(KernelFit):
         if self.n_experts != "auto":
             return bool(self.n_experts > 1)
         words = (self.gamma, self.alpha, self.n_components)
-        return n_rows > EXPERTS_FROM and all(isinstance(word, str) for word in words)
+        return n_rows > self._experts_from() and all(isinstance(word, str) for word in words)
 
-    def _expert_stage(self, engine: Engine, common: Common, seed: int, clock: Clock) -> ExpertFit:
+    def _experts_from(self) -> int:
+        return EXPERTS_FROM
+
+    def _must_have_experts(self) -> bool:
+        return bool(self.n_experts != "auto")
+
+    def _expert_stage(
+        self, engine: Engine, common: CommonMachine, seed: int, clock: Clock
+    ) -> ExpertFit:
         n_rows = int(engine.n_rows or 0)
         number = (
             power_of_two(int(self.n_experts))
-            if self.n_experts != "auto"
+            if self._must_have_experts()
             else n_experts(n_rows, self.n_features_in_)
         )
         return ExpertFit(engine, common, n_rows, number, seed, float(self.tol), self.n_jobs, clock)
+
+    # -- in one fit ---------------------------------------------------------------------
+    def _learn_with_experts(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        part: Any,
+        n_rows: int,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> Any:
+        """A common machine from many rows, then experts for what it leaves over of all rows."""
+        n_few = min(common_rows(self.n_features_in_), n_rows)
+        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_rows, clock, COMMON_SHARE))
+        few, batch = self._few(engine, n_few, n_rows)
+        start, part = part, self._learn_weights(few, prepared, part, n_few, clock)
+        seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
+        plan = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
+        part = replace(part, unfinished=plan)
+        try:
+            stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)
+            chosen = stage.choose(batch.X, part.choice.precision, self._must_have_experts())
+            if chosen is None and clock.over:
+                return part
+            if chosen is not None:
+                choice, verdict = chosen
+                plan = plan | {"precision": choice.precision, "scale": choice.scale}
+                part = replace(part, experts=stage.experts, unfinished=plan)
+                part = self._with_verdict(part, verdict)
+                whole = stage.learn(choice)
+                part = self._with_verdict(part, self._last_verdict(stage, verdict, prepared.sample))
+                return replace(part, unfinished={}) if whole else part
+        except KeyboardInterrupt:
+            self._keep_interrupted(part, prepared, clock)
+            raise
+        # no experts: then the weights deserve all rows, if there is time
+        if n_few == n_rows or self._rows_in_time(prepared, part.map, n_rows, clock) < n_rows:
+            return replace(part, unfinished={})
+        return self._learn_weights(engine, prepared, start, n_rows, clock)
+
+    def _few(self, engine: Engine, n_few: int, n_rows: int) -> tuple[Engine, Batch]:
+        """Random rows that the common machine is learned from, and an engine over them."""
+        batch = engine.sample(n_few, COMMON_SAMPLE)
+        if n_few == n_rows:
+            return engine, batch
+        few = LocalEngine(batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
+        return few, batch
+
+    def _last_verdict(self, stage: ExpertFit, verdict: Any, sample: Rows | None) -> Any:
+        """The verdict after all experts have learned."""
+        return verdict
+
+    def _keep_interrupted(self, part: Any, prepared: Prepared, clock: Clock) -> None:
+        self._store([part], prepared.standard)
+        self.n_iter_ = clock.n_iter
 
     # -- going on -----------------------------------------------------------------------
     def _goes_on(self, X: Any) -> bool:
@@ -93,40 +172,40 @@ class ExpertStream(KernelFit):
         Everything else stays as it is: the same as if the fit had not ended, to the last bit,
         where experts had been chosen.
         """
-        plan, classes = self.unfinished_, self.classes_
+        plan, units = self.unfinished_, self._target_units()
         present = Rows(X, y, weight).present()
         codes, omega = self._encode(present.y, present.weight)
-        rows = Rows(present.X, codes, omega).present()
-        if rows.n != plan["n_rows"] or not np.array_equal(classes, self.classes_):
-            self.classes_ = classes
+        rows = merge_equal(Rows(present.X, codes, omega).present())
+        if rows.n != plan["n_rows"] or not np.array_equal(units, self._target_units()):
             raise ValueError(
-                f"warm_start goes on with the rows of the unfinished fit, {plan['n_rows']} of "
-                f"{len(classes)} classes, got {rows.n} rows; fit with warm_start=False"
+                f"warm_start goes on with the rows of the unfinished fit, {plan['n_rows']} of them "
+                f"and with the same targets, got {rows.n} rows; fit with warm_start=False"
             )
         with LocalEngine(
             rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
         ) as engine:
-            stage = self._expert_stage(engine, self._common_now(), int(plan["seed"]), clock)
+            common = self._common_now(int(plan["n_learned"]))
+            stage = self._expert_stage(engine, common, int(plan["seed"]), clock)
             if self.experts_[0]:
                 stage.experts = Experts(**self.experts_[0])
             elif self._chose_none(stage, engine, clock):
                 return
             choice = Choice(self.unfinished_["precision"], self.unfinished_["scale"])
-            if stage.learn(choice):  # its arrays are those of the model
-                self.unfinished_ = {}
+            whole = stage.learn(choice)  # its arrays are those of the model
+            self._trust(self._last_verdict(stage, None, None))
+            self.unfinished_ = {} if whole else self.unfinished_
         self.n_iter_ += clock.n_iter
 
     def _chose_none(self, stage: ExpertFit, engine: Engine, clock: Clock) -> bool:
         """Choose experts where an earlier fit had no time to; True where there are none."""
         n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
         sample = engine.sample(n_few, COMMON_SAMPLE)  # as a fit with more time draws it
-        chosen = stage.choose(sample.X, float(self.alpha_[0]), self.n_experts != "auto")
+        chosen = stage.choose(sample.X, float(self.alpha_[0]), self._must_have_experts())
         if chosen is None or stage.experts is None:
             self.unfinished_ = self.unfinished_ if clock.over else {}
             return True
-        choice, spread = chosen
-        if self.posterior_scale == "auto":
-            self.posterior_scale_ = np.array([spread])
+        choice, verdict = chosen
+        self._trust(verdict)
         self.experts_ = [stage.experts.to_arrays()]
         self.unfinished_ |= {"precision": choice.precision, "scale": choice.scale}
         return False
@@ -157,26 +236,24 @@ class ExpertStream(KernelFit):
         y = np.concatenate([labels for _, labels, _ in self.stream_["kept"]])
         omega = np.concatenate([weight for _, _, weight in self.stream_["kept"]])
         self.stream_["tried"] = len(y)
-        codes, clock = class_codes(self.classes_, y), Clock(self, (None, None))
+        if not self.experts_[0]:  # the common machine learns until there are experts
+            self.stream_["n_common"] = len(y)
+        n_common = self.stream_.setdefault("n_common", len(self.stream_["kept"][0][1]))
+        codes, clock = self._targets(y), Clock(self, (None, None))
         with LocalEngine(
             X, codes, omega, seed=self.stream_["seed"], n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
         ) as engine:
-            stage = self._expert_stage(engine, self._common_now(), self.stream_["seed"], clock)
+            common = self._common_now(n_common)
+            stage = self._expert_stage(engine, common, self.stream_["seed"], clock)
             sample = engine.sample(min(common_rows(X.shape[1]), len(y)))
-            chosen = stage.choose(sample.X, float(self.alpha_[0]), self.n_experts != "auto")
+            chosen = stage.choose(sample.X, float(self.alpha_[0]), self._must_have_experts())
             if chosen is None or stage.experts is None:
                 return
-            choice, spread = chosen
+            choice, verdict = chosen
             stage.learn(choice)
-        if self.posterior_scale == "auto":
-            self.posterior_scale_ = np.array([spread])
+            self._trust(self._last_verdict(stage, verdict, None))
         self.experts_ = [stage.experts.to_arrays()]
         self.stream_.update(waiting={}, late=[])
-
-    def _common_now(self) -> Common:
-        variance = float(self.prior_variance_[0])
-        posterior = HeadPosterior(self.weights_[0], self.roots_[0], self.layout_, variance)
-        return Common(self._landmarks(), posterior, self._head_loss())
 
     @one_blas_thread()
     def _teach_experts(self, X: Matrix, y: Array, omega: Array, flush: bool = False) -> None:
@@ -188,11 +265,10 @@ class ExpertStream(KernelFit):
         with LocalEngine(np.zeros((1, self.n_features_in_))) as nothing:
             stage = self._expert_stage(nothing, self._common_now(), seed, Clock(self, (None, None)))
         stage.experts = experts
-        scores_per_class = 0.5 if stage.common.loss.n_outputs == 1 else 1.0
-        choice = Choice(1.0 / (scores_per_class * experts.prior_variance), experts.scale)
+        choice = stage.common.choice(experts)
         waiting = Waiting.from_plain(1 if flush else WAIT_ROWS, self.stream_.get("waiting", {}))
         if len(y):
-            rows = stage.common.region(Batch(X, class_codes(self.classes_, y), omega))
+            rows = stage.common.region(Batch(X, self._targets(y), omega))
             for expert, region in waiting.add(rows, experts.tree):
                 stage.keep(stage.solve(expert, region, choice))
         if flush:
@@ -207,13 +283,10 @@ class ExpertStream(KernelFit):
         if n_kept > self.stream_.get("tried", 0) and self._has_experts(n_kept, self._landmarks()):
             self._make_experts()
         if self.experts_[0]:  # new ones have learned all rows, for older ones some may wait
-            nothing = np.empty(0)
-            self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
+            self._teach_nothing()
         self.stream_["kept"] = None
 
-    def _experts_meet_classes(self, n_before: int, places: Array, n_classes: int) -> None:
-        """Make room for new classes in the experts, who know nothing about them."""
+    def _teach_nothing(self) -> None:
+        """Let the experts learn what waits for them."""
         nothing = np.empty(0)
         self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
-        grown = with_classes(Experts(**self.experts_[0]), n_before, places, n_classes)
-        self.experts_ = [grown.to_arrays()]

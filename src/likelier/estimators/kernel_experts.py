@@ -1,4 +1,4 @@
-"""How a kernel classifier gets local experts: regions, a common choice, then one after another.
+"""How a kernel machine gets local experts: regions, a common choice, then one after another.
 
 Rows in memory are gathered region by region, and every expert is learned from all of its rows at
 once. Rows of a stream wait in bounded buffers: when that of a region is full its expert learns
@@ -8,16 +8,17 @@ them, and lets them go.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines.rows import stack_rows, take_rows
 from likelier.engines.threads import ThreadTeam, count_threads
+from likelier.estimators.kernel_expert_rows import Drawn, Waiting, take
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.kernel_experts import (
     ExpertJudge,
@@ -74,21 +75,83 @@ def common_rows(n_inputs: int) -> int:
 
 
 @dataclass(frozen=True)
-class Common:
-    """The common machine that experts correct."""
+class CommonMachine(ABC):
+    """The common machine that experts correct: what depends on the kind of target."""
 
     map: LandmarkMap
-    posterior: HeadPosterior
-    loss: HeadLoss
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Scores of a row."""
 
     def scaled(self, X: Matrix) -> Array:
         """Rows as experts take them: dense, in the scales of the common machine."""
         return np.asarray(as_dense(scale_rows(X, self.map.centre, self.map.gamma, np.float32)))
 
+    @abstractmethod
     def region(self, batch: Batch) -> Region:
         """Rows with their scores by the common machine."""
+
+    @abstractmethod
+    def judge(self, regions: list[Batch], n_landmarks: int, seed: int) -> Any:
+        """Losses of choices for the experts of a few regions, of rows they have not learned."""
+
+    @abstractmethod
+    def verdict(self, judge: Any, choice: Choice) -> Any:
+        """How far predictions are to be trusted, by the same rows."""
+
+    @abstractmethod
+    def prior_variance(self, choice: Choice) -> float:
+        """Variance of what an expert adds before it has learned anything."""
+
+    @abstractmethod
+    def choice(self, experts: Experts) -> Choice:
+        """The choice that experts were made by."""
+
+    @abstractmethod
+    def fit(self, region: Region, made: LandmarkMap, choice: Choice, tol: float) -> HeadPosterior:
+        """An expert by its first rows."""
+
+    @abstractmethod
+    def absorb(
+        self, region: Region, made: LandmarkMap, before: HeadPosterior, tol: float
+    ) -> HeadPosterior:
+        """An expert by further rows."""
+
+
+@dataclass(frozen=True)
+class Common(CommonMachine):
+    """The common machine of a classifier."""
+
+    posterior: HeadPosterior
+    loss: HeadLoss
+
+    @property
+    def n_outputs(self) -> int:
+        """One score for two classes, else one per class."""
+        return self.loss.n_outputs
+
+    def region(self, batch: Batch) -> Region:
+        """Rows with their scores."""
         offset = self.map.scores(batch.X, self.posterior.mean)
         return Region(self.scaled(batch.X), np.asarray(batch.y), batch.weight, offset)
+
+    def judge(self, regions: list[Batch], n_landmarks: int, seed: int) -> ExpertJudge:
+        """Some rows of every region are held out."""
+        parts = []
+        for batch in regions:
+            whole = self.region(batch)
+            rows, n_held = np.arange(whole.n), int(JUDGE_SHARE * whole.n)
+            parts.append((whole.take(rows[n_held:]), whole.take(rows[:n_held])))
+        return ExpertJudge(parts, self.loss, n_landmarks, seed)
+
+    def verdict(self, judge: ExpertJudge, choice: Choice) -> float:
+        """The spread of the posterior that held-out rows like best."""
+        scores, variance = judge.held(choice)
+        held = join_regions([held for _, held in judge.parts])
+        covariance = add_variance(self.covariance(held.Z), variance)
+        return choose_spread(held.offset + scores, covariance, held.codes, held.weight)
 
     def covariance(self, Z: Array) -> Array:
         """Covariance of the scores of scaled rows."""
@@ -97,73 +160,24 @@ class Common:
         Phi = plain(Z, np.float32)
         return self.posterior.covariance(Phi, plain.residual(Phi))
 
+    def prior_variance(self, choice: Choice) -> float:
+        """Of one score."""
+        return 1.0 / output_precision(choice, self.loss)
 
-@dataclass
-class Waiting:
-    """Rows that wait, region by region, until there are enough for their expert to learn."""
+    def choice(self, experts: Experts) -> Choice:
+        """The precision is that of the weights of a class."""
+        scores_per_class = 0.5 if self.n_outputs == 1 else 1.0
+        return Choice(1.0 / (scores_per_class * experts.prior_variance), experts.scale)
 
-    enough: int
-    parts: dict[int, list[Region]] = field(default_factory=dict)
+    def fit(self, region: Region, made: LandmarkMap, choice: Choice, tol: float) -> HeadPosterior:
+        """The optimum, and the curvature there."""
+        return fit_expert(region, made, self.loss, choice, tol)
 
-    def add(self, block: Region, tree: Tree) -> Iterator[tuple[int, Region]]:
-        """Let rows wait; yield the regions that have enough."""
-        for expert, rows in by_region(tree.regions(block.Z)):
-            self.parts.setdefault(expert, []).append(block.take(rows))
-            if sum(part.n for part in self.parts[expert]) >= self.enough:
-                yield expert, join_regions(self.parts.pop(expert))
-
-    def rest(self) -> Iterator[tuple[int, Region]]:
-        """Yield what is left."""
-        for expert in sorted(self.parts):
-            yield expert, join_regions(self.parts.pop(expert))
-
-    def to_plain(self) -> dict[int, Any]:
-        """Plain form, of arrays."""
-        joined = {expert: join_regions(parts) for expert, parts in self.parts.items()}
-        return {expert: vars(region) for expert, region in joined.items()}
-
-    @classmethod
-    def from_plain(cls, enough: int, plain: dict[int, Any]) -> Waiting:
-        """From the plain form."""
-        return cls(enough, {int(expert): [Region(**parts)] for expert, parts in plain.items()})
-
-
-@dataclass
-class Drawn:
-    """Rows drawn at random without replacement from all that pass by, in bounded memory.
-
-    Every row gets a key and the ``most`` smallest stay: the same rows in whatever blocks they
-    come.
-    """
-
-    most: int
-    rng: np.random.Generator
-    parts: list[Batch] = field(default_factory=list)
-    keys: Array = field(default_factory=lambda: np.empty(0))
-    bound: float = np.inf
-
-    def add(self, batch: Batch) -> None:
-        """Let rows pass by; at most twice as many as wanted are kept, and a block."""
-        keys = self.rng.random(batch.n_rows)
-        chosen = np.flatnonzero(keys < self.bound)
-        if not len(chosen):
-            return
-        self.parts.append(take(batch, chosen))
-        self.keys = np.concatenate([self.keys, keys[chosen]])
-        if len(self.keys) > 2 * self.most:
-            self.parts = [self.rows()]
-            self.keys = np.sort(self.keys)[: self.most]
-            self.bound = float(self.keys[-1])
-
-    def rows(self) -> Batch:
-        """The rows drawn so far, in random order."""
-        weights = [part.weight for part in self.parts if part.weight is not None]
-        whole = Batch(
-            stack_rows([part.X for part in self.parts]),
-            np.concatenate([np.asarray(part.y) for part in self.parts]),
-            np.concatenate(weights) if weights else None,
-        )
-        return take(whole, np.argsort(self.keys, kind="stable")[: self.most])
+    def absorb(
+        self, region: Region, made: LandmarkMap, before: HeadPosterior, tol: float
+    ) -> HeadPosterior:
+        """The posterior so far is the prior of these rows."""
+        return absorb_rows(region, made, self.loss, before, tol)
 
 
 @dataclass(frozen=True)
@@ -181,7 +195,7 @@ class ExpertFit:
     """Learning of all experts; what has been learned is there at every moment."""
 
     engine: Engine
-    common: Common
+    common: CommonMachine
     n_rows: int
     n_regions: int
     seed: int
@@ -190,8 +204,8 @@ class ExpertFit:
     clock: Clock
     experts: Experts | None = None
 
-    def choose(self, sample: Matrix, precision: float, must: bool) -> tuple[Choice, float] | None:
-        """Regions, then width, precision and spread by rows held out; None for no experts.
+    def choose(self, sample: Matrix, precision: float, must: bool) -> tuple[Choice, Any] | None:
+        """Regions, then width, precision and verdict by unlearned rows; None for no experts.
 
         There are none where the time is over, or no region has rows enough to judge by.
         """
@@ -199,22 +213,18 @@ class ExpertFit:
             return None
         Z = self.common.scaled(sample)
         tree = grow_tree(Z, self.n_regions)
-        parts = self._judge_parts(tree, np.bincount(tree.regions(Z), minlength=self.n_regions))
-        if not parts:
+        drawn = self._judged(tree, np.bincount(tree.regions(Z), minlength=self.n_regions))
+        if not drawn:
             return None
-        judge = ExpertJudge(parts, self.common.loss, n_landmarks(self.n_regions), self.seed)
+        judge = self.common.judge(drawn, n_landmarks(self.n_regions), self.seed)
         choice = choose_experts(judge, precision, lambda: self.clock.over, must)
         if choice is None or self.clock.over:
             return None
-        scores, variance = judge.held(choice)
-        held = join_regions([held for _, held in parts])
-        covariance = add_variance(self.common.covariance(held.Z), variance)
-        spread = choose_spread(held.offset + scores, covariance, held.codes, held.weight)
-        shape = (n_landmarks(self.n_regions), self.common.loss.n_outputs)
+        verdict = self.common.verdict(judge, choice)
+        shape = (n_landmarks(self.n_regions), self.common.n_outputs)
         scaling = (self.common.map.centre, self.common.map.gamma, choice.scale)
-        variance_before = 1.0 / output_precision(choice, self.common.loss)
-        self.experts = no_experts(tree, shape, scaling, variance_before)
-        return choice, spread
+        self.experts = no_experts(tree, shape, scaling, self.common.prior_variance(choice))
+        return choice, verdict
 
     def learn(self, choice: Choice) -> bool:
         """Learn every expert, or as many as time allows; whether that was all.
@@ -237,8 +247,8 @@ class ExpertFit:
         return True
 
     # -- rows of a region ---------------------------------------------------------------
-    def _judge_parts(self, tree: Tree, sizes: Array) -> list[tuple[Region, Region]]:
-        """Rows of a few regions, all of them with their whole density, and rows held out.
+    def _judged(self, tree: Tree, sizes: Array) -> list[Batch]:
+        """Rows of a few regions, all of them with their whole density.
 
         ``sizes`` are rows of each region that are known, of all rows or of a sample.
         """
@@ -258,14 +268,8 @@ class ExpertFit:
         for pieces in self.engine.map_blocks(look):
             for region, piece in pieces:
                 drawn[region].add(piece)
-        parts = []
-        for found in drawn.values():
-            if len(found.keys) < JUDGE_LEAST:  # rows on a cut, rounded otherwise in the sample
-                continue
-            whole = self.common.region(found.rows())
-            rows, n_held = np.arange(whole.n), int(JUDGE_SHARE * whole.n)
-            parts.append((whole.take(rows[n_held:]), whole.take(rows[:n_held])))
-        return parts
+        # too few: rows on a cut, rounded otherwise in the sample
+        return [found.rows() for found in drawn.values() if len(found.keys) >= JUDGE_LEAST]
 
     def _in_memory(self, choice: Choice) -> Generator[Solution, None, None]:
         """Every expert by all of its rows, several at a time."""
@@ -305,8 +309,7 @@ class ExpertFit:
             if self.clock.over:
                 return None
             region = self.common.region(take(whole, rows[start : start + MANY_ROWS]))
-            before, loss = solution.posterior, self.common.loss
-            after = absorb_rows(region, solution.map, loss, before, self.tol)
+            after = self.common.absorb(region, solution.map, solution.posterior, self.tol)
             solution = replace(solution, n_rows=solution.n_rows + region.n, posterior=after)
         return solution
 
@@ -325,17 +328,18 @@ class ExpertFit:
     # -- one expert ---------------------------------------------------------------------
     def solve(self, expert: int, region: Region, choice: Choice) -> Solution:
         """The posterior of one expert after these rows, its first or further ones."""
-        experts, loss = self.experts, self.common.loss
+        experts = self.experts
         assert experts is not None
         if not experts.counts[expert]:
             rng = np.random.default_rng([self.seed, 2, expert])
             made = expert_map(region.Z, choice.scale, n_landmarks(self.n_regions), rng)
-            fitted = fit_expert(region, made, loss, choice, self.tol)
+            fitted = self.common.fit(region, made, choice, self.tol)
             return Solution(expert, region.n, made, fitted)
         made = experts.map(expert)
         W, root = experts.weights[expert].astype(np.float64), experts.roots[expert][None]
         before = HeadPosterior(W, root, "shared", experts.prior_variance)
-        return Solution(expert, region.n, made, absorb_rows(region, made, loss, before, self.tol))
+        after = self.common.absorb(region, made, before, self.tol)
+        return Solution(expert, region.n, made, after)
 
     def keep(self, solution: Solution) -> None:
         """Make a solution part of the experts."""
@@ -346,9 +350,3 @@ class ExpertFit:
         experts.weights[expert] = solution.posterior.mean
         experts.roots[expert] = solution.posterior.roots[0]
         experts.counts[expert] += solution.n_rows
-
-
-def take(batch: Batch, rows: Array) -> Batch:
-    """Some rows of a batch."""
-    weight = None if batch.weight is None else batch.weight[rows]
-    return Batch(take_rows(batch.X, rows), np.asarray(batch.y)[rows], weight)

@@ -17,7 +17,7 @@ from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.kernel_experts import COMMON_SAMPLE, common_rows
+from likelier.estimators.kernel_experts import COMMON_SAMPLE, MAX_INPUTS, common_rows
 from likelier.estimators.kernel_fit import HEAD_BLOCK, Rows
 from likelier.estimators.kernel_kept import (
     GROWTH,
@@ -26,6 +26,7 @@ from likelier.estimators.kernel_kept import (
     of_one_kind,
     precision_of,
 )
+from likelier.estimators.kernel_number_experts import NumberExperts
 from likelier.estimators.kernel_pace import affordable_rows, sums_pace
 from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_words import Clock, by_evidence
@@ -45,15 +46,10 @@ from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 
 
-class NumberStream(RowKeeper):
+class NumberStream(RowKeeper, NumberExperts):
     """Streams of numbers to predict."""
 
-    weights_: list[Array]
-    roots_: list[Array]
-    ratio_: Array
-    noise_: Array
     sums_weight_: float
-    row_weight_: float
 
     def _set_units(self, mean: float, spread: float) -> None:
         self.target_mean_ = mean
@@ -189,11 +185,15 @@ class NumberStream(RowKeeper):
         self._learn_kept()
         if n_kept >= START_ROWS:
             state["absorbing"] = True
+            if self.n_features_in_ <= MAX_INPUTS:
+                state["kept"] = [[state["X"], state["y"], state["omega"]]]
             for name in ("X", "y", "omega"):
                 del state[name]
 
     def _end_stream(self) -> None:
         self._settle()
+        if self.stream_["absorbing"]:
+            self._end_experts()
 
     def _stream_of_fit(self, seed: int) -> dict[str, Any]:
         """The sums, from the posterior: they need not be stored with every model."""
@@ -204,25 +204,35 @@ class NumberStream(RowKeeper):
         return self._new_stream(seed) | {"absorbing": True, "sums": sums}
 
     def _absorb(self, X: Matrix, y: Array, omega: Array) -> None:
-        """Add to the sums; the noise is a running mean of rows before they are learned."""
-        omega = omega / self.row_weight_
-        made = restore_map(self.maps_[0])
-        targets = (y - self.target_mean_) / self.target_spread_
+        """Add to the sums, or teach the experts."""
         with one_blas_thread():
-            Phi = made(X, np.float64)
-            before = Sums(**self.stream_["sums"])
-            old = Weights(self.weights_[0], self.roots_[0], float(self.ratio_[0]))
-            expected = 1.0 + old.variance(Phi, made.residual(Phi))
-            fresh = float(omega @ ((targets - Phi @ old.mean) ** 2 / expected))
-            sums = before + batch_sums(Batch(X, targets, omega), Phi)
-            weights = solve_weights(sums, old.ratio)
+            if self.experts_[0]:
+                mean, inside, noise, _ = self._moments_of(0, X)
+                self._update_noise((y - mean) ** 2 / (inside + noise), omega / self.row_weight_)
+                self._teach_experts(X, y, omega)
+            else:
+                self._absorb_common(X, self._targets(y), omega / self.row_weight_)
+        self._remember(X, y, omega)
+
+    def _absorb_common(self, X: Matrix, targets: Array, omega: Array) -> None:
+        made, state = restore_map(self.maps_[0]), self.stream_
+        Phi = made(X, np.float64)
+        old = Weights(self.weights_[0], self.roots_[0], float(self.ratio_[0]))
+        sums = Sums(**state["sums"]) + batch_sums(Batch(X, targets, omega), Phi)
+        weights = solve_weights(sums, old.ratio)
         noise = (self.noise_[0] / self.target_spread_) ** 2
-        noise = (noise * before.weight + fresh) / max(sums.weight, 1e-300)
-        self.noise_ = np.sqrt([noise]) * self.target_spread_
+        expected = noise * (1.0 + old.variance(Phi, made.residual(Phi)))
+        self._update_noise((targets - Phi @ old.mean) ** 2 / expected, omega)
+        self.common_noise_ = (self.noise_ / self.target_spread_) ** 2
         self.weights_, self.roots_ = [weights.mean], [weights.root]
-        self.stream_["sums"] = {
-            "gram": sums.gram, "cross": sums.cross, "weight": sums.weight,
-        }  # fmt: skip
+        state["sums"] = vars(sums).copy()
+
+    def _update_noise(self, squares: Array, omega: Array) -> None:
+        """A running mean of squares, standardised, of rows before they are learned."""
+        before, more = float(self.stream_["sums"]["weight"]), float(omega.sum())
+        share = (before + float(omega @ squares)) / max(before + more, 1e-300)
+        self.noise_ = self.noise_ * np.sqrt(share)
+        self.stream_["sums"] = self.stream_["sums"] | {"weight": before + more}
 
 
 @dataclass(frozen=True)

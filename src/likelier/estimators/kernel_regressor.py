@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Engine, Uncertainty
-from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
+from likelier.base import Array, Engine, Matrix, Uncertainty
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
 from likelier.estimators.kernel_numbers import NumberStream
 from likelier.estimators.kernel_words import Clock, _integer, _number, by_evidence
 from likelier.inference.kernel_regression import (
@@ -28,6 +28,8 @@ from likelier.inference.kernel_regression import (
 )
 from likelier.inference.kernel_search import Choice, search
 from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape, with_shapes
+from likelier.inference.number_experts import MANY_OTHERS
+from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 from likelier.predictive import Gaussian
 
@@ -35,20 +37,22 @@ N_ROUNDS = 5  # a closed form is cheap to try, and noise may be far below the ev
 PREDICT_ROWS = 4096
 
 
-MANY_OTHERS = 300  # rows that are no landmarks; so many tell the noise by themselves
-
-
 @dataclass(frozen=True)
 class Particle:
     """One fitted set of hyperparameters and the weights that go with it."""
 
     map: KernelMap
-    weights: Weights
+    landmarks: Array  # rows of the sample
     choice: Choice
     noise: float
-    sums: Sums | None
+    weights: Weights | None = None
+    sums: Sums | None = None
     shape: NoiseShape = GAUSSIAN_SHAPE
     row: float = 1.0  # weight that counts as one row
+    common_noise: float = 1.0  # of the machine without experts
+    common_scale: float = 1.0  # what variances of the machine itself count for, beside experts
+    experts: Experts | None = None
+    unfinished: dict[str, Any] = field(default_factory=dict)
 
 
 def has_covariance(estimator: Any) -> bool:
@@ -163,9 +167,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         alpha: float | str = "auto",
         temperature: float = 1.0,
         n_particles: int | str = "auto",
+        n_experts: int | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-4,
         time_budget: float | None = None,
+        warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -179,9 +185,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         self.alpha = alpha
         self.temperature = temperature
         self.n_particles = n_particles
+        self.n_experts = n_experts
         self.max_iter = max_iter
         self.tol = tol
         self.time_budget = time_budget
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -229,33 +237,53 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     ) -> Particle:
         choice, noise = self._choose(prepared, held, rng, clock)
         made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng)
-        loss, T = self._epsilon_loss(), float(self.temperature)
+        part = Particle(made, landmarks, choice, noise)
+        if self._has_experts(n_rows, made):
+            return self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+        loss = self._epsilon_loss()
         if loss is not None:
-            choice = replace(choice, precision=T * choice.precision)
+            choice = replace(choice, precision=float(self.temperature) * choice.precision)
             rows, features = self._features(engine, made, n_rows)
             limits = (float(self.tol), int(self.max_iter))
             weights = fit_weights(
                 rows.reduce, features, loss, choice, made.n_features, lambda *_: clock.over, limits
             )
-            return Particle(made, weights, choice, noise, None)
+            return replace(part, choice=choice, weights=weights)
         engine, sample = self._in_time(engine, prepared.sample, made, n_rows, clock)
+        return self._solve(engine, sample, prepared.unit, part, clock)
+
+    def _learn_weights(
+        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
+    ) -> Particle:
+        """Weights from all rows of the engine, the noise from no more than as many."""
+        sample = prepared.sample.take(np.arange(min(prepared.sample.n, n_rows)))
+        return self._solve(engine, sample, prepared.unit, part, clock)
+
+    def _solve(
+        self, engine: Engine, sample: Rows, unit: float, part: Particle, clock: Clock
+    ) -> Particle:
+        """Weights in closed form, and the noise by rows of the sample left out one by one."""
+        made, T = part.map, float(self.temperature)
         # a closed form needs its digits: double precision
         sums: Sums = engine.reduce(lambda b: batch_sums(b, made(b.X, np.float64)), Sums.__add__)
         # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
-        row = T * self._light_row(prepared.unit)
-        choice = replace(choice, precision=choice.precision * T / row)
+        row = T * self._light_row(unit)
+        choice = replace(part.choice, precision=part.choice.precision * T / row)
         sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
         weights = solve_weights(sums, choice.precision)
         Phi = made(sample.X, np.float64)
         omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / row
         rest = left_out(weights, Phi, sample.y, omega, made.residual(Phi))
-        others = np.setdiff1d(np.arange(sample.n), landmarks)
+        others = np.setdiff1d(np.arange(sample.n), part.landmarks)
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
             rest, omega = rest[others], omega[others]
         noise = max(float(np.average(rest**2, weights=omega)), self._least_noise(sample))
         clock.tick("weights", f"noise {noise:.4g}")
         shape = noise_shape(rest / np.sqrt(noise), omega)
-        return Particle(made, weights, choice, noise * shape.variance, sums, shape, row)
+        return replace(
+            part, weights=weights, choice=choice, sums=sums, shape=shape, row=row,
+            noise=noise * shape.variance, common_noise=noise * shape.variance,
+        )  # fmt: skip
 
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
@@ -283,10 +311,14 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
 
     def _store(self, parts: list[Particle], standard: Standard) -> None:
         """Fitted attributes: plain arrays."""
+        weights = [part.weights for part in parts if part.weights is not None]
         self.maps_ = [part.map.to_arrays() for part in parts]
-        self.weights_ = [part.weights.mean for part in parts]
-        self.roots_ = [part.weights.root for part in parts]
-        self.ratio_ = np.array([part.weights.ratio for part in parts])
+        self.experts_ = [part.experts.to_arrays() if part.experts else {} for part in parts]
+        self.weights_ = [each.mean for each in weights]
+        self.roots_ = [each.root for each in weights]
+        self.ratio_ = np.array([each.ratio for each in weights])
+        self.common_noise_ = np.array([part.common_noise for part in parts])
+        self.common_scale_ = np.array([part.common_scale for part in parts])
         self.alpha_ = np.array([part.choice.precision for part in parts])
         self.noise_ = np.sqrt([part.noise for part in parts]) * self.target_spread_
         self._store_shapes([part.shape for part in parts])
@@ -295,6 +327,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         self.n_components_ = parts[0].map.n_features - 1
         sums = parts[0].sums
         self.sums_weight_, self.row_weight_ = 0.0 if sums is None else sums.weight, parts[0].row
+        self.unfinished_ = parts[0].unfinished if len(parts) == 1 else {}
         if hasattr(self, "stream_") and sums is not None:
             self.stream_["sums"] = vars(sums).copy()
 
@@ -310,20 +343,34 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         if hasattr(self, "particles_"):
             mean = self.target_mean_ + self.target_spread_ * self._particle_scores(X)[..., 0].T
             return mean, np.zeros_like(mean), np.full_like(mean, self.noise_[0] ** 2)
-        means, inside, noise = [], [], []
-        for i, plain in enumerate(self.maps_):
-            made = restore_map(plain)
-            weights = Weights(self.weights_[i], self.roots_[i], float(self.ratio_[i]))
-            mean, variance = np.empty(X.shape[0]), np.empty(X.shape[0])
-            for start in range(0, X.shape[0], PREDICT_ROWS):
-                rows = slice(start, start + PREDICT_ROWS)
-                Phi = made(X[rows], np.float64)
-                mean[rows] = Phi @ weights.mean
-                variance[rows] = weights.variance(Phi, made.residual(Phi))
-            means.append(self.target_mean_ + self.target_spread_ * mean)
-            inside.append(self.noise_[i] ** 2 * variance)
-            noise.append(np.full(X.shape[0], self.noise_[i] ** 2))
-        return np.stack(means, 1), np.stack(inside, 1), np.stack(noise, 1)
+        mean, inside, noise, _ = self._moments_of_all(X)
+        return mean, inside, noise
+
+    def _moments_of_all(self, X: Matrix) -> tuple[Array, ...]:
+        parts = [self._moments_of(i, X) for i in range(len(self.maps_))]
+        return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
+
+    def _moments_of(self, i: int, X: Matrix) -> tuple[Array, Array, Array, Array]:
+        """The same by one fit of an ensemble, and the prior variance of the function."""
+        made = restore_map(self.maps_[i])
+        weights = Weights(self.weights_[i], self.roots_[i], float(self.ratio_[i]))
+        mean, variance = np.empty(X.shape[0]), np.empty(X.shape[0])
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            rows = slice(start, start + PREDICT_ROWS)
+            Phi = made(X[rows], np.float64)
+            mean[rows] = Phi @ weights.mean
+            variance[rows] = weights.variance(Phi, made.residual(Phi))
+        noise, prior = np.ones(X.shape[0]), np.full(X.shape[0], 1.0 / weights.ratio)
+        if self.experts_[i]:
+            experts, scale = Experts(**self.experts_[i]), float(self.common_scale_[i])
+            added, of_experts = experts.correct(X)
+            learned = of_experts > 0.0
+            mean, variance = mean + added[:, 0], scale * variance + of_experts
+            prior = scale * prior + experts.prior_variance * learned
+            noise[~learned] = scale
+        square = self.noise_[i] ** 2
+        mean = self.target_mean_ + self.target_spread_ * mean
+        return mean, square * variance, square * noise, square * prior
 
     def _predictive(self, X: Any) -> Gaussian:
         mean, inside, noise = self._moments(X)
@@ -392,6 +439,6 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         Minus the logarithm of the share of the prior variance of the function that the data
         left open: about zero far away, where nothing has been learned.
         """
-        _, inside, noise = self._moments(X)
-        prior = noise / self.ratio_
+        self._require_fit()
+        _, inside, _, prior = self._moments_of_all(self._check_X(X, reset=False))
         return np.asarray(-np.log(np.maximum(inside / prior, 1e-300)).mean(axis=1))

@@ -19,8 +19,9 @@ from likelier.base import Array, Batch, Matrix
 from likelier.calibration import SignPreserving, Temperature
 from likelier.engines import StreamEngine
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.kernel_expert_rows import take
 from likelier.estimators.kernel_expert_stream import ExpertStream
-from likelier.estimators.kernel_experts import MAX_INPUTS, take
+from likelier.estimators.kernel_experts import MAX_INPUTS, Common
 from likelier.estimators.kernel_fit import HEAD_BLOCK, NO_WEIGHT, Rows
 from likelier.estimators.kernel_kept import (
     GROWTH,
@@ -53,6 +54,7 @@ from likelier.inference.softmax_head import (
     rows_in_memory,
 )
 from likelier.models.columns import ColumnMoments
+from likelier.models.kernel_experts import Experts, with_classes
 from likelier.models.kernel_machine import Standard, restore_map
 
 FAR_ROWS = 10.0  # rows far from all landmarks after which the constants are half believed there
@@ -68,6 +70,32 @@ class ClassStream(RowKeeper, ExpertStream):
     prior_variance_: Array
     calibration_: list[dict[str, Any]]
 
+    # -- experts ------------------------------------------------------------------------
+    _expert_loss = "softmax"
+
+    def _targets(self, y: Array) -> Array:
+        return class_codes(self.classes_, y)
+
+    def _target_units(self) -> Array:
+        return self.classes_
+
+    def _common_now(self, n_learned: int = 0) -> Common:
+        variance = float(self.prior_variance_[0])
+        posterior = HeadPosterior(self.weights_[0], self.roots_[0], self.layout_, variance)
+        return Common(self._landmarks(), posterior, self._head_loss())
+
+    def _trust(self, verdict: float | None) -> None:
+        """The spread that held-out rows chose together with the experts."""
+        if verdict is not None and self.posterior_scale == "auto":
+            self.posterior_scale_ = np.array([verdict])
+
+    def _experts_meet_classes(self, n_before: int, places: Array, n_classes: int) -> None:
+        """Make room for new classes in the experts, who know nothing about them."""
+        self._teach_nothing()
+        grown = with_classes(Experts(**self.experts_[0]), n_before, places, n_classes)
+        self.experts_ = [grown.to_arrays()]
+
+    # -- whole passes -------------------------------------------------------------------
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, Standard]:
         """One pass for classes and spreads; a source whose labels are class numbers."""
         weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
@@ -90,6 +118,7 @@ class ClassStream(RowKeeper, ExpertStream):
         standard = Standard.from_moments(moments)
         return EncodedSource(source, classes, per_class, 2), summary.n_rows, standard
 
+    # -- batch by batch -----------------------------------------------------------------
     @available_if(by_evidence)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn some rows, once.

@@ -39,12 +39,16 @@ NO_CONSTANT = 1e4
 
 @dataclass(frozen=True)
 class Region:
-    """Rows of one region: scaled, with class numbers, weights and the common machine's scores."""
+    """Rows of one region: scaled, with class numbers, weights and the common machine's scores.
+
+    Numbers instead of classes may come with the variances of their scores, in units of the noise.
+    """
 
     Z: Array
     codes: Array
     weight: Array | None
     offset: Array
+    variance: Array | None = None
 
     @property
     def n(self) -> int:
@@ -54,17 +58,20 @@ class Region:
     def take(self, rows: Array) -> Region:
         """Some of the rows."""
         weight = None if self.weight is None else self.weight[rows]
-        return Region(self.Z[rows], self.codes[rows], weight, self.offset[rows])
+        variance = None if self.variance is None else self.variance[rows]
+        return Region(self.Z[rows], self.codes[rows], weight, self.offset[rows], variance)
 
 
 def join_regions(parts: list[Region]) -> Region:
     """Rows of several blocks as one."""
     weights = [part.weight for part in parts if part.weight is not None]
+    variances = [part.variance for part in parts if part.variance is not None]
     return Region(
         np.concatenate([part.Z for part in parts]),
         np.concatenate([part.codes for part in parts]),
         np.concatenate(weights) if weights else None,
         np.concatenate([part.offset for part in parts]),
+        np.concatenate(variances) if variances else None,
     )
 
 
@@ -119,6 +126,8 @@ def absorb_rows(
 
 class ExpertJudge:
     """Held-out losses of choices for the experts of a few regions."""
+
+    limits = LIMITS
 
     def __init__(
         self, parts: list[tuple[Region, Region]], loss: HeadLoss, n_landmarks: int, seed: int
@@ -178,7 +187,7 @@ def choose_experts(
     the precision four times as large or small, again and again while the paired gain exceeds
     half its standard error. With ``must`` there are experts in any case.
     """
-    omega, first = judge.omega, float(np.clip(precision, *LIMITS))
+    omega, first = judge.omega, float(np.clip(precision, *judge.limits))
     starts: dict[Choice, Array] = {}
     for scale in START_SCALES:
         starts[Choice(first, scale)] = judge.losses(Choice(first, scale))
@@ -191,7 +200,7 @@ def choose_experts(
     for _ in range(N_ROUNDS):
         before = best
         for precision_move, scale_move in moves:
-            moved = float(np.clip(best.precision * precision_move, *LIMITS))
+            moved = float(np.clip(best.precision * precision_move, *judge.limits))
             option = Choice(moved, best.scale * scale_move)
             if option in tried:
                 continue

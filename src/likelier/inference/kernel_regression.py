@@ -68,30 +68,50 @@ class Weights:
         return np.asarray(squares + residual / self.ratio)
 
 
-def solve_weights(sums: Sums, ratio: float) -> Weights:
-    """Posterior mean and factor; cost features^3 / 2."""
+def solve_weights(sums: Sums, ratio: float, prior: Prior | None = None) -> Weights:
+    """Posterior mean and factor; cost features^3 / 2.
+
+    ``prior`` is in the units of the noise; by default all weights have the precision ``ratio``,
+    but for the constant.
+    """
     A = np.array(sums.gram, dtype=np.float64, order="F")
-    A[np.diag_indices_from(A)] += ridge(len(A), ratio)
+    cross = sums.cross
+    if prior is None:
+        prior = Prior(ridge(len(A), ratio))
+    if prior.mean is not None:
+        cross = cross - prior.pull(np.zeros((len(A), 1)))[:, 0]
+    if prior.precision.ndim == 1:
+        A[np.diag_indices_from(A)] += prior.precision
+    else:
+        A += prior.precision
     factor = lower_factor(A)
-    mean, _ = lapack.dpotrs(factor, sums.cross, lower=1)
+    mean, _ = lapack.dpotrs(factor, cross, lower=1)
     root, _ = lapack.dtrtri(factor, lower=1)
     return Weights(np.asarray(mean).ravel(), np.asarray(root), ratio)
+
+
+def leave_out(weights: Weights, Phi: Array, targets: Array, omega: Array) -> tuple[Array, Array]:
+    """Residuals of learned rows, and variances of the function there, as if each were left out.
+
+    In closed form: leaving row i out changes its residual ``r`` to ``r / (1 - h)``, ``h = omega
+    phi^T A^{-1} phi``, and the variance ``phi^T A^{-1} phi`` by the same factor. A row of weight
+    zero was not learned. Cost rows x features^2.
+    """
+    inside = weights.variance(Phi, np.zeros(len(Phi)))
+    keep = np.clip(1.0 - omega * inside, 1e-6, 1.0)
+    return (targets - Phi @ weights.mean) / keep, inside / keep
 
 
 def left_out(
     weights: Weights, Phi: Array, targets: Array, weight: Array | None, residual: Array
 ) -> Array:
-    """Leave-one-out residuals of learned rows in closed form, as deviations of unit noise.
+    """Leave-one-out residuals as deviations of unit noise, for rows of unit weight.
 
-    Leaving row i out changes its residual ``r`` to ``r / (1 - h)``, ``h = omega phi^T A^{-1} phi``,
-    and its variance to ``s (1 / (1 - h) + residual/rho)`` for unit weight. Their mean square is
-    the variance ``s`` of the noise.
+    Their mean square is the variance ``s`` of the noise.
     """
     omega = np.ones(len(targets)) if weight is None else weight
-    rest = targets - Phi @ weights.mean
-    inside = weights.variance(Phi, np.zeros(len(Phi)))
-    keep = np.clip(1.0 - omega * inside, 1e-6, 1.0)
-    return np.asarray(rest / keep / np.sqrt(1.0 + inside / keep + residual / weights.ratio))
+    rest, inside = leave_out(weights, Phi, targets, omega)
+    return np.asarray(rest / np.sqrt(1.0 + inside + residual / weights.ratio))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from likelier.base import Array
 from likelier.predictive import Gaussian
@@ -39,6 +40,12 @@ class NoiseShape:
     shares: Array
     centres: Array
     variance: float = 1.0
+
+    def log_density(self, deviations: Array) -> Array:
+        """Of deviations whose variance is one."""
+        away = (deviations[:, None] - self.centres) / self.widths
+        exponent = -0.5 * away**2 - np.log(self.widths)
+        return np.asarray(logsumexp(exponent, axis=1, b=self.shares) - 0.5 * np.log(2.0 * np.pi))
 
 
 GAUSSIAN_SHAPE = NoiseShape(np.ones(1), np.ones(1), np.zeros(1))

@@ -147,10 +147,10 @@ class KernelMap(ABC):
             self.fill(X[part], out[part])
         return out
 
-    def scores(self, X: Matrix, W: Array) -> Array:
-        """Scores ``phi(x)^T W`` in single precision, without keeping features."""
+    def scores(self, X: Matrix, W: Array, dtype: Any = np.float32) -> Array:
+        """Scores ``phi(x)^T W``, without keeping features."""
         parts = [
-            self(X[start : start + BLOCK_ROWS], np.float32) @ W.astype(np.float32)
+            self(X[start : start + BLOCK_ROWS], dtype) @ W.astype(dtype)
             for start in range(0, X.shape[0], BLOCK_ROWS)
         ]
         return np.concatenate(parts)
@@ -209,14 +209,14 @@ class LandmarkMap(KernelMap):
         np.matmul(kernel, whiten, out=out[:, :-1])
         out[:, -1] = 1.0
 
-    def scores(self, X: Matrix, W: Array) -> Array:
+    def scores(self, X: Matrix, W: Array, dtype: Any = np.float32) -> Array:
         """Scores from the kernel itself: whitened weights cost less than whitened rows."""
-        Z, half, _ = self._parts(np.dtype(np.float32))
-        raw = (self.whiten.astype(np.float64) @ W[:-1]).astype(np.float32)
+        Z, half, _ = self._parts(np.dtype(dtype))
+        raw = (self.whiten.astype(np.float64) @ W[:-1]).astype(dtype)
         parts = []
         for start in range(0, X.shape[0], BLOCK_ROWS):
-            rows = scale_rows(X[start : start + BLOCK_ROWS], self.centre, self.gamma, np.float32)
-            parts.append(rbf_block(rows, Z, half) @ raw + W[-1].astype(np.float32))
+            rows = scale_rows(X[start : start + BLOCK_ROWS], self.centre, self.gamma, dtype)
+            parts.append(rbf_block(rows, Z, half) @ raw + W[-1].astype(dtype))
         return np.concatenate(parts)
 
     def residual(self, features: Array) -> Array:
