@@ -158,7 +158,8 @@ class ClassFit(ClassPredictions):
         made, _ = self._final_map(prepared, choice.scale, n_rows, rng)
         part = Particle(made, None, choice, calibration, np.nan, False)
         if self._has_experts(n_rows, made):
-            return self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+            learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+            return learned
         n_few = self._rows_in_time(prepared, made, n_rows, clock)
         if n_few < n_rows:
             if not engine.in_memory:

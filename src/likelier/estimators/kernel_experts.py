@@ -213,7 +213,7 @@ class ExpertFit:
             return None
         Z = self.common.scaled(sample)
         tree = grow_tree(Z, self.n_regions)
-        drawn = self._judged(tree, np.bincount(tree.regions(Z), minlength=self.n_regions))
+        drawn = self._judge_parts(tree, np.bincount(tree.regions(Z), minlength=self.n_regions))
         if not drawn:
             return None
         judge = self.common.judge(drawn, n_landmarks(self.n_regions), self.seed)
@@ -247,7 +247,7 @@ class ExpertFit:
         return True
 
     # -- rows of a region ---------------------------------------------------------------
-    def _judged(self, tree: Tree, sizes: Array) -> list[Batch]:
+    def _judge_parts(self, tree: Tree, sizes: Array) -> list[Batch]:
         """Rows of a few regions, all of them with their whole density.
 
         ``sizes`` are rows of each region that are known, of all rows or of a sample.

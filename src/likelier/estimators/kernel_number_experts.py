@@ -75,18 +75,18 @@ class NumberCommon(CommonMachine):
         y = np.asarray(batch.y, dtype=np.float64)
         told = y if y.ndim == 2 else self.told(batch)
         region = Region(self.scaled(batch.X), told[:, 0], self._omega(batch), told[:, 1:2])
-        return replace(region, variance=told[:, 2])
+        return replace(region, variance=told[:, 2:])
 
     def told(self, batch: Batch) -> Array:
-        """Targets, means and variances of rows as if they had not been learned, ``(n, 3)``."""
+        """Targets, means and two variances of rows as if not learned, ``(n, 4)``."""
         y, n = np.asarray(batch.y, dtype=np.float64), batch.n_rows
         Phi = self.map(batch.X, np.float64)
         weight = self._omega(batch)
         omega = np.ones(n) if weight is None else weight
         learned = batch.start + np.arange(n) < self.n_learned
         rest, inside = leave_out(self.weights, Phi, y, np.where(learned, omega, 0.0))
-        variance = inside + self.map.residual(Phi) / self.weights.ratio
-        return np.stack([y, y - rest, variance], axis=1)
+        outside = self.map.residual(Phi) / self.weights.ratio
+        return np.stack([y, y - rest, inside, outside], axis=1)
 
     def _omega(self, batch: Batch) -> Array | None:
         return None if batch.weight is None else batch.weight / self.row

@@ -1,8 +1,8 @@
 """How a kernel regression learns by particles, in bounded time and from streams.
 
 Batch by batch, the first rows are kept until there are enough to learn scales and landmarks
-from; then a batch only adds to the sums that the weights are solved from. After a fit of many
-rows it goes on like that; the rows of a small one are kept.
+from; then a batch only adds to the sums that the weights are solved from, or teaches experts.
+After a fit of many rows it goes on like that; the rows of a small one are kept.
 """
 
 from __future__ import annotations
@@ -143,12 +143,14 @@ class NumberStream(RowKeeper, NumberExperts):
 
         Up to 4,000 rows are kept and learned together, anew as they grow by half, and before the
         model predicts or is saved: predictions always know all rows, while fitted attributes
-        may wait for them. After that a batch only adds to the sums the weights are solved from,
-        ``rows x features^2``, and nothing else is kept.
+        may wait for them. After that a batch adds to the sums the weights are solved from,
+        ``rows x features^2``. Rows are kept for local experts, at most 2^25 numbers, and these
+        are made anew whenever the rows have doubled, from 8,192 on; then rows are let go, and
+        up to 128 rows of a region wait before its expert learns them.
 
         After `fit` it goes on from there. Below 4,000 rows (and 2^22 numbers) in memory they
         have been kept and are learned together with the new ones; else features stay as they
-        are, and new rows add to the sums of the fit.
+        are, and new rows add to the sums of the fit, or are learned by its experts.
         """
         self._check_words()
         fresh = not hasattr(self, "stream_")

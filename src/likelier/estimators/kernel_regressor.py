@@ -28,7 +28,7 @@ from likelier.inference.kernel_regression import (
 )
 from likelier.inference.kernel_search import Choice, search
 from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape, with_shapes
-from likelier.inference.number_experts import MANY_OTHERS
+from likelier.inference.number_experts import MANY_OTHERS, beside_experts
 from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 from likelier.predictive import Gaussian
@@ -99,6 +99,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
     n_particles : int or "auto", default="auto"
         Fits with hyperparameters of their own, whose predictions are averaged: 1 by default.
         Particles of "svgd" (20), Gaussians of "stein_gaussian" (4).
+    n_experts : int or "auto", default="auto"
+        Local experts that correct the common machine, rounded down to a power of two; 0 for
+        none. "auto", from 8,192 rows on and where gamma, alpha and n_components are "auto": one
+        for every 1,024 rows, at most 512, if the log density of rows left out in some regions
+        is the better for it. There are none, whatever the number, for more than 2,048 inputs,
+        where no region holds four rows, and where the time is over before they are chosen.
     max_iter : int, default=100
         Largest number of steps of a fit that has no closed form; a step of particles is ten
         minibatches.
@@ -106,7 +112,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         Its tolerance.
     time_budget : float or None, default=None
         Seconds after which the fit ends with what it has. A part of the rows is timed, and no
-        more of them are learned than the time allows.
+        more of them are learned than the time allows; where a local expert has not been
+        reached, the common machine predicts alone.
+    warm_start : bool, default=False
+        Go on with a fit of the same rows in memory that was interrupted, or ended by its time
+        budget, before all local experts had learned: the same as if it had not ended, to the
+        last bit. A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -128,11 +139,22 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         the standard deviation, and their shares, learned from residuals of rows left out.
     alpha_ : ndarray of shape (n_particles,)
         Ratio of noise to amplitude that was chosen.
+    experts_ : list of dict
+        Local experts of every particle, as arrays; empty where there are none.
+    common_noise_, common_scale_ : ndarray of shape (n_particles,)
+        Variance of the noise of the common machine alone, for targets of unit variance, and the
+        factor of its own variances beside experts.
+    unfinished_ : dict
+        What ``warm_start`` needs to go on; empty where the fit was finished.
 
     Notes
     -----
     Cost: the scales as in `BayesianKernelClassifier`, then one pass of ``rows x components x
-    (inputs + components)`` and ``components^3``.
+    (inputs + components)`` and ``components^3``. Experts are tried at about the same cost again:
+    up to 50,000 rows are left out of the common machine one by one in a second such pass, and
+    all rows cost ``landmarks x (inputs + landmarks)``, landmarks being 256 to 512. Of more rows
+    the common machine learns 50,000, and each further one costs ``components x inputs`` and its
+    expert. Memory does not depend on the number of rows of a stream.
 
     "svgd" and "stein_gaussian" cost ``20 max_iter`` gradients of all particles on 256 rows: a
     first fit tells the noise by rows held out. They have no ``partial_fit``, no
@@ -239,7 +261,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng)
         part = Particle(made, landmarks, choice, noise)
         if self._has_experts(n_rows, made):
-            return self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+            learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+            return learned
         loss = self._epsilon_loss()
         if loss is not None:
             choice = replace(choice, precision=float(self.temperature) * choice.precision)
@@ -354,21 +377,28 @@ class BayesianKernelRegressor(RegressorMixin, NumberStream):
         """The same by one fit of an ensemble, and the prior variance of the function."""
         made = restore_map(self.maps_[i])
         weights = Weights(self.weights_[i], self.roots_[i], float(self.ratio_[i]))
-        mean, variance = np.empty(X.shape[0]), np.empty(X.shape[0])
+        mean, inside, outside = np.empty((3, X.shape[0]))
         for start in range(0, X.shape[0], PREDICT_ROWS):
             rows = slice(start, start + PREDICT_ROWS)
             Phi = made(X[rows], np.float64)
             mean[rows] = Phi @ weights.mean
-            variance[rows] = weights.variance(Phi, made.residual(Phi))
-        noise, prior = np.ones(X.shape[0]), np.full(X.shape[0], 1.0 / weights.ratio)
+            inside[rows] = weights.variance(Phi, np.zeros(len(Phi)))
+            outside[rows] = made.residual(Phi) / weights.ratio
+        noise = np.full(X.shape[0], (self.noise_[i] / self.target_spread_) ** 2)
+        variance, prior = noise * (inside + outside), noise / weights.ratio
         if self.experts_[i]:
             experts, scale = Experts(**self.experts_[i]), float(self.common_scale_[i])
-            added, of_experts = experts.correct(X)
-            learned = of_experts > 0.0
-            mean, variance = mean + added[:, 0], scale * variance + of_experts
-            prior = scale * prior + experts.prior_variance * learned
-            noise[~learned] = scale
-        square = self.noise_[i] ** 2
+            added, left = experts.correct(X)
+            learned, alone = left > 0.0, float(self.common_noise_[i])
+            mean = mean + added[:, 0]
+            common = beside_experts(inside, outside, left / experts.prior_variance)
+            both = scale / weights.ratio + experts.prior_variance
+            variance = np.where(
+                learned, noise * (scale * common + left), alone * (inside + outside)
+            )
+            prior = np.where(learned, noise * both, alone / weights.ratio)
+            noise = np.where(learned, noise, alone)
+        square = self.target_spread_**2
         mean = self.target_mean_ + self.target_spread_ * mean
         return mean, square * variance, square * noise, square * prior
 

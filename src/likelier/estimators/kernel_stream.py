@@ -77,7 +77,7 @@ class ClassStream(RowKeeper, ExpertStream):
         return class_codes(self.classes_, y)
 
     def _target_units(self) -> Array:
-        return self.classes_
+        return np.asarray(self.classes_)
 
     def _common_now(self, n_learned: int = 0) -> Common:
         variance = float(self.prior_variance_[0])

@@ -41,7 +41,8 @@ NO_CONSTANT = 1e4
 class Region:
     """Rows of one region: scaled, with class numbers, weights and the common machine's scores.
 
-    Numbers instead of classes may come with the variances of their scores, in units of the noise.
+    Numbers instead of classes may come with two variances of their scores, in units of the noise:
+    what the common machine's weights leave open, and what its features do not carry.
     """
 
     Z: Array

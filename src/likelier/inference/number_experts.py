@@ -5,7 +5,9 @@ as in `kernel_regression`; all variances are in units of the noise. Leaving one 
 second fit, so every row that is no landmark judges an expert that has learned all others.
 
 The noise is learned anew with the experts: they explain some of what was noise to the common
-machine. Its own posterior stays as wide as it was, by a factor on its variances.
+machine. Its own posterior stays as wide as it was, by a factor on its variances. What its
+features do not carry of the function is for the experts to learn, and open as far as they have
+not: by the share of their prior variance that is left.
 """
 
 from __future__ import annotations
@@ -54,6 +56,15 @@ def _solved(region: Region, Phi: Array, ratio: float, prior: Prior) -> HeadPoste
     return HeadPosterior(weights.mean[:, None], weights.root[None], "joint", 1.0 / ratio)
 
 
+def beside_experts(inside: Array, outside: Array, left: Array) -> Array:
+    """Variance of the common machine where experts correct it, in units of the noise.
+
+    ``inside`` is what its weights leave open, ``outside`` what its features do not carry, and
+    ``left`` the share of their prior variance that the experts have left: one far away.
+    """
+    return np.asarray(inside + np.minimum(left, 1.0) * outside)
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Rows as if they had not been learned: residuals, variances, weights.
@@ -72,12 +83,13 @@ class LeftOut:
     ) -> LeftOut:
         """Some rows of a region whose expert is known; ``Phi`` are the features of all."""
         part, ratio = region.take(rows), 1.0 / posterior.prior_variance
-        assert part.variance is not None
         weights = Weights(posterior.mean[:, 0], posterior.roots[0], ratio)
         omega = np.ones(part.n) if part.weight is None else part.weight
         targets = part.codes - part.offset[:, 0]
         rest, inside = leave_out(weights, Phi[rows], targets, omega)
-        return cls(rest, inside + made.residual(Phi[rows]) / ratio, part.variance, omega)
+        expert = inside + made.residual(Phi[rows]) / ratio
+        common = beside_experts(*np.asarray(part.variance).T, ratio * expert)
+        return cls(rest, expert, common, omega)
 
     @classmethod
     def join(cls, parts: list[LeftOut]) -> LeftOut:
@@ -90,8 +102,7 @@ class LeftOut:
 class NoiseLaw:
     """Variance and shape of the noise, and what the common machine's variances count for.
 
-    A target has the variance ``noise (1 + expert + common_scale common)``, and where no expert
-    has learned anything ``noise common_scale (1 + common)``.
+    A target has the variance ``noise (1 + expert + common_scale common)``.
     """
 
     noise: float
@@ -161,7 +172,7 @@ class NumberJudge:
         for region, others in zip(self.regions, self._others, strict=True):
             part = region.take(others)
             omega = np.ones(part.n) if part.weight is None else part.weight
-            nothing, common = np.zeros(part.n), np.asarray(part.variance)
+            nothing, common = np.zeros(part.n), np.asarray(part.variance).sum(axis=1)
             parts.append(LeftOut(part.codes - part.offset[:, 0], nothing, common, omega))
         return LeftOut.join(parts)
 
