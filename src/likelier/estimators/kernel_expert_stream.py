@@ -116,7 +116,7 @@ class ExpertStream(KernelFit):
         few, batch = self._few(engine, n_few, n_rows)
         start, part = part, self._learn_weights(few, prepared, part, n_few, clock)
         seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
-        plan = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
+        plan: dict[str, Any] = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
         part = replace(part, unfinished=plan)
         try:
             stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)

@@ -88,7 +88,8 @@ class LeftOut:
         targets = part.codes - part.offset[:, 0]
         rest, inside = leave_out(weights, Phi[rows], targets, omega)
         expert = inside + made.residual(Phi[rows]) / ratio
-        common = beside_experts(*np.asarray(part.variance).T, ratio * expert)
+        variance = np.asarray(part.variance)
+        common = beside_experts(variance[:, 0], variance[:, 1], ratio * expert)
         return cls(rest, expert, common, omega)
 
     @classmethod
