@@ -140,3 +140,18 @@ def test_wide_sparse_rows_are_never_dense_all_at_once():
     tracemalloc.stop()
     assert peak < 150e6
     assert np.isfinite(model.predict_proba(X[:10])).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e152, 1e160, 1e300])
+@pytest.mark.parametrize("thin", [False, True])
+def test_inputs_whose_squares_overflow_are_named(size, thin):
+    """They were left out of the model, with a warning of NumPy's at best."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = X[:, 1] > 0
+    X[:, 1] *= size
+    rows = sparse.csr_array(X) if thin else X
+    for model in (BayesianKernelClassifier(), BayesianKernelRegressor()):
+        for data in ((rows, y), ([(rows[:30], y[:30]), (rows[30:], y[30:])],)):
+            with pytest.raises(ValueError, match="input 1 holds numbers whose squares overflow"):
+                model.fit(*data)

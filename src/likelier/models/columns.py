@@ -28,8 +28,12 @@ class ColumnMoments:
     squares: Array
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(cls, X: Matrix, weight: Array | None = None) -> ColumnMoments:
-        """Of a block of rows, dense or CSR without duplicates; two passes, no copy of them all."""
+        """Of a block of rows, dense or CSR without duplicates; two passes, no copy of them all.
+
+        Squares that overflow are infinite, or not a number, without a warning.
+        """
         omega = np.full(X.shape[0], 1.0) if weight is None else weight
         total = float(omega.sum())
         if not total > 0.0:
@@ -44,6 +48,7 @@ class ColumnMoments:
             squares += omega[start : start + BLOCK_ROWS] @ (part * part)
         return cls(total, mean, squares)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         total = self.weight + other.weight
         if not total > 0.0:

@@ -27,6 +27,7 @@ from likelier.models.columns import ColumnMoments
 JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
 BLOCK_ROWS = 2048
 SPARSE = (sparse.csr_array, sparse.csr_matrix)
+LARGEST = 1e150  # size of an input whose squares and their sums can still be told
 CONSTANT = 1e-24  # share of a squared mean below which a variance is rounding
 # A sparse column whose mean is so many spreads from zero has hardly any zeros (at most a tenth of
 # its rows): centring costs no memory, and saves the digits of distances.
@@ -53,8 +54,14 @@ class Standard:
 
     @classmethod
     def from_moments(cls, moments: ColumnMoments) -> Standard:
-        """From merged moments of any blocks of rows."""
+        """From merged moments of any blocks of rows; raises where their squares overflow."""
         mean, variance = moments.mean, moments.squares / moments.weight
+        huge = ~(np.isfinite(variance) & (np.abs(mean) < LARGEST))
+        if huge.any():
+            raise ValueError(
+                f"input {int(np.flatnonzero(huge)[0])} holds numbers whose squares overflow, "
+                f"beyond {LARGEST:g}; give it in other units"
+            )
         told = variance > CONSTANT * mean**2 + 1e-300
         inverse = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)
         return cls(mean, inverse)
