@@ -17,7 +17,14 @@ from likelier.inference.kernel_experts import (
     fit_expert,
     join_regions,
 )
+from likelier.inference.kernel_regression import leave_out, regression_sums, solve_weights
 from likelier.inference.kernel_search import Choice
+from likelier.inference.number_experts import (
+    LeftOut,
+    absorb_numbers,
+    fit_number_expert,
+    noise_law,
+)
 from likelier.inference.softmax_head import HeadLoss
 from likelier.models.kernel_experts import expert_map
 
@@ -137,3 +144,51 @@ def test_rows_of_several_blocks():
     parts = [whole.take(np.arange(20)), whole.take(np.arange(20, 50))]
     for one, other in zip(vars(join_regions(parts)).values(), vars(whole).values(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+# -- numbers --------------------------------------------------------------------------------
+def number_region(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 2)).astype(np.float32)
+    weight = rng.uniform(0.5, 2.0, n)
+    offset = 0.3 * rng.normal(size=(n, 1))
+    return Region(Z, np.sin(2.0 * Z[:, 0]) + 0.1 * rng.normal(size=n), weight, offset)
+
+
+def test_a_row_that_is_left_out_is_as_one_that_was_never_there():
+    rng = np.random.default_rng(0)
+    Phi, y, omega = rng.normal(size=(40, 6)), rng.normal(size=40), rng.uniform(0.5, 2.0, 40)
+    rest, inside = leave_out(solve_weights(regression_sums(Phi, y, omega), 0.3), Phi, y, omega)
+    for i in range(40):
+        others = np.arange(40) != i
+        sums = regression_sums(Phi[others], y[others], omega[others])
+        weights = solve_weights(sums, 0.3)
+        assert rest[i] == pytest.approx(y[i] - Phi[i] @ weights.mean)
+        assert inside[i] == pytest.approx(weights.variance(Phi[[i]], np.zeros(1))[0])
+
+
+def test_numbers_in_parts_are_the_numbers_at_once():
+    region, choice = number_region(), Choice(0.1, 2.0)
+    made = expert_map(region.Z, 2.0, 30, np.random.default_rng(0))
+    whole = fit_number_expert(region, made, choice)
+    parts = fit_number_expert(region.take(np.arange(50)), made, choice)
+    parts = absorb_numbers(region.take(np.arange(50, 120)), made, parts)
+    Phi = made(region.Z, np.float32)
+    np.testing.assert_allclose(parts.scores(Phi), whole.scores(Phi), atol=1e-4)
+    residual = made.residual(Phi)
+    np.testing.assert_allclose(
+        parts.covariance(Phi, residual), whole.covariance(Phi, residual), rtol=1e-3
+    )
+
+
+def test_the_common_machine_stays_as_unsure_as_it_was():
+    rng = np.random.default_rng(0)
+    nothing = np.zeros(5000)
+    left = LeftOut(rng.normal(size=5000), nothing, nothing + 0.01, nothing + 1.0)
+    law = noise_law(left, 4.0)
+    assert law.noise * law.common_scale == pytest.approx(4.0, rel=0.05)
+    assert law.noise == pytest.approx(1.0, rel=0.06)
+    alone = noise_law(left)
+    assert alone.common_scale == 1.0 and alone.noise == pytest.approx(1.0, rel=0.05)
+    gaussian = 0.5 * np.log(2 * np.pi * np.e)
+    assert alone.losses(left).mean() == pytest.approx(gaussian, abs=0.03)
