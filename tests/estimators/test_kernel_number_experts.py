@@ -118,6 +118,18 @@ def test_smooth_data_learn_all_rows_after_all(monkeypatch):
     np.testing.assert_array_equal(model.weights_[0], alone.weights_[0])
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_common_machine_learns_some_of_very_many_rows(rows, model, monkeypatch, streamed):
+    monkeypatch.setattr(kernel_experts, "COMMON_ROWS", 2000)
+    X, y, X_test, y_test = rows
+    data = ([(X[:2500], y[:2500]), (X[2500:], y[2500:])],) if streamed else (X, y)
+    some = BayesianKernelRegressor(random_state=0).fit(*data)
+    assert some.sums_weight_ == 2000 and some.experts_[0]["counts"].sum() == 5000
+    assert error(some, X_test, y_test) < 1.1 * error(model, X_test, y_test)
+    low, high = some.predict_interval(X_test, 0.9).T
+    assert 0.86 < np.mean((low <= y_test) & (y_test <= high)) < 0.94
+
+
 def test_few_rows_are_learned_as_without_experts():
     X, y = waves(2400)
     model = BayesianKernelRegressor(random_state=0).fit(X, y)
