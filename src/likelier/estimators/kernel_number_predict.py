@@ -72,7 +72,8 @@ class NumberPredictions(NumberStream):
         variance, prior = noise * (inside + outside), noise / weights.ratio
         if self.experts_[i]:
             experts, scale = Experts(**self.experts_[i]), float(self.common_scale_[i])
-            added, left = experts.correct(X)
+            # in double precision, so that no prediction depends on the rows beside it
+            added, left = experts.correct(X, np.float64)
             learned, alone = left > 0.0, float(self.common_noise_[i])
             mean = mean + added[:, 0]
             common = beside_experts(inside, outside, left / experts.prior_variance)
@@ -141,7 +142,8 @@ class NumberPredictions(NumberStream):
         out = np.empty((n_draws, len(self.weights_[0]), 1))
         for i in range(n_draws):
             part = i % len(self.weights_)
-            sd = self.noise_[part] / self.target_spread_
+            # as wide as predictions take it, beside experts too
+            sd = self.noise_[part] * self.common_scale_[part] ** 0.5 / self.target_spread_
             noise = rng.standard_normal(len(self.roots_[part])) @ self.roots_[part]
             out[i, :, 0] = self.weights_[part] + sd * noise
         return out

@@ -39,8 +39,14 @@ MANY_OTHERS = 300  # rows that are no landmarks; so many tell the noise by thems
 
 def fit_number_expert(region: Region, made: LandmarkMap, choice: Choice) -> HeadPosterior:
     """Posterior of an expert. Costs rows x landmarks^2 and landmarks^3."""
-    prior = Prior(ridge(made.n_features, choice.precision, NO_CONSTANT))
+    prior = _first_prior(region, made, choice)
     return _solved(region, made(region.Z, np.float32), choice.precision, prior)
+
+
+def _first_prior(region: Region, made: LandmarkMap, choice: Choice) -> Prior:
+    """No correction; the constant is held at zero, however much the rows weigh."""
+    constant = NO_CONSTANT * max(typical_weight(region.weight), 1.0)
+    return Prior(ridge(made.n_features, choice.precision, constant))
 
 
 def absorb_numbers(region: Region, made: LandmarkMap, before: HeadPosterior) -> HeadPosterior:
@@ -182,7 +188,7 @@ class NumberJudge:
             parts = []
             for number, region in enumerate(self.regions):
                 made, Phi = self._features(number, choice.scale)
-                prior = Prior(ridge(made.n_features, choice.precision, NO_CONSTANT))
+                prior = _first_prior(region, made, choice)
                 posterior = _solved(region, Phi, choice.precision, prior)
                 parts.append(LeftOut.of(region, self._others[number], Phi, made, posterior))
             self._latest = (choice, LeftOut.join(parts))

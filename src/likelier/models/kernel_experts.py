@@ -182,19 +182,23 @@ class Experts:
             self.whiten[expert],
         )
 
-    def correct(self, X: Matrix) -> tuple[Array, Array]:
-        """What the experts add: scores ``(n, n_outputs)`` and the variance ``(n,)`` of each."""
+    def correct(self, X: Matrix, dtype: Any = np.float32) -> tuple[Array, Array]:
+        """What the experts add: scores ``(n, n_outputs)`` and the variance ``(n,)`` of each.
+
+        Features are made in the precision ``dtype``.
+        """
         scores = np.zeros((X.shape[0], self.weights.shape[2]))
         variance = np.zeros(X.shape[0])
         for expert, rows in by_region(self.regions(X)):
             if not self.counts[expert]:
                 continue
-            made, root = self.map(expert), self.roots[expert].T
+            made, root = self.map(expert), self.roots[expert].T.astype(dtype, copy=False)
+            W = self.weights[expert].astype(dtype, copy=False)
             for start in range(0, len(rows), BLOCK_ROWS):
                 part = rows[start : start + BLOCK_ROWS]
-                Phi = made(self.scaled(X[part]), np.float32)
+                Phi = made(self.scaled(X[part]), dtype)
                 pushed = Phi @ root
-                scores[part] = Phi @ self.weights[expert]
+                scores[part] = Phi @ W
                 variance[part] = self.prior_variance * made.residual(Phi)
                 variance[part] += np.einsum("ij,ij->i", pushed, pushed)
         return scores, variance
