@@ -147,6 +147,30 @@ def test_far_away_nothing_is_known(rows, model):
     assert std > 0.8 * alone.predict(far, return_std=True)[1]
 
 
+def test_far_away_experts_add_nothing_however_much_rows_weigh(rows):
+    X, y = rows[:2]
+    heavy = BayesianKernelRegressor(random_state=0, n_experts=8).fit(X, y, np.full(len(y), 1e4))
+    intercept = heavy.target_mean_ + heavy.target_spread_ * heavy.weights_[0][-1]
+    far = 1e3 * np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
+    np.testing.assert_allclose(heavy.predict(far), intercept, atol=1e-3)
+
+
+def test_predictions_do_not_depend_on_the_rows_beside(rows, model):
+    some = rows[2][:40]
+    mean, std = model.predict(some, return_std=True)
+    for i, row in enumerate(some):
+        np.testing.assert_allclose(model.predict(row[None]), mean[i], rtol=1e-8)
+        np.testing.assert_allclose(model.predict(row[None], return_std=True)[1], std[i], rtol=1e-8)
+
+
+def test_draws_of_the_common_machine_are_as_wide_as_its_predictions(model):
+    draws = model.coef_draws(2000, random_state=0)[:, :, 0]
+    variance = model.common_scale_[0] * (model.noise_[0] / model.target_spread_) ** 2
+    expected = np.sqrt(variance) * np.linalg.norm(model.roots_[0], axis=0)
+    assert model.common_scale_[0] > 1.2
+    np.testing.assert_allclose(draws.std(axis=0), expected, rtol=0.1)
+
+
 # -- how rows come --------------------------------------------------------------------------
 def test_same_seed_same_bits_for_any_threads(rows, model):
     X, y, X_test, _ = rows
@@ -188,6 +212,17 @@ def test_streams_come_close(rows, model, once):
     assert error(read, X_test, y_test) < 1.1 * error(model, X_test, y_test)
     low, high = read.predict_interval(X_test, 0.9).T
     assert 0.86 < np.mean((low <= y_test) & (y_test <= high)) < 0.94
+
+
+def test_a_sorted_stream_comes_close(rows, model, monkeypatch):
+    """Experts have landmarks all over their regions, not where the first rows are."""
+    monkeypatch.setattr(kernel_experts, "BUFFER_ROWS", 50)
+    X, y, X_test, y_test = rows
+    order = np.argsort(X[:, 0])
+    blocks = [(X[part], y[part]) for part in np.array_split(order, 50)]
+    read = BayesianKernelRegressor(random_state=0).fit(blocks)
+    assert read.experts_[0]["counts"].sum() == 5000
+    assert error(read, X_test, y_test) < 1.1 * error(model, X_test, y_test)
 
 
 def test_batch_by_batch_rows_are_let_go(rows, monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -203,6 +203,7 @@ class ExpertFit:
     n_jobs: int | None
     clock: Clock
     experts: Experts | None = None
+    known: dict[int, Array] = field(default_factory=dict)  # of a stream: random rows of regions
 
     def choose(self, sample: Matrix, precision: float, must: bool) -> tuple[Choice, Any] | None:
         """Regions, then width, precision and verdict by unlearned rows; None for no experts.
@@ -216,12 +217,15 @@ class ExpertFit:
         drawn = self._judge_parts(tree, np.bincount(tree.regions(Z), minlength=self.n_regions))
         if not drawn:
             return None
-        judge = self.common.judge(drawn, n_landmarks(self.n_regions), self.seed)
+        m = n_landmarks(self.n_regions)
+        judge = self.common.judge(drawn, m, self.seed)
         choice = choose_experts(judge, precision, lambda: self.clock.over, must)
         if choice is None or self.clock.over:
             return None
         verdict = self.common.verdict(judge, choice)
-        shape = (n_landmarks(self.n_regions), self.common.n_outputs)
+        if not self.engine.in_memory:
+            self.known = {r: Z[rows[:m]] for r, rows in by_region(tree.regions(Z))}
+        shape = (m, self.common.n_outputs)
         scaling = (self.common.map.centre, self.common.map.gamma, choice.scale)
         self.experts = no_experts(tree, shape, scaling, self.common.prior_variance(choice))
         return choice, verdict
@@ -332,7 +336,7 @@ class ExpertFit:
         assert experts is not None
         if not experts.counts[expert]:
             rng = np.random.default_rng([self.seed, 2, expert])
-            made = expert_map(region.Z, choice.scale, n_landmarks(self.n_regions), rng)
+            made = self._first_map(expert, region.Z, choice.scale, rng)
             fitted = self.common.fit(region, made, choice, self.tol)
             return Solution(expert, region.n, made, fitted)
         made = experts.map(expert)
@@ -340,6 +344,19 @@ class ExpertFit:
         before = HeadPosterior(W, root, "shared", experts.prior_variance)
         after = self.common.absorb(region, made, before, self.tol)
         return Solution(expert, region.n, made, after)
+
+    def _first_map(
+        self, expert: int, Z: Array, scale: float, rng: np.random.Generator
+    ) -> LandmarkMap:
+        """Features of an expert that has its first rows.
+
+        A stream may be sorted, and its first rows of a region be those of a corner: rows that
+        are known of the whole region are the better landmarks.
+        """
+        m, known = n_landmarks(self.n_regions), self.known.pop(expert, None)
+        if known is not None:
+            Z = np.concatenate([known, rng.permutation(Z)[: m - len(known)]])
+        return expert_map(Z, scale, m, rng)
 
     def keep(self, solution: Solution) -> None:
         """Make a solution part of the experts."""
