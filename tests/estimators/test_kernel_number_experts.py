@@ -92,6 +92,19 @@ def test_intervals_and_noise_are_right(rows, model):
     assert model.noise_[0] < np.sqrt(model.common_noise_[0]) * model.target_spread_
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_intervals_are_right_where_there_is_hardly_any_noise(noise):
+    """Experts correct the machine that has learned all rows, not those without each row."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, (5000, 2))
+    y = np.sin(25.0 * X[:, 0]) * np.cos(25.0 * X[:, 1]) + noise * rng.normal(size=5000)
+    model = BayesianKernelRegressor(random_state=0).fit(X[:4000], y[:4000])
+    assert model.experts_[0]
+    low, high = model.predict_interval(X[4000:], 0.9).T
+    assert 0.86 < np.mean((low <= y[4000:]) & (y[4000:] <= high)) < 0.96
+    assert error(model, X[4000:], y[4000:]) < 1.2 * noise + 0.006
+
+
 def test_smooth_data_have_no_experts():
     """Nor have they a machine that few rows taught too well: their residuals look like noise."""
     rng = np.random.default_rng(0)

@@ -1,8 +1,8 @@
 """How a kernel regression gets local experts: as a classifier does, with closed forms.
 
-Experts learn what the common machine leaves over of rows it has not learned, each row being left
-out for itself: what it leaves over of its own rows is too small, and experts that learned that
-would think the noise was, too.
+Experts learn what the common machine leaves over, and they are added to that very machine. Of its
+own rows it leaves over too little, so whoever asks about the noise leaves each row out for itself:
+from both, the machine and the expert.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NumberCommon(CommonMachine):
         return 1
 
     def region(self, batch: Batch) -> Region:
-        """Rows with means of the common machine, as if it had not learned them."""
+        """Rows with means of the common machine."""
         y = np.asarray(batch.y, dtype=np.float64)
         if y.ndim == 2 or self.n_learned:
             return self.whole(batch)
@@ -78,15 +78,20 @@ class NumberCommon(CommonMachine):
         return replace(region, variance=told[:, 2:])
 
     def told(self, batch: Batch) -> Array:
-        """Targets, means and two variances of rows as if not learned, ``(n, 4)``."""
+        """Targets, means, and as if the row were not learned two variances, ``(n, 5)``.
+
+        The last column is the share of a residual that learning the row has left of it.
+        """
         y, n = np.asarray(batch.y, dtype=np.float64), batch.n_rows
         Phi = self.map(batch.X, np.float64)
         weight = self._omega(batch)
         omega = np.ones(n) if weight is None else weight
         learned = batch.start + np.arange(n) < self.n_learned
-        rest, inside = leave_out(self.weights, Phi, y, np.where(learned, omega, 0.0))
+        omega = np.where(learned, omega, 0.0)
+        _, inside = leave_out(self.weights, Phi, y, omega)
         outside = self.map.residual(Phi) / self.weights.ratio
-        return np.stack([y, y - rest, inside, outside], axis=1)
+        keep = 1.0 / (1.0 + omega * inside)
+        return np.stack([y, Phi @ self.weights.mean, inside, outside, keep], axis=1)
 
     def _omega(self, batch: Batch) -> Array | None:
         return None if batch.weight is None else batch.weight / self.row

@@ -42,7 +42,8 @@ class Region:
     """Rows of one region: scaled, with class numbers, weights and the common machine's scores.
 
     Numbers instead of classes may come with two variances of their scores, in units of the noise:
-    what the common machine's weights leave open, and what its features do not carry.
+    what the common machine's weights leave open, and what its features do not carry, both as if
+    the row had not been learned; and the share of its residual that learning it has left.
     """
 
     Z: Array

@@ -96,7 +96,7 @@ class LeftOut:
         expert = inside + made.residual(Phi[rows]) / ratio
         variance = np.asarray(part.variance)
         common = beside_experts(variance[:, 0], variance[:, 1], ratio * expert)
-        return cls(rest, expert, common, omega)
+        return cls(rest / variance[:, 2], expert, common, omega)
 
     @classmethod
     def join(cls, parts: list[LeftOut]) -> LeftOut:
@@ -179,8 +179,9 @@ class NumberJudge:
         for region, others in zip(self.regions, self._others, strict=True):
             part = region.take(others)
             omega = np.ones(part.n) if part.weight is None else part.weight
-            nothing, common = np.zeros(part.n), np.asarray(part.variance).sum(axis=1)
-            parts.append(LeftOut(part.codes - part.offset[:, 0], nothing, common, omega))
+            inside, outside, keep = np.asarray(part.variance).T
+            rest, nothing = (part.codes - part.offset[:, 0]) / keep, np.zeros(part.n)
+            parts.append(LeftOut(rest, nothing, inside + outside, omega))
         return LeftOut.join(parts)
 
     def _left(self, choice: Choice) -> LeftOut:
