@@ -53,12 +53,13 @@ def _applicable(kind: str, X: Any) -> Any:
 
 
 def _compare(kind: str, X: Any, y: Any) -> tuple[float, Any]:
-    """Largest difference; where it is above the target, the errors of both where it is."""
+    """Largest difference; where it is above the target, who is right there."""
     theirs = getattr(peer, kind)()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         joint = theirs.fit(X, y).predict_joint_log_proba(X)
-    ours = getattr(likelier, kind)(random_state=0).fit(X, y).predict_joint_log_proba(X)
+    mine = getattr(likelier, kind)(random_state=0).fit(X, y)
+    ours = mine.predict_joint_log_proba(X)
     with np.errstate(invalid="ignore"):
         gap = np.where(ours == joint, 0.0, abs(ours - joint) / (1.0 + abs(joint)))
     worst = float(gap.max())
@@ -67,7 +68,8 @@ def _compare(kind: str, X: Any, y: Any) -> tuple[float, Any]:
     i, k = np.unravel_index(gap.argmax(), gap.shape)
     exact = _extended(X, y, theirs.classes_[k], X[i])
     errors = [float(abs(value - exact) / (1 + abs(exact))) for value in (ours[i, k], joint[i, k])]
-    return worst, dict(zip(("ours", "sklearn"), errors, strict=True))
+    probabilities = float(abs(mine.predict_proba(X) - theirs.predict_proba(X)).max())
+    return worst, {"ours": errors[0], "sklearn": errors[1], "probabilities": probabilities}
 
 
 def _extended(X: Any, y: Any, label: Any, row: Any) -> Any:

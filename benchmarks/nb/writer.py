@@ -180,7 +180,8 @@ def _truth(results: dict[str, Any]) -> str:
     """Who is right where the two differ by more than the target."""
     lines = [
         f"On {name} {kind} differs by more than the target. There the error against extended "
-        f"precision is {errors['ours']:.0e} for ours, {errors['sklearn']:.0e} for scikit-learn's."
+        f"precision is {errors['ours']:.0e} for ours, {errors['sklearn']:.0e} for scikit-learn's, "
+        f"and probabilities differ by at most {errors['probabilities']:.0e}."
         for name, entry in results.items()
         for kind, errors in entry["truth"].items()
         if errors
