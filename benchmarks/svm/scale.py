@@ -19,20 +19,21 @@ COVERAGE_SETS = ("kin8nm", "power-plant", "protein-casp", "airfoil")
 COVERAGE_ROWS = 2_000
 
 CHILD = """
-import resource, sys, time, warnings
-import numpy as np
+import sys, time, warnings
+from pathlib import Path
 from sklearn.datasets import make_classification
+from benchmarks.linear.memory import MEGABYTE, status
 from likelier import SVC
 warnings.simplefilter("ignore")
 n, cache, limit = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 X, y = make_classification(n, 20, n_informative=10, n_redundant=0, flip_y=0.02, random_state=0)
 SVC(cache_size=cache).fit(X[:400], y[:400])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+Path("/proc/self/clear_refs").write_text("5")  # the peak so far, the parent's included
+before = status("VmRSS")
 start = time.process_time()
 model = SVC(cache_size=cache, max_iter=limit).fit(X, y)
 spent = time.process_time() - start
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(spent, (after - before) / 1024, len(model.support_), model.fit_status_)
+print(spent, (status("VmHWM") - before) / MEGABYTE, len(model.support_), model.fit_status_)
 """
 
 
@@ -42,7 +43,7 @@ def run(rows: tuple[int, ...] = ROWS, cache: int = 200) -> Cases:
         limit = -1 if n < 100_000 else 20_000  # the largest only shows that memory is bounded
         command = [sys.executable, "-c", CHILD, str(n), str(cache), str(limit)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                       "PYTHONPATH": str(ROOT / "src")}  # fmt: skip
+                       "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         seconds, growth, support, status = done.stdout.split()
         yield str(n), {"rows": n, "cache": cache, "seconds": float(seconds),
