@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
+from likelier.features.outputs import new_output
 from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
 from likelier.features.spectrum import check_spectral, draw_frequencies, scales
 from likelier.kernels import Kernel, make_kernel
@@ -68,8 +69,10 @@ class FourierFeatures(KernelFeatures):
     A row costs ``n_features * D`` multiplications (its stored entries times ``D`` if sparse)
     and ``D`` joint evaluations of sine and cosine, in blocks that stay in the cache. Nothing
     but the output is allocated that grows with the rows. `transform` takes ``out`` to write
-    into an existing array. Of many dense rows with few inputs each row has the same bits
-    whatever the others are; elsewhere the matrix product may round differently by shape.
+    into an existing array; without it an output of more than 32 MB gets the memory of an earlier
+    one that nobody refers to any more (up to 128 MB of such memory stay with the process). Of
+    many dense rows with few inputs each row has the same bits whatever the others are; elsewhere
+    the matrix product may round differently by shape.
 
     References
     ----------
@@ -136,7 +139,10 @@ class FourierFeatures(KernelFeatures):
         """
         check_is_fitted(self)
         params = {"frequencies": self.frequencies_, "phase": self.phase_}
-        return self.apply(params, self._rows(X, reset=False), out)
+        rows = self._rows(X, reset=False)
+        if out is None:
+            out = new_output((rows.shape[0], self.n_components_), rows.dtype)
+        return self.apply(params, rows, out)
 
     # -- as a feature map -----------------------------------------------------------------
     def init(self, key: np.random.Generator, sample: Matrix) -> Mapping[str, Array]:
