@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import SymmetricalLogLocator
 
 from benchmarks.common import markdown_table, read_json, seconds_text, write_json
+from benchmarks.nb.agreement_page import agreement_section, agreement_targets
 from benchmarks.nb.speed import CALLS
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#666666"
@@ -67,7 +68,7 @@ def write(results: Path, docs: Path) -> None:
     if measured["speed"]:
         sections += [_targets(measured), _speed(measured["speed"], docs)]
     if measured["agreement"]:
-        sections.append(_agreement(measured["agreement"]))
+        sections.append(agreement_section(measured["agreement"]))
     if measured["outliers"]:
         sections.append(_outliers(measured["outliers"], docs))
     if measured["missing"]:
@@ -92,14 +93,7 @@ def _targets(measured: dict[str, Any]) -> str:
         median, worst = float(np.median(ratios[call])), min(ratios[call])
         rows.append((f"{call}, median", "2x", f"{median:.2f}x", _yes(median >= 2.0)))
         rows.append((f"{call}, worst case", "1x", f"{worst:.2f}x", _yes(worst >= 1.0)))
-    gaps = [
-        value
-        for entry in measured["agreement"].values()
-        for value in entry["difference"].values()
-        if value is not None
-    ]
-    if gaps:
-        rows.append(("largest difference", "1e-10", f"{max(gaps):.1e}", _yes(max(gaps) <= 1e-10)))
+    rows += agreement_targets(measured["agreement"])
     for name, entry in measured["outliers"].items():
         worst = min(min(values) for values in entry["auroc"].values())
         rows.append((f"AUROC, {name}", "0.9", f"{worst:.4f}", _yes(worst >= 0.9)))
@@ -158,39 +152,6 @@ def _speed_picture(results: dict[str, Any], path: Path) -> None:
         axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, frameon=False)
         figure.savefig(path)
         plt.close(figure)
-
-
-def _agreement(results: dict[str, Any]) -> str:
-    kinds = ("GaussianNB", "MultinomialNB", "BernoulliNB")
-    rows = [
-        (name, f"{entry['rows']:,}", *(_gap(entry["difference"][kind]) for kind in kinds))
-        for name, entry in results.items()
-    ]
-    text = """## The same numbers
-
-Largest difference of `predict_joint_log_proba` from scikit-learn's over the training rows (at most
-50,000), relative to one plus its size. A dash: the model does not apply (negative counts, or
-sparse rows too wide to be spelled out for scikit-learn's Gaussian).
-
-"""
-    return text + markdown_table(("data", "rows", *kinds), rows) + _truth(results)
-
-
-def _truth(results: dict[str, Any]) -> str:
-    """Who is right where the two differ by more than the target."""
-    lines = [
-        f"On {name} {kind} differs by more than the target. There the error against extended "
-        f"precision is {errors['ours']:.0e} for ours, {errors['sklearn']:.0e} for scikit-learn's, "
-        f"and probabilities differ by at most {errors['probabilities']:.0e}."
-        for name, entry in results.items()
-        for kind, errors in entry["truth"].items()
-        if errors
-    ]
-    return "\n\n" + "\n".join(lines) if lines else ""
-
-
-def _gap(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0e}"
 
 
 def _outliers(results: dict[str, Any], docs: Path) -> str:
