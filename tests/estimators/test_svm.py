@@ -167,6 +167,19 @@ def test_bad_scales_end_with_a_warning():
     assert SVC().max_iter is None and SVC()._inference(300).max_iter == 10_000_000
 
 
+def test_bad_scales_end_by_default_too():
+    """Inputs as they come and a large C: the default limit of updates ends what cannot converge."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 5)) * np.array([1e6, 1e-3, 1.0, 1e3, 10.0])
+    y, numbers = (rng.random(100) < 0.5).astype(int), rng.normal(size=100)
+    with pytest.warns(ConvergenceWarning, match="Standardise"):
+        model = SVC(C=1e5, kernel="linear").fit(X, y)
+    assert model.fit_status_ == 1
+    assert model.n_iter_[0] <= 10_000_000
+    assert np.isfinite(model.decision_function(X)).all()
+    assert SVR(C=1e5).fit(X, numbers).fit_status_ == 0
+
+
 def test_the_rounds_of_refinement_are_bounded(monkeypatch):
     """Where rounding keeps the tolerance out of reach, the fit ends and says so."""
     monkeypatch.setattr(smo, "MAX_ROUNDS", 1)

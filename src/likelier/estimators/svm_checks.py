@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import assert_all_finite
+from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from likelier.base import Array, Matrix
 
@@ -58,6 +58,22 @@ def kernel_values(K: Any, left: Any, right: Any) -> Array:
         )
     assert_all_finite(values, input_name="the matrix that kernel returned")
     return values
+
+
+def one_column(y: Any) -> Array:
+    """Targets as an array of one dimension.
+
+    A plain array that is one already is not looked at: that would take as long as a small fit.
+    """
+    if type(y) is np.ndarray and y.ndim == 1:
+        return y
+    return np.asarray(column_or_1d(y, warn=True))
+
+
+def finite(values: Array, name: str) -> None:
+    """Raise, naming the argument, where a number is NaN or infinite."""
+    if not np.isfinite(values).all():
+        assert_all_finite(values, input_name=name)  # it says which of the two
 
 
 def dense(table: Any) -> Any:

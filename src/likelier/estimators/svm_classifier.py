@@ -9,19 +9,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    assert_all_finite,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likelier.base import Array, Uncertainty
 from likelier.calibration import restore
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.probabilities import fit_calibration
-from likelier.estimators.svm_checks import dense, like_input, truth
+from likelier.estimators.svm_checks import dense, finite, like_input, one_column, truth
 from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
 from likelier.estimators.svm_pairs import (
     InterruptedPairsError,
@@ -39,7 +33,7 @@ from likelier.estimators.svm_words import (
     say,
     weights_of_features,
 )
-from likelier.estimators.targets import check_no_missing_label, class_weights
+from likelier.estimators.targets import check_labels, class_weights, unique_labels
 from likelier.inference.smo_small import PairTable
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
@@ -169,7 +163,7 @@ class SVC(ClassifierMixin, SVMWords):
         check_consistent_length(X, y)
         y = _labels(y)
         weight = self._check_weight(sample_weight, X)
-        self.classes_ = np.unique(y)
+        self.classes_ = unique_labels(y)
         if len(self.classes_) < 2:
             raise ValueError(
                 "y must hold two classes or more: The number of classes has to be greater than "
@@ -358,11 +352,10 @@ class SVC(ClassifierMixin, SVMWords):
 
 def _labels(y: Any) -> Array:
     """Labels of classes, none of them missing."""
-    y = column_or_1d(y, warn=True)
+    y = one_column(y)
     if y.dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
-    check_no_missing_label(y)
-    check_classification_targets(y)
+        finite(y, "y")
+    check_labels(y)
     return np.asarray(y)
 
 

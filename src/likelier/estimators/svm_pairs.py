@@ -7,7 +7,8 @@ the first class of the pair, except that the only pair of two classes is turned 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -18,6 +19,16 @@ from likelier.calibration import fit_platt
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.svm_words import Rows
 from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
+from likelier.inference.smo_blocks import (
+    ClassBlocks,
+    PairMatrix,
+    are_dear,
+    big_pairs,
+    have_room,
+    largest_pair,
+    samples,
+    worth_while,
+)
 from likelier.inference.smo_cache import Memory, kept_memory
 from likelier.inference.smo_path import solve_path
 from likelier.inference.smo_small import PairTable, SmallPairs, enough_for
@@ -50,11 +61,12 @@ def solve_pairs(
     as they had come.
     """
     table = PairTable.empty(codes, n_classes, len(Cs))
-    rows.make_working(_largest_pair(table) > SMALL)
+    rows.make_working(largest_pair(np.diff(table.starts)) > SMALL)
     with kept_memory() as memory:
         work = _Work(rows, codes, table, Cs, inference, team, memory)
         try:
-            team.together(work.run, len(work.tasks))
+            for tasks in work.stages():
+                team.together(partial(work.run, tasks), len(tasks))
         except KeyboardInterrupt:
             work.stop.set()
             team.close()  # awaits the others, who end their pair soon
@@ -62,12 +74,8 @@ def solve_pairs(
     return table
 
 
-def _largest_pair(table: PairTable) -> int:
-    return int(np.sort(np.diff(table.starts))[-2:].sum())
-
-
 class _Work:
-    """What there is to solve, as numbered tasks for any thread."""
+    """What there is to solve, in stages of tasks for any thread."""
 
     def __init__(
         self, rows: Rows, codes: Array, table: PairTable, Cs: list[float],
@@ -79,23 +87,41 @@ class _Work:
         self.alone = table.n_classes == 2
         n_pairs = table.solved.shape[1]
         share, threads = min(team.n_threads, n_pairs), team if self.alone else None
+        self._share, self._team, self._memory = share, team, memory
         self._make = partial(inference, share=share, team=threads, stopped=self.stop.is_set)
         self._own = threading.local()  # one thread solves one pair after the other in one memory
         self._free = iter([memory])  # for the thread that comes first
-        usual = self._make(len(codes))
-        self.small = SmallPairs.among(rows.subset(None), table, rows.weight, Cs, usual.cache_bytes)
-        sizes = np.diff(table.starts)
-        self.tasks: list[tuple[int, Array]] = [] if self.small is None else self.small.groups()
-        for first, second in class_pairs(table.n_classes):
-            if self.small is None or sizes[first] + sizes[second] > SMALL:
-                self.tasks.append((first, np.array([second])))
+        self._bytes = self._make(len(codes)).cache_bytes
+        self.small = SmallPairs.among(rows.subset(None), table, rows.weight, Cs, self._bytes)
+        self.blocks: ClassBlocks | None = None  # where they pay
 
-    def run(self, number: int) -> None:
+    def stages(self) -> Iterator[list[tuple[int, Array]]]:
+        """Tasks, a class and later ones to pair it with; a stage begins when the last has ended.
+
+        If all kernel values find room, a sample of the large pairs shows whether they are worth
+        making; along several values of C they are.
+        """
+        few: list[tuple[int, Array]] = [] if self.small is None else self.small.groups()
+        sizes, table, rows = np.diff(self.table.starts), self.table, self.rows.subset(None)
+        large = big_pairs(sizes, 0 if self.small is None else SMALL)
+        dear = [(a, b) for a, b in large if are_dear(rows, sizes[a] + sizes[b])]
+        first = [pair for pair in dear if pair in samples(table.n_classes)]
+        if len(self.Cs) > 1:
+            first = []
+        if len(dear) < 2 or not have_room(rows, table, self._bytes * self._share, self._share):
+            yield few + _tasks(large)
+            return
+        yield few + _tasks(first)
+        if len(self.Cs) > 1 or worth_while(table, first):
+            self.blocks = ClassBlocks(rows, table, self._memory, self._team.together)
+        yield _tasks([pair for pair in large if pair not in first])
+
+    def run(self, tasks: list[tuple[int, Array]], number: int) -> None:
         """Carry out a task, unless it is time to stop."""
         if self.stop.is_set():
             return
         try:
-            self._solve(*self.tasks[number])
+            self._solve(*tasks[number])
         except BaseException as failure:
             told = isinstance(failure, InterruptedSolveError) and self.stop.is_set()
             self.stop.set()
@@ -122,8 +148,13 @@ class _Work:
         y = np.where(codes == (second if self.alone else first), 1.0, -1.0)
         if not hasattr(self._own, "memory"):
             self._own.memory = next(self._free, None) or Memory()
+        problem = rows.subset(inside)
+        if self.blocks is not None and are_dear(problem, len(y)):
+            if not hasattr(self._own, "matrix"):
+                self._own.matrix = PairMatrix(self.blocks, self._own.memory)
+            problem = replace(problem, made=self._own.matrix.of(first, second))
         try:
-            found = solve_path(self._make(len(y)), self.models, rows.subset(inside), y, weight,
+            found = solve_path(self._make(len(y)), self.models, problem, y, weight,
                                self._own.memory)  # fmt: skip
         except InterruptedSolveError as stop:
             self._note(0, (first, second), stop.posterior)
@@ -134,6 +165,11 @@ class _Work:
     def _note(self, c: int, pair: tuple[int, int], found: KernelPosterior) -> None:
         beta = found.beta[self.table.order] if self.alone else found.beta
         self.table.note(c, pair, found, beta)
+
+
+def _tasks(pairs: list[tuple[int, int]]) -> list[tuple[int, Array]]:
+    """Pairs as tasks of one each."""
+    return [(first, np.array([second])) for first, second in pairs]
 
 
 def join_pairs(table: PairTable, c: int = 0) -> dict[str, Array]:

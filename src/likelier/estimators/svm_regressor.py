@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils.validation import (
-    assert_all_finite,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likelier.base import Array
 from likelier.calibration import conformal_quantile
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.svm_checks import dense, like_input, number
+from likelier.estimators.svm_checks import dense, finite, like_input, number, one_column
 from likelier.estimators.svm_words import Rows, SVMWords, say, weights_of_features
 from likelier.inference.smo import SMALL, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import kept_memory
@@ -256,11 +251,11 @@ class SVR(RegressorMixin, SVMWords):
 
 def _numbers(y: Any) -> Array:
     """Targets as floats, without NaN or infinity."""
-    y = column_or_1d(y, warn=True)
+    y = one_column(y)
     if y.dtype.kind not in "biuf":
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError("y must hold numbers; SVC is for labels") from None
-    assert_all_finite(y, input_name="y")
+    finite(y, "y")
     return np.asarray(y, dtype=np.float64)

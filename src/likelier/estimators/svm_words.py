@@ -135,10 +135,10 @@ class SVMWords(BaseEstimator, ABC):
 
     def _forget(self) -> None:
         """Drop what an older fit has left."""
-        words = self.get_params(deep=False)
-        for name in list(vars(self)):
-            public = name.endswith("_") and not name.startswith("_")
-            if name in PRIVATE or (public and name not in words):
+        names = [n for n in vars(self) if n in PRIVATE or (n[-1] == "_" and n[0] != "_")]
+        words = self.get_params(deep=False) if names else {}  # takes as long as a small fit
+        for name in names:
+            if name not in words:
                 delattr(self, name)
 
     def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[Self]:

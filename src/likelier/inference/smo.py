@@ -36,11 +36,12 @@ from likelier.inference.smo_state import (
     rows_to_fetch,
     whole_part,
 )
+from likelier.kernels import Precomputed, Prepared
 from likelier.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
 from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
 
 MIN_BURST = 1000
-SHORT_BURST = 600  # where putting rows aside costs little because the whole matrix is held
+SHORT_BURST = 1500  # what a pause costs is then little, and so is putting rows aside
 # Residuals from float32 kernel values undercut the tolerance, so that the exact ones are within:
 AIM = 0.9  # when pairs are updated,
 WITHIN = 0.95  # when it is seen whether all rows are done.
@@ -160,6 +161,8 @@ class SMO(Inference):
             working, places = rows.exact, rows.inside
         elif exact:
             working = rows.take(rows.exact)
+        elif rows.made is not None:
+            working, places = Prepared(Precomputed(), rows.made), np.arange(rows.n_rows)
         elif rows.working is None:
             working = in_precision(rows.take(rows.exact), np.float32, self.cache_bytes)
         else:

@@ -32,7 +32,7 @@ IN_LOOP_BYTES = 3 << 17
 Run = Callable[[Callable[[int], None], int], None]
 
 
-ROWS, WHOLE = 0, 1  # what memory is taken for
+ROWS, WHOLE, BLOCKS, PAIR, PANELS = range(5)  # what memory is taken for
 KEPT_BYTES = 80 << 20  # memory that may stay with the process between fits
 
 
@@ -50,7 +50,7 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._held = [np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8)]
+        self._held = [np.empty(0, dtype=np.uint8) for _ in range(PANELS + 1)]
 
     def take(self, purpose: int, count: int, dtype: np.dtype[Any]) -> Array:
         """An array of ``count`` entries, not cleared; what was taken before is given up."""

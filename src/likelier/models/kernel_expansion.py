@@ -75,13 +75,15 @@ class Subset:
 
     ``exact`` holds all rows in float64, ``working`` the same in the precision that is enough for
     most of the work (None if nobody has made it yet), ``inside`` the numbers of the problem's own
-    rows (None for all), ``held`` their float64 kernel matrix if it is kept.
+    rows (None for all), ``held`` their float64 kernel matrix if it is kept, ``made`` the same in
+    working precision, in the first rows and columns of a matrix.
     """
 
     exact: Prepared
     inside: Array | None = None
     working: Prepared | None = None
     held: Array | None = None
+    made: Array | None = None
 
     @property
     def n_rows(self) -> int:

@@ -1,0 +1,134 @@
+"""Kernel matrices of pairs of classes, put together from blocks that the pairs of a class share.
+
+One against one, the rows of a class meet each other in the problem of every pair of that class,
+and fetched as they are needed their kernel values are made again for each. Where a good part of
+the rows are support vectors it is cheaper to make everything, once: the block of every class, and
+for a pair only what lies between its two classes, in products that BLAS is fastest at.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.inference.smo import LARGE
+from likelier.inference.smo_cache import BLOCKS, IN_LOOP_BYTES, PAIR, PANELS, Memory, Run
+from likelier.inference.smo_small import PairTable
+from likelier.kernels import Prepared
+from likelier.models.kernel_expansion import PANEL, Subset, fill_panel
+
+# Share of support vectors from which on all values cost less than those of the rows that are
+# fetched. Between two classes of n/2 rows are n^2/4 values, at the full speed of BLAS; fetched are
+# whole rows of n values, at two thirds of that speed, and twice as many as are needed.
+WORTH = 1.0 / 12.0
+KIND = np.dtype(np.float32)
+
+
+class ClassBlocks:
+    """Kernel values of the rows of each class among themselves, in single precision.
+
+    Cost: half of all pairs of rows of a class.
+    """
+
+    def __init__(self, rows: Subset, table: PairTable, memory: Memory, run: Run) -> None:
+        assert rows.working is not None
+        self.rows: Prepared = rows.working
+        self._numbers = [
+            table.members(k) if rows.inside is None else rows.inside[table.members(k)]
+            for k in range(table.n_classes)
+        ]
+        self.sizes = np.diff(table.starts)
+        self._ends = np.cumsum(self.sizes**2)
+        self._flat = memory.take(BLOCKS, int(self._ends[-1]), KIND)
+        run(self._make, table.n_classes)
+
+    def _make(self, k: int) -> None:
+        own, block = self.features(k), self.block(k)
+        for start in range(0, len(block), PANEL):
+            fill_panel(own, block, start)
+
+    def features(self, k: int) -> Prepared:
+        """Rows of a class, ready for the kernel."""
+        return self.rows.take(self._numbers[k])
+
+    def block(self, k: int) -> Array:
+        """Kernel values of a class."""
+        size = self.sizes[k]
+        return self._flat[self._ends[k] - size**2 : self._ends[k]].reshape(size, size)
+
+
+class PairMatrix:
+    """The kernel matrix of one pair after the other, in one memory: each thread has its own.
+
+    Cost of a pair: kernel values between its classes, and a copy of the block of the second.
+    """
+
+    def __init__(self, blocks: ClassBlocks, memory: Memory) -> None:
+        self._blocks, self._first = blocks, -1
+        side = largest_pair(blocks.sizes)
+        self._values = memory.take(PAIR, side * side, KIND).reshape(side, side)
+        self._room = memory.take(PANELS, PANEL * int(blocks.sizes.max()), KIND)
+
+    def of(self, first: int, second: int) -> Array:
+        """Values of the rows of two classes in the corner of a matrix; until the next call."""
+        blocks, values = self._blocks, self._values
+        m, n = int(blocks.sizes[first]), int(blocks.sizes[second])
+        if self._first != first:
+            self._first, self._features = first, blocks.features(first)
+            values[:m, :m] = blocks.block(first)
+        values[m : m + n, m : m + n] = blocks.block(second)
+        other = blocks.features(second)
+        for start in range(0, m, PANEL):
+            stop = min(start + PANEL, m)
+            panel = self._room[: (stop - start) * n].reshape(stop - start, n)
+            self._features.take(slice(start, stop)).block(other, panel)
+            values[start:stop, m : m + n] = panel
+            values[m : m + n, start:stop] = panel.T
+        return values
+
+
+def largest_pair(sizes: Array) -> int:
+    """Rows of the two largest classes."""
+    return int(np.sort(sizes)[-2:].sum())
+
+
+def samples(n_classes: int) -> list[tuple[int, int]]:
+    """Pairs that tell about all: every class is in one of them."""
+    return [(k, k + 1) for k in range(0, n_classes - 1, 2)]
+
+
+def are_dear(rows: Subset, size: int) -> bool:
+    """Whether kernel rows of a problem of this size are made in blocks, not inside the loop."""
+    X = None if rows.working is None else rows.working.X
+    return isinstance(X, np.ndarray) and size * X.shape[1] * X.itemsize > IN_LOOP_BYTES
+
+
+def worth_while(table: PairTable, solved: list[tuple[int, int]]) -> bool:
+    """Whether so many rows of the pairs solved are support vectors that all values pay."""
+    used = rows = 0
+    for first, second in solved:
+        for own, line in ((first, second - 1), (second, first)):
+            inside = slice(table.starts[own], table.starts[own + 1])
+            used += int(np.count_nonzero(table.coefficients[:, line, inside].any(axis=0)))
+            rows += int(inside.stop - inside.start)
+    shared = 1.0 + 1.0 / (table.n_classes - 1)  # the blocks of the classes, by the pair
+    return used > WORTH * shared * rows
+
+
+def have_room(rows: Subset, table: PairTable, n_bytes: int, n_threads: int) -> bool:
+    """Whether blocks and matrices fit into the memory beside the kernel rows in use.
+
+    Single precision must be able to hold the values, too.
+    """
+    sizes = np.diff(table.starts)
+    square = largest_pair(sizes) ** 2
+    needed = int((sizes**2).sum()) + n_threads * (3 * square + PANEL * int(sizes.max()))
+    return KIND.itemsize * needed <= n_bytes and float(abs(rows.exact.diagonal()).max()) < LARGE
+
+
+def big_pairs(sizes: Array, more_than: int) -> list[tuple[int, int]]:
+    """Pairs of classes with more rows than so many."""
+    pairs = combinations(range(len(sizes)), 2)
+    return [(a, b) for a, b in pairs if sizes[a] + sizes[b] > more_than]
