@@ -117,12 +117,15 @@ def interleave(
     repeats: int,
     budget: float = float("inf"),
     threads: int | None = 1,
+    keep: Callable[[Any], Any] = lambda result: result,
 ) -> tuple[dict[str, Timing], dict[str, list[Any]]]:
     """Time several things in turn, so that a change of the machine's load hits all alike.
 
     Each run gets the number of the repeat (its seed). The order rotates from one repeat to the
     next. After ``budget`` seconds no further repeat begins; every run happens at least once.
-    ``threads`` caps the pools of BLAS and OpenMP; None leaves them alone.
+    ``threads`` caps the pools of BLAS and OpenMP; None leaves them alone. ``keep`` says what is
+    kept of a result: large ones that stay alive make every later run find new memory, which a
+    virtual machine hands out slowly.
     """
     timings = {name: Timing([], []) for name in runs}
     results: dict[str, list[Any]] = {name: [] for name in runs}
@@ -137,7 +140,8 @@ def interleave(
                 result, wall, cpu = timed(partial(runs[name], repeat))
                 timings[name].wall.append(wall)
                 timings[name].cpu.append(cpu)
-                results[name].append(result)
+                results[name].append(keep(result))
+                del result
     return timings, results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,10 @@ def measure(case: Problem, one: dict[str, Any], repeats: int) -> dict[str, Any]:
         "one": lambda k: ours.fit(case, one, 0),
         "two": lambda k: ours.fit(case, two, 0),
     }
-    timings, fitted = interleave(runs, repeats)
-    bits = [ours.coefficients(model).tobytes() for model in fitted["two"]]
+    timings, told = interleave(runs, repeats, keep=lambda model: _told(case, model))
+    routes, bits, gaps = zip(*told["two"], strict=True)
     return {
-        "route": fitted["two"][0].route_,
+        "route": routes[0],
         "plan": {"one": one, "two": two},
         "timings": {name: timing.to_json() for name, timing in timings.items()},
         "speedup": timings["one"].median / timings["two"].median,
@@ -68,5 +69,11 @@ def measure(case: Problem, one: dict[str, Any], repeats: int) -> dict[str, Any]:
         "difference": float(objective / reference - 1),
         "same_objective": bool(objective <= reference * (1 + SAME)),
         "deterministic": len(set(bits)) == 1,
-        "gap": float(np.median([case.gap(ours.coefficients(m)) for m in fitted["two"]])),
+        "gap": float(np.median(gaps)),
     }
+
+
+def _told(case: Problem, model: Any) -> tuple[str, str, float]:
+    """Route, digest of the coefficients and gap of a fitted model."""
+    coefficients = ours.coefficients(model)
+    return model.route_, sha256(coefficients.tobytes()).hexdigest(), case.gap(coefficients)

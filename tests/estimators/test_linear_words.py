@@ -48,6 +48,10 @@ Y = (X[:, 0] + 0.5 * RNG.standard_normal(60) > 0).astype(int)
         ("average", -3, ValueError),
         ("loss", "log", ValueError),
         ("loss", 3, TypeError),
+        ("fit_intercept", "no", TypeError),
+        ("shuffle", 3, TypeError),
+        ("early_stopping", "yes", TypeError),
+        ("warm_start", None, TypeError),
     ],
 )
 def test_a_bad_word_is_named(estimator, method, word, value, error):
@@ -258,3 +262,27 @@ def test_stopping_early_keeps_the_best_coefficients():
     best = watch.with_best(Solution(np.array([[9.0]]), 8, 0.0, 0.0, False, "sgd"))
     assert best.theta == 2.5
     assert best.converged
+
+
+def test_probability_is_true_or_false():
+    with pytest.raises(TypeError, match="probability"):
+        LinearClassifier("hinge", probability="yes").fit(X, Y)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_best_coefficients_stay_as_they_were_while_passes_go_on(fit_intercept, monkeypatch):
+    seen = []
+
+    def validate(watch, old=Watch._validate):
+        stop = old(watch)
+        seen.append((watch.best[0], watch.best[1].copy()))
+        return stop
+
+    monkeypatch.setattr(Watch, "_validate", validate)
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((400, 30))
+    y = Z[:, 0] + 2.0 * rng.standard_normal(400) > 0.0
+    words = {"early_stopping": True, "alpha": 0.0, "tol": 0.0, "random_state": 0}
+    model = LinearClassifier(fit_intercept=fit_intercept, **words).fit(Z, y)
+    found = next(theta for loss, theta in seen if loss == seen[-1][0])
+    np.testing.assert_array_equal(model.coef_[0], found[:30, 0])

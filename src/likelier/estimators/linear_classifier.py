@@ -221,7 +221,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         known = None if weight is None else weight[present]
         per_class = class_weights(self.class_weight, self.classes_, known_codes, known)
         weight = combine_weights(weight, per_class, codes)
-        return lane_codes(codes, self._outputs(loss)), weight
+        return lane_codes(codes, self._outputs(loss), out=codes), weight
 
     def _summarise(self, batch: Batch) -> Summary:
         self._check_y(require_targets(batch))

@@ -83,7 +83,9 @@ class Frame:
         return loss if self.degree == 0 else loss.in_units(self.unit)
 
     def outer(self, theta: Array, fit_intercept: bool) -> Array:
-        """Parameters in the caller's units."""
+        """Parameters in the caller's units; the array itself where they are the same."""
+        if self.unit == 1.0 and self.centre == 0.0 and self.shift is None:
+            return theta
         theta = theta * self.unit
         if fit_intercept:
             theta[-1] += self.centre

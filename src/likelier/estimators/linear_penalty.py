@@ -56,10 +56,11 @@ class Penalty:
             strength = np.full(d, float(self.alpha))
         if self.kind is None:
             strength = np.zeros(d)
-        pad, share = np.zeros(int(fit_intercept)), self.share
-        return ElasticNet(
-            np.append((1.0 - share) * strength, pad), np.append(share * strength, pad)
-        )
+        l2, l1 = np.zeros(d + int(fit_intercept)), np.zeros(d + int(fit_intercept))
+        l2[:d] = (1.0 - self.share) * strength
+        if self.share:
+            l1[:d] = self.share * strength
+        return ElasticNet(l2, l1)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
             raise TypeError(f"average must be a bool or a number of rows, got {self.average!r}")
         if self.average < 0:
             raise ValueError(f"average must not be negative, got {self.average}")
+        for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start", "probability"):
+            _flag(name, getattr(self, name, False))  # numbers have no probabilities
         if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
             raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
 
@@ -96,13 +98,11 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        n_threads = count_threads(self.n_jobs)
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
-            ensure_all_finite=n_threads == 1,
+            ensure_all_finite=False,
         )  # fmt: skip
-        if n_threads > 1:
-            check_finite(X, n_threads, self)
+        check_finite(X, count_threads(self.n_jobs), self)
         return as_csr(X)
 
     # -- intervals ----------------------------------------------------------------------
@@ -163,6 +163,12 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         free = max(1, self.n_rows_ - self.n_features_in_ - int(self.fit_intercept))
         reach = stats.t.ppf(0.5 + 0.5 * level, free) * error
         return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
+
+
+def _flag(name: str, value: Any) -> None:
+    """Raise unless ``value`` is true or false: a text such as "no" would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

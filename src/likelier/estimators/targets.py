@@ -89,7 +89,7 @@ def encoded_labels(y: Array) -> tuple[Array, Array]:
     offsets, low = whole
     present = np.bincount(offsets) > 0
     table = np.cumsum(present) - 1.0
-    return _labels_at(np.flatnonzero(present), low, y.dtype), table[offsets]
+    return _labels_at(np.flatnonzero(present), low, y.dtype), table.take(offsets, mode="clip")
 
 
 def union_classes(known: Any, labels: Any) -> Array:
@@ -129,12 +129,12 @@ def _searched(classes: Array, y: Array) -> Array:
     return np.asarray(codes, dtype=np.float64)
 
 
-def lane_codes(codes: Array, n_outputs: int) -> Array:
-    """Class numbers as the lanes see them.
+def lane_codes(codes: Array, n_outputs: int, out: Array | None = None) -> Array:
+    """Class numbers as the lanes see them, written to ``out`` where they are other ones.
 
     With one lane for two classes, that lane (number 0) is positive for the second class.
     """
-    return 1.0 - codes if n_outputs == 1 else codes
+    return np.asarray(np.subtract(1.0, codes, out=out)) if n_outputs == 1 else codes
 
 
 def require_two_classes(classes: Array) -> Array:

@@ -8,7 +8,6 @@ duality gap says how far they are from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -64,7 +63,7 @@ class DualState:
     share: float  # 1 / (lambda N)
     intercept_rate: float
     n_rows: int
-    n_jobs: int
+    engine: Engine  # whose threads share the parts
     n_passes: int = 0
     waited: int = 0  # passes since the exact gap was last computed
     ratio: float = 1.0  # of that gap and what the pass before it found to be missing
@@ -98,12 +97,8 @@ class DualState:
 
 
 def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
-    """Every part's work, by as many threads as there are; results in the order of the parts."""
-    n_threads = min(state.n_jobs, len(state.parts))
-    if n_threads == 1:
-        return [work(part) for part in state.parts]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(work, state.parts))
+    """Every part's work, by the engine's threads; results in the order of the parts."""
+    return list(state.engine.each(lambda k: work(state.parts[k]), len(state.parts)))
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ class Dual(Inference):
         rate = pace * share * (float(data.norms[data.places].mean()) or 1.0)
         rate *= float(model.fit_intercept)
         parts = _new_parts(model, _borders(model, self.n_jobs), len(data.y))
-        state = DualState(model, data, parts, share, rate, engine.n_rows, self.n_jobs)
+        state = DualState(model, data, parts, share, rate, engine.n_rows, engine)
         if theta is not None and model.loss.smooth:
             _start_at(state, next(iter(engine.blocks(0))).X, theta)
         return state

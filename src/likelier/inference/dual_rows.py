@@ -9,9 +9,9 @@ have to come from far, are then waited for together and not one after another.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -79,7 +79,7 @@ def dual_rows(engine: Engine, rates: Array | None, n_lanes: int, n_jobs: int) ->
         places = np.sort(present)
         norms = row_norms(X, rates)
         return DualRows(as_rows(X), batch.y, weight, norms, rates, None, places, places)
-    rows, norms = _arranged(X, present, label, rates, n_jobs)
+    rows, norms = _arranged(X, present, label, rates, partial(_shared, engine, n_jobs))
     return DualRows(
         rows, batch.y[present], NO_WEIGHT if batch.weight is None else batch.weight[present],
         norms, None if rates is None else _last_rates(rates, label), label, present,
@@ -121,7 +121,7 @@ def _last_rates(rates: Array, label: Array) -> Array:
 
 
 def _arranged(
-    X: Matrix, present: Array, label: Array, rates: Array | None, n_jobs: int
+    X: Matrix, present: Array, label: Array, rates: Array | None, share: Callable[..., None]
 ) -> tuple[Rows, Array]:
     """A copy of the present rows in their order, with new columns, and their squared norms."""
     rows = as_rows(X)
@@ -131,16 +131,17 @@ def _arranged(
     data, indices = np.empty(indptr[-1], X.dtype), np.empty(indptr[-1], label.dtype)
     out = (data, indices, indptr, np.empty(len(present)))
     level = np.frexp(label.astype(np.float64))[1].astype(np.uint8)  # binary digits
-    borders = np.searchsorted(indptr, np.linspace(0, indptr[-1], n_jobs + 1))
-    borders[0], borders[-1] = 0, len(present)
-
-    def copy(part: tuple[int, int]) -> None:
-        arrange_rows(rows.data, rows.indices, rows.indptr, present, label, level, rates, out, *part)
-
-    parts = list(pairwise(borders.tolist()))
-    if n_jobs == 1:
-        copy(parts[0])
-    else:
-        with ThreadPoolExecutor(n_jobs) as pool:
-            list(pool.map(copy, parts))
+    share(
+        lambda first, last: arrange_rows(
+            rows.data, rows.indices, rows.indptr, present, label, level, rates, out, first, last
+        ),
+        indptr,
+    )
     return Rows(data, indices, indptr, X.shape[1]), out[3]
+
+
+def _shared(engine: Engine, n_parts: int, work: Callable[[int, int], None], indptr: Array) -> None:
+    """Rows from a first to a last one, with as many entries in every part, by the threads."""
+    borders = np.searchsorted(indptr, np.linspace(0, indptr[-1], n_parts + 1))
+    borders[0], borders[-1] = 0, len(indptr) - 1
+    list(engine.each(lambda k: work(int(borders[k]), int(borders[k + 1])), n_parts))

@@ -20,13 +20,15 @@ def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
     enough that a keyboard is listened to.
     """
     waiting: list[Batch] = []
+    n_rows = 0
     for batch in batches:
         first = waiting[0] if waiting else batch
-        enough = sum(b.n_rows for b in waiting) + batch.n_rows > JOINED_ROWS
+        n_rows += batch.n_rows
+        enough = n_rows > JOINED_ROWS
         alone = batch.rows is None or first.rows is None or batch.X is not first.X
         if waiting and (enough or alone):
             yield _one_batch(waiting)
-            waiting = []
+            waiting, n_rows = [], batch.n_rows
         waiting.append(batch)
     if waiting:
         yield _one_batch(waiting)

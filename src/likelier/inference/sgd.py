@@ -57,8 +57,9 @@ class SGDState:
 
     def fold(self) -> None:
         """Give the weights the factor they lack, so that they can be read."""
-        self.weights *= self.lazy
-        self.lazy[0] = 1.0
+        if self.lazy[0] != 1.0:
+            self.weights *= self.lazy
+            self.lazy[0] = 1.0
 
     def theta(self) -> Array:
         """Parameters to predict with: the average once there is one."""
@@ -221,7 +222,9 @@ class AdaptiveState:
         K, best = self.model.n_outputs, self.best_group() if group is None else group
         lanes = slice(best * K, (best + 1) * K)
         W = self.average.reshape(self.model.n_features, -1)[:, lanes]
-        return np.vstack([W, self.average_intercept[lanes]]) if self.model.fit_intercept else W
+        if self.model.fit_intercept:
+            return np.vstack([W, self.average_intercept[lanes]])
+        return W.copy()  # the next pass goes on with its own
 
 
 @dataclass(frozen=True)

@@ -236,8 +236,11 @@ class LinearModel(Model):
         y, weight = batch.y, batch.weight
         if batch.rows is not None:
             y, weight = y[batch.rows], None if weight is None else weight[batch.rows]
-        of_class = np.bincount(y.astype(np.intp), weights=weight, minlength=self.n_outputs)
         right, wrong = self._losses_of_zero
+        if self.n_outputs == 1 and weight is None:
+            mine = np.array([np.count_nonzero(y == 0.0)])
+            return np.asarray(right * mine + wrong * (len(y) - mine))
+        of_class = np.bincount(y.astype(np.intp), weights=weight, minlength=self.n_outputs)
         mine = of_class[: self.n_outputs]
         return np.asarray(right * mine + wrong * (of_class.sum() - mine))
 

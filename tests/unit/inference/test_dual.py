@@ -267,7 +267,7 @@ def test_every_pass_over_a_copy_visits_every_present_row_once(wide, shuffle):
 def test_a_copy_holds_the_same_rows_with_other_columns(wide, n_jobs):
     X, y, weight, _ = wide
     rates = np.where(np.arange(30) % 7, 1.0, 3.0)
-    data = dual_rows(LocalEngine(X, y, weight, seed=0), rates, 3, n_jobs)
+    data = dual_rows(LocalEngine(X, y, weight, seed=0, n_jobs=n_jobs), rates, 3, n_jobs)
     dense = X.toarray()[data.source]
     rows = sparse.csr_array((data.rows.data, data.rows.indices, data.rows.indptr), dense.shape)
     np.testing.assert_array_equal(rows.toarray()[:, data.label], dense)
