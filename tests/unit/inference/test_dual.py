@@ -79,8 +79,10 @@ def test_uneven_penalties_leave_the_callers_rows_alone():
 def test_threads_share_the_classes_and_change_nothing(loss):
     """Not a bit: a class is computed the same way in whatever part of its group."""
     model, engine = problem(loss)
-    alone, _ = run(Dual(1e-4, 1), model, engine, 20)
+    rows = next(engine.blocks(0))
+    alone, _ = run(Dual(1e-4, 1), model, LocalEngine(rows.X, rows.y, rows.weight), 20)
     for n_jobs in (2, 3, 8):
+        engine = LocalEngine(rows.X, rows.y, rows.weight, n_jobs=n_jobs)
         together, _ = run(Dual(1e-4, n_jobs), model, engine, 20)
         np.testing.assert_array_equal(together, alone)
 
