@@ -154,6 +154,21 @@ def test_default_posterior_agrees_with_a_long_run(case):
     check_agreement(case, 0.03, n_chains=64, n_draws=1000, n_warm=50, seed=1)
 
 
+def test_posterior_of_many_weights_agrees_with_hmc():
+    """The layout for more weights, with all directions of three classes and sure rows thinned."""
+    case = CASES[1]
+    ours, draws, Phi = posteriors(case, n_chains=32, n_draws=120, n_warm=20)
+    _, codes, weight, n_classes, precision = small_model(case)
+    problem = HeadProblem(rows_in_memory(Phi, codes, weight), ready_features,
+                          HeadLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
+    found = head_posterior(problem, ours.mean, 1.0 / precision, "reduced")
+    assert found.layout == "reduced" and found.bases.shape == (3, 9, 9)
+    exact = draws.flat()
+    own = found.draw(20_000, np.random.default_rng(0)).transpose(0, 2, 1).reshape(20_000, -1)
+    assert np.abs(own.std(axis=0) / exact.std(axis=0) - 1.0).max() < 0.1
+    check_predictive(found, exact, Phi)
+
+
 def test_draws_have_the_shifted_mean():
     """400,000 draws: a standard error of 0.0016 sd of each mean, bounds of five."""
     Phi, codes, weight, n_classes, precision = small_model(CASES[2])

@@ -304,6 +304,7 @@ class ClassFit(ClassPredictions):
         self.experts_ = [part.experts.to_arrays() if part.experts else {} for part in parts]
         self.weights_ = [posterior.mean for posterior in posteriors]
         self.roots_ = [posterior.roots for posterior in posteriors]
+        self.bases_ = [posterior.bases for posterior in posteriors]
         shifts = [posterior.shift for posterior in posteriors]
         self.mean_shift_ = [
             np.zeros_like(W) if shift is None else shift

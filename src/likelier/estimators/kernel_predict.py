@@ -24,6 +24,7 @@ from likelier.inference.laplace import (
     far_share,
     levels,
     open_far,
+    open_variance,
     to_predictive,
 )
 from likelier.models.kernel_experts import Experts
@@ -44,12 +45,11 @@ class ClassPredictions(ClassStream):
             (
                 restore_map(plain),
                 HeadPosterior(
-                    W, roots, self.layout_, float(self.prior_variance_[i]), self.mean_shift_[i]
+                    self.weights_[i], self.roots_[i], self.layout_,
+                    float(self.prior_variance_[i]), self.mean_shift_[i], self.bases_[i],
                 ),
             )
-            for i, (plain, W, roots) in enumerate(
-                zip(self.maps_, self.weights_, self.roots_, strict=True)
-            )
+            for i, plain in enumerate(self.maps_)
         ]
 
     def _predictives(self, X: Any) -> Iterator[tuple[Any, ClassPredictive]]:
@@ -201,9 +201,7 @@ class ClassPredictions(ClassStream):
             for i, (made, posterior) in enumerate(posteriors):
                 Phi = made(X[rows], X.dtype)
                 covariance = posterior.covariance(Phi, made.residual(Phi))
-                if covariance.ndim == 3:
-                    covariance = np.diagonal(covariance, axis1=1, axis2=2)
-                left, prior = covariance.mean(axis=1), posterior.prior_variance
+                left, prior = open_variance(covariance), posterior.prior_variance
                 correction = added[i]
                 if correction is not None:
                     left = left + correction[1][rows]

@@ -29,6 +29,7 @@ from likelier.estimators.kernel_kept import (
     RowKeeper,
     of_one_kind,
     precision_of,
+    precision_outside,
 )
 from likelier.estimators.kernel_words import by_evidence
 from likelier.estimators.problem import (
@@ -65,6 +66,7 @@ class ClassStream(RowKeeper, ExpertStream):
 
     weights_: list[Array]
     roots_: list[Array]
+    bases_: list[Array | None]
     mean_shift_: list[Array]
     far_scores_: list[Array]
     prior_variance_: Array
@@ -81,7 +83,9 @@ class ClassStream(RowKeeper, ExpertStream):
 
     def _common_now(self, n_learned: int = 0) -> Common:
         variance = float(self.prior_variance_[0])
-        posterior = HeadPosterior(self.weights_[0], self.roots_[0], self.layout_, variance)
+        posterior = HeadPosterior(
+            self.weights_[0], self.roots_[0], self.layout_, variance, bases=self.bases_[0]
+        )
         return Common(self._landmarks(), posterior, self._head_loss())
 
     def _trust(self, verdict: float | None) -> None:
@@ -224,7 +228,12 @@ class ClassStream(RowKeeper, ExpertStream):
             self._end_experts()
 
     def _stream_of_fit(self, seed: int) -> dict[str, Any]:
-        precision = precision_of(self.roots_[0], *self.weights_[0].shape)
+        roots, shape = self.roots_[0], self.weights_[0].shape
+        precision = (
+            precision_of(roots, *shape)
+            if self.bases_[0] is None
+            else precision_outside(roots[0], self.bases_[0], 1.0 / float(self.prior_variance_[0]))
+        )
         n_rows = self.n_rows_seen_
         return {"seed": seed, "n_rows": n_rows, "learned": n_rows, "precision": precision}
 
@@ -304,6 +313,7 @@ class ClassStream(RowKeeper, ExpertStream):
                 fit.W, state["precision"], float(self.prior_variance_[0])
             )
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
+        self.bases_ = [None]
         self.mean_shift_ = [np.zeros_like(posterior.mean)]  # small beside so many rows
         self.layout_ = posterior.layout
         # landmarks cannot follow: what the constants have learned far from them is known there
@@ -340,6 +350,7 @@ class ClassStream(RowKeeper, ExpertStream):
         self.far_scores_ = [away]
         posterior = posterior_from_blocks(grown, precision, float(self.prior_variance_[0]))
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
+        self.bases_ = [None]
         self.mean_shift_, self.layout_ = [np.zeros_like(grown)], posterior.layout
         self.stream_["precision"] = precision
         self.classes_ = classes

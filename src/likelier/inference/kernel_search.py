@@ -40,6 +40,7 @@ FEW_ROWS_ROUNDS = 4  # tries are cheap there, and the evidence can be far off
 WORTH = 0.5  # standard errors
 LOCAL_CONSTANT = 0.1  # precision of the constants where all other features vanish far away
 SEARCH_TOL, SEARCH_ITER = 2e-3, 25
+SPREAD_DIRECTIONS = 384  # variances to some 20%: the spread is one of a few that differ twofold
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Judge:
         problem, W = self._fit(number, choice)
         made, _, held = fold.features(choice.scale)
         variance = 1.0 / output_precision(choice, self.loss)
-        posterior = head_posterior(problem, W, variance)
+        posterior = head_posterior(problem, W, variance, n_directions=SPREAD_DIRECTIONS)
         covariance = posterior.covariance(held, made.residual(held))
         return Held(posterior.scores(held), covariance, fold.held_codes, fold.held_weight)
 

@@ -6,10 +6,12 @@ How much of it is kept depends on its size:
 
 =============  ==================================================================
 joint          all of it: two classes, or outputs x features at most `MAX_JOINT`
+reduced        all of it within the directions in which rows tell a class from the
+               others, the prior outside of them: see `joint_curvature`
 per_class      the diagonal blocks, ``p_ik (1 - p_ik)``: what classes say about
-               each other is left out, which only overstates a variance
-shared         one block for all classes, the mean curvature: more than
-               `MAX_CLASSES` classes; log losses were within 1% of per_class
+               each other is left out; of streams, whose sums are kept
+shared         one block for all classes, the mean curvature: the hinge, very many
+               classes, and local experts, which have one matrix each
 =============  ==================================================================
 
 Scores of a row are then Gaussian. What the features of a row do not carry, the residual
@@ -32,16 +34,18 @@ from scipy.stats import qmc
 
 from likelier.base import Array, Batch
 from likelier.inference.evidence import typical_weight
+from likelier.inference.joint_curvature import is_reducible, reduced_curvature
 from likelier.inference.softmax_head import HeadProblem, lower_factor, weighted_gram
 from likelier.predictive import Bernoulli, Categorical
 
 MAX_JOINT = 600  # outputs x features
-MAX_CLASSES = 4
 # Points of the integral over scores, by the largest variance of a row: errors stay below 0.01.
 LEVELS = (0.5, 2.0, 16.0)
 N_NODES, N_PAIRS = (31, 31, 31, 127), (16, 64, 256, 1024)
 FAR = 0.9999  # residual from which on a row begins to be far from all data: three length scales
+ROWS_AT_ONCE = 256
 SPREADS = np.geomspace(1e-2, 1.0, 9)
+FLAT = 1e-5  # of its trace: variance that a direction without any gets, beyond single precision
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,15 @@ class HeadPosterior:
     mean : array of shape (n_features, n_outputs)
     roots : array of shape (blocks, size, size)
         Inverse Cholesky factors of the blocks of ``H``, so that a variance is a square.
-    layout : {"joint", "per_class", "shared"}
+    layout : {"joint", "reduced", "per_class", "shared"}
     prior_variance : float
         Variance of a score that no feature informs.
     shift : array of the shape of ``mean``, optional
         How far the mean of the posterior is from its mode, by `mean_shift`. Draws have it;
         scores do not: held-out rows chose the spread around the mode.
+    bases : array of shape (n_outputs, n_features, r), optional
+        Of the layout "reduced": orthonormal directions of every class, in which the roots are
+        given; outside of them weights have their prior. The last one is the constant.
     """
 
     mean: Array
@@ -66,6 +73,7 @@ class HeadPosterior:
     layout: str
     prior_variance: float
     shift: Array | None = None
+    bases: Array | None = None
 
     def scores(self, Phi: Array) -> Array:
         """Mean scores, ``(n, n_outputs)``."""
@@ -74,10 +82,13 @@ class HeadPosterior:
     def covariance(self, Phi: Array, residual: Array) -> Array:
         """Covariance of the scores of each row: ``(n, n_outputs)`` variances, or matrices.
 
-        Cost per row: (blocks x) size^2 multiplications.
+        Cost per row: (blocks x) size^2 multiplications; of all outputs together half of it, and
+        features x size to reach the bases.
         """
         extra = self.prior_variance * residual
         n_outputs = self.mean.shape[1]
+        if self.bases is not None:
+            return self._reduced_covariance(Phi, residual, self.bases)
         if self.layout != "joint" or n_outputs == 1:
             parts = [_squares(Phi, root) for root in self.roots]
             columns = parts * (n_outputs if self.layout == "shared" else 1)
@@ -88,10 +99,42 @@ class HeadPosterior:
         full = np.einsum("nsk,nsl->nkl", pushed, pushed, optimize=True).astype(np.float64)
         return np.asarray(full + extra[:, None, None] * np.eye(n_outputs))
 
+    def _reduced_covariance(self, Phi: Array, residual: Array, bases: Array) -> Array:
+        """In single precision: what is asked for is a spread."""
+        C, D, r = bases.shape
+        flat = np.ascontiguousarray(bases.transpose(1, 0, 2).reshape(D, C * r), np.float32)
+        root = np.asarray(self.roots[0], dtype=np.float32)
+        full = np.empty((len(Phi), C, C))
+        for start in range(0, len(Phi), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            part = np.asarray(Phi[rows], dtype=np.float32)
+            inside = part @ flat
+            pushed = np.zeros((C, len(part), C * r), dtype=np.float32)
+            for k in range(C):
+                own = slice(k * r, (k + 1) * r)
+                pushed[k, :, k * r :] = inside[:, own] @ root[k * r :, own].T
+            by_row = pushed.transpose(1, 0, 2)
+            full[rows] = by_row @ by_row.transpose(0, 2, 1)
+            inside = inside.reshape(len(part), C, r)[:, :, :-1]
+            known = np.einsum("nkr,nkr->nk", inside, inside, dtype=np.float64)
+            length = np.einsum("nd,nd->n", part[:, :-1], part[:, :-1], dtype=np.float64)
+            outside = np.maximum(length[:, None] - known, 0.0) + residual[rows, None]
+            full[rows, range(C), range(C)] += self.prior_variance * outside
+        return full
+
     def draw(self, n_draws: int, rng: np.random.Generator) -> Array:
         """Draws of the weights, ``(n_draws, n_features, n_outputs)``."""
         D, C = self.mean.shape
         centre = self.mean if self.shift is None else self.mean + self.shift
+        if self.bases is not None:
+            bases, root = self.bases.astype(np.float64), self.roots[0].astype(np.float64)
+            inside = (rng.standard_normal((n_draws, len(root))) @ root).reshape(n_draws, C, -1)
+            prior = np.sqrt(self.prior_variance) * rng.standard_normal((n_draws, C, D))
+            inside -= np.einsum("skd,kdr->skr", prior, bases, optimize=True)
+            return np.asarray(
+                centre + prior.transpose(0, 2, 1)
+                + np.einsum("skr,kdr->sdk", inside, bases, optimize=True)
+            )  # fmt: skip
         if self.layout == "joint":
             z = rng.standard_normal((n_draws, C * D)) @ self.roots[0].astype(np.float64)
             return np.asarray(centre + z.reshape(n_draws, C, D).transpose(0, 2, 1))
@@ -112,6 +155,17 @@ def far_share(residual: Array) -> Array:
     return np.asarray(np.clip((residual - FAR) / (1.0 - FAR), 0.0, 1.0))
 
 
+def open_variance(covariance: Array) -> Array:
+    """Mean variance of the scores of each row; of matrices without what all classes have alike.
+
+    No row says anything about the mean of all scores, so that its variance stays the prior's.
+    """
+    if covariance.ndim == 2:
+        return np.asarray(covariance.mean(axis=1))
+    apart = centred(covariance).trace(axis1=1, axis2=2)
+    return np.asarray(apart / (covariance.shape[1] - 1))
+
+
 def open_far(covariance: Array, away: Array, prior_variance: float, spread: float) -> Array:
     """Covariances that have the whole prior variance far from the data, once scaled by ``spread``.
 
@@ -123,22 +177,30 @@ def open_far(covariance: Array, away: Array, prior_variance: float, spread: floa
     return add_variance(covariance, (1.0 / spread - 1.0) * prior_variance * away)
 
 
-def choose_layout(n_features: int, n_outputs: int) -> str:
+def choose_layout(problem: HeadProblem, n_features: int, n_outputs: int) -> str:
     """How much of the curvature to keep; see the table above."""
     if n_outputs == 1 or n_outputs * n_features <= MAX_JOINT:
         return "joint"
-    return "per_class" if n_outputs <= MAX_CLASSES else "shared"
+    return "reduced" if is_reducible(problem, n_outputs) else "shared"
 
 
 def head_posterior(
-    problem: HeadProblem, W: Array, prior_variance: float, layout: str | None = None
+    problem: HeadProblem,
+    W: Array,
+    prior_variance: float,
+    layout: str | None = None,
+    n_directions: int | None = None,
 ) -> HeadPosterior:
-    """Curvature at the optimum and its inverse factors; one pass over the rows.
+    """Curvature at the optimum and its inverse factors; one pass over the rows, reduced: two.
 
-    Costs rows x features^2 / 2 for each block, joint: for each pair of outputs.
+    ``n_directions`` is how many the layout "reduced" has for all classes together. Costs rows x features^2 / 2 for each block, joint: for each pair of outputs; reduced:
+    see `likelier.inference.joint_curvature.reduced_curvature`.
     """
     D, C = W.shape
-    layout = layout or choose_layout(D, C)
+    layout = layout or choose_layout(problem, D, C)
+    if layout == "reduced":
+        bases, H = reduced_curvature(problem, W, n_directions)
+        return HeadPosterior(W, _inverse_root(H)[None], layout, prior_variance, bases=bases)
 
     def look(batch: Batch) -> Array:
         Phi = problem.features(batch)
@@ -264,8 +326,15 @@ def _squares(Phi: Array, root: Array) -> Array:
 
 def levels(covariance: Array, spread: float) -> Array:
     """How finely each row is to be integrated: numbers for `class_predictive`."""
-    variance = covariance if covariance.ndim == 2 else np.diagonal(covariance, axis1=1, axis2=2)
-    return np.asarray(np.searchsorted(LEVELS, spread * variance.max(axis=1)))
+    if covariance.ndim == 3:
+        covariance = np.diagonal(centred(covariance), axis1=1, axis2=2)
+    return np.asarray(np.searchsorted(LEVELS, spread * covariance.max(axis=1)))
+
+
+def centred(covariance: Array) -> Array:
+    """Covariance matrices of scores minus their mean over the classes, which decides nothing."""
+    rows = covariance - covariance.mean(axis=2, keepdims=True)
+    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
 def class_predictive(
@@ -285,26 +354,40 @@ def class_predictive(
         return np.asarray(p), np.ones(1)
     if level is None:
         level = int(levels(covariance, spread).max(initial=0))
-    if scores.shape[1] == 1:
+    away, weights = _around(scores, covariance, level)
+    return _probabilities_at(scores, away, spread), weights
+
+
+def _around(scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
+    """Nodes of the Gaussian of the scores of each row, minus its mean, and their weights."""
+    n_classes = scores.shape[1]
+    if n_classes == 1:
         nodes, weights = hermite_nodes(N_NODES[level])
-        return np.asarray(expit(scores + np.sqrt(spread * covariance) * nodes)), weights
-    nodes = normal_points(scores.shape[1], N_PAIRS[level])
+        return np.asarray(np.sqrt(covariance) * nodes), weights
+    nodes = normal_points(n_classes, N_PAIRS[level])
+    weights = np.full(len(nodes), 1 / len(nodes))
     order = np.argsort(-scores, axis=1, kind="stable")
     rank = np.argsort(order, axis=1, kind="stable")
     if covariance.ndim == 2:
-        away = np.sqrt(spread * covariance)[:, None] * nodes[:, rank].transpose(1, 0, 2)
-    else:
-        rows = np.arange(len(scores))[:, None, None]
-        sorted_ = spread * covariance[rows, order[:, :, None], order[:, None]]
-        root = np.linalg.cholesky(sorted_ + 1e-10 * np.eye(scores.shape[1]))
-        away = np.take_along_axis(
-            np.einsum("nkl,ml->nmk", root, nodes, optimize=True), rank[:, None], axis=2
-        )
-    away += scores[:, None]
-    away -= away.max(axis=2, keepdims=True)
-    np.exp(away, out=away)
-    away /= away.sum(axis=2, keepdims=True)
-    return np.asarray(away), np.full(len(nodes), 1 / len(nodes))
+        return np.sqrt(covariance)[:, None] * nodes[:, rank].transpose(1, 0, 2), weights
+    rows = np.arange(len(scores))[:, None, None]
+    sorted_ = centred(covariance)[rows, order[:, :, None], order[:, None]]
+    flat = 1e-10 + FLAT * sorted_.trace(axis1=1, axis2=2)
+    sorted_[:, range(n_classes), range(n_classes)] += flat[:, None]
+    by_class = np.take_along_axis(np.linalg.cholesky(sorted_), rank[:, :, None], axis=1)
+    return np.matmul(nodes, by_class.transpose(0, 2, 1)), weights
+
+
+def _probabilities_at(scores: Array, away: Array, spread: float) -> Array:
+    """Class probabilities at nodes, whose distance from the mean is scaled."""
+    if scores.shape[1] == 1:
+        return np.asarray(expit(scores + np.sqrt(spread) * away))
+    at = np.sqrt(spread) * away
+    at += scores[:, None]
+    at -= at.max(axis=2, keepdims=True)
+    np.exp(at, out=at)
+    at /= at.sum(axis=2, keepdims=True)
+    return np.asarray(at)
 
 
 @lru_cache(maxsize=4)
@@ -344,8 +427,9 @@ def choose_spread(scores: Array, covariance: Array, codes: Array, weight: Array 
     omega = np.ones(len(scores)) if weight is None else weight
     spreads = min(typical_weight(weight), 1.0) * SPREADS
     losses = []
+    away, weights = _around(scores, covariance, 0)
     for spread in spreads:
-        probs, weights = class_predictive(scores, covariance, float(spread), 0)
+        probs = _probabilities_at(scores, away, float(spread))
         mean = np.tensordot(weights, probs, (0, 1)) if probs.ndim == 3 else probs @ weights
         if mean.ndim == 1:
             mean = np.stack([1.0 - mean, mean], axis=1)

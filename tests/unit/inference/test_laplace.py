@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from likelier.inference import laplace
 from likelier.inference.laplace import (
     FAR,
     HeadPosterior,
@@ -17,6 +16,7 @@ from likelier.inference.laplace import (
     head_posterior,
     normal_points,
     open_far,
+    open_variance,
     to_predictive,
 )
 from likelier.inference.softmax_head import (
@@ -74,11 +74,9 @@ def test_joint_covariance_is_the_inverse_of_the_true_curvature(n_classes):
 
 
 @pytest.mark.parametrize("layout", ["per_class", "shared"])
-def test_structured_covariances(monkeypatch, layout):
+def test_structured_covariances(layout):
     problem, Phi, W = fitted(5)
-    monkeypatch.setattr(laplace, "MAX_JOINT", 0)
-    monkeypatch.setattr(laplace, "MAX_CLASSES", 9 if layout == "per_class" else 1)
-    posterior = head_posterior(problem, W, 1.0)
+    posterior = head_posterior(problem, W, 1.0, layout)
     assert posterior.layout == layout
     variance = posterior.covariance(Phi, np.zeros(len(Phi)))
     assert variance.shape == (len(Phi), 5)
@@ -209,3 +207,19 @@ def test_far_rows_have_their_whole_prior_variance():
     assert opened[2] < opened[3] < opened[4] == pytest.approx(0.01 * 0.3 + 40.0)
     for spread in (0.0, 1.0):
         assert open_far(covariance, away, 40.0, spread) is covariance
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_all_classes_have_alike_changes_no_probability(full):
+    rng = np.random.default_rng(3)
+    scores, root = rng.normal(size=(5, 4)), rng.normal(size=(5, 4, 4))
+    covariance = root @ root.transpose(0, 2, 1)
+    if not full:
+        covariance = np.eye(4) * np.diagonal(covariance, axis1=1, axis2=2)[:, :, None]
+    found, weights = class_predictive(scores, covariance, 0.5, 0)
+    alike, _ = class_predictive(scores, covariance + 50.0, 0.5, 0)
+    np.testing.assert_allclose(alike, found, atol=1e-4)
+    np.testing.assert_allclose(open_variance(covariance + 50.0), open_variance(covariance))
+    independent = np.broadcast_to(2.5 * np.eye(4), covariance.shape)
+    np.testing.assert_allclose(open_variance(independent), 2.5)
+    np.testing.assert_allclose(open_variance(np.full((5, 4), 2.5)), 2.5)

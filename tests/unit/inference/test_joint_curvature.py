@@ -1,0 +1,155 @@
+"""The curvature of all classes together in few directions, against the whole of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from likelier.inference import joint_curvature
+from likelier.inference.joint_curvature import is_reducible, reduced_curvature, thinned
+from likelier.inference.laplace import centred, choose_layout, head_posterior
+from likelier.inference.softmax_head import (
+    HeadLoss,
+    HeadProblem,
+    Prior,
+    fit_head,
+    ready_features,
+    ridge,
+    rows_in_memory,
+)
+from likelier.models.kernel_machine import landmark_map
+
+PRECISION = 0.05
+
+
+@pytest.fixture(scope="module")
+def rings():
+    """Five classes of points on a plane on 120 landmarks, at the optimum, and other rows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (1500, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.4 * rng.normal(size=1500)
+    codes = np.floor(5.0 * (angle / (2.0 * np.pi) % 1.0))
+    weight = rng.uniform(0.5, 2.0, 1500)
+    made = landmark_map(rng.permutation(X)[:120], np.zeros(2), np.full(2, 1.5))
+    Phi = made(X, np.float32)
+    problem = HeadProblem(
+        rows_in_memory(Phi[:1200], codes[:1200], weight[:1200]), ready_features, HeadLoss(5),
+        Prior(ridge(Phi.shape[1], PRECISION, 0.1)),
+    )  # fmt: skip
+    W = fit_head(problem, np.zeros((Phi.shape[1], 5)), 1e-8, 300).W
+    return problem, W, Phi[1200:]
+
+
+def deviations(posterior, whole, Phi):
+    """Variances of scores apart from their common part, relative to the right ones."""
+    nothing = np.zeros(len(Phi))
+    found, right = (centred(each.covariance(Phi, nothing)) for each in (posterior, whole))
+    return np.diagonal(found, axis1=1, axis2=2) / np.diagonal(right, axis1=1, axis2=2)
+
+
+def test_all_directions_and_no_thinning_are_the_whole_curvature(rings, monkeypatch):
+    problem, W, Phi = rings
+    monkeypatch.setattr(joint_curvature, "THINNING", 0.0)
+    found = head_posterior(problem, W, 1.0 / PRECISION, "reduced", n_directions=W.size)
+    whole = head_posterior(problem, W, 1.0 / PRECISION, "joint")
+    assert found.bases.shape == (5, 121, 121)
+    residual = np.linspace(0.0, 1.0, len(Phi))
+    right = whole.covariance(Phi, residual)
+    np.testing.assert_allclose(
+        found.covariance(Phi, residual), right, rtol=1e-3, atol=1e-4 * right.max()
+    )
+
+
+def test_few_directions_are_within_a_few_percent(rings):
+    """125 of 605 directions; the curvature that classes share is off by a factor."""
+    problem, W, Phi = rings
+    whole = head_posterior(problem, W, 1.0 / PRECISION, "joint")
+    few = head_posterior(problem, W, 1.0 / PRECISION, "reduced", n_directions=125)
+    assert few.bases.shape == (5, 121, 25)
+    ratio = deviations(few, whole, Phi)
+    assert 0.99 < np.median(ratio) < 1.05
+    assert 0.9 < np.quantile(ratio, 0.02) and np.quantile(ratio, 0.98) < 1.15
+    more = deviations(
+        head_posterior(problem, W, 1.0 / PRECISION, "reduced", n_directions=250), whole, Phi
+    )
+    assert np.abs(np.log(more)).mean() < np.abs(np.log(ratio)).mean()
+    shared = head_posterior(problem, W, 1.0 / PRECISION, "shared").covariance(Phi, np.zeros(300))
+    right = np.diagonal(centred(whole.covariance(Phi, np.zeros(300))), axis1=1, axis2=2)
+    assert np.abs(np.log(0.8 * shared / right)).mean() > 5.0 * np.abs(np.log(ratio)).mean()
+
+
+def test_what_is_left_out_only_overstates(rings, monkeypatch):
+    problem, W, Phi = rings
+    monkeypatch.setattr(joint_curvature, "THINNING", 0.0)
+    whole = head_posterior(problem, W, 1.0 / PRECISION, "joint")
+    few = head_posterior(problem, W, 1.0 / PRECISION, "reduced", n_directions=50)
+    nothing = np.zeros(len(Phi))
+    more = few.covariance(Phi, nothing) - whole.covariance(Phi, nothing)
+    least = np.linalg.eigvalsh(centred(more)).min(axis=1)
+    assert least.min() > -0.02 * few.covariance(Phi, nothing).max()
+    assert deviations(few, whole, Phi).mean() > 1.05
+
+
+def test_draws_have_the_covariance(rings):
+    problem, W, Phi = rings
+    posterior = head_posterior(problem, W, 1.0 / PRECISION, "reduced", n_directions=100)
+    draws = posterior.draw(20_000, np.random.default_rng(0))
+    assert draws.shape == (20_000, 121, 5)
+    scores = np.einsum("nd,sdk->nsk", Phi[:4].astype(np.float64), draws, optimize=True)
+    right = posterior.covariance(Phi[:4], np.zeros(4))
+    for row in range(4):  # a variance of 20,000 draws has a relative error of 1%: five of those
+        sd = np.sqrt(np.diagonal(right[row]))
+        np.testing.assert_allclose(
+            np.cov(scores[row].T) / np.outer(sd, sd), right[row] / np.outer(sd, sd), atol=0.05
+        )
+
+
+def test_bases_are_orthonormal_and_hold_the_constant(rings):
+    problem, W, _ = rings
+    bases, H = reduced_curvature(problem, W, 100)
+    assert H.shape == (100, 100)
+    for basis in bases:
+        np.testing.assert_allclose(basis.T @ basis, np.eye(20), atol=1e-5)
+        np.testing.assert_array_equal(basis[-1], np.eye(20)[-1])
+
+
+def test_thinned_chances_add_up():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(40_000, 4)) * [1.0, 1.0, 1.0, 0.1] + [12.0, 0.0, 3.0, -4.0]
+    p, omega = softmax(scores, axis=1), rng.choice([0.5, 4.0], 40_000)
+    kept = thinned(p, omega, 0.004)
+    np.testing.assert_allclose(kept.sum(axis=1), 1.0)
+    assert 0.5 < (kept[:, 0] == 1.0).mean()  # most rows are sure, and bend no more
+    # a kept chance weighs 0.004 for one row in many: errors of the sums are far below 5%
+    np.testing.assert_allclose(omega @ kept, omega @ p, rtol=0.05)
+    pull = omega @ (kept[:, 0] * kept[:, 2])
+    assert pull == pytest.approx(omega @ (p[:, 0] * p[:, 2]), rel=0.05)
+    large = omega[:, None] * p > 0.02
+    np.testing.assert_allclose(kept[large], p[large], rtol=0.03)
+    np.testing.assert_array_equal(thinned(p, omega, 0.0), p / p.sum(axis=1, keepdims=True))
+
+
+def test_a_class_nobody_takes_for_another(rings):
+    """No row tells anything about it: directions are arbitrary, and all is finite."""
+    problem, W, Phi = rings
+    sure = W.copy()
+    sure[-1, 2] = -60.0
+    posterior = head_posterior(problem, sure, 1.0 / PRECISION, "reduced", n_directions=100)
+    covariance = posterior.covariance(Phi, np.zeros(len(Phi)))
+    assert np.isfinite(covariance).all()
+    squares = np.einsum("nd,nd->n", Phi[:, :-1], Phi[:, :-1], dtype=np.float64)
+    expected = squares / PRECISION + 10.0  # all of it the prior's
+    np.testing.assert_allclose(covariance[:, 2, 2], expected, rtol=1e-3)
+
+
+def test_where_it_is_used(rings):
+    problem, W, _ = rings
+    assert choose_layout(problem, *W.shape) == "reduced"
+    assert choose_layout(problem, 100, 5) == "joint"
+    assert choose_layout(problem, 10_000, 1) == "joint"
+    assert is_reducible(problem, 64) and not is_reducible(problem, 65)
+    hinge = HeadProblem(problem.reduce, ready_features, HeadLoss(5, 1.0, 20.0), problem.prior)
+    assert choose_layout(hinge, 200, 5) == "shared"
+    blocks = HeadProblem(problem.reduce, ready_features, HeadLoss(5), Prior(np.ones((5, 2, 2))))
+    assert not is_reducible(blocks, 5)
