@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.estimators import kernel_kept, kernel_numbers, kernel_stream
-from likelier.estimators.kernel_kept import precision_of
+from likelier.estimators.kernel_kept import precision_of, precision_outside
 from likelier.inference.laplace import posterior_from_blocks
 
 FEW = 600  # rows after which the rows are let go, in tests of what comes then
@@ -254,6 +254,33 @@ def test_precision_from_factors(shared):
     for k in range(5):
         part = slice(5 * k, 5 * k + 5)
         np.testing.assert_allclose(blocks[k], full[part, part], rtol=1e-9, atol=1e-9)
+
+
+def test_precision_from_bases():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 6))
+    H, outside = A.T @ A + np.eye(6), np.array([0.5, 2.0])
+    bases = np.stack([np.linalg.qr(rng.normal(size=(5, 3)))[0] for _ in range(2)])
+    root = np.linalg.inv(np.linalg.cholesky(H))
+    blocks = precision_outside(root, bases, outside)
+    for k in range(2):
+        Q, part = bases[k], slice(3 * k, 3 * k + 3)
+        np.testing.assert_allclose(Q.T @ blocks[k] @ Q, H[part, part], rtol=1e-9)
+        away = rng.normal(size=5)
+        away -= Q @ (Q.T @ away)
+        np.testing.assert_allclose(blocks[k] @ away, outside[k] * away, atol=1e-9)
+
+
+def test_a_fit_of_many_classes_goes_on_from_its_joint_posterior(few_rows_start):
+    """A batch of few rows leaves the posterior nearly what it was."""
+    X, y = quadrants(900)
+    y = y + 2 * (X[:, 0] > 0.5)
+    model = classifier(n_components=200).fit(X, y)
+    assert model.layout_ == "reduced" and model.bases_[0].shape[:2] == (len(model.classes_), 201)
+    before = model.predict_proba(X)
+    model.partial_fit(X[:5], y[:5])
+    assert model.layout_ == "per_class" and model.bases_ == [None]
+    assert np.abs(model.predict_proba(X) - before).mean() < 0.02
 
 
 # -- temperature ---------------------------------------------------------------------------------

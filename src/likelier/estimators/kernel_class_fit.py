@@ -253,7 +253,10 @@ class ClassFit(ClassPredictions):
         if W.size <= MAX_JOINT and self.loss == "softmax":  # small: it costs little
             shift = T * mean_shift(problem, posterior)
         roots = posterior.roots * np.sqrt(T).astype(posterior.roots.dtype)
-        return replace(posterior, roots=roots, prior_variance=T / precision, shift=shift)
+        outside = None if posterior.outside is None else T * posterior.outside
+        return replace(
+            posterior, roots=roots, prior_variance=T / precision, shift=shift, outside=outside
+        )
 
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
@@ -305,6 +308,7 @@ class ClassFit(ClassPredictions):
         self.weights_ = [posterior.mean for posterior in posteriors]
         self.roots_ = [posterior.roots for posterior in posteriors]
         self.bases_ = [posterior.bases for posterior in posteriors]
+        self.outside_ = [posterior.outside for posterior in posteriors]
         shifts = [posterior.shift for posterior in posteriors]
         self.mean_shift_ = [
             np.zeros_like(W) if shift is None else shift

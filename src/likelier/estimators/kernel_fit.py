@@ -255,7 +255,7 @@ class KernelFit(KernelParticles):
             rng,
             self._plan(sample.n),
             input_groups(rows, targets),
-            lambda part: clock.tick("evidence", f"{part:.0%} of the steps"),
+            lambda part: clock.progress("evidence", part),
         )
 
     def _folds(

@@ -150,15 +150,16 @@ def precision_of(roots: Array, n_features: int, n_outputs: int) -> Array:
     return np.stack([whole[0][s : s + D, s : s + D] for s in range(0, size, D)])
 
 
-def precision_outside(root: Array, bases: Array, precision: float) -> Array:
-    """Blocks ``(n_outputs, D, D)`` of a matrix known in bases, the prior's outside of them.
+def precision_outside(root: Array, bases: Array, outside: Array) -> Array:
+    """Blocks ``(n_outputs, D, D)`` of a matrix known in bases, and by one number outside of them.
 
     Cost features^2 x directions for each output.
     """
     C, D, r = bases.shape
-    inside = precision_of(root[None], r, C)
     whole = []
-    for basis, block in zip(bases.astype(np.float64), inside, strict=True):
+    for basis, block, precision in zip(
+        bases.astype(np.float64), precision_of(root[None], r, C), outside, strict=True
+    ):
         block[np.diag_indices(r)] -= precision
         whole.append(basis @ block @ basis.T + precision * np.eye(D))
     return np.stack(whole)

@@ -156,7 +156,8 @@ class KernelParticles(KernelWords, ABC):
             while not info.converged:
                 for _ in range(UPDATES if engine.in_memory else 1):  # of a stream: one pass
                     state, info = inference.step(state, engine)
-                if clock.tick(stage, f"objective {info.objective:.6g}"):
+                share = min(1.0, state.n_updates / n_updates)
+                if clock.progress(stage, share, f"objective {info.objective:.6g}"):
                     break
         except KeyboardInterrupt:  # keep what has been learned so far
             return Learned(inference.posterior(state), np.nan, False, True)

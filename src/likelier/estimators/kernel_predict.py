@@ -41,16 +41,14 @@ class ClassPredictions(ClassStream):
     def _posteriors(self) -> list[tuple[KernelMap, HeadPosterior]]:
         self._settle()
         check_is_fitted(self, "maps_")
-        return [
-            (
-                restore_map(plain),
-                HeadPosterior(
-                    self.weights_[i], self.roots_[i], self.layout_,
-                    float(self.prior_variance_[i]), self.mean_shift_[i], self.bases_[i],
-                ),
+        posteriors = [
+            HeadPosterior(
+                self.weights_[i], self.roots_[i], self.layout_, float(variance),
+                self.mean_shift_[i], self.bases_[i], self.outside_[i],
             )
-            for i, plain in enumerate(self.maps_)
-        ]
+            for i, variance in enumerate(self.prior_variance_)
+        ]  # fmt: skip
+        return list(zip(map(restore_map, self.maps_), posteriors, strict=True))
 
     def _predictives(self, X: Any) -> Iterator[tuple[Any, ClassPredictive]]:
         """Some rows at a time, by their places, and their predictive; memory is bounded."""

@@ -67,6 +67,7 @@ class ClassStream(RowKeeper, ExpertStream):
     weights_: list[Array]
     roots_: list[Array]
     bases_: list[Array | None]
+    outside_: list[Array | None]
     mean_shift_: list[Array]
     far_scores_: list[Array]
     prior_variance_: Array
@@ -84,8 +85,9 @@ class ClassStream(RowKeeper, ExpertStream):
     def _common_now(self, n_learned: int = 0) -> Common:
         variance = float(self.prior_variance_[0])
         posterior = HeadPosterior(
-            self.weights_[0], self.roots_[0], self.layout_, variance, bases=self.bases_[0]
-        )
+            self.weights_[0], self.roots_[0], self.layout_, variance, None, self.bases_[0],
+            self.outside_[0],
+        )  # fmt: skip
         return Common(self._landmarks(), posterior, self._head_loss())
 
     def _trust(self, verdict: float | None) -> None:
@@ -229,11 +231,11 @@ class ClassStream(RowKeeper, ExpertStream):
 
     def _stream_of_fit(self, seed: int) -> dict[str, Any]:
         roots, shape = self.roots_[0], self.weights_[0].shape
-        precision = (
-            precision_of(roots, *shape)
-            if self.bases_[0] is None
-            else precision_outside(roots[0], self.bases_[0], 1.0 / float(self.prior_variance_[0]))
-        )
+        bases, outside = self.bases_[0], self.outside_[0]
+        if bases is None or outside is None:
+            precision = precision_of(roots, *shape)
+        else:
+            precision = precision_outside(roots[0], bases, 1.0 / outside)
         n_rows = self.n_rows_seen_
         return {"seed": seed, "n_rows": n_rows, "learned": n_rows, "precision": precision}
 
@@ -313,7 +315,7 @@ class ClassStream(RowKeeper, ExpertStream):
                 fit.W, state["precision"], float(self.prior_variance_[0])
             )
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
-        self.bases_ = [None]
+        self.bases_, self.outside_ = [None], [None]
         self.mean_shift_ = [np.zeros_like(posterior.mean)]  # small beside so many rows
         self.layout_ = posterior.layout
         # landmarks cannot follow: what the constants have learned far from them is known there
@@ -350,7 +352,7 @@ class ClassStream(RowKeeper, ExpertStream):
         self.far_scores_ = [away]
         posterior = posterior_from_blocks(grown, precision, float(self.prior_variance_[0]))
         self.weights_, self.roots_ = [posterior.mean], [posterior.roots]
-        self.bases_ = [None]
+        self.bases_, self.outside_ = [None], [None]
         self.mean_shift_, self.layout_ = [np.zeros_like(grown)], posterior.layout
         self.stream_["precision"] = precision
         self.classes_ = classes

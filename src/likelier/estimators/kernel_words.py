@@ -137,6 +137,12 @@ class Clock:
     begin: float = field(default_factory=time.perf_counter)
     stopped: bool = False
     n_iter: int = 0
+    stage: tuple[str, float] = ("", 0.0)  # the latest one, and how much of it was done
+    since: float = 0.0  # when it began
+    latest: float = 0.0  # when the latest step was done
+
+    def __post_init__(self) -> None:
+        self.latest = self.begin
 
     @property
     def over(self) -> bool:
@@ -153,9 +159,19 @@ class Clock:
             return None
         return max(0.0, float(budget) - (time.perf_counter() - self.begin))
 
+    def progress(self, stage: str, share: float, text: str = "") -> bool:
+        """As `tick`, for a stage whose length is known: says how long it will still take."""
+        if stage != self.stage[0] or share <= self.stage[1]:  # it begins, maybe anew
+            self.since = self.latest
+        self.stage = (stage, share)
+        left = (time.perf_counter() - self.since) * (1.0 / share - 1.0)
+        done = f"{share:.0%} of the steps, about {left:.0f} s left"
+        return self.tick(stage, f"{done}, {text}" if text else done)
+
     def tick(self, stage: str, text: str = "", **fitted: Any) -> bool:
         """One step of a stage is done; True asks for an end."""
         self.n_iter += 1
+        self.latest = time.perf_counter()
         if self.estimator.verbose:
             print(f"{stage} {self.n_iter}: {text}")
         context = getattr(self.estimator, "_callback_fit_ctx", None)

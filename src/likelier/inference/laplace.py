@@ -7,7 +7,7 @@ How much of it is kept depends on its size:
 =============  ==================================================================
 joint          all of it: two classes, or outputs x features at most `MAX_JOINT`
 reduced        all of it within the directions in which rows tell a class from the
-               others, the prior outside of them: see `joint_curvature`
+               others, one number outside of them: see `joint_curvature`
 per_class      the diagonal blocks, ``p_ik (1 - p_ik)``: what classes say about
                each other is left out; of streams, whose sums are kept
 shared         one block for all classes, the mean curvature: the hinge, very many
@@ -65,7 +65,9 @@ class HeadPosterior:
         scores do not: held-out rows chose the spread around the mode.
     bases : array of shape (n_outputs, n_features, r), optional
         Of the layout "reduced": orthonormal directions of every class, in which the roots are
-        given; outside of them weights have their prior. The last one is the constant.
+        given. The last one is the constant.
+    outside : array of shape (n_outputs,), optional
+        Variance of the weights of every class outside of its basis.
     """
 
     mean: Array
@@ -74,6 +76,7 @@ class HeadPosterior:
     prior_variance: float
     shift: Array | None = None
     bases: Array | None = None
+    outside: Array | None = None
 
     def scores(self, Phi: Array) -> Array:
         """Mean scores, ``(n, n_outputs)``."""
@@ -88,7 +91,7 @@ class HeadPosterior:
         extra = self.prior_variance * residual
         n_outputs = self.mean.shape[1]
         if self.bases is not None:
-            return self._reduced_covariance(Phi, residual, self.bases)
+            return self._reduced_covariance(Phi, extra, self.bases)
         if self.layout != "joint" or n_outputs == 1:
             parts = [_squares(Phi, root) for root in self.roots]
             columns = parts * (n_outputs if self.layout == "shared" else 1)
@@ -99,7 +102,7 @@ class HeadPosterior:
         full = np.einsum("nsk,nsl->nkl", pushed, pushed, optimize=True).astype(np.float64)
         return np.asarray(full + extra[:, None, None] * np.eye(n_outputs))
 
-    def _reduced_covariance(self, Phi: Array, residual: Array, bases: Array) -> Array:
+    def _reduced_covariance(self, Phi: Array, extra: Array, bases: Array) -> Array:
         """In single precision: what is asked for is a spread."""
         C, D, r = bases.shape
         flat = np.ascontiguousarray(bases.transpose(1, 0, 2).reshape(D, C * r), np.float32)
@@ -118,21 +121,21 @@ class HeadPosterior:
             inside = inside.reshape(len(part), C, r)[:, :, :-1]
             known = np.einsum("nkr,nkr->nk", inside, inside, dtype=np.float64)
             length = np.einsum("nd,nd->n", part[:, :-1], part[:, :-1], dtype=np.float64)
-            outside = np.maximum(length[:, None] - known, 0.0) + residual[rows, None]
-            full[rows, range(C), range(C)] += self.prior_variance * outside
+            left = self.outside * np.maximum(length[:, None] - known, 0.0)
+            full[rows, range(C), range(C)] += left + extra[rows, None]
         return full
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> Array:
         """Draws of the weights, ``(n_draws, n_features, n_outputs)``."""
         D, C = self.mean.shape
         centre = self.mean if self.shift is None else self.mean + self.shift
-        if self.bases is not None:
+        if self.bases is not None and self.outside is not None:
             bases, root = self.bases.astype(np.float64), self.roots[0].astype(np.float64)
             inside = (rng.standard_normal((n_draws, len(root))) @ root).reshape(n_draws, C, -1)
-            prior = np.sqrt(self.prior_variance) * rng.standard_normal((n_draws, C, D))
-            inside -= np.einsum("skd,kdr->skr", prior, bases, optimize=True)
+            left = np.sqrt(self.outside)[:, None] * rng.standard_normal((n_draws, C, D))
+            inside -= np.einsum("skd,kdr->skr", left, bases, optimize=True)
             return np.asarray(
-                centre + prior.transpose(0, 2, 1)
+                centre + left.transpose(0, 2, 1)
                 + np.einsum("skr,kdr->sdk", inside, bases, optimize=True)
             )  # fmt: skip
         if self.layout == "joint":
@@ -193,14 +196,16 @@ def head_posterior(
 ) -> HeadPosterior:
     """Curvature at the optimum and its inverse factors; one pass over the rows, reduced: two.
 
-    ``n_directions`` is how many the layout "reduced" has for all classes together. Costs rows x features^2 / 2 for each block, joint: for each pair of outputs; reduced:
-    see `likelier.inference.joint_curvature.reduced_curvature`.
+    ``n_directions`` is how many the layout "reduced" has for all classes together. Costs
+    rows x features^2 / 2 for each block, joint: for each pair of outputs; reduced: see
+    `likelier.inference.joint_curvature.reduced_curvature`.
     """
     D, C = W.shape
     layout = layout or choose_layout(problem, D, C)
     if layout == "reduced":
-        bases, H = reduced_curvature(problem, W, n_directions)
-        return HeadPosterior(W, _inverse_root(H)[None], layout, prior_variance, bases=bases)
+        found = reduced_curvature(problem, W, n_directions)
+        root, outside = _inverse_root(found.inside)[None], 1.0 / found.outside
+        return HeadPosterior(W, root, layout, prior_variance, None, found.bases, outside)
 
     def look(batch: Batch) -> Array:
         Phi = problem.features(batch)

@@ -216,7 +216,7 @@ def test_what_all_classes_have_alike_changes_no_probability(full):
     covariance = root @ root.transpose(0, 2, 1)
     if not full:
         covariance = np.eye(4) * np.diagonal(covariance, axis1=1, axis2=2)[:, :, None]
-    found, weights = class_predictive(scores, covariance, 0.5, 0)
+    found, _ = class_predictive(scores, covariance, 0.5, 0)
     alike, _ = class_predictive(scores, covariance + 50.0, 0.5, 0)
     np.testing.assert_allclose(alike, found, atol=1e-4)
     np.testing.assert_allclose(open_variance(covariance + 50.0), open_variance(covariance))
