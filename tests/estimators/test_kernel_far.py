@@ -71,11 +71,11 @@ def test_wide_posteriors_are_integrated_as_draws_say(wide):
     rows = np.concatenate([strange, X[:8] + strange, X[:8]])
     made, posterior = model._posteriors()[0]
     Phi = made(rows, np.float64)
-    scores, variance = posterior.scores(Phi), posterior.covariance(Phi, made.residual(Phi))
-    assert variance.max() > 50.0
+    scores, covariance = posterior.scores(Phi), posterior.covariance(Phi, made.residual(Phi))
+    assert covariance.max() > 50.0
     z = np.random.default_rng(0).normal(size=(20_000, 10))
-    for found, mean, var in zip(model.predict_proba(rows), scores, variance, strict=True):
-        expected = softmax(mean + np.sqrt(var) * z, axis=1).mean(axis=0)
+    for found, mean, matrix in zip(model.predict_proba(rows), scores, covariance, strict=True):
+        expected = softmax(mean + z @ np.linalg.cholesky(matrix).T, axis=1).mean(axis=0)
         # draws have a standard error of at most 0.0036: three of them and 0.008
         np.testing.assert_allclose(found, expected, atol=0.019)
 

@@ -40,8 +40,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         ``alpha`` of the linear models.
     posterior_scale : float or "auto", default="auto"
         Factor of the posterior's covariance in predictions: 1 is the Gaussian posterior as it
-        is; "auto" is what held-out rows like best, at least 0.01. Far from all data the prior
-        variance counts in full, whatever the factor (but 0).
+        is; "auto" is what held-out rows like best, at least 0.01 unless they gain much by less.
+        Far from all data the prior variance counts in full, whatever the factor (but 0).
     temperature : float, default=1.0
         The data count for N / temperature observations.
     n_particles : int or "auto", default="auto"

@@ -44,6 +44,7 @@ LEVELS = (0.5, 2.0, 16.0)
 N_NODES, N_PAIRS = (31, 31, 31, 127), (16, 64, 256, 1024)
 FAR = 0.9999  # residual from which on a row begins to be far from all data: three length scales
 ROWS_AT_ONCE = 256
+NARROWER, LEAST_SPREAD = 0.9, 1e-4  # share of the loss that is left, and of the smallest factor
 SPREADS = np.geomspace(1e-2, 1.0, 9)
 FLAT = 1e-5  # of its trace: variance that a direction without any gets, beyond single precision
 
@@ -426,18 +427,28 @@ def choose_spread(scores: Array, covariance: Array, codes: Array, weight: Array 
     """The factor of the covariance with the smallest log loss on rows that were held out.
 
     A larger factor must be worth it: ties go to the smaller one. The grid is `SPREADS`, for rows
-    that weigh one; lighter ones have a wider covariance, and know no less about their scores. Few
-    points are enough to compare factors: their errors are alike.
+    that weigh one; lighter ones have a wider covariance, and know no less about their scores. A
+    prior that is far too weak leaves more open than the smallest of them allows for: then it is
+    less, where that gains much. Few points are enough to compare factors: their errors are alike.
     """
     omega = np.ones(len(scores)) if weight is None else weight
     spreads = min(typical_weight(weight), 1.0) * SPREADS
-    losses = []
     away, weights = _around(scores, covariance, 0)
-    for spread in spreads:
-        probs = _probabilities_at(scores, away, float(spread))
+
+    def loss(spread: float) -> float:
+        probs = _probabilities_at(scores, away, spread)
         mean = np.tensordot(weights, probs, (0, 1)) if probs.ndim == 3 else probs @ weights
         if mean.ndim == 1:
             mean = np.stack([1.0 - mean, mean], axis=1)
         given = mean[np.arange(len(mean)), codes.astype(np.intp)]
-        losses.append(float(omega @ -np.log(np.maximum(given, 1e-12))))
-    return float(spreads[int(np.argmin(losses))])
+        return float(omega @ -np.log(np.maximum(given, 1e-12)))
+
+    losses = [loss(float(spread)) for spread in spreads]
+    best = int(np.argmin(losses))
+    chosen, least = float(spreads[best]), losses[best]
+    while best == 0 and chosen > LEAST_SPREAD * spreads[0]:
+        narrower = loss(chosen / 10.0)
+        if not narrower < NARROWER * least:
+            break
+        chosen, least = chosen / 10.0, narrower
+    return chosen
