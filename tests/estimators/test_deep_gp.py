@@ -28,10 +28,11 @@ from likelier.estimators import (
     deep_gp_watch,
     kernel_words,
 )
+from likelier.estimators.kernel_fit import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference import deep_adam, deep_feed
 from likelier.inference.deep_compile import forget_programs
-from likelier.models.deep_gp_start import mean_projection, typical_length
+from likelier.models.deep_gp_start import LONG, mean_projection, typical_length
 
 RNG = np.random.default_rng(0)
 N, D = 60, 3
@@ -542,28 +543,40 @@ def test_long_length_scales_are_kept():
 
 def test_held_out_rows_judge_kernels_in_folds(monkeypatch):
     """All rows are judged once, by models that have not seen them, and the sum decides."""
-    judged, value = [], {"long": 0.0, "learned": -1.0}
+    judged, value = [], {LONG: 0.0, None: -1.0}
 
     class Probe:
-        def __init__(self, rows, scales):
-            self.rows, self.scales = rows, scales
+        def __init__(self, rows, kernel):
+            self.rows, self.kernel = rows, kernel
 
         def _log_density(self, X, y):
             seen = {tuple(row) for row in self.rows.X}
             assert not any(tuple(row) in seen for row in X)
-            judged.append((self.scales, len(y)))
-            return np.full(len(y), value[self.scales])
+            judged.append((self.kernel, len(y)))
+            return np.full(len(y), value[self.kernel])
 
     monkeypatch.setattr(
-        deep_gp_kernel, "_probe", lambda estimator, rows, seed, scales: Probe(rows, scales)
+        deep_gp_kernel, "_probe", lambda estimator, rows, seed, kernel: Probe(rows, kernel)
     )
     assert "long" not in classifier().fit(X, LABELS).training_  # too few rows to ask
     monkeypatch.setattr(deep_gp_kernel, "LEAST_ROWS", 10)
     assert "long" in classifier().fit(X, LABELS).training_
-    assert sum(n for scales, n in judged if scales == "long") == N
-    value["long"] = -2.0
+    assert sum(n for kernel, n in judged if kernel == LONG) == N
+    value[LONG] = -2.0
     assert "long" not in classifier().fit(X, LABELS).training_
     assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
+
+
+def test_the_kernels_that_are_judged_are_those_that_are_named():
+    """A probe keeps the kernel it is given and learns one otherwise."""
+    model = classifier().fit(X, LABELS)
+    rows = Rows(X, model._standardise(np.searchsorted(model.classes_, LABELS), None), None)
+    long, learned = (
+        deep_gp_kernel._probe(model, rows, 0, kernel).layers_[0]["log_scale"]
+        for kernel in (LONG, None)
+    )
+    assert len(np.unique(long)) == 1
+    assert len(np.unique(learned)) == D
 
 
 @pytest.mark.slow

@@ -51,26 +51,26 @@ def _gain(estimator: Any, rows: Rows, seed: int) -> float:
 def _gain_of_fold(estimator: Any, rows: Rows, out: Array, seed: int) -> float:
     held, rest = rows.take(out), rows.take(np.setdiff1d(np.arange(rows.n), out))
     long, learned = (
-        _probe(estimator, rest, seed, scales)._log_density(held.X, held.y)
-        for scales in ("long", "learned")
+        _probe(estimator, rest, seed, kernel)._log_density(held.X, held.y)
+        for kernel in (LONG, None)
     )
     weight = np.ones(held.n) if held.weight is None else held.weight
     return float(weight @ (long - learned))
 
 
-def _probe(estimator: Any, rows: Rows, seed: int, scales: str) -> Any:
-    """The same with one layer, fitted to encoded rows."""
+def _probe(estimator: Any, rows: Rows, seed: int, kernel: KernelStart | None) -> Any:
+    """The same with one layer and this kernel (None: learned), fitted to encoded rows."""
     steps = min(MOST_STEPS, estimator._n_steps(rows.n))
     probe = clone(estimator).set_params(
-        layers=1, max_iter=steps, dtype="float32", length_scales=scales, early_stopping=False,
-        checkpoint=None, time_budget=None, verbose=0,
+        layers=1, max_iter=steps, dtype="float32", early_stopping=False, checkpoint=None,
+        time_budget=None, verbose=0,
     )  # fmt: skip
     probe.classes_ = estimator.classes_
     standard = probe._scaling(Standard.of(rows.X, rows.weight))
     total = float(rows.n if rows.weight is None else rows.weight.sum())
     engine = LocalEngine(rows.X, rows.y, rows.weight, seed=seed)
     try:
-        task = Task(engine, standard, total, rows.n, seed)
+        task = Task(engine, standard, total, rows.n, seed, kernel=kernel)
         probe._train(task, False, Clock(probe, (None, None)))
     finally:
         engine.close()
