@@ -153,7 +153,7 @@ def _classify(folder: Path) -> str:
     records = read_json(folder / "classify.json")
     out = []
     for noisy, title in ((False, "Labels as they are"), (True, "A tenth of the labels changed")):
-        rows = []
+        rows, won = [], 0
         for name in classify.SETS:
             by_model = {model: _of(records, name, model, noisy) for model in classify.MODELS}
             if not by_model["power 1"]:
@@ -163,18 +163,27 @@ def _classify(folder: Path) -> str:
                 f"{100 * np.mean([r['accuracy'] for r in found]):.2f}" if found else "-"
                 for found in by_model.values()
             ]  # fmt: skip
-            peer = by_model["logistic"]
-            ours = np.mean([r["log_loss"] for r in by_model["power 1"]])
-            better = "-" if not peer else (
-                "yes" if ours <= np.mean([r["log_loss"] for r in peer]) else "**no**"
-            )  # fmt: skip
+            means = {
+                model: np.mean([r["log_loss"] for r in found])
+                for model, found in by_model.items() if found
+            }  # fmt: skip
+            peers = [means[model] for model in classify.PEERS if model in means]
+            better = "yes" if means["power 1"] <= min(peers, default=np.inf) else "**no**"
+            won += means["power 1"] <= means.get("variational", -np.inf)
             rows.append([name, str(len(by_model["power 1"])), *cells, better])
         if rows:
-            header = ["data set", "seeds", *classify.MODELS, "better than logistic"]
-            out.append(f"### {title}\n\n" + markdown_table(header, rows) + "\n")
+            header = ["data set", "seeds", *classify.MODELS, "no worse than either logistic"]
+            told = f"Power 1 beats the variational one on {won} of {len(rows)} sets.\n\n"
+            out.append(
+                f"### {title}\n\n" + (told if noisy else "") + markdown_table(header, rows) + "\n"
+            )
     if not out:
         return ""
-    return "## Classification\n\nLog loss / accuracy in percent.\n\n" + "\n".join(out)
+    return (
+        "## Classification\n\nLog loss / accuracy in percent, means over the seeds. Logistic "
+        "regression is multinomial, on standardised inputs, once with the best of ten penalties "
+        "in three folds and once with the one it has unasked.\n\n" + "\n".join(out)
+    )
 
 
 def _of(records: dict[str, Any], name: str, model: str, noisy: bool) -> list[Any]:
@@ -283,7 +292,7 @@ def _natural(folder: Path) -> str:
 
 
 def _toys(folder: Path, docs: Path) -> str:
-    values = toys.mean_densities(folder)
+    values = toys.means(folder, "log_density")
     if not values:
         return ""
     rows = [
@@ -291,9 +300,16 @@ def _toys(folder: Path, docs: Path) -> str:
         for toy in toys.TOYS
     ]
     table = markdown_table(["toy", *toys.POWERS], rows)
+    between = toys.means(folder, "between")
+    shares = ", ".join(
+        f"{100 * between['branches', power]:.0f}% ({power})"
+        for power in toys.POWERS if ("branches", power) in between
+    )  # fmt: skip
     return (
-        "## Toys\n\nMean test log density per row; the picture shows draws.\n\n"
-        + table + "\n\n" + toys.picture(folder, docs)
+        "## Toys\n\nMean test log density per row; the picture shows draws. Two hidden nodes for "
+        "one input: the second starts as noise, and can tell the branches apart. Draws at "
+        f"x = {toys.FAR} that fall between the branches, nearer to zero than to either: {shares}."
+        "\n\n" + table + "\n\n" + toys.picture(folder, docs)
     )  # fmt: skip
 
 

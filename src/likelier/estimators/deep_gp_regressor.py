@@ -33,7 +33,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     layers : int, default=2
         Number of layers; 1 is a sparse Gaussian process.
     hidden_dim : int or "auto", default="auto"
-        Nodes of inner layers; "auto" is the number of inputs, at most 30.
+        Nodes of inner layers; "auto" is the number of inputs, at most 30. Nodes beyond the
+        inputs start as noise that the last layer passes on: with one of them a target can be on
+        either of two branches.
     n_inducing : int or "auto", default="auto"
         Inducing points of every layer; "auto" is 100, and 50 for at most 250 rows.
     kernel : {"rbf", "matern32", "matern52"}, default="rbf"

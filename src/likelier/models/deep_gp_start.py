@@ -2,7 +2,10 @@
 
 Inducing points start at k-means centres of the inputs. Inner layers start near their mean
 function, which keeps the inputs (or their principal components), with little variance; the last
-layer starts at its prior. Everything here is NumPy.
+layer starts at its prior. Nodes beyond the inputs of their layer have nothing to keep: they start
+as noise, which the last layer passes on. So what the inputs leave open, such as which of two
+branches a target is on, has a place from the start; at a zero mean no slope would ever lead there.
+Everything here is NumPy.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from likelier.base import Array
+from likelier.models.deep_gp_kernels import JITTER, correlation, half_squares
 
 KMEANS_ROWS, KMEANS_STEPS = 10_000, 10
 INNER_ROOT = 0.01  # start of the standard deviation of inner q, relative to the prior's
@@ -44,12 +48,14 @@ def start_layers(
     """Layers of these widths for standardised rows; cost of the k-means ``rows x M x D``."""
     Z = kmeans_centres(X, weight, n_inducing, rng)
     layers, projections, rows = [], [], X
+    noise = np.zeros_like(Z)  # the part of the inducing points that no input gives
     for depth in range(len(widths) - 1):
         last = depth + 2 == len(widths)
         inputs, nodes = widths[depth], widths[depth + 1]
         kernels, M = nodes if per_node else 1, len(Z)
         root = np.zeros((nodes, M, M))
         root[:, np.arange(M), np.arange(M)] = 0.0 if last else np.log(INNER_ROOT)
+        root[inputs:, np.arange(M), np.arange(M)] = 0.0
         layers.append({
             "inducing": Z.copy(),
             "log_scale": np.full((kernels, inputs), np.log(typical_length(rows, weight))),
@@ -58,10 +64,27 @@ def start_layers(
             "root": root,
             "log_noise": np.asarray(np.log(INNER_NOISE)),
         })  # fmt: skip
+        if last and noise.any():
+            layers[-1]["mean"][0] = passed_on(layers[-1], noise)
         B = np.zeros((inputs, nodes)) if last else mean_projection(rows, weight, nodes)
         projections.append(B)
-        Z, rows = Z @ B, rows @ B
+        Z, rows, noise = Z @ B, rows @ B, noise @ B
+        if not last and nodes > inputs:
+            noise[:, inputs:] = rng.standard_normal((M, nodes - inputs))
+            Z[:, inputs:] = noise[:, inputs:]
+            rows[:, inputs:] = rng.standard_normal((len(rows), nodes - inputs))
     return Start(layers, projections)
+
+
+def passed_on(layer: dict[str, Array], noise: Array) -> Array:
+    """Whitened mean, ``(M,)``, of a node that is the sum of the noise, scaled to unit variance.
+
+    Which kernel it is hardly matters for a start.
+    """
+    Z = layer["inducing"] * np.exp(-layer["log_scale"][0])
+    K = correlation(np, "rbf", half_squares(np, Z, Z), 0.0) + JITTER * np.eye(len(Z))
+    total = noise.sum(axis=1)
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(K), total / max(total.std(), 1e-12)))
 
 
 @dataclass(frozen=True)

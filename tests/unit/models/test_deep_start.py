@@ -8,6 +8,7 @@ import pytest
 from likelier.inference.deep_adam import kernel_slopes
 from likelier.models.deep_gp_kernels import correlation, half_squares
 from likelier.models.deep_gp_layer import Layer
+from likelier.models.deep_gp_posterior import PosteriorLayer
 from likelier.models.deep_gp_start import (
     LONG,
     KernelStart,
@@ -72,3 +73,20 @@ def test_long_scales_make_nearly_linear_functions():
     share = (wanted * found).sum() / np.sqrt((wanted**2).sum() * (found**2).sum())
     assert share > 0.98
     assert 0.7 < np.trace(found) / np.trace(wanted) < 1.1
+
+
+def test_nodes_beyond_the_inputs_start_as_noise_that_the_last_layer_passes_on():
+    X = RNG.standard_normal((300, 1))
+    start = start_layers(X, None, (1, 3, 1), 30, False, np.random.default_rng(1))
+    inner, last = start.layers
+    roots = np.exp(np.diagonal(inner["root"], axis1=1, axis2=2))
+    np.testing.assert_allclose(roots, np.repeat([[0.01], [1.0], [1.0]], 30, axis=1))
+    noise = last["inducing"][:, 1:]
+    assert np.abs(noise.std(axis=0) - 1.0).max() < 0.4
+    posterior = PosteriorLayer.of(last, start.projections[1], "rbf")
+    told = noise.sum(axis=1) / noise.sum(axis=1).std()
+    found = posterior.moments("rbf", last["inducing"])[0][:, 0]
+    assert np.corrcoef(found, told)[0, 1] > 0.99
+    # as many nodes as inputs or fewer: nothing but the mean function
+    plain = start_layers(X, None, (1, 1, 1), 30, False, np.random.default_rng(1))
+    assert not plain.layers[-1]["mean"].any()
