@@ -71,6 +71,19 @@ def cases(n_rows: int) -> dict[str, tuple[Callable[[int], Any], Callable[[int], 
                 TfidfVectorizer(), SGDClassifier("log_loss", random_state=seed)
             ),
         ),
+        "logistic, all defaults: LogisticRegression": (
+            lambda seed: make_pipeline(
+                TextFeatures(), LinearClassifier("softmax", random_state=seed)
+            ),
+            lambda seed: make_pipeline(TfidfVectorizer(), LogisticRegression(random_state=seed)),
+        ),
+        "squared hinge, all defaults: LinearSVC": (
+            lambda seed: make_pipeline(
+                TextFeatures(),
+                LinearClassifier("squared_hinge", random_state=seed, probability=False),
+            ),
+            lambda seed: make_pipeline(TfidfVectorizer(), LinearSVC(random_state=seed)),
+        ),
         "hinge, all defaults: SGDClassifier": (
             lambda seed: make_pipeline(
                 TextFeatures(), LinearClassifier("hinge", random_state=seed, probability=False)
