@@ -13,7 +13,7 @@ from likelier.models.deep_argmax import FAST, argmax_probabilities, log_z_argmax
 
 
 def contests(n_classes: int, count: int, n_groups: int) -> list[Contest]:
-    """Variance ratios 1e-4 to 1e4 and gaps to 40 standard deviations, own class against groups."""
+    """Random ones: variance ratios 1e-4 to 1e4 and gaps to 40 standard deviations."""
     rng = np.random.default_rng(n_classes)
     found = []
     for index in range(count):
@@ -31,6 +31,21 @@ def contests(n_classes: int, count: int, n_groups: int) -> list[Contest]:
     return found
 
 
+def corners(n_classes: int) -> list[Contest]:
+    """The ends of the ranges themselves: ratios 1e-4 and 1e4, gaps of -40 and 40 sigma.
+
+    The sigma is that of the own score, and once that of its rivals, whichever is larger.
+    With more than two classes some rivals are as the own one, in place and spread.
+    """
+    found = []
+    alike = (n_classes - 1) // 3
+    for own, rival, gap in ((0.1, 10.0, 4.0), (0.1, 10.0, 400.0), (10.0, 0.1, 400.0)):
+        for mean in (-gap, gap):
+            others = ((0.0, rival, n_classes - 1 - alike), (mean, own, alike))
+            found.append(Contest(mean, own, tuple(group for group in others if group[2])))
+    return found
+
+
 def stacked(cases: list[Contest]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels, means and variances, the own class at another place in every case."""
     places = [7 * index % case.n_classes for index, case in enumerate(cases)]
@@ -41,9 +56,9 @@ def stacked(cases: list[Contest]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 precise = jax.jit(log_z_argmax)
 
 
-@pytest.mark.parametrize(("n_classes", "n_groups"), [(10, 4), (100, 3), (1000, 3)])
+@pytest.mark.parametrize(("n_classes", "n_groups"), [(2, 1), (10, 4), (100, 3), (1000, 3)])
 def test_log_p_is_right_to_1e_8(n_classes, n_groups):
-    cases = contests(n_classes, 8, n_groups)
+    cases = corners(n_classes) + contests(n_classes, 8, n_groups)
     exact = np.array([log_win(case) for case in cases])
     assert exact.min() < -100.0  # the extreme ones are there
     with jax.enable_x64(True):
@@ -82,17 +97,19 @@ def test_two_classes_equal_the_closed_form():
     np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
-@pytest.mark.parametrize("n_classes", [10, 1000])
+@pytest.mark.parametrize("n_classes", [2, 10, 100, 1000])
 def test_the_chances_of_all_classes_sum_to_one(n_classes):
     rng = np.random.default_rng(1)
     rows = 8
+    places, *extreme = stacked(corners(n_classes))
     var = 10.0 ** rng.uniform(-2, 2, (rows, n_classes))
     var[::3] = 10.0 ** rng.choice([-2, 2], var[::3].shape)
     mean = rng.normal(size=var.shape) * 10.0 ** rng.uniform(-2, 1.5, (rows, 1))
+    mean, var = map(np.concatenate, zip((mean, var), extreme, strict=True))
+    y = np.concatenate([np.arange(rows) % n_classes, places])
     with jax.enable_x64(True):
         mean, var = jnp.asarray(mean), jnp.asarray(var)
         p = np.asarray(jax.jit(lambda *v: argmax_probabilities(*v, normalise=False))(mean, var))
-        y = jnp.asarray(np.arange(rows) % n_classes)
-        one = np.exp(np.asarray(precise(y, mean, var)))
+        one = np.exp(np.asarray(precise(jnp.asarray(y), mean, var)))
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(p[np.arange(rows), y], one, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(p[np.arange(len(y)), y], one, rtol=0, atol=1e-8)

@@ -34,23 +34,31 @@ def value_and_slopes(y, mean, var):
     return value, *pull(jnp.ones_like(value))
 
 
-def test_derivatives_equal_differences():
-    y, mean, var = case()
+@pytest.mark.parametrize("n_classes", [K, 100])
+def test_derivatives_equal_differences(n_classes):
+    """The label of the first row is 40 of the largest sigma behind, that of the second ahead."""
+    y, mean, var = case(n_classes=n_classes)
+    for row, gap in enumerate((-40.0, 40.0)):
+        best = np.delete(mean[row], y[row]).max()
+        mean[row, y[row]] = best + gap * np.sqrt(var[row].max())
     step = 2e-3
     # all displaced points at once: place on the five-point formula, direction, row; then none
-    eye = np.concatenate([np.eye(K), np.zeros((K, K))])
+    eye = np.concatenate([np.eye(n_classes), np.zeros((n_classes, n_classes))])
     moves = step * np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None]
-    means = (mean + np.sqrt(var) * (moves * eye)[..., None, :]).reshape(-1, K)
-    vars_ = (var + var * (moves * eye[::-1])[..., None, :]).reshape(-1, K)
+    means = (mean + np.sqrt(var) * (moves * eye)[..., None, :]).reshape(-1, n_classes)
+    vars_ = (var + var * (moves * eye[::-1])[..., None, :]).reshape(-1, n_classes)
     labels = np.resize(y, len(means) + ROWS)
     with jax.enable_x64(True):
         points = (jnp.asarray(np.concatenate(x)) for x in ((means, mean), (vars_, var)))
         found = map(np.asarray, value_and_slopes(labels, *points))
     value, by_mean, by_var = found
-    numeric = np.tensordot([1.0, -8.0, 8.0, -1.0], value[:-ROWS].reshape(4, 2 * K, ROWS), axes=1)
-    numeric, by_mean, by_var = numeric / (12.0 * step), by_mean[-ROWS:], by_var[-ROWS:]
-    np.testing.assert_allclose(by_mean * np.sqrt(var), numeric[:K].T, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(by_var * var, numeric[K:][::-1].T, rtol=1e-6, atol=1e-6)
+    assert value[-ROWS] < -100.0 and value[1 - ROWS] > -1e-9
+    places = value[:-ROWS].reshape(4, 2 * n_classes, ROWS)
+    numeric = np.tensordot([1.0, -8.0, 8.0, -1.0], places, axes=1) / (12.0 * step)
+    by_mean, by_var = by_mean[-ROWS:], by_var[-ROWS:]
+    by_means, by_vars = numeric[:n_classes].T, numeric[n_classes:][::-1].T
+    np.testing.assert_allclose(by_mean * np.sqrt(var), by_means, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(by_var * var, by_vars, rtol=1e-6, atol=1e-6)
     # a shift of all means, or another unit, changes nothing
     np.testing.assert_allclose(by_mean.sum(1), 0.0, atol=1e-8)
     np.testing.assert_allclose((mean * by_mean + 2.0 * var * by_var).sum(1), 0.0, atol=1e-7)
