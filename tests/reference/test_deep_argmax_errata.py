@@ -1,4 +1,4 @@
-"""Errors of the document on the argmax likelihood, each as a test: (b), (c), (d), (f), (g).
+"""Errors of the document on the argmax likelihood, each as a test: (a) to (d), (f), (g).
 
 Every test writes the document's formula down as printed, shows a case in which it fails, and
 shows that what the library does instead is right in that case.
@@ -46,6 +46,29 @@ def log_phi_sum(x, y, mean, var):
     others = np.arange(len(mean)) != y
     h = np.sqrt(2.0 * var[y]) * np.asarray(x)[..., None] + mean[y]
     return log_ndtr((h - mean[others]) / np.sqrt(var[others])).sum(-1)
+
+
+def test_a_the_normaliser_counts_q_once_and_is_logged_once():
+    """Eq. 1 is ``Z = ln E_q[p(y | h) q(h)]`` as printed, and equates that with an integral.
+
+    With ``q`` counted twice the expectation is no chance: its sum over the classes is
+    ``E_q[q(h)]``, which depends on the unit of the scores. And an integral is not its logarithm.
+    """
+
+    def printed(y, mean, var):  # int [h_y > h_k for all k] prod_k N_k(h_k)^2 dh
+        height = 1.0 / (2.0 * np.sqrt(np.pi * var))  # N_k^2 is this times N(mean_k, var_k / 2)
+        return height.prod() * exact(y, mean, 0.5 * var)
+
+    right = exact(0, MEAN, VAR)
+    unit = 0.5
+    for mean, var in ((MEAN, VAR), (unit * MEAN, unit**2 * VAR)):
+        assert ours(0, mean, var) == pytest.approx(np.log(right), abs=1e-8)
+    twice = [printed(c, MEAN, VAR) for c in range(4)]
+    assert sum(twice) == pytest.approx(np.prod(norm.pdf(0.0, 0.0, np.sqrt(2.0 * VAR))))
+    assert abs(sum(twice) - 1.0) > 0.9
+    assert printed(0, unit * MEAN, unit**2 * VAR) == pytest.approx(twice[0] / unit**4)
+    assert abs(twice[0] - right) > 0.1 and abs(np.log(twice[0]) - np.log(right)) > 1.0
+    assert abs(ours(0, MEAN, VAR) - right) > 1.0  # the second line of Eq. 1 lacks the logarithm
 
 
 def test_b_the_weight_is_exp_of_minus_x_squared():
