@@ -21,6 +21,9 @@ import numba_cache  # noqa: E402
 
 # Before numba is imported by anyone: it reads this variable once.
 os.environ["NUMBA_CACHE_DIR"] = str(numba_cache.cache_dir(ROOT))
+# Compiled programs of deep Gaussian processes: not among those of the user. Each is named by its
+# sources, so that this folder too can be kept between runs.
+os.environ.setdefault("LIKELIER_CACHE_DIR", str(ROOT / ".cache" / "programs"))
 
 # The first example of a property may compile, which no deadline of hypothesis allows for.
 settings.register_profile("likelier", parent=settings.default, deadline=None)
