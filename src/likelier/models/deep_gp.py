@@ -118,9 +118,9 @@ class DeepGP(Model):
         laws = tuple(node_law(layer, e) for layer in parameters.layers)
         mean, variance = self.propagate(parameters, fixed, laws, rows.X, xi)
         value = log_mean_z(self.likelihood, rows.y, (mean, variance), parameters.likelihood, fixed)
-        told = (rows.weight * value).sum()
-        apart = jnp.stack([law.divergence for law in laws]).sum()
-        return jnp.asarray((apart - told) / fixed.total)
+        data_term = (rows.weight * value).sum()
+        divergence = jnp.stack([law.divergence for law in laws]).sum()
+        return jnp.asarray((divergence - data_term) / fixed.total)
 
     def propagate(
         self,
