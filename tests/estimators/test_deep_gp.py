@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import tracemalloc
 from types import SimpleNamespace
 
 import jax
@@ -32,6 +33,13 @@ from likelier.estimators.kernel_fit import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference import deep_adam, deep_feed
 from likelier.inference.deep_compile import forget_programs
+from likelier.models.deep_argmax import log_z_argmax
+from likelier.models.deep_gp_posterior import (
+    HELD_VALUES,
+    DeepPosterior,
+    label_chances,
+    shared_normals,
+)
 from likelier.models.deep_gp_start import LONG, mean_projection, typical_length
 
 RNG = np.random.default_rng(0)
@@ -101,15 +109,56 @@ def test_probabilities_are_probabilities(name, request):
     np.testing.assert_allclose(share, p[:5, 0], atol=0.04)
 
 
-def test_predictions_do_not_depend_on_the_other_rows(fitted, of_three):
-    whole = fitted.predict(X)
-    alone = np.concatenate([fitted.predict(X[i : i + 1]) for i in range(N)])
-    np.testing.assert_allclose(alone, whole, rtol=1e-9)
-    order = np.arange(N)[::-1]
-    np.testing.assert_allclose(fitted.predict(X[order]), whole[order], rtol=1e-9)
-    np.testing.assert_allclose(
-        of_three.predict_proba(X[7:9]), of_three.predict_proba(X)[7:9], rtol=1e-7
-    )
+def in_batches(function, rows, size):
+    parts = [function(rows[first : first + size]) for first in range(0, len(rows), size)]
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+def test_predictions_do_not_depend_on_the_other_rows(size, fitted, of_two, of_three):
+    """To the last bit: 90 rows are two blocks, and a row may be at any place of one."""
+    rows = np.random.default_rng(5).uniform(-2.5, 2.5, (90, D))
+    for function in (
+        fitted.predict,
+        lambda rows: fitted.predict(rows, return_std=True)[1],
+        fitted.predict_interval,
+        of_two.predict_proba,
+        of_three.predict_proba,
+        lambda rows: of_three.predict_uncertainty(rows).epistemic,
+    ):
+        whole = function(rows)
+        np.testing.assert_array_equal(in_batches(function, rows, size), whole)
+        np.testing.assert_array_equal(function(rows[::-1]), whole[::-1])
+
+
+def test_blocks_hold_few_values_whatever_the_number_of_outputs():
+    """Of a model of a thousand classes, and of one that draws very many samples."""
+    for n_outputs, n_samples in ((1000, 32), (1, 5000)):
+        rng = np.random.default_rng(0)
+        layers = [
+            {"inducing": rng.standard_normal((4, 2)), "log_scale": np.zeros((1, 2)),
+             "log_amplitude": np.zeros(1), "mean": rng.standard_normal((nodes, 4)),
+             "root": np.zeros((nodes, 4, 4)), "log_noise": np.asarray(-5.0)}
+            for nodes in (2, n_outputs)
+        ]  # fmt: skip
+        normals = shared_normals(n_samples, 2, 0)
+        posterior = DeepPosterior(layers, [np.eye(2), np.zeros((2, n_outputs))], "rbf", normals)
+        rows = rng.standard_normal((300, 2))
+        sizes = [mean.size for mean, _ in posterior.moments(rows)]
+        assert sum(sizes) == 300 * n_samples * n_outputs
+        assert len(sizes) > 1 or n_outputs == 1
+        assert max(sizes) <= HELD_VALUES
+
+
+def test_class_chances_are_those_of_precise_quadrature(of_three):
+    """Training may be content with less; predictions are right to 1e-8."""
+    mean, variance = next(of_three._moments(X[:4]))
+    with jax.enable_x64(True):
+        codes = np.broadcast_to(np.arange(3), (4, len(of_three.normals_), 3))
+        laws = (jax.numpy.repeat(a[:, :, None], 3, axis=2) for a in (mean, variance))
+        p = np.exp(np.asarray(jax.jit(log_z_argmax)(codes, *laws))).mean(axis=1)
+    expected = label_chances(p, of_three.label_noise_, 3)
+    np.testing.assert_allclose(of_three.predict_proba(X[:4]), expected, rtol=0, atol=1e-8)
 
 
 def test_predictions_are_one_mixture(fitted):
@@ -298,6 +347,23 @@ def test_streams(tmp_path):
     assert classifier(max_iter=100).fit(blocks).score(X, LABELS) > 0.6
     with pytest.raises(ValueError, match="can be read once only"):
         classifier().fit(iter(blocks))
+
+
+def test_a_parquet_file_is_read_in_bounded_memory(tmp_path):
+    """NumPy never holds half of the rows."""
+    rng = np.random.default_rng(7)
+    n_rows, path = 400_000, tmp_path / "rows.parquet"
+    columns = {f"x{j}": rng.standard_normal(n_rows) for j in range(8)}
+    pd.DataFrame({**columns, "y": np.sin(columns["x0"])}).to_parquet(path, row_group_size=20_000)
+    whole = 9 * 8 * n_rows
+    tracemalloc.start()
+    try:
+        model = regressor(max_iter=20).fit(str(path), "y")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert model.n_iter_ == 20
+    assert peak < 0.5 * whole
 
 
 def test_a_stream_can_hold_rows_out():
@@ -617,18 +683,31 @@ def test_missing_values_and_wrong_targets_are_answered():
         classifier().fit(X, np.ones(N))
 
 
-def test_a_thousand_classes():
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_thousand_classes(layers):
     """Training and prediction stay finite with as many classes as rows are few."""
     rng = np.random.default_rng(8)
     rows = rng.standard_normal((2000, 2))
     labels = np.arange(2000) % 1000
-    words = {"layers": 1, "n_inducing": 8, "batch_size": 64, "max_iter": 20, "n_draws": 4}
-    model = DeepGPClassifier(random_state=0, dtype="float32", **words).fit(rows, labels)
+    words = {"n_inducing": 8, "batch_size": 64, "max_iter": 20, "n_samples": 2, "n_draws": 4}
+    model = DeepGPClassifier(layers, random_state=0, dtype="float32", **words).fit(rows, labels)
     assert np.isfinite(model.energy_)
     assert all(np.isfinite(a).all() for layer in model.layers_ for a in layer.values())
     p = model.predict_proba(rows[:20])
     assert p.shape == (20, 1000)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-9)
+
+
+def test_wrong_labels_are_counted_at_a_small_power():
+    """Three classes far apart, a fifth of the labels changed: at power 1 scores become wide."""
+    rng = np.random.default_rng(6)
+    truth = np.arange(240) % 3
+    rows = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])[truth] + rng.standard_normal((240, 2))
+    labels = np.where(rng.random(240) < 0.2, (truth + rng.integers(1, 3, 240)) % 3, truth)
+    words = {"layers": 1, "max_iter": 600, "learning_rate": 0.05, "length_scales": "learned"}
+    model = classifier(power=0.01, **words).fit(rows, labels)
+    assert 0.1 < model.label_noise_ < 0.3
+    assert np.mean(model.predict(rows) == truth) > 0.97
 
 
 @pytest.mark.slow

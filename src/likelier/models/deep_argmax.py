@@ -39,7 +39,6 @@ __all__ = [
     "PRECISE",
     "WHOLE",
     "Rule",
-    "argmax_log_probabilities",
     "argmax_probabilities",
     "log_z_argmax",
 ]
@@ -140,7 +139,7 @@ def argmax_probabilities(
     -------
     array of shape (..., K)
         Right to the error of the rule, in absolute terms: for the logarithm of a small chance
-        use `log_z_argmax` or `argmax_log_probabilities`. Cost: as one call of `log_z_argmax`.
+        use `log_z_argmax`. Cost: as one call of it.
     """
     shape, n_classes = mean.shape, mean.shape[-1]
     sd = jnp.sqrt(jnp.maximum(var, _SMALLEST_VARIANCE))
@@ -152,21 +151,6 @@ def argmax_probabilities(
     if normalise:
         p = p / p.sum(0)
     return p.T.reshape(shape)
-
-
-def argmax_log_probabilities(
-    mean: jax.Array, var: jax.Array, rule: Rule | None = None
-) -> jax.Array:
-    """``log P(h_c is the largest)`` for every class, each right in its own logarithm.
-
-    Each class has a grid of its own, so time is proportional to the square of ``K``.
-    """
-    n_classes = mean.shape[-1]
-
-    def one(c: jax.Array) -> jax.Array:
-        return log_z_argmax(c, mean, var, rule)
-
-    return jnp.moveaxis(jax.lax.map(one, jnp.arange(n_classes)), 0, -1)
 
 
 # -- the integral ---------------------------------------------------------------------------

@@ -43,6 +43,13 @@ def log_mean_z(
         Logarithm of the noise variance, or what makes the chance of a wrong label.
     fixed : Fixed
         See `likelier.models.deep_gp`.
+
+    Notes
+    -----
+    The argmax likelihood is taken by the rule `FAST`, in both precisions. Its error of ``log p``,
+    at most 3e-5, is far below what ten samples and one minibatch leave open, and `PRECISE` takes
+    twice the time: for ten classes more than a tenth of a whole minibatch. Prediction, in
+    `largest_score`, uses `WHOLE`, which is right to 1e-9.
     """
     mean, variance = moments
     power = fixed.power
@@ -75,6 +82,6 @@ def power_mean(t: jax.Array, power: jax.Array) -> jax.Array:
 
 
 def largest_score(mean: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Chance of every class to have the largest score, and that these sum to one, ``(R, K)``."""
+    """Chance of every class to have the largest score, ``(R, K)``, to 1e-9; and their sum."""
     p = argmax_probabilities(mean, variance)
     return p, p.sum()

@@ -3,7 +3,9 @@
 Prediction uses the posterior ``q`` itself, not its cavity. Samples go through the layers as in
 training, with one difference: the normal numbers ``xi`` of a sample are the same for all rows, so
 that the prediction of a row does not depend on which rows are predicted with it. They are
-points of a scrambled Sobol sequence, which need fewer samples than independent draws do.
+points of a scrambled Sobol sequence, which need fewer samples than independent draws do. Rows go
+through the layers in blocks of one size, padded: a matrix product rounds the same row differently
+among another number of rows, and so the prediction of a row has the same bits in any company.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from likelier.base import Array, Matrix, Posterior
 from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation, half_squares
 from likelier.predictive import Gaussian
 
-BLOCK_VALUES = 4_000_000  # kernel values that are held at a time
+BLOCK_VALUES = 250_000  # kernel values, or moments, of one block: they stay in the cache
+LEAST_BLOCK, MOST_BLOCK = 8, 64  # rows of a block: one row alone costs as much as a block
+HELD_VALUES = 4_000_000  # moments of the outputs that are held at a time
 
 
 def shared_normals(n_samples: int, n_nodes: int, seed: int) -> Array:
@@ -136,12 +140,34 @@ class DeepPosterior(Posterior):
         """How many samples a prediction is a mixture of."""
         return len(self.normals)
 
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block; a power of two, because products treat remainders differently."""
+        layers = self._prepared
+        width = max(max(len(layer.inducing), len(layer.to_mean)) for layer in layers)
+        wanted = BLOCK_VALUES / (self.n_samples * width)
+        return int(np.clip(2.0 ** np.floor(np.log2(wanted)), LEAST_BLOCK, MOST_BLOCK))
+
     def moments(self, X: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield mean and variance of the outputs, ``(rows, S, P)`` each, block by block."""
-        n_inducing = max(len(layer.inducing) for layer in self._prepared)
-        size = max(1, BLOCK_VALUES // (self.n_samples * n_inducing))
-        for start in range(0, len(X), size):
-            yield self.block_moments(np.asarray(X[start : start + size], dtype=np.float64))
+        """Yield mean and variance of the outputs, ``(rows, S, P)`` each, for some rows at a time.
+
+        The values of a row are the same to the last bit whatever the other rows are.
+        """
+        size = self.block_rows
+        per_row = self.n_samples * len(self._prepared[-1].to_mean)
+        held = size * max(1, HELD_VALUES // (size * per_row))
+        for first in range(0, len(X), held):
+            rows = X[first : first + held]
+            parts = [self._padded_block(rows[i : i + size]) for i in range(0, len(rows), size)]
+            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+            yield mean, variance
+
+    def _padded_block(self, X: Array) -> tuple[Array, Array]:
+        """`block_moments` of at most `block_rows` rows, among as many rows as ever."""
+        whole = np.zeros((self.block_rows, X.shape[1]))
+        whole[: len(X)] = X
+        mean, variance = self.block_moments(whole)
+        return mean[: len(X)], variance[: len(X)]
 
     def block_moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the outputs of some rows, ``(rows, S, P)`` each."""
@@ -158,6 +184,12 @@ class DeepPosterior(Posterior):
             h = (mean + np.sqrt(variance + layer.noise) * xi).reshape(-1, width)
         shape = (len(X), self.n_samples, mean.shape[2])
         return np.broadcast_to(mean, shape), np.broadcast_to(variance, shape)
+
+
+def label_chances(p: Array, label_noise: float, n_classes: int) -> Array:
+    """Chances of the labels, ``e/(K-1) + (1 - e - e/(K-1)) p``, from those of the classes."""
+    other = label_noise / (n_classes - 1)
+    return np.asarray(other + (1.0 - label_noise - other) * p)
 
 
 def plain_layers(layers: Sequence[Any]) -> list[dict[str, Array]]:

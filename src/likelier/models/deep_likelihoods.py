@@ -45,11 +45,6 @@ def gaussian_log_density(y: jax.Array, mean: jax.Array, var: jax.Array) -> jax.A
     return -0.5 * (LOG_2PI + jnp.log(var) + (y - mean) ** 2 / var)
 
 
-def gaussian_mixture_log_density(y: jax.Array, mean: jax.Array, var: jax.Array) -> jax.Array:
-    """``log (1/S) sum_s N(y; mean_s, var_s)`` with the samples on the first axis."""
-    return log_mean_exp(gaussian_log_density(y, mean, var))
-
-
 def log_z_gaussian(
     y: jax.Array, mean: jax.Array, var: jax.Array, noise: Scalar, power: Scalar
 ) -> jax.Array:
@@ -209,13 +204,6 @@ def argmax_label_mixture(
     near_one = jnp.expm1(right) * p - jnp.expm1(wrong) * jnp.expm1(log_p)
     close = near_one > -0.5
     return jnp.where(close, jnp.log1p(jnp.where(close, near_one, 0.0)), jnp.logaddexp(wrong, apart))
-
-
-def argmax_label_probabilities(p: jax.Array, label_noise: Scalar, n_classes: Scalar) -> jax.Array:
-    """Chances of the labels, ``e/(K-1) + (1 - e K/(K-1)) p``, from those of the largest score."""
-    label_noise, n_classes = _like(p, label_noise, n_classes)
-    other = label_noise / (n_classes - 1.0)
-    return other + (1.0 - label_noise - other) * p
 
 
 def label_noise_below_chance(raw: jax.Array, n_classes: Scalar) -> jax.Array:
