@@ -22,7 +22,8 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit, softmax
 from tests.reference.hmc import hmc
 
-from likelier.inference.laplace import class_predictive, head_posterior, mean_shift, skewness
+from likelier.inference.class_integral import class_predictive
+from likelier.inference.laplace import head_posterior, mean_shift, skewness
 from likelier.inference.softmax_head import (
     HeadLoss,
     HeadProblem,

@@ -24,6 +24,7 @@ from likelier.estimators.targets import (
     combine_weights,
     require_two_classes,
 )
+from likelier.inference.class_integral import choose_spread
 from likelier.inference.evidence import Plan, Scales
 from likelier.inference.kernel_search import (
     FEW_ROWS_RANGE,
@@ -38,13 +39,7 @@ from likelier.inference.kernel_search import (
     search,
     start_choice,
 )
-from likelier.inference.laplace import (
-    MAX_JOINT,
-    HeadPosterior,
-    choose_spread,
-    head_posterior,
-    mean_shift,
-)
+from likelier.inference.laplace import MAX_JOINT, HeadPosterior, head_posterior, mean_shift
 from likelier.inference.softmax_head import (
     HINGE_SHARPNESS,
     HeadLoss,

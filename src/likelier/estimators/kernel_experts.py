@@ -20,6 +20,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads
 from likelier.estimators.kernel_expert_rows import Drawn, Waiting, take
 from likelier.estimators.kernel_words import Clock
+from likelier.inference.class_integral import choose_spread
 from likelier.inference.kernel_experts import (
     ExpertJudge,
     Region,
@@ -29,7 +30,7 @@ from likelier.inference.kernel_experts import (
     join_regions,
 )
 from likelier.inference.kernel_search import Choice, output_precision
-from likelier.inference.laplace import HeadPosterior, add_variance, choose_spread
+from likelier.inference.laplace import HeadPosterior, add_variance
 from likelier.inference.softmax_head import HeadLoss
 from likelier.models.kernel_experts import (
     Experts,

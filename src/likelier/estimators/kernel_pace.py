@@ -50,7 +50,7 @@ def head_pace(made: KernelMap, sample: Rows, loss: HeadLoss) -> float:
     prior = Prior(ridge(made.n_features, 1.0))
     problem = HeadProblem(reduce, ready_features, loss, prior)
     value, _ = timed(lambda: problem.value_gradient(W))
-    gram, _ = timed(lambda: problem.gram(W, 0.0))
+    gram, _ = timed(lambda: problem.gram(W))
     all_of_it = features + N_SEARCH_PASSES * value + (N_METRICS + loss.n_outputs) * gram
     return all_of_it / probe.n
 

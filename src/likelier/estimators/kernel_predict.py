@@ -16,16 +16,13 @@ from likelier.calibration import restore
 from likelier.estimators.kernel_particles import calibrated_link
 from likelier.estimators.kernel_stream import ClassStream
 from likelier.estimators.kernel_words import _integer, by_evidence
+from likelier.inference.class_integral import N_PAIRS, class_predictive, levels, to_predictive
 from likelier.inference.laplace import (
-    N_PAIRS,
     HeadPosterior,
     add_variance,
-    class_predictive,
     far_share,
-    levels,
     open_far,
     open_variance,
-    to_predictive,
 )
 from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import KernelMap, restore_map

@@ -22,6 +22,7 @@ from scipy.linalg import blas, lapack
 
 from likelier.base import Array
 from likelier.models.kernel_machine import StandardRows
+from likelier.models.triangles import lower_inverse
 
 START_NOISE, NOISE_FLOOR = 0.3, 1e-3
 # The kernel matrix of the first step has a typical entry of exp(-1.5^2 / 2) = 0.32: neither
@@ -123,7 +124,8 @@ def negative_log_joint(
     alpha, _ = routines.potrs(factor, targets.astype(kind), lower=1)
     half_log_det = float(np.log(np.diagonal(factor), dtype=np.float64).sum())
     value = 0.5 * float((targets * alpha).sum()) / m + half_log_det
-    inverse, _ = routines.potri(factor, lower=1, overwrite_c=1)
+    # the inverse, in its lower triangle
+    inverse, _ = routines.lauum(lower_inverse(factor), lower=1, overwrite_c=1)
     pull = routines.syrk(-1.0 / m, alpha, beta=1.0, c=inverse, lower=1, overwrite_c=1)
     noise_slope = 0.5 * float(np.diagonal(pull) @ (own * spread / (spread + NOISE_FLOOR)))
     if weight is not None:  # equal rows would share their noise (omega - 1) more times
@@ -145,7 +147,8 @@ def rbf_matrix(Z: Array, others: Array | None = None) -> Array:
     """``exp(-1/2 |z_i - z_j|^2)`` of the rows of one matrix, or of two. NumPy only."""
     others = Z if others is None else others
     half = Z.dtype.type(0.5)
-    products: Array = Z @ others.T
+    # a copy: of a matrix with itself NumPy makes one half and mirrors it, which takes longer
+    products: Array = Z @ (others.copy() if others is Z else others).T
     products -= half * np.einsum("ij,ij->i", Z, Z)[:, None]
     products -= half * np.einsum("ij,ij->i", others, others)
     np.minimum(products, 0.0, out=products)
@@ -338,11 +341,11 @@ class _Routines:
     symm: Any
     potrf: Any
     potrs: Any
-    potri: Any
+    lauum: Any
 
 
-_SINGLE = _Routines(blas.ssyrk, blas.ssymm, lapack.spotrf, lapack.spotrs, lapack.spotri)
-_DOUBLE = _Routines(blas.dsyrk, blas.dsymm, lapack.dpotrf, lapack.dpotrs, lapack.dpotri)
+_SINGLE = _Routines(blas.ssyrk, blas.ssymm, lapack.spotrf, lapack.spotrs, lapack.slauum)
+_DOUBLE = _Routines(blas.dsyrk, blas.dsymm, lapack.dpotrf, lapack.dpotrs, lapack.dlauum)
 
 
 def _routines(dtype: Any) -> _Routines:

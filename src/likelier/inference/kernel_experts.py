@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from likelier.base import Array, Batch
 from likelier.inference.kernel_search import Choice, output_precision, worth
@@ -28,6 +27,7 @@ from likelier.inference.softmax_head import (
 )
 from likelier.models.kernel_experts import expert_map
 from likelier.models.kernel_machine import LandmarkMap
+from likelier.models.triangles import lower_inverse
 
 PRECISION_STEP, SCALE_STEP = 4.0, 2.0
 START_SCALES = (1.0, 2.0, 4.0, 8.0)  # a start between two good widths may see neither
@@ -119,7 +119,7 @@ def absorb_rows(
     region: Region, made: LandmarkMap, loss: HeadLoss, before: HeadPosterior, tol: float
 ) -> HeadPosterior:
     """Posterior after more rows, that before them being their prior."""
-    factor, _ = lapack.dtrtri(before.roots[0].astype(np.float64), lower=1)
+    factor = lower_inverse(before.roots[0].astype(np.float64))
     prior = Prior(factor @ factor.T, before.mean)
     problem, _ = expert_problem(region, made, loss, prior)
     fit = fit_head(problem, before.mean, tol)

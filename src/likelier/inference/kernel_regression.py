@@ -17,6 +17,7 @@ from scipy.linalg import lapack
 from likelier.base import Array, Batch
 from likelier.inference.kernel_search import Choice, Fold
 from likelier.inference.softmax_head import (
+    CURVATURE_FLOOR,
     HeadProblem,
     Prior,
     fit_head,
@@ -26,6 +27,7 @@ from likelier.inference.softmax_head import (
     rows_in_memory,
     weighted_gram,
 )
+from likelier.models.triangles import lower_inverse
 
 RATIO_RANGE = (1e-6, 10.0)
 NOISE_LEAST = 1e-12
@@ -86,7 +88,7 @@ def solve_weights(sums: Sums, ratio: float, prior: Prior | None = None) -> Weigh
         A += prior.precision
     factor = lower_factor(A)
     mean, _ = lapack.dpotrs(factor, cross, lower=1)
-    root, _ = lapack.dtrtri(factor, lower=1)
+    root = lower_inverse(factor)
     return Weights(np.asarray(mean).ravel(), np.asarray(root), ratio)
 
 
@@ -133,14 +135,14 @@ class EpsilonLoss:
         slope = (down - up)[:, None].astype(scores.dtype)
         return value, slope, np.stack([up, down], axis=1)
 
-    def row_curvature(self, p: Array) -> Array:
+    def metric_curvature(self, p: Array) -> Array:
         """Curvature of each row."""
         return np.asarray(self.sharpness * (p * (1.0 - p)).sum(axis=1))
 
     @property
-    def most_curvature(self) -> float:
-        """The largest curvature of a row."""
-        return 0.25 * self.sharpness
+    def least_curvature(self) -> float:
+        """What the metric takes a row for that is inside the tube at the moment."""
+        return 0.25 * CURVATURE_FLOOR * self.sharpness
 
 
 def _logistic(z: Array) -> Array:

@@ -18,6 +18,7 @@ from likelier.base import Array, Matrix
 from likelier.inference.evidence import typical_weight
 from likelier.inference.laplace import head_posterior
 from likelier.inference.softmax_head import (
+    HeadFit,
     HeadLoss,
     HeadProblem,
     Prior,
@@ -40,6 +41,9 @@ FEW_ROWS_ROUNDS = 4  # tries are cheap there, and the evidence can be far off
 WORTH = 0.5  # standard errors
 LOCAL_CONSTANT = 0.1  # precision of the constants where all other features vanish far away
 SEARCH_TOL, SEARCH_ITER = 2e-3, 25
+# A search that begins near its end must go closer: else a weaker prior, begun with the weights of
+# a stronger one, would look better by what it has not learned yet.
+NEAR_TOL = 0.25 * SEARCH_TOL
 SPREAD_DIRECTIONS = 384  # variances to some 20%: the spread is one of a few that differ twofold
 
 
@@ -119,8 +123,7 @@ class Judge:
 
     def __init__(self, folds: list[Fold], loss: HeadLoss) -> None:
         self.folds, self.loss = folds, loss
-        self._grams: dict[tuple[int, float], Array] = {}  # at the start, by fold and scale
-        self._found: dict[tuple[int, Choice], Array] = {}
+        self._found: dict[tuple[int, float], dict[float, HeadFit]] = {}  # by fold and scale
 
     def losses(self, choice: Choice) -> Array:
         """Loss of every held-out row."""
@@ -144,7 +147,7 @@ class Judge:
         )
 
     def _fit(self, number: int, choice: Choice) -> tuple[HeadProblem, Array]:
-        """Weights of one fold; what other choices found there already is not sought again."""
+        """Weights of one fold, from where another precision has led if one was tried."""
         fold = self.folds[number]
         made, Phi, _ = fold.features(choice.scale)
         shares = class_shares(fold.codes, fold.weight, self.loss.n_classes)
@@ -152,14 +155,16 @@ class Judge:
         prior = head_prior(made, output_precision(choice, self.loss), start)
         reduce = rows_in_memory(Phi, fold.codes, fold.weight)
         problem = HeadProblem(reduce, ready_features, self.loss, prior)
-        if (number, choice) not in self._found:
-            place = (number, choice.scale)
-            if place not in self._grams:
-                self._grams = {k: v for k, v in self._grams.items() if k[0] != number}
-                self._grams[place] = problem.gram(start, 0.0)
-            fit = fit_head(problem, start, SEARCH_TOL, SEARCH_ITER, gram=self._grams[place])
-            self._found[number, choice] = fit.W
-        return problem, self._found[number, choice]
+        found = self._found.setdefault((number, choice.scale), {})
+        if choice.precision not in found:
+            before = min(found, key=lambda tried: abs(np.log(tried / choice.precision)), default=0)
+            if before:
+                W, gram, tol = found[before].W, found[before].gram, NEAR_TOL
+            else:
+                W, gram, tol = start, None, SEARCH_TOL
+            fit = fit_head(problem, W, tol, SEARCH_ITER, gram=gram, near=bool(before))
+            found[choice.precision] = fit
+        return problem, found[choice.precision].W
 
     def _held(self, number: int, choice: Choice) -> Held:
         fold = self.folds[number]

@@ -24,29 +24,19 @@ the data: far from all data the prior variance counts in full (`open_far`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
-from scipy.special import expit, ndtri, softmax
-from scipy.stats import qmc
+from scipy.special import expit, softmax
 
 from likelier.base import Array, Batch
-from likelier.inference.evidence import typical_weight
+from likelier.inference.class_integral import centred
 from likelier.inference.joint_curvature import is_reducible, reduced_curvature
 from likelier.inference.softmax_head import HeadProblem, lower_factor, weighted_gram
-from likelier.predictive import Bernoulli, Categorical
+from likelier.models.triangles import lower_inverse
 
 MAX_JOINT = 600  # outputs x features
-# Points of the integral over scores, by the largest variance of a row: errors stay below 0.01.
-LEVELS = (0.5, 2.0, 16.0)
-N_NODES, N_PAIRS = (31, 31, 31, 127), (16, 64, 256, 1024)
 FAR = 0.9999  # residual from which on a row begins to be far from all data: three length scales
 ROWS_AT_ONCE = 256
-NARROWER, LEAST_SPREAD = 0.9, 1e-4  # share of the loss that is left, and of the smallest factor
-SPREADS = np.geomspace(1e-2, 1.0, 9)
-FLAT = 1e-5  # of its trace: variance that a direction without any gets, beyond single precision
 
 
 @dataclass(frozen=True)
@@ -316,139 +306,9 @@ def _joint_gram(Phi: Array, p: Array, weight: Array) -> Array:
 
 
 def _inverse_root(H: Array) -> Array:
-    factor = lower_factor(H)
-    invert: Any = lapack.strtri if factor.dtype == np.float32 else lapack.dtrtri
-    inverse, _ = invert(factor, lower=1)
-    return np.asarray(inverse)
+    return lower_inverse(lower_factor(H))
 
 
 def _squares(Phi: Array, root: Array) -> Array:
     pushed = Phi @ root.T.astype(Phi.dtype)
     return np.asarray(np.einsum("ij,ij->i", pushed, pushed, dtype=np.float64))
-
-
-# -- from Gaussian scores to classes --------------------------------------------------------
-
-
-def levels(covariance: Array, spread: float) -> Array:
-    """How finely each row is to be integrated: numbers for `class_predictive`."""
-    if covariance.ndim == 3:
-        covariance = np.diagonal(centred(covariance), axis1=1, axis2=2)
-    return np.asarray(np.searchsorted(LEVELS, spread * covariance.max(axis=1)))
-
-
-def centred(covariance: Array) -> Array:
-    """Covariance matrices of scores minus their mean over the classes, which decides nothing."""
-    rows = covariance - covariance.mean(axis=2, keepdims=True)
-    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
-
-
-def class_predictive(
-    scores: Array, covariance: Array, spread: float, level: int | None = None
-) -> tuple[Array, Array]:
-    """Class probabilities at nodes of the Gaussian of the scores, and the nodes' weights.
-
-    Returns probabilities of shape ``(n, nodes, K)`` (one score: ``(n, nodes)``, of class 1) and
-    weights ``(nodes,)``. One score is integrated by Gauss-Hermite quadrature, several by
-    antithetic quasi-random points, the same for all rows: nothing is left to chance. Their
-    coordinates belong to the classes by the order of the scores, not of the labels, so other
-    names of the classes give the same probabilities. ``level`` says how many points there are,
-    by default as many as the widest row needs.
-    """
-    if spread == 0.0:
-        p = expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)[:, None]
-        return np.asarray(p), np.ones(1)
-    if level is None:
-        level = int(levels(covariance, spread).max(initial=0))
-    away, weights = _around(scores, covariance, level)
-    return _probabilities_at(scores, away, spread), weights
-
-
-def _around(scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
-    """Nodes of the Gaussian of the scores of each row, minus its mean, and their weights."""
-    n_classes = scores.shape[1]
-    if n_classes == 1:
-        nodes, weights = hermite_nodes(N_NODES[level])
-        return np.asarray(np.sqrt(covariance) * nodes), weights
-    nodes = normal_points(n_classes, N_PAIRS[level])
-    weights = np.full(len(nodes), 1 / len(nodes))
-    order = np.argsort(-scores, axis=1, kind="stable")
-    rank = np.argsort(order, axis=1, kind="stable")
-    if covariance.ndim == 2:
-        return np.sqrt(covariance)[:, None] * nodes[:, rank].transpose(1, 0, 2), weights
-    rows = np.arange(len(scores))[:, None, None]
-    sorted_ = centred(covariance)[rows, order[:, :, None], order[:, None]]
-    flat = 1e-10 + FLAT * sorted_.trace(axis1=1, axis2=2)
-    sorted_[:, range(n_classes), range(n_classes)] += flat[:, None]
-    by_class = np.take_along_axis(np.linalg.cholesky(sorted_), rank[:, :, None], axis=1)
-    return np.matmul(nodes, by_class.transpose(0, 2, 1)), weights
-
-
-def _probabilities_at(scores: Array, away: Array, spread: float) -> Array:
-    """Class probabilities at nodes, whose distance from the mean is scaled."""
-    if scores.shape[1] == 1:
-        return np.asarray(expit(scores + np.sqrt(spread) * away))
-    at = np.sqrt(spread) * away
-    at += scores[:, None]
-    at -= at.max(axis=2, keepdims=True)
-    np.exp(at, out=at)
-    at /= at.sum(axis=2, keepdims=True)
-    return np.asarray(at)
-
-
-@lru_cache(maxsize=4)
-def hermite_nodes(n_nodes: int) -> tuple[Array, Array]:
-    """Nodes and weights of the Gauss-Hermite rule for a standard normal."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
-    return nodes, weights / weights.sum()
-
-
-@lru_cache(maxsize=32)
-def normal_points(n_dims: int, n_pairs: int = N_PAIRS[0]) -> Array:
-    """Antithetic quasi-random standard normal points with unit mean square."""
-    uniform = qmc.Sobol(n_dims, scramble=True, rng=np.random.default_rng(0)).random(n_pairs)
-    half = ndtri(np.clip(uniform, 1e-6, 1.0 - 1e-6))
-    half /= np.sqrt((half**2).mean(axis=0))
-    return np.concatenate([half, -half])
-
-
-def to_predictive(parts: list[tuple[Array, Array]]) -> Bernoulli | Categorical:
-    """One mixture of several models with equal weights."""
-    probs = np.concatenate([p for p, _ in parts], axis=1)
-    weights = np.concatenate([w for _, w in parts])
-    return (
-        Bernoulli(probs, weights=weights)
-        if probs.ndim == 2
-        else Categorical(probs, weights=weights)
-    )
-
-
-def choose_spread(scores: Array, covariance: Array, codes: Array, weight: Array | None) -> float:
-    """The factor of the covariance with the smallest log loss on rows that were held out.
-
-    A larger factor must be worth it: ties go to the smaller one. The grid is `SPREADS`, for rows
-    that weigh one; lighter ones have a wider covariance, and know no less about their scores. A
-    prior that is far too weak leaves more open than the smallest of them allows for: then it is
-    less, where that gains much. Few points are enough to compare factors: their errors are alike.
-    """
-    omega = np.ones(len(scores)) if weight is None else weight
-    spreads = min(typical_weight(weight), 1.0) * SPREADS
-    away, weights = _around(scores, covariance, 0)
-
-    def loss(spread: float) -> float:
-        probs = _probabilities_at(scores, away, spread)
-        mean = np.tensordot(weights, probs, (0, 1)) if probs.ndim == 3 else probs @ weights
-        if mean.ndim == 1:
-            mean = np.stack([1.0 - mean, mean], axis=1)
-        given = mean[np.arange(len(mean)), codes.astype(np.intp)]
-        return float(omega @ -np.log(np.maximum(given, 1e-12)))
-
-    losses = [loss(float(spread)) for spread in spreads]
-    best = int(np.argmin(losses))
-    chosen, least = float(spreads[best]), losses[best]
-    while best == 0 and chosen > LEAST_SPREAD * spreads[0]:
-        narrower = loss(chosen / 10.0)
-        if not narrower < NARROWER * least:
-            break
-        chosen, least = chosen / 10.0, narrower
-    return chosen

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
 
 from likelier.base import Array
 from likelier.inference.evidence import typical_weight
@@ -33,6 +32,7 @@ from likelier.inference.noise_shape import NoiseShape, noise_shape
 from likelier.inference.softmax_head import Prior, ridge
 from likelier.models.kernel_experts import Experts, by_region, expert_map
 from likelier.models.kernel_machine import LandmarkMap
+from likelier.models.triangles import lower_inverse
 
 MANY_OTHERS = 300  # rows that are no landmarks; so many tell the noise by themselves
 
@@ -51,7 +51,7 @@ def _first_prior(region: Region, made: LandmarkMap, choice: Choice) -> Prior:
 
 def absorb_numbers(region: Region, made: LandmarkMap, before: HeadPosterior) -> HeadPosterior:
     """Posterior after more rows, that before them being their prior."""
-    factor, _ = lapack.dtrtri(before.roots[0].astype(np.float64), lower=1)
+    factor = lower_inverse(before.roots[0].astype(np.float64))
     prior = Prior(factor @ factor.T, before.mean)
     return _solved(region, made(region.Z, np.float32), 1.0 / before.prior_variance, prior)
 

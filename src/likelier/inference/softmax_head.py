@@ -8,8 +8,8 @@ One family of losses: ``(1/beta) log sum_k exp(beta (f_k + margin 1[k != y])) - 
 ``beta = 1`` and no margin it is the cross-entropy; with margin one it is the multiclass hinge
 whose maximum is rounded, from above and by at most ``log(K) / beta``.
 
-L-BFGS in the metric ``Phi^T diag(r) Phi + H``, ``r`` the mean curvature of each row, refreshed
-after the first step. A trial point costs two products with the features.
+L-BFGS in the metric ``Phi^T diag(r) Phi + H``, ``r`` a curvature of each row that all outputs
+share, refreshed after the first step. A trial point costs two products with the features.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from likelier.base import Array, Batch
 
 MEMORY = 10
 MAX_HALVINGS = 20
-REFRESH_AT = (1,)
 # A row that is sure now may not be after the next step: its curvature in the metric is at
-# least this share of the largest possible.
+# least this share of the largest possible for two classes, and half of that for more.
 CURVATURE_FLOOR = 0.1
 HINGE_SHARPNESS = 20.0
 HEAD_ROWS = 2048
@@ -64,16 +63,18 @@ class HeadLoss:
             return value, (-sign * wrong)[:, None], wrong[:, None]
         rows, k = np.arange(len(scores)), codes.astype(np.intp)
         own = scores[rows, k]
-        z = beta * (scores + scores.dtype.type(self.margin))
-        z[rows, k] = beta * own
-        top = z.max(axis=1, keepdims=True)
-        p = np.exp(z - top)
-        total = p.sum(axis=1, keepdims=True)
+        # classes first: sums over few of them are fast only where rows lie side by side
+        z = beta * (np.ascontiguousarray(scores.T) + scores.dtype.type(self.margin))
+        z[k, rows] = beta * own
+        top = z.max(axis=0)
+        z -= top
+        p = np.exp(z, out=z)
+        total = p.sum(axis=0)
         p /= total
-        value = (top + np.log(total))[:, 0] / beta - own
+        value = (top + np.log(total)) / beta - own
         slope = p.copy()
-        slope[rows, k] -= 1.0
-        return value, slope, p
+        slope[k, rows] -= 1.0
+        return value, slope.T, p.T
 
     def row_curvature(self, p: Array) -> Array:
         """Mean curvature of each row, for a metric that all outputs share."""
@@ -81,10 +82,23 @@ class HeadLoss:
             return np.asarray(self.sharpness * (p * (1.0 - p))[:, 0])
         return np.asarray(self.sharpness * (p * (1.0 - p)).sum(axis=1) / (self.n_classes - 1))
 
+    def metric_curvature(self, p: Array) -> Array:
+        """Curvature of each row for steps that all outputs share.
+
+        Of several classes it is the root mean square of the eigenvalues of ``diag p - p p^T``: a
+        row that hesitates between two of ten classes bends nine times more along their difference
+        than on average, and steps by the average would be too long.
+        """
+        if self.n_outputs == 1:
+            return self.row_curvature(p)
+        second, third = (p * p).sum(axis=1), (p * p * p).sum(axis=1)
+        squares = np.maximum(second - 2.0 * third + second**2, 0.0)  # of all eigenvalues
+        return np.asarray(self.sharpness * np.sqrt(squares / (self.n_classes - 1)))
+
     @property
-    def most_curvature(self) -> float:
-        """The mean curvature of a row that knows nothing."""
-        return self.sharpness / (4.0 if self.n_outputs == 1 else self.n_classes)
+    def least_curvature(self) -> float:
+        """What the metric takes a row for that is sure at the moment."""
+        return self.sharpness * CURVATURE_FLOOR / (4.0 if self.n_outputs == 1 else 8.0)
 
     def start(self, n_features: int, shares: Array) -> Array:
         """Weights that give every row the shares of the classes; the constant comes last."""
@@ -157,20 +171,23 @@ class HeadProblem:
         value, gradient = self.reduce(look, lambda a, b: (a[0] + b[0], a[1] + b[1]))
         return value + self.prior.value(W), gradient + self.prior.pull(W)
 
-    def gram(self, W: Array, floor: float) -> Array:
-        """``Phi^T diag(r) Phi``, lower triangle, in the precision of the features: one pass."""
+    def gram(self, W: Array, floor: float = 0.0) -> Array:
+        """``Phi^T diag(r) Phi``, lower triangle, in the precision of the features: one pass.
+
+        Curvatures ``r`` of rows are at least ``floor``.
+        """
 
         def look(batch: Batch) -> Array:
             Phi = self.features(batch)
             _, _, p = self.loss.terms(self.scores(batch, Phi, W), _codes(batch))
-            r = np.maximum(self.loss.row_curvature(p), floor * self.loss.most_curvature)
+            r = np.maximum(self.loss.metric_curvature(p), floor)
             return weighted_gram(Phi, r if batch.weight is None else r * batch.weight)
 
         return np.asarray(self.reduce(look, np.add))
 
-    def metric(self, W: Array, floor: float, gram: Array | None = None) -> Callable[[Array], Array]:
-        """Inverse of the shared curvature, as a function; ``gram`` where it is known."""
-        H = self.gram(W, floor) if gram is None else gram.copy(order="K")
+    def metric(self, gram: Array) -> Callable[[Array], Array]:
+        """Inverse of the shared curvature, as a function."""
+        H = gram.copy(order="K")
         shared = self.prior.shared()
         if shared.ndim == 1:
             H[np.diag_indices_from(H)] += shared.astype(H.dtype)
@@ -192,6 +209,7 @@ class HeadFit:
     n_iter: int
     converged: bool
     values: tuple[float, ...] = field(default=(), repr=False)
+    gram: Array | None = field(default=None, repr=False)
 
 
 def fit_head(
@@ -201,38 +219,47 @@ def fit_head(
     max_iter: int = 100,
     watch: Callable[[Array, float, int], bool] | None = None,
     gram: Array | None = None,
+    near: bool = False,
 ) -> HeadFit:
     """Minimise from ``W`` until the expected decrease is below ``tol`` times the objective.
 
     ``watch`` is called after every step with the weights, the objective and the number of the
-    step; True ends the search. ``gram`` is that of ``problem.gram(W, 0)`` where it is known
-    already: it does not depend on the prior. Cost per step: two products of the features with
-    the weights (rows x features x outputs each), and twice a Gram matrix (rows x features^2 / 2).
+    step; True ends the search. ``gram`` is that of ``problem.gram(W)`` where it is known
+    already: it does not depend on the prior. ``near`` says that ``W`` is near the optimum, and
+    that ``gram`` will do for all steps, as that of another `HeadFit` does. Cost per step: two
+    products of the features with the weights (rows x features x outputs each), and twice a Gram
+    matrix (rows x features^2 / 2).
     """
     value, gradient = problem.value_gradient(W)
-    metric = problem.metric(W, 0.0, gram)
+    gram = problem.gram(W) if gram is None else gram
+    metric = problem.metric(gram)
     changes: list[tuple[Array, Array, float]] = []
     values = [value]
+
+    def done(n_steps: int, converged: bool) -> HeadFit:
+        return HeadFit(W, value, n_steps, converged, tuple(values), gram)
+
     for step in range(max_iter):
-        if step in REFRESH_AT:
-            metric, changes = problem.metric(W, CURVATURE_FLOOR), []
+        if step == 1 and not near:
+            gram, changes = problem.gram(W, problem.loss.least_curvature), []
+            metric = problem.metric(gram)
         direction = -_two_loops(gradient, changes, metric)
-        slope = float((direction * gradient).sum())
+        slope = float(np.vdot(direction, gradient))
         if not -0.5 * slope > tol * abs(value):
-            return HeadFit(W, value, step, True, tuple(values))
+            return done(step, True)
         moved = _line_search(problem, W, value, direction, slope)
         if moved is None:  # rounding is all that is left
-            return HeadFit(W, value, step, True, tuple(values))
+            return done(step, True)
         new, value, new_gradient = moved
         change, bend = new - W, new_gradient - gradient
-        curve = float((change * bend).sum())
+        curve = float(np.vdot(change, bend))
         if curve > 0.0:
             changes = [*changes[1 - MEMORY :], (change, bend, curve)]
         W, gradient = new, new_gradient
         values.append(value)
         if watch is not None and watch(W, value, step + 1):
-            return HeadFit(W, value, step + 1, False, tuple(values))
-    return HeadFit(W, value, max_iter, False, tuple(values))
+            return done(step + 1, False)
+    return done(max_iter, False)
 
 
 def _line_search(
@@ -257,12 +284,12 @@ def _two_loops(
     """Inverse curvature times the gradient, by the last changes with the metric in the middle."""
     q, kept = gradient.copy(), []
     for change, bend, curve in reversed(changes):
-        a = float((change * q).sum()) / curve
+        a = float(np.vdot(change, q)) / curve
         q -= a * bend
         kept.append(a)
     q = metric(q)
     for (change, bend, curve), a in zip(changes, reversed(kept), strict=True):
-        q += (a - float((bend * q).sum()) / curve) * change
+        q += (a - float(np.vdot(bend, q)) / curve) * change
     return q
 
 

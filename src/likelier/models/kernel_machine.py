@@ -23,6 +23,7 @@ from scipy import linalg, sparse
 
 from likelier.base import Array, Matrix
 from likelier.models.columns import ColumnMoments
+from likelier.models.triangles import lower_inverse
 
 JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
 BLOCK_ROWS = 2048
@@ -294,8 +295,7 @@ def landmark_map(rows: Matrix, centre: Array, gamma: Array) -> LandmarkMap:
     kernel = 0.5 * (kernel + kernel.T)
     kernel[np.diag_indices_from(kernel)] = 1.0 + JITTER
     root = linalg.cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
-    inverse, _ = linalg.lapack.dtrtri(root, lower=1, overwrite_c=1)
-    return LandmarkMap(centre, gamma, Z, np.ascontiguousarray(np.tril(inverse).T))
+    return LandmarkMap(centre, gamma, Z, np.ascontiguousarray(lower_inverse(root).T))
 
 
 def fourier_map(

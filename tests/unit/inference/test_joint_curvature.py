@@ -7,8 +7,9 @@ import pytest
 from scipy.special import softmax
 
 from likelier.inference import joint_curvature
+from likelier.inference.class_integral import centred
 from likelier.inference.joint_curvature import is_reducible, reduced_curvature, thinned
-from likelier.inference.laplace import centred, choose_layout, head_posterior
+from likelier.inference.laplace import choose_layout, head_posterior
 from likelier.inference.softmax_head import (
     HeadLoss,
     HeadProblem,

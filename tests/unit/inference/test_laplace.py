@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
+from likelier.inference.class_integral import (
+    SPREADS,
+    choose_spread,
+    class_predictive,
+    normal_points,
+    to_predictive,
+)
 from likelier.inference.laplace import (
     FAR,
     HeadPosterior,
-    choose_spread,
     class_curvature,
-    class_predictive,
     far_share,
     head_posterior,
-    normal_points,
     open_far,
     open_variance,
-    to_predictive,
 )
 from likelier.inference.softmax_head import (
     HeadLoss,
@@ -147,6 +150,29 @@ def test_spread_is_large_where_scores_are_too_sure():
     sure = choose_spread(noisy, np.full((4000, 1), 16.0), y, None)
     right = choose_spread(4.0 * truth[:, None], np.full((4000, 1), 16.0), y, None)
     assert sure > 10.0 * right
+
+
+@pytest.mark.parametrize("kind", ["one score", "variances", "matrices"])
+def test_the_spread_is_the_one_of_the_least_log_loss(kind):
+    """The factors are compared by the same probabilities that predictions are made of."""
+    rng, n, K = np.random.default_rng(3), 300, 2 if kind == "one score" else 4
+    scores = rng.normal(size=(n, 1 if K == 2 else K)) * 6.0
+    covariance = rng.uniform(1.0, 20.0, scores.shape)
+    if kind == "matrices":
+        root = rng.normal(size=(n, K, K)) * 2.0
+        covariance = root @ root.transpose(0, 2, 1)
+    for sure in (1.0, 0.25, 0.05):  # scores that are too sure need a larger factor
+        truth = np.hstack([np.zeros((n, 1)), sure * scores]) if K == 2 else sure * scores
+        y = (softmax(truth, axis=1).cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+        weight = rng.uniform(1.0, 3.0, n)
+        losses = []
+        for spread in SPREADS:
+            p, nodes = class_predictive(scores, covariance, spread, level=0)
+            mean = p @ nodes if K == 2 else np.tensordot(nodes, p, (0, 1))
+            mean = np.stack([1.0 - mean, mean], axis=1) if K == 2 else mean
+            losses.append(-weight @ np.log(mean[np.arange(n), y]))
+        found = choose_spread(scores, covariance, y.astype(float), weight)
+        assert found == pytest.approx(SPREADS[np.argmin(losses)])
 
 
 def test_posterior_of_two_models_is_their_mixture():
