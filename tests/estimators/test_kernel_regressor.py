@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import likelier
 from likelier import BayesianKernelRegressor
+from likelier.estimators.kernel_fit import MERGE_ROWS
 from likelier.inference.kernel_regression import (
     left_out,
     regression_sums,
@@ -147,3 +148,14 @@ def test_labels_are_refused_with_advice():
         BayesianKernelRegressor().fit(X, np.array(["a", "b"] * 10))
     with pytest.raises(ValueError, match="epsilon"):
         BayesianKernelRegressor(epsilon=-1.0).fit(X, X[:, 0])
+
+
+def test_copies_of_rows_do_not_tell_how_large_the_noise_is():
+    """Rows left out would find themselves in their copies, and the noise would be too small."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (1100, 6))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.normal(size=len(X))
+    once = BayesianKernelRegressor(random_state=0).fit(X, y)
+    twice = BayesianKernelRegressor(random_state=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert len(X) * 2 > MERGE_ROWS
+    assert twice.noise_[0] > 0.975 * once.noise_[0]  # 0.95 if copies counted as other rows

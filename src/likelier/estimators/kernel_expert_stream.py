@@ -31,7 +31,7 @@ from likelier.estimators.kernel_experts import (
     n_experts,
     power_of_two,
 )
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Prepared, Rows, merge_equal
+from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Prepared, Rows
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.problem import is_stream
 from likelier.inference.kernel_search import Choice
@@ -175,7 +175,7 @@ class ExpertStream(KernelFit):
         plan, units = self.unfinished_, self._target_units()
         present = Rows(X, y, weight).present()
         codes, omega = self._encode(present.y, present.weight)
-        rows = merge_equal(Rows(present.X, codes, omega).present())
+        rows = self._merged(Rows(present.X, codes, omega).present())
         if rows.n != plan["n_rows"] or not np.array_equal(units, self._target_units()):
             raise ValueError(
                 f"warm_start goes on with the rows of the unfinished fit, {plan['n_rows']} of them "

@@ -157,7 +157,7 @@ class KernelFit(KernelParticles):
     ) -> None:
         given = Rows(X, y, weight).present()
         codes, weight = self._encode(given.y, given.weight)
-        rows = merge_equal(Rows(given.X, codes, weight).present())  # a class may weigh nothing
+        rows = self._merged(Rows(given.X, codes, weight).present())  # a class may weigh nothing
         rng = np.random.default_rng([seed, 0])
         sample = rows
         if rows.n > SAMPLE_ROWS:
@@ -167,6 +167,10 @@ class KernelFit(KernelParticles):
         )
         with engine, one_blas_thread():
             self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, clock)
+
+    def _merged(self, rows: Rows) -> Rows:
+        """Rows of which equal ones are one, as far as that is worth it."""
+        return merge_equal(rows)
 
     def _fit_engine(
         self,

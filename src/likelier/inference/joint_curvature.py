@@ -32,6 +32,7 @@ from likelier.inference.softmax_head import HeadProblem
 # about what it costs to make its features. With 125 directions of each of ten classes variances of
 # scores were within some percent of those of the whole curvature.
 LEAST_DIRECTIONS, MOST_DIRECTIONS, MOST_OF_A_CLASS = 640, 1536, 256
+NEARLY_ALL = 0.8  # of the rows: taking them out would cost more than it saves
 N_PLACES = 32  # rows of a block at which the curvature outside is looked at
 MAX_OUTPUTS = 64  # beyond, a matrix of classes for every row is too much
 THINNING = 0.05  # of the prior precision: a chance that weighs less does not matter alone
@@ -125,7 +126,7 @@ def _range(Phi: Array, weights: Array, normal: Array) -> Array:
     pushed = Phi @ normal.astype(Phi.dtype)
     out = np.zeros((weights.shape[1], *normal.shape), dtype=np.float32)
     for k, weight in enumerate(weights.T):
-        rows = np.flatnonzero(weight)
+        rows = _told(weight)
         out[k] = Phi[rows].T @ (weight[rows, None] * pushed[rows])
     return out
 
@@ -137,7 +138,7 @@ def _reduced_sums(unsure: Unsure, bases: Array) -> Array:
     H = np.zeros((C * r, C * r), dtype=np.float32)
     pulled = np.zeros((len(p), C * r), dtype=np.float32)  # sqrt(omega) p_k Q_k^T phi
     for k in range(C):
-        rows, own = np.flatnonzero(p[:, k]), slice(k * r, (k + 1) * r)
+        rows, own = _told(p[:, k]), slice(k * r, (k + 1) * r)
         inside = Phi[rows] @ bases[k].astype(Phi.dtype)
         inside *= root[rows, None]
         H[own, own] = inside.T @ ((p[rows, k] * (1.0 - p[rows, k]))[:, None] * inside)
@@ -158,7 +159,7 @@ def _outside(unsure: Unsure, bases: Array) -> tuple[Array, Array]:
     share = unsure.n_rows / max(1, len(unsure.places))
     apart, length = np.zeros(C), np.zeros(C)
     for k in range(C):
-        rows, basis = np.flatnonzero(p[:, k]), bases[k, :-1, :-1]
+        rows, basis = _told(p[:, k]), bases[k, :-1, :-1]
         away = unsure.places[:, :-1] - (unsure.places[:, :-1] @ basis) @ basis.T
         squares = np.einsum("nd,nd->n", away, away, dtype=np.float64)
         products = (Phi[rows] @ away.T) ** 2
@@ -167,6 +168,12 @@ def _outside(unsure: Unsure, bases: Array) -> tuple[Array, Array]:
         apart[k] = share * float((weight @ products).sum(dtype=np.float64))
         length[k] = share * float(squares.sum())
     return apart, length
+
+
+def _told(weight: Array) -> Any:
+    """Rows of any weight; all of them, without a copy, where hardly any has none."""
+    rows = np.flatnonzero(weight)
+    return slice(None) if len(rows) > NEARLY_ALL * len(weight) else rows
 
 
 def _chances(problem: HeadProblem, batch: Batch, W: Array, tau: float) -> Unsure:
