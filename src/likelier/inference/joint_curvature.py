@@ -83,14 +83,13 @@ def reduced_curvature(problem: HeadProblem, W: Array, n_directions: int | None =
         bases = _leading_directions(problem, W, r, tau)
 
     def look(batch: Batch) -> tuple[Array, Array, Array]:
-        rows = _chances(problem, batch, W, tau)
-        apart, length = _outside(rows, bases) if r < D else (np.zeros(C), np.ones(C))
-        return _reduced_sums(rows, bases), apart, length
+        return _reduced_sums(_chances(problem, batch, W, tau), bases)
 
     H, apart, length = problem.reduce(look, lambda a, b: tuple(map(np.add, a, b)))
     own = np.append(np.full(r - 1, precision[0]), precision[-1])
     H[np.diag_indices_from(H)] += np.tile(own, C).astype(H.dtype)
-    added = np.divide(apart, length, out=np.zeros(C), where=length > 0.0)
+    # with all directions nothing is outside but rounding
+    added = np.divide(apart, length, out=np.zeros(C), where=(length > 0.0) & (r < D))
     return Reduced(bases, H, precision[0] + added)
 
 
@@ -131,43 +130,48 @@ def _range(Phi: Array, weights: Array, normal: Array) -> Array:
     return out
 
 
-def _reduced_sums(unsure: Unsure, bases: Array) -> Array:
-    """Curvature of some rows in the bases; only the lower triangle is meaningful."""
+def _reduced_sums(unsure: Unsure, bases: Array) -> tuple[Array, Array, Array]:
+    """Curvature of some rows in the bases, and what `_outside` says of every class.
+
+    Only the lower triangle of the curvature is meaningful.
+    """
     C, _, r = bases.shape
     Phi, p, root = unsure.Phi, unsure.p, np.sqrt(unsure.omega)
     H = np.zeros((C * r, C * r), dtype=np.float32)
+    apart, length = np.zeros(C), np.zeros(C)
+    near = Phi[:, :-1] @ unsure.places[:, :-1].T
     pulled = np.zeros((len(p), C * r), dtype=np.float32)  # sqrt(omega) p_k Q_k^T phi
     for k in range(C):
         rows, own = _told(p[:, k]), slice(k * r, (k + 1) * r)
-        inside = Phi[rows] @ bases[k].astype(Phi.dtype)
+        basis, chance = bases[k].astype(Phi.dtype, copy=False), p[rows, k]
+        inside = Phi[rows] @ basis
+        curvature = chance * (1.0 - chance)
+        within = unsure.places[:, :-1] @ basis[:-1, :-1]
+        away = near[rows] - inside[:, :-1] @ within.T
+        apart[k], length[k] = _outside(unsure, within, away, curvature * unsure.omega[rows])
         inside *= root[rows, None]
-        H[own, own] = inside.T @ ((p[rows, k] * (1.0 - p[rows, k]))[:, None] * inside)
-        inside *= p[rows, k, None]
+        H[own, own] = inside.T @ (curvature[:, None] * inside)
+        inside *= chance[:, None]
         if k:
             H[own, : k * r] = -(inside.T @ pulled[rows, : k * r])
         pulled[rows, own] = inside
-    return H
+    return H, apart, length
 
 
-def _outside(unsure: Unsure, bases: Array) -> tuple[Array, Array]:
-    """What some rows add to the curvature outside of the bases of each class.
+def _outside(unsure: Unsure, within: Array, away: Array, weight: Array) -> tuple[float, float]:
+    """What some rows add to the curvature of a class outside of its basis.
 
     At places ``a``, parts of features outside: sums of ``a^T (sum_i R_ikk phi_i phi_i^T) a``, and
-    of ``|a|^2``. A row says nothing new about its own place, and is left out there.
+    of ``|a|^2``. ``within`` are the places in the basis, ``away`` the products ``phi_i^T a``. A row
+    says nothing new about its own place, and is left out there.
     """
-    Phi, p, C = unsure.Phi[:, :-1], unsure.p, len(bases)
-    share = unsure.n_rows / max(1, len(unsure.places))
-    apart, length = np.zeros(C), np.zeros(C)
-    for k in range(C):
-        rows, basis = _told(p[:, k]), bases[k, :-1, :-1]
-        away = unsure.places[:, :-1] - (unsure.places[:, :-1] @ basis) @ basis.T
-        squares = np.einsum("nd,nd->n", away, away, dtype=np.float64)
-        products = (Phi[rows] @ away.T) ** 2
-        products[products >= 0.999 * squares**2] = 0.0
-        weight = p[rows, k] * (1.0 - p[rows, k]) * unsure.omega[rows]
-        apart[k] = share * float((weight @ products).sum(dtype=np.float64))
-        length[k] = share * float(squares.sum())
-    return apart, length
+    places = unsure.places[:, :-1]
+    share = unsure.n_rows / max(1, len(places))
+    squares = np.einsum("nd,nd->n", places, places, dtype=np.float64)
+    squares = np.maximum(squares - np.einsum("nr,nr->n", within, within, dtype=np.float64), 0.0)
+    products = away**2
+    products[products >= 0.999 * squares**2] = 0.0
+    return share * float((weight @ products).sum(dtype=np.float64)), share * float(squares.sum())
 
 
 def _told(weight: Array) -> Any:
