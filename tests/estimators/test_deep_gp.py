@@ -29,7 +29,7 @@ from likelier.estimators import (
     deep_gp_watch,
     kernel_words,
 )
-from likelier.estimators.kernel_fit import Rows
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference import deep_adam, deep_feed
 from likelier.inference.deep_compile import forget_programs

@@ -23,7 +23,7 @@ from likelier.estimators.deep_gp_checkpoint import Checkpoint, mark_of
 from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
-from likelier.estimators.kernel_fit import Rows, merge_equal
+from likelier.estimators.kernel_rows import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.estimators.rollback import unchanged_on_failure

@@ -11,7 +11,7 @@ import numpy as np
 from likelier.base import Array, Batch
 from likelier.engines import StreamEngine
 from likelier.engines.rows import take_rows
-from likelier.estimators.kernel_fit import Rows
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.problem import NumberSource
 
 

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from likelier.base import Array
 from likelier.engines import LocalEngine
 from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.kernel_fit import Rows
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard

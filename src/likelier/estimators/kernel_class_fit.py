@@ -11,10 +11,11 @@ from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Array, Engine, Loss
 from likelier.estimators.kernel_experts import Common, common_rows
-from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import ParticleState, Strength
 from likelier.estimators.kernel_predict import ClassPredictions
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.targets import (

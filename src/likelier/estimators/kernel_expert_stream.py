@@ -31,7 +31,8 @@ from likelier.estimators.kernel_experts import (
     n_experts,
     power_of_two,
 )
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Prepared, Rows
+from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Prepared
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.problem import is_stream
 from likelier.inference.kernel_search import Choice

@@ -19,6 +19,7 @@ from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_particles import KernelParticles
+from likelier.estimators.kernel_rows import Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source
 from likelier.estimators.rollback import unchanged_on_failure
@@ -34,7 +35,6 @@ from likelier.models.kernel_machine import (
 )
 
 SAMPLE_ROWS = 20_000  # rows that hyperparameters are learned from
-MERGE_ROWS, MERGE_VALUES = 2000, 2_000_000  # up to here equal rows become one that weighs more
 HOLD_OUT_FROM, HOLD_OUT_SHARE, HOLD_OUT_MOST = 1000, 0.2, 1000
 SEARCH_ROWS, SEARCH_COMPONENTS = 2500, 384
 SMALL_FOLDS = 3
@@ -42,34 +42,6 @@ SHARED_SCALES = 10  # rows for each scale from which on the parts share the scal
 KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass makes them again
 KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
 HEAD_BLOCK = 2048
-NO_WEIGHT = "the weights of rows and classes leave no row to learn from"
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows, encoded targets (class numbers or numbers) and weights."""
-
-    X: Matrix
-    y: Array
-    weight: Array | None
-
-    @property
-    def n(self) -> int:
-        """How many rows."""
-        return int(self.X.shape[0])
-
-    def take(self, rows: Array) -> Rows:
-        """Some of the rows."""
-        weight = None if self.weight is None else self.weight[rows]
-        return Rows(take_rows(self.X, rows), self.y[rows], weight)
-
-    def present(self) -> Rows:
-        """The rows that weigh anything."""
-        if self.weight is None or self.weight.all():
-            return self
-        if not self.weight.any():
-            raise ValueError(NO_WEIGHT)
-        return self.take(np.flatnonzero(self.weight))
 
 
 @dataclass(frozen=True)
@@ -373,23 +345,3 @@ class KernelFit(KernelParticles):
         rng = np.random.default_rng([seed, 0])
         with one_blas_thread():
             self._fit_engine(engine, sample, n_rows, standard, rng, clock)
-
-
-def merge_equal(rows: Rows) -> Rows:
-    """Equal rows with equal targets as one row that weighs as much, in sorted order.
-
-    So the model does not depend on the order of few rows, and a weight means exactly as many
-    rows. Larger data are left as they are.
-    """
-    if rows.n > MERGE_ROWS or rows.n * rows.X.shape[1] > MERGE_VALUES:
-        return rows
-    dense = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
-    joined = np.column_stack([dense, rows.y])
-    order = np.lexsort(joined.T[::-1])
-    ordered = joined[order]
-    first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
-    omega = np.ones(rows.n) if rows.weight is None else rows.weight
-    weight = np.add.reduceat(omega[order], first)
-    merged = rows.take(order[first])
-    one = bool((weight == 1.0).all())
-    return Rows(merged.X, merged.y, None if one else weight)

@@ -20,7 +20,8 @@ from sklearn.exceptions import NotFittedError
 
 from likelier.base import Array, Matrix
 from likelier.engines.rows import stack_rows
-from likelier.estimators.kernel_fit import KernelFit, Rows
+from likelier.estimators.kernel_fit import KernelFit
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.rollback import unchanged_on_failure
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array
-from likelier.estimators.kernel_fit import Rows
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.kernel_regression import regression_sums
 from likelier.inference.softmax_head import (

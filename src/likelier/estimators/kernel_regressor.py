@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from likelier.base import Array, Engine
-from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared, Rows
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
 from likelier.estimators.kernel_number_predict import NumberPredictions
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock, _number
 from likelier.inference.kernel_regression import (
     RATIO_RANGE,

@@ -22,7 +22,7 @@ from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_expert_rows import take
 from likelier.estimators.kernel_expert_stream import ExpertStream
 from likelier.estimators.kernel_experts import MAX_INPUTS, Common
-from likelier.estimators.kernel_fit import HEAD_BLOCK, NO_WEIGHT, Rows
+from likelier.estimators.kernel_fit import HEAD_BLOCK
 from likelier.estimators.kernel_kept import (
     GROWTH,
     START_ROWS,
@@ -31,6 +31,7 @@ from likelier.estimators.kernel_kept import (
     precision_of,
     precision_outside,
 )
+from likelier.estimators.kernel_rows import NO_WEIGHT, Rows
 from likelier.estimators.kernel_words import by_evidence
 from likelier.estimators.problem import (
     EncodedSource,
