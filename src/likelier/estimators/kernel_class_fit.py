@@ -10,12 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Array, Engine, Loss
+from likelier.estimators.kernel_course import ParticleState
 from likelier.estimators.kernel_experts import Common, common_rows
-from likelier.estimators.kernel_fit import HOLD_OUT_FROM, Prepared
+from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
-from likelier.estimators.kernel_particles import ParticleState, Strength
+from likelier.estimators.kernel_particles import Strength
 from likelier.estimators.kernel_predict import ClassPredictions
-from likelier.estimators.kernel_rows import Rows
+from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.targets import (
@@ -150,7 +151,7 @@ class ClassFit(ClassPredictions):
         rng: np.random.Generator,
         clock: Clock,
     ) -> Particle:
-        choice, calibration = self._choose(prepared, held, rng, clock)
+        choice, calibration = self._chosen(prepared, held, rng, clock)
         made, _ = self._final_map(prepared, choice.scale, n_rows, rng)
         part = Particle(made, None, choice, calibration, np.nan, False)
         if self._has_experts(n_rows, made):
@@ -195,9 +196,13 @@ class ClassFit(ClassPredictions):
         def watch(W: Array, value: float, step: int) -> bool:
             nonlocal latest
             latest = W
+            clock.kept["weights"] = {"mean": W, "choice": place}
             return clock.tick("weights", f"objective {value:.6g}")
 
-        if n_rows > prepared.sample.n:  # most of the way by a sample, in few passes over all
+        place, known = [choice.precision, choice.scale], clock.before.get("weights", {})
+        if known.get("choice") == place and known["mean"].shape == latest.shape:
+            latest = known["mean"]
+        elif n_rows > prepared.sample.n:  # most of the way by a sample, in few passes over all
             latest = self._sample_weights(prepared, made, problem, latest, n_rows)
         try:
             fit = fit_head(problem, latest, float(self.tol), int(self.max_iter), watch)

@@ -59,14 +59,22 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         Largest number of steps for the weights; a step of particles is ten minibatches.
     tol : float, default=1e-3
         Stop when the expected decrease is this small relative to the objective.
+    early_stopping : bool, default=False
+        Of "svgd" and "stein_gaussian": hold out rows, some of every class, and stop when their
+        log-likelihood has not risen for ten steps; the particles that were best count. By the
+        evidence, rows held out choose the prior, and there is nothing to stop.
+    validation_fraction : float, default=0.1
+        Part of the rows that early stopping holds out, at most 2,048 of them.
     time_budget : float or None, default=None
         Seconds after which the fit ends with what it has. A part of the rows is timed, and no
         more of them are learned than the time allows; where a local expert has not been
         reached, the common machine predicts alone.
     warm_start : bool, default=False
-        Go on with a fit of the same rows in memory that was interrupted, or ended by its time
-        budget, before all local experts had learned: the same as if it had not ended, to the
-        last bit. A fit that was finished is done anew.
+        Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
+        same as if it had not ended, to the last bit, also from a file in another process. Where
+        the search for the weights was cut short it begins with what it had, and comes to the same
+        optimum. Local experts go on with rows in memory only. A fit that was finished is done
+        anew, and so is one of several fits (``n_particles`` above one, by the evidence).
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -149,6 +157,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         class_weight: Any = None,
         max_iter: int = 100,
         tol: float = 1e-3,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         time_budget: float | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
@@ -168,6 +178,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         self.class_weight = class_weight
         self.max_iter = max_iter
         self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.time_budget = time_budget
         self.warm_start = warm_start
         self.n_jobs = n_jobs

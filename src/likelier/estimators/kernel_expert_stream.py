@@ -31,8 +31,8 @@ from likelier.estimators.kernel_experts import (
     n_experts,
     power_of_two,
 )
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit, Prepared
-from likelier.estimators.kernel_rows import Rows
+from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
+from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.problem import is_stream
 from likelier.inference.kernel_search import Choice
@@ -158,7 +158,8 @@ class ExpertStream(KernelFit):
 
     # -- going on -----------------------------------------------------------------------
     def _goes_on(self, X: Any) -> bool:
-        unfinished = bool(self.warm_start and getattr(self, "unfinished_", None))
+        left = getattr(self, "unfinished_", {})
+        unfinished = bool(self.warm_start and left and "words" not in left)
         if unfinished and is_stream(X):
             raise ValueError(
                 "warm_start goes on with rows in memory only: give them as an array, or fit the "

@@ -7,24 +7,35 @@ in the engine that passes over them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.callback import with_callbacks
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.deep_gp_held import split_stream
+from likelier.estimators.hold_out import held_rows
 from likelier.estimators.kernel_particles import KernelParticles
-from likelier.estimators.kernel_rows import Rows, merge_equal
+from likelier.estimators.kernel_resume import (
+    KEPT,
+    KeptClimb,
+    PlainClimb,
+    check_same_rows,
+    keep_choice,
+    kept_choice,
+    leave,
+    left_over,
+)
+from likelier.estimators.kernel_rows import Prepared, Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source
 from likelier.estimators.rollback import unchanged_on_failure
-from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales, typical_weight
-from likelier.inference.kernel_search import Fold
+from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales
+from likelier.inference.kernel_search import Choice, Fold
 from likelier.models.kernel_machine import (
     IdentityMap,
     KernelMap,
@@ -42,36 +53,7 @@ SHARED_SCALES = 10  # rows for each scale from which on the parts share the scal
 KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass makes them again
 KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
 HEAD_BLOCK = 2048
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is known before the weights: how inputs are scaled, and the learned scales."""
-
-    standard: Standard
-    scales: Scales
-    standardised: StandardRows  # the sample
-    sample: Rows
-
-    def centre(self) -> Array:
-        """What to subtract from rows in their own units."""
-        return self.standard.centre(bool(sparse.issparse(self.sample.X)))
-
-    @property
-    def unit(self) -> float:
-        """Weight of a typical row: the scales were told of rows that weigh one."""
-        return typical_weight(self.sample.weight)
-
-    def judged(self) -> tuple[Matrix, Array, Array]:
-        """Rows for small fits, with their centre and scales: standardised where they are dense."""
-        Z = self.standardised
-        if Z.standard is None:
-            return Z.X, np.zeros(Z.shape[1]), self.scales.gamma
-        return self.sample.X, self.centre(), self.gamma()
-
-    def gamma(self, scale: float = 1.0) -> Array:
-        """Scales in the units of the data."""
-        return scale * self.scales.gamma * self.standard.inverse
+STOP_ROWS = 2048  # largest number of rows that are held out to stop by
 
 
 class KernelFit(KernelParticles):
@@ -100,10 +82,12 @@ class KernelFit(KernelParticles):
             up to one, leave probabilities and intervals what rows of weight one make them.
         """
         self._check_words()
-        seed = self._seed()
+        left = left_over(self)
+        seed = int(left["seed"]) if left else self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        clock = Clock(self, (None, None) if is_stream(X) else (X, y))
+        clock = Clock(self, (None, None) if is_stream(X) else (X, y), seed=seed)
+        clock.before, clock.kept = left, {k: v for k, v in left.items() if k in KEPT}
         with unchanged_on_failure(self, (ValueError, TypeError)):  # data that are refused
             goes_on = self._goes_on(X)
             if not goes_on:
@@ -130,6 +114,8 @@ class KernelFit(KernelParticles):
         given = Rows(X, y, weight).present()
         codes, weight = self._encode(given.y, given.weight)
         rows = self._merged(Rows(given.X, codes, weight).present())  # a class may weigh nothing
+        if self._stops_early():
+            rows, clock.held = self._held_apart(rows, seed)
         rng = np.random.default_rng([seed, 0])
         sample = rows
         if rows.n > SAMPLE_ROWS:
@@ -144,6 +130,13 @@ class KernelFit(KernelParticles):
         """Rows of which equal ones are one, as far as that is worth it."""
         return merge_equal(rows)
 
+    def _held_apart(self, rows: Rows, seed: int) -> tuple[Rows, Rows]:
+        """Rows to learn from, and some of every class to stop by."""
+        fraction = min(float(self.validation_fraction), STOP_ROWS / rows.n)
+        rng = np.random.default_rng([seed, 1])
+        out = held_rows(self._strata(rows.y), fraction, rng)
+        return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
+
     def _fit_engine(
         self,
         engine: Engine,
@@ -155,9 +148,28 @@ class KernelFit(KernelParticles):
     ) -> None:
         """Hyperparameters from the sample, weights from the engine, for every particle."""
         self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
-        if self.inference != "evidence":
-            self._fit_particles(engine, sample, n_rows, standard, rng, clock)
-            return
+        check_same_rows(clock, n_rows, self._target_units())
+        particles = self.inference != "evidence"
+        learn = self._fit_particles if particles else self._fit_evidence
+        try:
+            learn(engine, sample, n_rows, standard, rng, clock)
+        except KeyboardInterrupt:
+            clock.cut = True
+            raise
+        finally:
+            if clock.cut and (particles or self._n_particles() == 1):
+                leave(self, clock, n_rows, self._target_units())
+
+    def _fit_evidence(
+        self,
+        engine: Engine,
+        sample: Rows,
+        n_rows: int,
+        standard: Standard,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> None:
+        """One machine after another, each with hyperparameters of its own."""
         parts, n_particles = [], self._n_particles()
         for particle in range(n_particles):
             held = self._held_rows(sample, rng)
@@ -214,14 +226,30 @@ class KernelFit(KernelParticles):
         if self.features == "identity":
             flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
             return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample)
-        scales = self._learn_scales(Z, sample, inside, rng, clock)
+        watch = KeptClimb(clock, self._plan(sample.n).n_steps)
+        scales = self._learn_scales(Z, sample, inside, rng, watch)
         return Prepared(standard, scales, Z, sample)
+
+    def _chosen(
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+    ) -> tuple[Choice, Any]:
+        """What ``_choose`` finds, or has found for an unfinished fit."""
+        known = kept_choice(clock, rng)
+        if known is None:
+            choice, found = known = self._choose(prepared, held, rng, clock)
+            keep_choice(clock, choice, found, rng)
+        return known
 
     def _learns_scales(self, n_features: int) -> bool:
         return self.features != "identity" and self._given_gamma(n_features) is None
 
     def _learn_scales(
-        self, Z: StandardRows, sample: Rows, inside: Array, rng: np.random.Generator, clock: Clock
+        self,
+        Z: StandardRows,
+        sample: Rows,
+        inside: Array,
+        rng: np.random.Generator,
+        watch: KeptClimb,
     ) -> Scales:
         targets, rows = self._evidence_targets(sample.y[inside]), Z.part(inside)
         return learn_scales(
@@ -231,7 +259,7 @@ class KernelFit(KernelParticles):
             rng,
             self._plan(sample.n),
             input_groups(rows, targets),
-            lambda part: clock.progress("evidence", part),
+            watch,
         )
 
     def _folds(
@@ -256,7 +284,8 @@ class KernelFit(KernelParticles):
             judged = prepared
             if n < SHARED_SCALES * d and self._learns_scales(d):
                 Z, sample = prepared.standardised, prepared.sample
-                scales = self._learn_scales(Z, sample, inside, rng, clock)
+                watch = PlainClimb(clock, self._plan(n).n_steps)
+                scales = self._learn_scales(Z, sample, inside, rng, watch)
                 judged = replace(prepared, scales=scales)
             folds.append(self._fold(judged, rng.permutation(inside), outside, rng))
         return folds
@@ -338,6 +367,9 @@ class KernelFit(KernelParticles):
             self._end_stream()
             return
         encoded, n_rows, standard = self._open_encoded(source, seed)
+        if self._stops_early():
+            fraction = min(float(self.validation_fraction), STOP_ROWS / n_rows)
+            encoded, n_rows, _, clock.held = split_stream(encoded, fraction, STOP_ROWS, seed)
         engine = StreamEngine(encoded, seed=seed, shuffle=False)
         engine.know_rows(n_rows)
         batch = engine.sample(SAMPLE_ROWS)

@@ -42,7 +42,8 @@ class RowKeeper(KernelFit):
         omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
         present = np.flatnonzero(omega)
         few = len(present) < START_ROWS and len(present) * X.shape[1] <= KEEP_VALUES
-        whole = not hasattr(self, "stream_") and not getattr(self, "unfinished_", None)
+        left = getattr(self, "unfinished_", {})
+        whole = not hasattr(self, "stream_") and (not left or "words" in left)
         if few and whole and self._batch_words() is None:
             rows = Rows(X, y, omega).take(present)  # a copy: the caller's may change
             self.stream_ = self._new_stream(seed) | {"X": rows.X, "y": rows.y, "omega": rows.weight}

@@ -16,9 +16,9 @@ from likelier.base import Array, Batch, Engine
 from likelier.engines import LocalEngine
 from likelier.estimators.kernel_expert_stream import ExpertStream
 from likelier.estimators.kernel_experts import CommonMachine, ExpertFit
-from likelier.estimators.kernel_fit import HEAD_BLOCK, Prepared
+from likelier.estimators.kernel_fit import HEAD_BLOCK
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, sums_pace
-from likelier.estimators.kernel_rows import Rows
+from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.kernel_experts import Region
 from likelier.inference.kernel_regression import Weights, leave_out

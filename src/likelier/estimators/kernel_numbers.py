@@ -18,6 +18,7 @@ from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_copies import first_equals
+from likelier.estimators.kernel_course import ParticleState
 from likelier.estimators.kernel_experts import COMMON_SAMPLE, MAX_INPUTS, common_rows
 from likelier.estimators.kernel_fit import HEAD_BLOCK
 from likelier.estimators.kernel_kept import (
@@ -29,7 +30,7 @@ from likelier.estimators.kernel_kept import (
 )
 from likelier.estimators.kernel_number_experts import NumberExperts
 from likelier.estimators.kernel_pace import affordable_rows, sums_pace
-from likelier.estimators.kernel_particles import ParticleState, Strength
+from likelier.estimators.kernel_particles import Strength
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock, by_evidence
 from likelier.estimators.problem import NumberSource, require_targets

@@ -38,7 +38,9 @@ def affordable_rows(clock: Clock, n_rows: int, seconds_per_row: float, share: fl
     if left is None:
         return n_rows
     wanted = share * left / max(seconds_per_row, 1e-12)
-    return int(min(n_rows, max(wanted, PROBE_ROWS)))
+    most = int(min(n_rows, max(wanted, PROBE_ROWS)))
+    clock.cut = clock.cut or most < n_rows
+    return most
 
 
 def head_pace(made: KernelMap, sample: Rows, loss: HeadLoss) -> float:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from likelier.base import Array, Engine, Info, Loss, Matrix
+from likelier.base import Array, Engine, Loss, Matrix
 from likelier.calibration import restore
 from likelier.engines import LocalEngine
+from likelier.estimators.kernel_course import UPDATES, Course, ParticleState
 from likelier.estimators.kernel_words import Clock, KernelWords
 from likelier.inference.stein_gaussian import GaussianMixturePosterior, SteinGaussian
 from likelier.inference.svgd import SVGD, ParticlePosterior
@@ -31,11 +32,8 @@ from likelier.models.fourier_machine import (
 )
 from likelier.models.kernel_machine import Standard
 
-UPDATES = 10  # minibatches of one step
 N_FEATURES = 256
 JUDGE_SHARE, JUDGE_FROM = 0.25, 20  # rows held out, where a loss needs them
-
-ParticleState = ParticlePosterior | GaussianMixturePosterior
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ class KernelParticles(KernelWords, ABC):
         model = self._particle_model(prepared, strength, n_rows, rng)
         outside = self._rows_to_judge(sample, rng)
         if len(outside):
-            strength = self._learn_strength(model, sample, outside, strength, clock)
-            model = self._with_strength(model, strength)
+            strength, model = self._learn_strength(model, sample, outside, strength, clock)
         learned = self._move(model, engine, clock, "particles")
         if self._is_judged() and not len(outside):
             strength = self._judge(learned.posterior, sample, strength)
@@ -90,6 +87,10 @@ class KernelParticles(KernelWords, ABC):
         self.n_iter_ = clock.n_iter
         if learned.interrupted:
             raise KeyboardInterrupt
+
+    def _stops_early(self) -> bool:
+        """Whether rows are held out to stop by: only particles need it."""
+        return bool(self.early_stopping and self.inference != "evidence")
 
     def _particle_model(
         self, prepared: Any, strength: Strength, n_rows: int, rng: np.random.Generator
@@ -135,33 +136,54 @@ class KernelParticles(KernelWords, ABC):
 
     def _learn_strength(
         self, model: ScaledMachine, sample: Any, outside: Array, strength: Strength, clock: Clock
-    ) -> Strength:
-        """What a fit to some rows says about the others."""
-        inside = sample.take(np.setdiff1d(np.arange(sample.n), outside))
-        counts = inside.n / float(self.temperature)
-        few = replace(model, machine=replace(model.machine, temperature=counts))
-        with LocalEngine(inside.X, inside.y, inside.weight) as engine:
-            learned = self._move(few, engine, clock, "held out")
-        if learned.interrupted:
-            raise KeyboardInterrupt
-        return self._judge(learned.posterior, sample.take(outside), strength)
+    ) -> tuple[Strength, ScaledMachine]:
+        """What a fit to some rows says about the others, and the machine that believes it.
+
+        Where that fit is interrupted, its particles are what has been learned.
+        """
+        known = clock.before.get("strength")
+        if known is None:
+            inside = sample.take(np.setdiff1d(np.arange(sample.n), outside))
+            counts = inside.n / float(self.temperature)
+            few = replace(model, machine=replace(model.machine, temperature=counts))
+            with LocalEngine(inside.X, inside.y, inside.weight) as engine:
+                learned = self._move(few, engine, clock, "held out")
+            found = self._judge(learned.posterior, sample.take(outside), strength)
+            if learned.interrupted:
+                self._keep_particles(few, learned, found)
+                self.n_iter_ = clock.n_iter
+                raise KeyboardInterrupt
+            known = asdict(found)
+            if not clock.cut:
+                clock.kept["strength"] = known
+        strength = Strength(**known)
+        return strength, self._with_strength(model, strength)
 
     def _move(self, model: ScaledMachine, engine: Engine, clock: Clock, stage: str) -> Learned:
-        """Move particles until the planned updates are done, or there is an end to time."""
+        """Move particles until the planned updates are done, or there is an end to time.
+
+        With rows held out, also until these are predicted no better; the best particles count.
+        """
         n_updates = UPDATES * int(self.max_iter)
         kind: Any = SVGD if self.inference == "svgd" else SteinGaussian
         inference = kind(n_particles=self._n_particles(), n_updates=n_updates)
-        state, info = inference.init(model, engine), Info()
+        course = Course(inference, inference.init(model, engine), float(self.tol), clock.held)
+        course.restore(clock.before.get("particles", {}), stage)
+        skipped = course.state.n_updates / n_updates
+        whole = not clock.cut  # what comes after a stage that was cut short has to be done again
         try:
-            while not info.converged:
-                for _ in range(UPDATES if engine.in_memory else 1):  # of a stream: one pass
-                    state, info = inference.step(state, engine)
-                share = min(1.0, state.n_updates / n_updates)
-                if clock.progress(stage, share, f"objective {info.objective:.6g}"):
+            while not course.done:
+                course.step(engine)
+                if whole:
+                    clock.kept["particles"] = course.to_plain(stage)
+                share = min(1.0, course.state.n_updates / n_updates)
+                if clock.progress(stage, share, course.told(), skipped):
                     break
         except KeyboardInterrupt:  # keep what has been learned so far
-            return Learned(inference.posterior(state), np.nan, False, True)
-        return Learned(inference.posterior(state), info.objective, info.converged, False)
+            if whole:
+                clock.kept["particles"] = course.to_plain(stage)
+            return Learned(course.posterior(), np.nan, False, True)
+        return Learned(course.posterior(), course.info.objective, course.done, False)
 
     # -- fitted attributes --------------------------------------------------------------
     def _keep_particles(self, model: ScaledMachine, learned: Learned, strength: Strength) -> None:
@@ -182,6 +204,7 @@ class KernelParticles(KernelWords, ABC):
         self.alpha_ = np.array([strength.alpha * strength.dispersion])
         self.n_components_ = machine.n_components
         self.objective_, self.converged_ = float(learned.objective), learned.converged
+        self.unfinished_: dict[str, Any] = {}
         self._store_particles(strength)
 
     def _particle_posterior(self) -> ParticleState:

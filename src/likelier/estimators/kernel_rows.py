@@ -1,4 +1,4 @@
-"""Rows of a fit, with their targets and weights; few equal ones become one that weighs more."""
+"""Rows of a fit, with their targets and weights, and what is known of them before the weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from scipy import sparse
 
 from likelier.base import Array, Matrix
 from likelier.engines.rows import take_rows
+from likelier.inference.evidence import Scales, typical_weight
+from likelier.models.kernel_machine import Standard, StandardRows
 
 MERGE_ROWS, MERGE_VALUES = 2000, 2_000_000  # up to here equal rows become one that weighs more
 NO_WEIGHT = "the weights of rows and classes leave no row to learn from"
@@ -39,6 +41,36 @@ class Rows:
         if not self.weight.any():
             raise ValueError(NO_WEIGHT)
         return self.take(np.flatnonzero(self.weight))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known before the weights: how inputs are scaled, and the learned scales."""
+
+    standard: Standard
+    scales: Scales
+    standardised: StandardRows  # the sample
+    sample: Rows
+
+    def centre(self) -> Array:
+        """What to subtract from rows in their own units."""
+        return self.standard.centre(bool(sparse.issparse(self.sample.X)))
+
+    @property
+    def unit(self) -> float:
+        """Weight of a typical row: the scales were told of rows that weigh one."""
+        return typical_weight(self.sample.weight)
+
+    def judged(self) -> tuple[Matrix, Array, Array]:
+        """Rows for small fits, with their centre and scales: standardised where they are dense."""
+        Z = self.standardised
+        if Z.standard is None:
+            return Z.X, np.zeros(Z.shape[1]), self.scales.gamma
+        return self.sample.X, self.centre(), self.gamma()
+
+    def gamma(self, scale: float = 1.0) -> Array:
+        """Scales in the units of the data."""
+        return scale * self.scales.gamma * self.standard.inverse
 
 
 def merge_equal(rows: Rows) -> Rows:

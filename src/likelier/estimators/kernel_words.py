@@ -48,6 +48,11 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
             _number("time_budget", self.time_budget, 0.0)
         if isinstance(self.gamma, str) and self.gamma != "auto":
             raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            raise TypeError(f"early_stopping must be True or False, got {self.early_stopping!r}")
+        _number("validation_fraction", self.validation_fraction, 0.0)
+        if self.validation_fraction >= 1.0:
+            raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}")
         count_threads(self.n_jobs)
         if self.inference != "evidence":
             self._check_particle_words()
@@ -130,7 +135,19 @@ def by_evidence(estimator: Any) -> bool:
 
 @dataclass
 class Clock:
-    """Time that is left, progress, and what callbacks say."""
+    """Time that is left, progress, what callbacks say, and what is needed to go on later.
+
+    Attributes
+    ----------
+    seed : int, optional
+        Of the random numbers of the fit; None where it cannot go on later.
+    before, kept : dict
+        What an unfinished fit has left, and what this one would leave, as plain values.
+    held : Rows, optional
+        Rows held out to stop in time.
+    cut : bool
+        Whether anything was left out for want of time.
+    """
 
     estimator: Any
     data: tuple[Any, Any]
@@ -140,6 +157,11 @@ class Clock:
     stage: tuple[str, float] = ("", 0.0)  # the latest one, and how much of it was done
     since: float = 0.0  # when it began
     latest: float = 0.0  # when the latest step was done
+    seed: int | None = None
+    before: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    held: Any = None
+    cut: bool = False
 
     def __post_init__(self) -> None:
         self.latest = self.begin
@@ -149,6 +171,7 @@ class Clock:
         """Whether the time budget is used up, or a callback asked to stop."""
         budget = self.estimator.time_budget
         late = budget is not None and time.perf_counter() - self.begin > budget
+        self.cut = self.cut or self.stopped or late  # whoever asks ends what they do
         return self.stopped or late
 
     @property
@@ -159,12 +182,15 @@ class Clock:
             return None
         return max(0.0, float(budget) - (time.perf_counter() - self.begin))
 
-    def progress(self, stage: str, share: float, text: str = "") -> bool:
-        """As `tick`, for a stage whose length is known: says how long it will still take."""
+    def progress(self, stage: str, share: float, text: str = "", skipped: float = 0.0) -> bool:
+        """As `tick`, for a stage whose length is known: says how long it will still take.
+
+        ``skipped`` is the share that an unfinished fit had done before.
+        """
         if stage != self.stage[0] or share <= self.stage[1]:  # it begins, maybe anew
             self.since = self.latest
         self.stage = (stage, share)
-        left = (time.perf_counter() - self.since) * (1.0 / share - 1.0)
+        left = (time.perf_counter() - self.since) * (1.0 - share) / (share - skipped)
         done = f"{share:.0%} of the steps, about {left:.0f} s left"
         return self.tick(stage, f"{done}, {text}" if text else done)
 

@@ -15,7 +15,7 @@ equal targets would call the noise zero, whatever it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -81,6 +81,16 @@ class Climb:
     second: Array
     step: int = 0
     values: tuple[float, ...] = ()
+
+
+class ClimbWatch(Protocol):
+    """Who looks on a climb, and knows where an earlier one had come to."""
+
+    def before(self) -> Climb | None:
+        """State of an unfinished climb by the same rows and random numbers, if there is one."""
+
+    def __call__(self, climb: Climb) -> bool:
+        """One more step is done; True ends the climb."""
 
 
 def negative_log_joint(
@@ -253,7 +263,7 @@ def learn_scales(
     rng: np.random.Generator,
     plan: Plan,
     groups: Array | None = None,
-    watch: Any = None,
+    watch: ClimbWatch | None = None,
 ) -> Scales:
     """Climb the evidence on random subsets of the rows.
 
@@ -265,8 +275,9 @@ def learn_scales(
         One column per function: ``+-1``, one-hot, or a number.
     weight : array of shape (n,), optional
         Positive weights, taken by `relative_weights`.
-    watch : callable, optional
-        Called after each step with the share of steps done; True ends the climb.
+    watch : ClimbWatch, optional
+        Called after each step; True ends the climb. One that had ended goes on from its state,
+        and with the same random numbers comes to the same scales, to the last bit.
     groups : array of shape (n_features,), optional
         Number of the group of each input; inputs of a group share a scale.
 
@@ -278,7 +289,9 @@ def learn_scales(
     weight = relative_weights(weight)
     n_scales = d if groups is None else int(groups.max()) + 1
     climb = start_climb(X[rng.permutation(n)[:MEDIAN_ROWS]], n_scales)
+    before = None if watch is None else watch.before()
     order, used = rng.permutation(n), 0
+    n_steps = 0
     widest = max(MIN_SUBSET, int(np.sqrt(STEP_WORK / max(d, 1))))
     for steps, size in plan.stages:
         size = min(size, n, widest)
@@ -287,10 +300,14 @@ def learn_scales(
                 order, used = rng.permutation(n), 0
             rows = order[used : used + size]
             used += size
+            n_steps += 1
+            if before is not None and n_steps <= before.step:  # only the subsets are drawn again
+                climb = before
+                continue
             omega = None if weight is None else weight[rows]
             data = (X[rows], targets[rows], omega)
             climb = climb_step(climb, plan.n_steps, data, groups)
-            if watch is not None and watch(climb.step / plan.n_steps):
+            if watch is not None and watch(climb):
                 return scales_of(climb, groups)
     return scales_of(climb, groups)
 

@@ -1,0 +1,360 @@
+"""Kernel machines whose fit was interrupted or out of time, and those that stop early."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import likelier
+from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier.base import Info
+from likelier.estimators import kernel_course
+from likelier.estimators.kernel_course import PATIENCE, UPDATES, Course
+from likelier.estimators.kernel_rows import Rows
+from likelier.inference import evidence, kernel_regression, kernel_search, softmax_head
+from likelier.inference.stein_gaussian import SteinGaussian
+from likelier.inference.svgd import SVGD
+
+KINDS = ["svgd", "stein_gaussian"]
+PARTICLES = {"n_components": 16, "n_particles": 3, "max_iter": 6}
+
+
+def data(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    f = np.sin(2.0 * X[:, 0]) + X[:, 1]
+    y = np.where(f + 0.3 * rng.normal(size=n) > 0.0, "up", "down")
+    return X, y, f + 0.3 * rng.normal(size=n)
+
+
+def make(kind, **words):
+    return kind(**({"random_state": 0, "warm_start": True, "n_components": 40} | words))
+
+
+def fit(model, X, y, t):
+    return model.fit(X, y if isinstance(model, BayesianKernelClassifier) else t)
+
+
+def interrupt_at(monkeypatch, place, name, number):
+    """Interrupt the so manieth call of a function; returns the list of calls."""
+    calls, call = [], getattr(place, name)
+
+    def spy(*args, **words):
+        calls.append(1)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        return call(*args, **words)
+
+    monkeypatch.setattr(place, name, spy)
+    return calls
+
+
+def interrupted(monkeypatch, model, rows, place, name, number):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, place, name, number)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, *rows)
+    return model
+
+
+def saved(model, folder):
+    likelier.save(model, folder / "part.likelier")
+    return likelier.load(folder / "part.likelier")
+
+
+def says(model, X):
+    if isinstance(model, BayesianKernelClassifier):
+        return model.predict_proba(X)
+    return np.column_stack([model.predict(X, return_std=True)])
+
+
+# -- by the evidence ------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", [BayesianKernelClassifier, BayesianKernelRegressor])
+@pytest.mark.parametrize("step", [1, 7, 20])
+def test_a_climb_goes_on_to_the_same_bits(kind, step, monkeypatch, tmp_path):
+    rows = data()
+    whole = fit(make(kind), *rows)
+    model = interrupted(monkeypatch, make(kind), rows, evidence, "climb_step", step)
+    assert not hasattr(model, "maps_")
+    assert model.unfinished_.get("climb", {"step": 0})["step"] == step - 1
+    for again in (saved(model, tmp_path), model):  # also in another process
+        with monkeypatch.context() as patch:
+            calls = interrupt_at(patch, evidence, "climb_step", 0)
+            fit(again, *rows)
+        assert len(calls) == model._plan(240).n_steps - step + 1
+        assert again.unfinished_ == {}
+        np.testing.assert_array_equal(says(again, rows[0]), says(whole, rows[0]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "judge"),
+    [
+        (BayesianKernelClassifier, kernel_search.Judge),
+        (BayesianKernelRegressor, kernel_regression.RegressionJudge),
+    ],
+)
+def test_what_was_climbed_is_not_climbed_again(kind, judge, monkeypatch):
+    rows = data()
+    whole = fit(make(kind), *rows)
+    model = interrupted(monkeypatch, make(kind), rows, judge, "losses", 2)
+    calls = interrupt_at(monkeypatch, evidence, "climb_step", 0)
+    fit(model, *rows)
+    assert not calls
+    np.testing.assert_array_equal(says(model, rows[0]), says(whole, rows[0]))
+
+
+def test_weights_go_on_from_where_they_were(monkeypatch):
+    rows = data()
+    whole = fit(make(BayesianKernelClassifier, tol=1e-7), *rows)
+    model = make(BayesianKernelClassifier, tol=1e-7)
+    with monkeypatch.context() as patch:
+        fit_head = kernel_search.fit_head
+
+        def last_fit(problem, W, tol, max_iter, watch):
+            def look(W, value, step):
+                if step == 4:
+                    raise KeyboardInterrupt
+                return watch(W, value, step)
+
+            return fit_head(problem, W, tol, max_iter, look)
+
+        patch.setattr("likelier.estimators.kernel_class_fit.fit_head", last_fit)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, *rows)
+    assert np.isfinite(model.predict_proba(rows[0])).all()  # what was learned is there
+    calls = interrupt_at(monkeypatch, softmax_head.HeadProblem, "value_gradient", 0)
+    losses = interrupt_at(monkeypatch, kernel_search.Judge, "losses", 0)
+    fit(model, *rows)
+    assert not losses and len(calls) < 40  # neither the search nor the first steps again
+    assert model.unfinished_ == {} and model.converged_
+    np.testing.assert_allclose(
+        model.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=2e-3
+    )
+    assert model.objective_ == pytest.approx(whole.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [BayesianKernelClassifier, BayesianKernelRegressor])
+def test_a_fit_out_of_time_goes_on_when_there_is_time(kind):
+    rows = data()
+    whole = fit(make(kind), *rows)
+    model = fit(make(kind, time_budget=1e-9), *rows)
+    for step in (1, 2, 3):  # every fit gets one step further, and is a model
+        assert model.unfinished_["climb"]["step"] == step
+        assert np.isfinite(says(model, rows[0])).all()
+        fit(model, *rows)
+    fit(model.set_params(time_budget=None), *rows)
+    assert model.unfinished_ == {}
+    np.testing.assert_array_equal(says(model, rows[0]), says(whole, rows[0]))
+
+
+def test_a_random_state_that_is_no_number_goes_on_with_its_numbers(monkeypatch):
+    rows = data()
+    words = {"random_state": np.random.RandomState(3)}
+    whole = fit(make(BayesianKernelClassifier, random_state=np.random.RandomState(3)), *rows)
+    model = make(BayesianKernelClassifier, **words)
+    interrupted(monkeypatch, model, rows, evidence, "climb_step", 5)
+    np.testing.assert_array_equal(says(fit(model, *rows), rows[0]), says(whole, rows[0]))
+
+
+def test_without_the_word_it_begins_anew(monkeypatch):
+    rows = data()
+    model = make(BayesianKernelClassifier, warm_start=False)
+    interrupted(monkeypatch, model, rows, evidence, "climb_step", 5)
+    calls = interrupt_at(monkeypatch, evidence, "climb_step", 0)
+    fit(model, *rows)
+    assert len(calls) >= 20
+
+
+def test_other_rows_and_other_words_are_refused(monkeypatch):
+    X, y, _ = rows = data()
+    model = make(BayesianKernelClassifier)
+    interrupted(monkeypatch, model, rows, evidence, "climb_step", 5)
+    left = model.unfinished_
+    for other in (X[:-1], y[:-1]), (X, np.where(np.arange(240) < 9, "level", y)):
+        with pytest.raises(ValueError, match="warm_start goes on with the rows of the unfinished"):
+            model.fit(*other)
+    with pytest.raises(ValueError, match="words of the constructor have changed"):
+        model.set_params(loss="hinge").fit(X, y)
+    assert model.unfinished_ is left
+    model.set_params(loss="softmax").fit(X, y)
+
+
+def test_a_path_goes_on(monkeypatch, tmp_path):
+    X, y, _ = data()
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(X, columns=list("abc")).assign(y=y).to_csv(path, index=False)
+    whole = make(BayesianKernelClassifier).fit(path, "y")
+    model = make(BayesianKernelClassifier)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, evidence, "climb_step", 5)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(path, "y")
+    frame = pd.DataFrame(X, columns=list("abc"))
+    np.testing.assert_array_equal(
+        model.fit(path, "y").predict_proba(frame), whole.predict_proba(frame)
+    )
+
+
+# -- particles ------------------------------------------------------------------------------
+@pytest.mark.parametrize("inference", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "update"),
+    [(BayesianKernelClassifier, update) for update in (1, 34, 40)]
+    + [(BayesianKernelRegressor, update) for update in (1, 34, 40, 75, 115)],
+)
+def test_particles_go_on_to_the_same_bits(kind, inference, update, monkeypatch, tmp_path):
+    """Of numbers, the first sixty updates are those that tell the noise."""
+    rows, words = data(), PARTICLES | {"inference": inference}
+    whole = fit(make(kind, **words), *rows)
+    place = SVGD if inference == "svgd" else SteinGaussian
+    model = interrupted(monkeypatch, make(kind, **words), rows, place, "learn", update)
+    assert np.isfinite(says(model, rows[0])).all()
+    for again in (saved(model, tmp_path), model):
+        with monkeypatch.context() as patch:
+            calls = interrupt_at(patch, place, "learn", 0)
+            fit(again, *rows)
+        assert len(calls) == (60 if kind is BayesianKernelClassifier else 120) - update + 1
+        assert again.unfinished_ == {} and again.converged_
+        np.testing.assert_array_equal(again.particles_, whole.particles_)
+        np.testing.assert_array_equal(says(again, rows[0]), says(whole, rows[0]))
+
+
+@pytest.mark.parametrize("inference", KINDS)
+@pytest.mark.parametrize("kind", [BayesianKernelClassifier, BayesianKernelRegressor])
+def test_particles_out_of_time_go_on(kind, inference):
+    rows, words = data(), PARTICLES | {"inference": inference}
+    whole = fit(make(kind, **words), *rows)
+    model = fit(make(kind, time_budget=1e-9, **words), *rows)
+    for _ in range(3):
+        assert model.unfinished_ and not model.converged_
+        fit(model, *rows)
+    fit(model.set_params(time_budget=None), *rows)
+    assert model.unfinished_ == {}
+    np.testing.assert_array_equal(model.particles_, whole.particles_)
+
+
+# -- early stopping -------------------------------------------------------------------------
+class Walk:
+    """An inference whose held-out value is what a list says."""
+
+    n_updates = 1000
+
+    def step(self, state, engine):
+        return state + 1, Info(0.0)
+
+    def posterior(self, state):
+        return state
+
+
+class Number(int):
+    @property
+    def n_updates(self):
+        return int(self)
+
+    def __add__(self, other):
+        return Number(int(self) + other)
+
+
+def test_the_best_particles_count_and_patience_ends(monkeypatch):
+    values = [-3.0, -2.0, -1.0, -0.99999] + [-1.5] * 30
+    monkeypatch.setattr(Course, "log_likelihood", lambda self: values[self.state // UPDATES - 1])
+    course = Course(Walk(), Number(0), 1e-3, held=SimpleNamespace())
+    while not course.done:
+        course.step(SimpleNamespace(in_memory=True))
+    assert course.state == UPDATES * (3 + PATIENCE)  # a gain of 1e-5 is none
+    assert course.posterior() == UPDATES * 3
+
+
+@pytest.mark.parametrize("inference", KINDS)
+@pytest.mark.parametrize("kind", [BayesianKernelClassifier, BayesianKernelRegressor])
+def test_training_stops_when_rows_held_out_gain_no_more(kind, inference, monkeypatch):
+    """Labels without any reason: whatever is learned of them makes predictions worse."""
+    rng = np.random.default_rng(0)
+    X, t = rng.normal(size=(300, 20)), rng.normal(size=300)
+    rows = (X, np.where(rng.random(300) < 0.5, "a", "b"), t)
+    seen = []
+    learn = kernel_course.Course.log_likelihood
+
+    def spy(self):
+        seen.append((self.held, learn(self)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(kernel_course.Course, "log_likelihood", spy)
+    words = {"n_components": 64, "max_iter": 60, "n_particles": 3, "alpha": 0.05}
+    model = fit(make(kind, inference=inference, early_stopping=True, **words), *rows)
+    n_stages = 1 if kind is BayesianKernelClassifier else 2
+    assert len(seen) < n_stages * 50 and model.converged_
+    held = seen[0][0]
+    assert held.n == 30
+    again = fit(make(kind, inference=inference, early_stopping=True, **words), *rows)
+    np.testing.assert_array_equal(model.particles_, again.particles_)
+    # the particles are those of the best step, not of the last one
+    values = [value for _, value in seen[: len(seen) // 2]][-PATIENCE - 1 :]
+    assert max(values[1:]) <= values[0] + 1e-3 * abs(values[0])
+
+
+def test_the_held_out_value_is_the_log_likelihood(monkeypatch):
+    X, y, _ = data()
+    values = []
+    learn = kernel_course.Course.log_likelihood
+
+    def spy(self):
+        values.append((learn(self), self))
+        return values[-1][0]
+
+    monkeypatch.setattr(kernel_course.Course, "log_likelihood", spy)
+    make(BayesianKernelClassifier, inference="svgd", early_stopping=True, **PARTICLES).fit(X, y)
+    value, course = values[-1]
+    held = course.held
+    p = course.inference.posterior(course.state).predictive(held.X).probabilities()
+    expected = np.log(p[np.arange(held.n), held.y.astype(int)]).mean()
+    assert value == pytest.approx(expected, rel=1e-10)
+    weighted = Rows(held.X, held.y, np.where(np.arange(held.n) < 3, 1.0, 0.0))
+    course.held = weighted
+    expected = np.log(p[np.arange(3), held.y[:3].astype(int)]).mean()
+    assert learn(course) == pytest.approx(expected, rel=1e-10)
+
+
+def test_rows_held_out_of_a_path(tmp_path):
+    X, y, _ = data(400)
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(X, columns=list("abc")).assign(y=y).to_csv(path, index=False)
+    words = PARTICLES | {"max_iter": 40, "inference": "svgd", "early_stopping": True}
+    model = make(BayesianKernelClassifier, validation_fraction=0.25, **words).fit(path, "y")
+    assert 270 < model.n_rows_seen_ < 330
+    assert model.score(pd.DataFrame(X, columns=list("abc")), y) > 0.75
+
+
+def test_an_early_end_goes_on_too(monkeypatch):
+    rows = data()
+    words = PARTICLES | {"inference": "svgd", "early_stopping": True, "max_iter": 15}
+    whole = fit(make(BayesianKernelClassifier, **words), *rows)
+    model = make(BayesianKernelClassifier, **words)
+    interrupted(monkeypatch, model, rows, SVGD, "learn", 47)
+    assert "best" in model.unfinished_["particles"]
+    np.testing.assert_array_equal(fit(model, *rows).particles_, whole.particles_)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"early_stopping": "yes"}, TypeError),
+        ({"validation_fraction": 0.0}, ValueError),
+        ({"validation_fraction": 1.0}, ValueError),
+        ({"validation_fraction": "half"}, TypeError),
+    ],
+)
+@pytest.mark.parametrize("kind", [BayesianKernelClassifier, BayesianKernelRegressor])
+def test_words(kind, words, error):
+    with pytest.raises(error, match=next(iter(words))):
+        fit(make(kind, **words), *data(40))
+
+
+def test_too_few_rows_to_hold_any_out():
+    X, y, _ = data(6)
+    model = make(BayesianKernelClassifier, inference="svgd", early_stopping=True, **PARTICLES)
+    with pytest.raises(ValueError, match="validation_fraction"):
+        model.set_params(validation_fraction=0.01).fit(X, y)
