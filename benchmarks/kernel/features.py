@@ -151,11 +151,12 @@ def _speed_table(results: dict[str, dict[str, Any]]) -> str:
             [f"{dtype}, gamma {gamma}"]
             + [seconds_text(cpu[n]) for n in ("map", "plain", "new memory", "numpy", "sampler")]
             + [f"{entry['numpy_ratio']:.2f} ({'met' if met else 'missed'}: {REQUIRED[dtype]:g})"]
+            + [f"{cpu['numpy'] / cpu['plain']:.2f}"]
             + [f"{entry['sampler_ratio']:.2f} ({'met' if fast else 'missed'}: 3)"]
             + [f"{entry['sampler_ratio_out']:.2f}", f"{entry['sampler_ratio_new_memory']:.2f}"]
         )
     header = ["rows", "`out` given", "`transform(X)`", "in new memory", "NumPy", "RBFSampler"]
-    ratios = ["NumPy / `out` given", "RBFSampler / `transform(X)`"]
+    ratios = ["NumPy / `out` given", "NumPy / `transform(X)`", "RBFSampler / `transform(X)`"]
     others = ["RBFSampler / `out` given", "RBFSampler / in new memory"]
     return markdown_table([*header, *ratios, *others], rows)
 
