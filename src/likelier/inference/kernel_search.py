@@ -44,7 +44,7 @@ SEARCH_TOL, SEARCH_ITER = 2e-3, 25
 # A search that begins near its end must go closer: else a weaker prior, begun with the weights of
 # a stronger one, would look better by what it has not learned yet.
 NEAR_TOL = 0.25 * SEARCH_TOL
-SPREAD_DIRECTIONS = 384  # variances to some 20%: the spread is one of a few that differ twofold
+SPREAD_DIRECTIONS = 192  # variances to some 10%: the spread is one of a few that differ twofold
 
 
 @dataclass(frozen=True)
@@ -205,6 +205,7 @@ def search(
     omega = judge.omega
     best, best_losses = start, judge.losses(start)
     tried = {(round(best.precision, 12), round(best.scale, 12))}
+    worse: list[Choice] = []
     least, most = min(limits[0], start.precision), max(limits[1], start.precision)
     for _ in range(n_rounds):
         before = best
@@ -214,15 +215,27 @@ def search(
             moved = min(max(best.precision * precision, least), most)
             option = Choice(moved, best.scale * scale)
             key = (round(option.precision, 12), round(option.scale, 12))
-            if key in tried:
+            if key in tried or any(is_between(other, best, option) for other in worse):
                 continue
             tried.add(key)
             losses = judge.losses(option)
             if worth(best_losses - losses, omega):
+                worse.append(best)
                 best, best_losses = option, losses
+            else:
+                worse.append(option)
         if best is before:
             break
     return best
+
+
+def is_between(other: Choice, one: Choice, two: Choice) -> bool:
+    """Whether a choice has a precision between those of two others, and their scale.
+
+    Where it was worse than one of them, nothing better lies behind it.
+    """
+    least, most = sorted((one.precision, two.precision))
+    return one.scale == other.scale == two.scale and least < other.precision < most
 
 
 def worth(gains: Array, omega: Array) -> bool:

@@ -1,0 +1,53 @@
+"""The search for precision and scale by rows held out: which choices are tried."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from likelier.inference.kernel_search import Choice, is_between, search
+
+
+class Told:
+    """Held-out losses that depend on how far a choice is from the best one."""
+
+    omega = np.ones(50)
+
+    def __init__(self, precision, scale=1.0):
+        self.best, self.tried = Choice(precision, scale), []
+
+    def losses(self, choice):
+        self.tried.append(choice)
+        away = np.log(choice.precision / self.best.precision) ** 2
+        return np.full(50, away + np.log(choice.scale / self.best.scale) ** 2)
+
+
+@pytest.mark.parametrize("precision", [0.02, 0.05, 0.1, 0.5, 2.0])
+def test_the_best_of_the_grid_is_found(precision):
+    judge = Told(precision, 1.5)
+    found = search(judge, Choice(0.1), True, True, n_rounds=9)
+    assert 3.0**-0.5 <= found.precision / precision <= 3.0**0.5
+    assert found.scale == 1.5
+    assert len(set(judge.tried)) == len(judge.tried)
+
+
+def test_nothing_is_tried_behind_what_was_worse():
+    """From 0.008 the smallest allowed, 0.005, is better: three times that lies behind 0.008."""
+    judge = Told(0.001)
+    found = search(judge, Choice(0.008), True, False, n_rounds=4, limits=(0.005, 5.0))
+    assert found.precision == 0.005
+    assert [choice.precision for choice in judge.tried] == [0.008, 0.005]
+
+
+def test_between_is_of_one_scale_and_open():
+    low, high = Choice(0.1), Choice(0.9)
+    assert is_between(Choice(0.3), low, high) and is_between(Choice(0.3), high, low)
+    assert not is_between(low, low, high) and not is_between(Choice(1.0), low, high)
+    assert not is_between(Choice(0.3, 1.5), low, high)
+    assert not is_between(Choice(0.3), low, Choice(0.9, 1.5))
+
+
+def test_time_ends_the_search():
+    judge = Told(2.0)
+    assert search(judge, Choice(0.1), True, True, lambda: True) == Choice(0.1)
+    assert len(judge.tried) == 1
