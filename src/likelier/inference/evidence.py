@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from likelier.base import Array
-from likelier.models.kernel_machine import StandardRows
+from likelier.models.kernel_machine import StandardRows, kernel_of
 from likelier.models.triangles import lower_inverse
 
 START_NOISE, NOISE_FLOOR = 0.3, 1e-3
@@ -161,8 +161,7 @@ def rbf_matrix(Z: Array, others: Array | None = None) -> Array:
     products: Array = Z @ (others.copy() if others is Z else others).T
     products -= half * np.einsum("ij,ij->i", Z, Z)[:, None]
     products -= half * np.einsum("ij,ij->i", others, others)
-    np.minimum(products, 0.0, out=products)
-    return np.exp(products, out=products)
+    return kernel_of(products)
 
 
 def start_climb(X: Array, n_features: int) -> Climb:

@@ -32,6 +32,7 @@ from likelier.base import Array, Batch
 from likelier.inference.class_integral import centred
 from likelier.inference.joint_curvature import is_reducible, reduced_curvature
 from likelier.inference.softmax_head import HeadProblem, lower_factor, weighted_gram
+from likelier.models.kernel_machine import TINY
 from likelier.models.triangles import lower_inverse
 
 MAX_JOINT = 600  # outputs x features
@@ -101,7 +102,8 @@ class HeadPosterior:
         full = np.empty((len(Phi), C, C))
         for start in range(0, len(Phi), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
-            part = np.asarray(Phi[rows], dtype=np.float32)
+            part = Phi[rows].astype(np.float32)
+            part[np.abs(part) < TINY] = 0.0  # rounded, such numbers are slow
             inside = part @ flat
             pushed = np.zeros((C, len(part), C * r), dtype=np.float32)
             for k in range(C):

@@ -30,6 +30,8 @@ MAX_HALVINGS = 20
 CURVATURE_FLOOR = 0.1
 HINGE_SHARPNESS = 20.0
 HEAD_ROWS = 2048
+# Of a chance that is as good as none: numbers that lose digits for being small are slow.
+LEAST_LOG = -40.0
 WEAK_CONSTANT = 1e-2
 
 Reduce = Callable[[Callable[[Batch], Any], Callable[[Any, Any], Any]], Any]
@@ -58,6 +60,7 @@ class HeadLoss:
         if self.n_outputs == 1:
             sign = np.where(codes > 0.5, 1.0, -1.0).astype(scores.dtype)
             z = beta * (scores.dtype.type(self.margin) - sign * scores[:, 0])
+            np.maximum(z, LEAST_LOG, out=z)
             value = np.logaddexp(z, scores.dtype.type(0.0)) / beta
             wrong = np.exp(np.minimum(z, 0.0)) / (1.0 + np.exp(-np.abs(z)))
             return value, (-sign * wrong)[:, None], wrong[:, None]
@@ -68,7 +71,7 @@ class HeadLoss:
         z[k, rows] = beta * own
         top = z.max(axis=0)
         z -= top
-        p = np.exp(z, out=z)
+        p = np.exp(np.maximum(z, LEAST_LOG, out=z), out=z)
         total = p.sum(axis=0)
         p /= total
         value = (top + np.log(total)) / beta - own

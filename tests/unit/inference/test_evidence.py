@@ -85,10 +85,25 @@ def test_learned_scales_find_the_inputs_that_matter():
 
 def test_a_watch_may_end_the_climb():
     X, targets, _, _ = problem()
-    scales = learn_scales(
-        X, targets, None, np.random.default_rng(0), Plan(), None, lambda part: True
-    )
-    assert len(scales.values) == 1
+
+    class Watch:
+        def __init__(self, state=None, last=1):
+            self.state, self.last = state, last
+
+        def before(self):
+            return self.state
+
+        def __call__(self, climb):
+            self.state = climb
+            return climb.step == self.last
+
+    def climbed(watch):
+        return learn_scales(X, targets, None, np.random.default_rng(0), Plan(), None, watch)
+
+    watch = Watch()
+    assert len(climbed(watch).values) == 1
+    # and goes on from where it was, to the same scales
+    np.testing.assert_array_equal(climbed(Watch(watch.state, 0)).gamma, climbed(None).gamma)
 
 
 def test_constant_targets_and_equal_rows_do_no_harm():

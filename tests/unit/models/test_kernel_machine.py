@@ -115,3 +115,22 @@ def test_standard_of_large_means_and_constants():
     np.testing.assert_allclose(standard.mean, copies.mean(axis=0))
     part = Standard.of(sparse.csr_matrix(X[:, [2]]))
     assert part.spread()[0] == pytest.approx(X[:, 2].std(), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_feature_is_so_small_that_it_loses_digits(dtype):
+    """Products with such numbers would take a hundred times longer."""
+    rng = np.random.default_rng(0)
+    X = 12.0 * rng.normal(size=(400, 3))  # distances from none to far beyond any kernel value
+    made = landmark_map(X[:200], np.zeros(3), np.ones(3))
+    Phi = made(X, dtype)
+    small, least = np.abs(Phi[Phi != 0.0]).astype(np.float64), np.finfo(np.float32).tiny
+    assert small.min() > least
+    if dtype == np.float32:  # but for differences of features that are nearly equal
+        assert (small**2 < least).mean() < 1e-3
+    exact = np.exp(-0.5 * ((X[:, None] - X[None, :200]) ** 2).sum(axis=2))
+    assert exact[exact > 0.0].min() < 1e-100  # there are such values
+    digits = 1e-3 if dtype == np.float32 else 1e-10  # of distances of a hundred
+    np.testing.assert_allclose(Phi[:, :-1], exact @ made.whiten, atol=digits)
+    right = 1.0 - ((exact @ made.whiten) ** 2).sum(axis=1)
+    np.testing.assert_allclose(made.residual(Phi), right, atol=10 * digits)
