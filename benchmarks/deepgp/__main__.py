@@ -9,6 +9,7 @@ from benchmarks.common import DOCS, machine_facts, read_json, results_folder, wr
 from benchmarks.deepgp import (
     classify,
     compiling,
+    default,
     likelihood,
     mnist,
     natural,
@@ -20,8 +21,8 @@ from benchmarks.deepgp import (
 from benchmarks.deepgp.writer import write
 
 PARTS = (
-    "regress", "classify", "noise", "speed", "race", "compile", "natural", "toys", "likelihood",
-    "mnist", "write",
+    "regress", "default", "classify", "noise", "speed", "race", "compile", "natural", "toys",
+    "likelihood", "mnist", "write",
 )  # fmt: skip
 PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "torch", "gpytorch")
 
@@ -56,6 +57,8 @@ def _measure(part: str, options: argparse.Namespace, folder: Path) -> None:
     if part == "regress":
         sets = asked or (("boston",) if quick else regress.SETS)
         regress.run(folder, sets, seeds, models or regress.MODELS)
+    elif part == "default":
+        default.run(folder, asked or (("boston",) if quick else regress.SETS))
     elif part in ("classify", "noise"):
         sets = asked or (("vowel",) if quick else classify.SETS)
         classify.run(folder, sets, seeds, models or classify.MODELS, noisy=part == "noise")

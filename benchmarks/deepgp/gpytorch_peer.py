@@ -1,8 +1,9 @@
-"""GPyTorch's deep Gaussian process, written as its own documentation does, and an exact GP."""
+"""GPyTorch's deep process, written as its own documentation does, an exact and a sparse one."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import gpytorch
@@ -16,6 +17,9 @@ from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 
 from benchmarks.datasets import Array
+from benchmarks.kernel.gp import predict, train_sparse
+
+NO_END = 10**9  # epochs: the time ends the training
 
 
 class _Layer(DeepGPLayer):
@@ -115,3 +119,19 @@ def exact_gp_log_density(
         law = model.likelihood(model(torch.tensor(test[0])))
         normal = torch.distributions.Normal(law.mean, law.variance.sqrt())
         return normal.log_prob(torch.tensor(test[1])).numpy()
+
+
+def sparse_gp(
+    data: tuple[Array, Array], seed: int, until: float, n_inducing: int, batch: int
+) -> tuple[Callable[[Array, Array], Array], int]:
+    """Log density of a sparse GP trained until this processor time, and its minibatches."""
+    torch.set_default_dtype(torch.float32)
+    torch.manual_seed(seed)
+    X, y = (torch.tensor(part, dtype=torch.float32) for part in data)
+    model, likelihood, n_steps = train_sparse(X, y, seed, until, n_inducing, batch, NO_END)
+
+    def log_density(X_test: Array, y_test: Array) -> Array:
+        mean, variance = predict(model, likelihood, X_test)
+        return -0.5 * ((y_test - mean) ** 2 / variance + np.log(2.0 * np.pi * variance))
+
+    return log_density, n_steps

@@ -1,4 +1,4 @@
-"""Regression on the published splits: ours by depth, GPyTorch's deep GP and an exact GP."""
+"""Regression on the published splits: ours, GPyTorch's deep process, its exact and sparse ones."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ PUBLISHED = {
 }  # fmt: skip
 MODELS = (
     "ours", "ours one layer", "ours variational", "ours power 0.5", "ours power 1", "gpytorch",
-    "exact",
+    "exact", "sparse",
 )  # fmt: skip
+POWERS = {"ours variational": 1e-3, "ours power 0.5": 0.5, "ours power 1": 1.0}
 GPYTORCH_SECONDS, EXACT_STEPS, EXACT_ROWS, MOST_TEST = 60.0, 100, 1500, 5000
 OURS: dict[str, dict[str, Any]] = {
-    "ours": {}, "ours one layer": {"layers": 1}, "ours variational": {"power": 1e-3},
-    "ours power 0.5": {"power": 0.5}, "ours power 1": {"power": 1.0},
+    "ours": {}, "ours one layer": {"layers": 1},
+    **{model: {"power": power} for model, power in POWERS.items()},
 }  # fmt: skip
 DTYPE = "float32"  # of ours and of GPyTorch's
+N_INDUCING, BATCH = 100, 256  # of GPyTorch's, as ours has unasked
 
 
 def run(folder: Path, sets: Iterable[str], splits: Iterable[int], models: Iterable[str]) -> None:
@@ -64,7 +66,8 @@ def measure(folder: Path, key: str, model: str) -> dict[str, Any]:
             more = {"rmse": float(np.sqrt(np.mean(error**2))), "noise": fitted.noise_}
         else:
             ours = read_json(folder / "regress-ours.json").get(key, {"cpu": GPYTORCH_SECONDS})
-            density, spent, more = _peer(split, model, (X_test, y_test), ours["cpu"])
+            test = (X_test, y_test)
+            density, spent, more = _peer(split, model, test, (ours["cpu"], index))
     return {
         "rows": len(split.y), "log_density": float(np.mean(density)), "wall": spent[0],
         "cpu": spent[1], **more,
@@ -72,13 +75,16 @@ def measure(folder: Path, key: str, model: str) -> dict[str, Any]:
 
 
 def _peer(
-    split: Split, model: str, test: tuple[Any, Any], seconds: float
+    split: Split, model: str, test: tuple[Any, Any], given: tuple[float, int]
 ) -> tuple[Any, tuple[float, float], dict[str, Any]]:
     """Peers on standardised data; densities in the units of the target.
 
-    GPyTorch gets as much processor time as ours took on the same split.
+    All but the exact process are ``given`` as much processor time as ours took on the same split,
+    and a seed.
     """
-    from benchmarks.deepgp.gpytorch_peer import Trainer, exact_gp_log_density
+    from benchmarks.deepgp.gpytorch_peer import Trainer, exact_gp_log_density, sparse_gp
+
+    seconds, seed = given
 
     centre, scale = split.X.mean(axis=0), split.X.std(axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
@@ -89,8 +95,12 @@ def _peer(
     if model == "exact":
         density = exact_gp_log_density(X, y, (X_test, y_test), EXACT_STEPS, EXACT_ROWS)
         spent = (time.perf_counter() - wall, time.process_time() - cpu)
+    elif model == "sparse":
+        judge, more["steps"] = sparse_gp((X, y), seed, cpu + seconds, N_INDUCING, BATCH)
+        spent = (time.perf_counter() - wall, time.process_time() - cpu)
+        density = judge(X_test, y_test)
     else:
-        trainer = Trainer(X, y, 100, 256, DTYPE)
+        trainer = Trainer(X, y, N_INDUCING, BATCH, DTYPE)
         while time.process_time() - cpu < seconds:
             trainer.step()
             more["steps"] = more.get("steps", 0) + 1
@@ -111,6 +121,20 @@ def means(folder: Path, model: str) -> dict[str, tuple[float, float, int, float]
             cpu = float(np.median([record["cpu"] for record in found]))
             out[name] = (float(values.mean()), float(error), len(values), cpu)
     return out
+
+
+def by_power(folder: Path) -> dict[str, dict[str, Any]]:
+    """Records of every power; of the one that is the default those of ours, which are the same."""
+    ours = read_json(folder / "regress-ours.json")
+    found = {}
+    for model, power in POWERS.items():
+        stored = read_json(folder / f"regress-{model.replace(' ', '-')}.json")
+        default = {
+            key: record for key, record in ours.items()
+            if power == DeepGPRegressor()._power(record["rows"])
+        }  # fmt: skip
+        found[model] = {**default, **stored}
+    return found
 
 
 def least_wall(folder: Path, name: str) -> float:

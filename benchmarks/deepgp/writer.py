@@ -8,29 +8,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import markdown_table, publish, read_json, seconds_text, write_page
-from benchmarks.deepgp import classify, likelihood, mnist, race, regress, toys
+from benchmarks.deepgp import classify, likelihood, mnist, race, toys
+from benchmarks.deepgp.writer_regress import default_table, power_table, regress_table
 
 TITLE = (
     "# Deep Gaussian processes\n\nWritten by `make bench-deepgp`; no number here is typed by "
     "hand, except those of the columns that say they are published. Measurements are in "
     "[deepgp.json](deepgp.json), but for sections that were measured before these were kept.\n"
 )
-# Figures to reach; the best published of any depth or method.
-AIMS = {
-    "boston": -2.41, "energy": -0.72, "kin8nm": 1.33, "naval": 6.36, "power-plant": -2.79,
-    "protein-casp": -2.80, "winequality-red": -0.93,
-}  # fmt: skip
-LEAST_SPLITS = 5
-LOWEST_SHOWN = -1.0  # in the picture; what lies lower is drawn there
 
 
 def write(folder: Path, docs: Path) -> None:
     """Write deepgp.md and its picture from what has been measured so far."""
     docs.mkdir(parents=True, exist_ok=True)
     parts = [
-        TITLE, _machine(folder), _regress(folder, docs), _classify(folder), _mnist(folder),
-        _speed(folder), _race(folder), _compiling(folder), _natural(folder), _toys(folder, docs),
-        _likelihood(folder),
+        TITLE, _machine(folder), regress_table(folder, docs), power_table(folder),
+        default_table(folder), _classify(folder), _mnist(folder), _speed(folder), _race(folder),
+        _compiling(folder), _natural(folder), _toys(folder, docs), _likelihood(folder),
     ]  # fmt: skip
     write_page(docs / "deepgp.md", "\n".join(part for part in parts if part))
     publish(folder, docs, "deepgp")
@@ -44,109 +38,6 @@ def _machine(folder: Path) -> str:
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; processor time of one "
         "thread. The machine was shared: read ratios, not seconds.\n"
     )
-
-
-def _regress(folder: Path, docs: Path) -> str:
-    found = {model: regress.means(folder, model) for model in regress.MODELS}
-    if not found["ours"]:
-        return ""
-    models = [model for model in regress.MODELS if found[model]]
-    header = ["data set", "splits", *models, "published (1 / 2 / 3 layers)", "aim",
-              "short of it by", "RMSE of ours", "CPU of ours", "least wall time"]  # fmt: skip
-    rows = []
-    for name in regress.SETS:
-        if name not in found["ours"]:
-            continue
-        mean, error, n, cpu = found["ours"][name]
-        short = AIMS[name] - (mean + (0.0 if np.isnan(error) else error))
-        rows.append([
-            name, str(n), *(_value(found[model].get(name), n) for model in models),
-            " / ".join(f"{v:.3g}" for v in regress.PUBLISHED[name]), f"{AIMS[name]:.2f}",
-            f"{short:.3f}" if short > 0.0 else "-", *_of_ours(folder, name), seconds_text(cpu),
-            seconds_text(regress.least_wall(folder, name)),
-        ])  # fmt: skip
-    _gap_picture(found, docs)
-    return (
-        "## Regression\n\nMean test log density per row in the units of the target, plus or minus "
-        "one standard error over the published splits; one configuration for all sets, single "
-        "precision. The noise variance cannot fall below 1e-5 of the targets' variance. \"Short of "
-        'it" counts from one standard error above the mean. A number in brackets says how many '
-        "splits a cell rests on where they are fewer than ours; the deep process of GPyTorch has "
-        "as many inducing points, rows and samples in a minibatch and as much processor time as "
-        "ours, and the exact process at most "
-        f"{regress.EXACT_ROWS} rows. What power to use by default (1, and 0.5 below 3000 rows) was "
-        "chosen by looking at split 0 of these same sets, so that split flatters ours. Power 1 "
-        "favours the density over the squared error, which is given beside it. The least wall time "
-        "is of two cores, with compiling where the program was not yet on disk."
-        + _provisional(found["ours"]) + "\n\n" + markdown_table(header, rows) + "\n\n"
-        + _paired(folder)
-        + "![log density relative to the figure to reach](deepgp-regression.png)\n"
-    )  # fmt: skip
-
-
-def _value(record: Any, n_ours: int) -> str:
-    if record is None:
-        return "-"
-    mean, error, n, _ = record
-    text = f"{mean:.3f}" if np.isnan(error) else f"{mean:.3f} ± {error:.3f}"
-    return text if n == n_ours else f"{text} ({n})"
-
-
-def _of_ours(folder: Path, name: str) -> list[str]:
-    records = read_json(folder / "regress-ours.json")
-    errors = [r["rmse"] for key, r in records.items() if key.split("/")[0] == name]
-    return [f"{np.mean(errors):.3g}"]
-
-
-def _provisional(ours: dict[str, Any]) -> str:
-    """Say which rows rest on fewer splits than are worth a conclusion."""
-    few = [name for name, record in ours.items() if record[2] < LEAST_SPLITS]
-    if not few:
-        return ""
-    return f" Fewer than {LEAST_SPLITS} splits, so provisional: {', '.join(few)}."
-
-
-def _paired(folder: Path) -> str:
-    """Ours against each peer on the splits that both have."""
-    ours, lines = read_json(folder / "regress-ours.json"), []
-    for peer, label in (("gpytorch", "GPyTorch's deep process"), ("exact", "the exact process")):
-        theirs = read_json(folder / f"regress-{peer}.json")
-        both = [key for key in ours if key in theirs]
-        gains = {
-            name: np.mean([
-                ours[key]["log_density"] - theirs[key]["log_density"]
-                for key in both if key.split("/")[0] == name
-            ])
-            for name in dict.fromkeys(key.split("/")[0] for key in both)
-        }  # fmt: skip
-        if gains:
-            told = ", ".join(f"{name} {gain:+.3f}" for name, gain in gains.items())
-            better = sum(gain > 0.0 for gain in gains.values())
-            lines.append(
-                f"On the splits that both have, ours is better than {label} on {better} of "
-                f"{len(gains)} sets: {told}.\n"
-            )
-    return "\n".join(lines) + "\n" if lines else ""
-
-
-def _gap_picture(found: dict[str, Any], docs: Path) -> None:
-    from matplotlib import pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(8, 3.2))
-    shown = [model for model in ("ours", "gpytorch", "exact") if found[model]]
-    for offset, model in enumerate(shown):
-        names = [name for name in regress.SETS if name in found[model]]
-        place = np.array([regress.SETS.index(name) for name in names]) + 0.15 * offset
-        gap = [found[model][name][0] - AIMS[name] for name in names]
-        error = [np.nan_to_num(found[model][name][1]) for name in names]
-        ax.errorbar(place, np.maximum(gap, LOWEST_SHOWN), error, fmt="o", label=model)
-    ax.axhline(0.0, color="0.5", linewidth=1)
-    ax.set_xticks(range(len(regress.SETS)), regress.SETS, fontsize=8)
-    ax.set_ylabel("log density minus aim\n(drawn no lower than -1)")
-    ax.legend(fontsize=8, loc="lower right")
-    figure.tight_layout()
-    figure.savefig(docs / "deepgp-regression.png", dpi=120)
-    plt.close(figure)
 
 
 def _classify(folder: Path) -> str:

@@ -54,10 +54,10 @@ def fitted(split: Split, seed: int) -> dict[str, Any]:
     X = torch.tensor(inputs.transform(split.X), dtype=torch.float32)
     y = torch.tensor((split.y - centre) / spread, dtype=torch.float32)
     exact = len(y) <= EXACT_ROWS
-    train = _train_exact if exact else _train_sparse
+    train = _train_exact if exact else train_sparse
     model, likelihood, n_steps = train(X, y, seed, start + MOST_SECONDS)
     cpu = time.process_time() - start
-    mean, variance = _predict(model, likelihood, inputs.transform(split.X_test))
+    mean, variance = predict(model, likelihood, inputs.transform(split.X_test))
     mean, std = centre + spread * mean, spread * np.sqrt(variance)
     z = (split.y_test - mean) / std
     return {
@@ -93,12 +93,16 @@ def _train_exact(X: Any, y: Any, seed: int, until: float) -> tuple[Any, Any, int
     return model, likelihood, step
 
 
-def _train_sparse(X: Any, y: Any, seed: int, until: float) -> tuple[Any, Any, int]:
+def train_sparse(
+    X: Any, y: Any, seed: int, until: float, n_inducing: int = N_INDUCING, batch: int = BATCH,
+    epochs: int = SPARSE_EPOCHS,
+) -> tuple[Any, Any, int]:  # fmt: skip
+    """Model, likelihood and number of steps of a sparse process, until its time is over."""
     import gpytorch
     import torch
 
     rng = np.random.default_rng(seed)
-    inducing = X[rng.permutation(len(X))[:N_INDUCING]].clone()
+    inducing = X[rng.permutation(len(X))[:n_inducing]].clone()
 
     class Process(gpytorch.models.ApproximateGP):
         def __init__(self) -> None:
@@ -112,9 +116,9 @@ def _train_sparse(X: Any, y: Any, seed: int, until: float) -> tuple[Any, Any, in
     model, likelihood = Process(), gpytorch.likelihoods.GaussianLikelihood()
     bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
     optimiser = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=SPARSE_RATE)
-    step, most = 0, SPARSE_EPOCHS * len(y) // BATCH
+    step, most = 0, epochs * len(y) // batch
     while step < most and time.process_time() < until:
-        rows = torch.from_numpy(rng.integers(len(y), size=BATCH))
+        rows = torch.from_numpy(rng.integers(len(y), size=batch))
         optimiser.zero_grad()
         (-bound(model(X[rows]), y[rows])).backward()
         optimiser.step()
@@ -130,7 +134,8 @@ def _kernel(d: int) -> Any:
     return gpytorch.kernels.ScaleKernel(kernel)
 
 
-def _predict(model: Any, likelihood: Any, X_test: Any) -> tuple[Any, Any]:
+def predict(model: Any, likelihood: Any, X_test: Any) -> tuple[Any, Any]:
+    """Means and variances of new targets."""
     import gpytorch
     import torch
 
