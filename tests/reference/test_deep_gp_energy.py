@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import linalg
+from tests.reference.quick_jit import quick_jit
 
 from likelier.models import deep_gp_layer
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
@@ -63,12 +64,12 @@ def problem(seed=0, kernels=1, total=20.0):
 
 @functools.cache
 def compiled(model):
-    return jax.jit(model.energy)
+    return quick_jit(model.energy)
 
 
 @functools.cache
 def compiled_slopes(model):
-    return jax.jit(jax.value_and_grad(model.energy))
+    return quick_jit(jax.value_and_grad(model.energy))
 
 
 def energy(widths, parameters, fixed, rows, xi, kernel="rbf", per_node=False):
@@ -208,6 +209,29 @@ def test_one_layer_with_the_best_q_is_the_collapsed_bound():
     assert -got * B == pytest.approx(bound, abs=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_series_and_the_factors_give_one_cavity(dtype):
+    """At the largest ``e`` of the series, for a ``q`` wider than the prior in some directions."""
+    rng = np.random.default_rng(6)
+    n = 40
+    axes = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    G = (axes * rng.uniform(-0.5, 1.0, n)) @ axes.T
+    e = 0.99 * deep_gp_layer.SERIES_BELOW[dtype] / np.linalg.norm(G @ G) ** 0.5
+    log_det = np.linalg.slogdet(np.eye(n) - e * G)[1] / (2.0 * e)
+    wanted = np.linalg.solve(np.eye(n) - e * G, G)
+    single = dtype == "float32"
+    with jax.enable_x64(True):
+        given = (np.asarray(a, dtype)[None] for a in (G, G @ G))
+        product, half_log = quick_jit(deep_gp_layer.by_series)(*given, np.asarray(e, dtype))
+        exact = quick_jit(deep_gp_layer.by_factors)(G[None], None, np.asarray(e))
+    assert product.dtype == dtype
+    rtol = 1e-5 if single else 1e-9
+    np.testing.assert_allclose(product[0], wanted, rtol=rtol, atol=1e-7 if single else 1e-11)
+    np.testing.assert_allclose(half_log[0], log_det, rtol=rtol)
+    np.testing.assert_allclose(exact[0][0], wanted, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(exact[1][0], log_det, rtol=1e-11)
+
+
 @pytest.mark.parametrize("total", [5e5, 1e7])
 def test_single_precision_keeps_the_divergence(total):
     """The plain log-determinant of the older form is wrong by a large factor; ours is not."""
@@ -217,9 +241,9 @@ def test_single_precision_keeps_the_divergence(total):
     layer = layer._replace(root=0.1 * layer.root, mean=0.3 * layer.mean)
     single = Layer(*(np.asarray(a, np.float32) for a in layer))
     with jax.enable_x64(True):
-        exact = float(jax.jit(node_law)(layer, np.float64(1.0 / total)).divergence)
+        exact = float(quick_jit(node_law)(layer, np.float64(1.0 / total)).divergence)
     with jax.enable_x64(False):
-        ours = float(jax.jit(node_law)(single, np.float32(1.0 / total)).divergence)
+        ours = float(quick_jit(node_law)(single, np.float32(1.0 / total)).divergence)
     T = roots(single)[0].astype(np.float32)
     C = np.float32(1 - 1 / total) * np.eye(n, dtype=np.float32) + np.float32(1 / total) * (T @ T.T)
     log_det = np.float32(2.0) * np.log(np.diagonal(np.linalg.cholesky(C))).sum(dtype=np.float32)
@@ -239,7 +263,7 @@ def test_single_precision_energy():
     exact = energy(widths, parameters, fixed, rows, xi)
     with jax.enable_x64(False):
         model = DeepGP(widths, M, S, dtype="float32")
-        got = float(jax.jit(model.energy)(*map(to_single, (parameters, fixed, rows, xi))))
+        got = float(quick_jit(model.energy)(*map(to_single, (parameters, fixed, rows, xi))))
     assert got == pytest.approx(exact, rel=1e-3)
 
 
@@ -292,7 +316,7 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
     model, fixed = DeepGP(widths, M, S, per_node=True), fixed_of(widths, 0.5, 20.0)
 
     def slopes():
-        compiled = jax.jit(jax.value_and_grad(model.energy))  # new each time: traced anew
+        compiled = quick_jit(jax.value_and_grad(model.energy))  # new each time: traced anew
         return jax.tree.leaves(compiled(parameters, fixed, rows, xi))
 
     with jax.enable_x64(True):
@@ -306,23 +330,33 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
 
 @pytest.mark.parametrize(("kernel", "kernels"), [("rbf", 1), ("matern32", P), ("matern52", 1)])
 def test_slopes_equal_finite_differences(kernel, kernels):
-    """Of every parameter, along random directions: two derivatives are written by hand."""
-    widths, parameters, rows, xi = problem(kernels=kernels)
+    """Of every parameter, along random directions: two derivatives are written by hand.
+
+    With 20 rows the cavity is found by factors, with 2000 by a series.
+    """
+    widths, parameters, _, _ = problem(kernels=kernels)
     model = DeepGP(widths, M, S, kernel, kernels > 1)
     rng = np.random.default_rng(4)
-    fixed = fixed_of(widths, 0.7, 20.0)
     with jax.enable_x64(True):
-        value = compiled(model)
-        slopes = jax.jit(jax.grad(model.energy))(parameters, fixed, rows, xi)
-        leaves, tree = jax.tree.flatten(parameters)
-        for i, leaf in enumerate(leaves):
-            direction = rng.standard_normal(np.shape(leaf))
-            if np.ndim(leaf) == 3:  # what is above the diagonal is not used
-                direction = np.tril(direction)
-            ends = []
-            for h in (1e-5, -1e-5):
-                moved = [a + h * direction if j == i else a for j, a in enumerate(leaves)]
-                ends.append(float(value(jax.tree.unflatten(tree, moved), fixed, rows, xi)))
-            wanted = (ends[0] - ends[1]) / 2e-5
-            got = float(np.sum(np.asarray(jax.tree.leaves(slopes)[i]) * direction))
-            assert got == pytest.approx(wanted, rel=1e-5, abs=1e-7)
+        value, slopes_of = compiled(model), quick_jit(jax.grad(model.energy))
+    for total in (20.0, 2000.0):
+        _, _, rows, xi = problem(kernels=kernels, total=total)
+        fixed = fixed_of(widths, 0.7, total)
+        with jax.enable_x64(True):
+            slopes = slopes_of(parameters, fixed, rows, xi)
+            check_slopes(value, slopes, parameters, (fixed, rows, xi), rng)
+
+
+def check_slopes(value, slopes, parameters, rest, rng):
+    leaves, tree = jax.tree.flatten(parameters)
+    for i, leaf in enumerate(leaves):
+        direction = rng.standard_normal(np.shape(leaf))
+        if np.ndim(leaf) == 3:  # what is above the diagonal is not used
+            direction = np.tril(direction)
+        ends = []
+        for h in (1e-5, -1e-5):
+            moved = [a + h * direction if j == i else a for j, a in enumerate(leaves)]
+            ends.append(float(value(jax.tree.unflatten(tree, moved), *rest)))
+        wanted = (ends[0] - ends[1]) / 2e-5
+        got = float(np.sum(np.asarray(jax.tree.leaves(slopes)[i]) * direction))
+        assert got == pytest.approx(wanted, rel=1e-5, abs=1e-7)

@@ -7,6 +7,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from tests.reference.quick_jit import quick_jit
 
 from likelier.inference.deep_adam import STEPS, DeepAdam
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters
@@ -40,7 +41,7 @@ def fixed(widths, total):
 def forward(parameters, held, X, xi, e):
     model = DeepGP((D, *(len(part.mean) for part in parameters.layers)), M, 1)
 
-    @jax.jit
+    @quick_jit
     def moments(parameters, held, X, xi):
         laws = tuple(node_law(part, e) for part in parameters.layers)
         return model.propagate(parameters, held, laws, X, xi)
@@ -159,10 +160,10 @@ def test_padding_changes_nothing(deep):
         pad(X, (6, 4), "float64"), pad(y, (6,), "float64"), pad(weight, (6,), "float64")
     )
     with jax.enable_x64(True):
-        a, da = jax.jit(jax.value_and_grad(DeepGP(widths, M, 3).energy))(
+        a, da = quick_jit(jax.value_and_grad(DeepGP(widths, M, 3).energy))(
             parameters, held, rows, (xi,)
         )
-        b, db = jax.jit(jax.value_and_grad(DeepGP(big, M + 2, 3).energy))(
+        b, db = quick_jit(jax.value_and_grad(DeepGP(big, M + 2, 3).energy))(
             wide, wide_held, wide_rows, (pad(xi, (3, 6, 5), "float64"),)
         )
     assert float(a) == pytest.approx(float(b), rel=1e-10)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
+from tests.reference.quick_jit import quick_jit
 
 from likelier.models.deep_argmax import argmax_probabilities, log_z_argmax
 from likelier.models.deep_argmax_grid import PRECISE, WHOLE
@@ -21,10 +22,10 @@ def case(rows=ROWS, n_classes=K, seed=0):
     return rng.integers(0, n_classes, rows), mean, var
 
 
-chances = jax.jit(argmax_probabilities)  # few shapes: every new one is compiled
+chances = quick_jit(argmax_probabilities)  # few shapes: every new one is compiled
 
 
-@jax.jit
+@quick_jit
 def value_and_slopes(y, mean, var):
     value, pull = jax.vjp(lambda m, v: log_z_argmax(y, m, v), mean, var)
     return value, *pull(jnp.ones_like(value))
@@ -69,7 +70,7 @@ def test_under_vmap_and_forward_mode_it_is_the_same():
     with jax.enable_x64(True):
         mean, var = jnp.asarray(mean), jnp.asarray(var)
         p = np.asarray(chances(mean, var))
-        mapped, tangent = map(np.asarray, jax.jit(both)(y, mean, var))
+        mapped, tangent = map(np.asarray, quick_jit(both)(y, mean, var))
     np.testing.assert_allclose(np.exp(mapped), p[np.arange(ROWS), y], atol=1e-8)
     np.testing.assert_allclose(tangent, 0.0, atol=1e-8)  # all means moved together
 
