@@ -689,7 +689,8 @@ def test_a_thousand_classes(layers):
     rows = rng.standard_normal((2000, 2))
     labels = np.arange(2000) % 1000
     words = {"n_inducing": 8, "batch_size": 64, "max_iter": 20, "n_samples": 2, "n_draws": 4}
-    model = DeepGPClassifier(layers, random_state=0, dtype="float32", **words).fit(rows, labels)
+    words |= {"length_scales": "learned", "dtype": "float32"}
+    model = DeepGPClassifier(layers, random_state=0, **words).fit(rows, labels)
     assert np.isfinite(model.energy_)
     assert all(np.isfinite(a).all() for layer in model.layers_ for a in layer.values())
     p = model.predict_proba(rows[:20])

@@ -11,11 +11,8 @@ import likelier
 
 from .expected_failures import EXPECTED_FAILURES
 
-# Long training says nothing new here; with its defaults the deep ones are checked as slow tests.
-SHORTER = {
-    "DeepGPClassifier": {"max_iter": 100, "layers": 1},
-    "DeepGPRegressor": {"max_iter": 100, "layers": 1},
-}
+# Long training says nothing new here; with all their defaults these are checked as slow tests.
+SHORTER = {"DeepGPClassifier": {"max_iter": 40}, "DeepGPRegressor": {"max_iter": 40}}
 ESTIMATORS = [
     value(**SHORTER.get(name, {}))
     for name in sorted(likelier.__all__)
