@@ -133,7 +133,7 @@ def by_power(folder: Path) -> dict[str, dict[str, Any]]:
             key: record for key, record in ours.items()
             if power == DeepGPRegressor()._power(record["rows"])
         }  # fmt: skip
-        found[model] = {**default, **stored}
+        found[model] = {**stored, **default}
     return found
 
 

@@ -36,7 +36,8 @@ def _machine(folder: Path) -> str:
         return ""
     return (
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; processor time of one "
-        "thread. The machine was shared: read ratios, not seconds.\n"
+        "thread. The machine was shared, and parts were measured earlier on another one of this "
+        "size: read ratios, not seconds.\n"
     )
 
 
