@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -237,10 +238,11 @@ def test_particles_out_of_time_go_on(kind, inference):
 
 
 # -- early stopping -------------------------------------------------------------------------
+@dataclass(frozen=True)
 class Walk:
     """An inference whose held-out value is what a list says."""
 
-    n_updates = 1000
+    n_updates: int = 1000
 
     def step(self, state, engine):
         return state + 1, Info(0.0)
@@ -258,14 +260,37 @@ class Number(int):
         return Number(int(self) + other)
 
 
-def test_the_best_particles_count_and_patience_ends(monkeypatch):
-    values = [-3.0, -2.0, -1.0, -0.99999] + [-1.5] * 30
-    monkeypatch.setattr(Course, "log_likelihood", lambda self: values[self.state // UPDATES - 1])
-    course = Course(Walk(), Number(0), 1e-3, held=SimpleNamespace())
+def told(monkeypatch, values):
+    """A course whose rows held out say what the list does, step by step."""
+
+    def likelihoods(self):
+        return np.full(50, values[min(self.state // UPDATES, len(values)) - 1])
+
+    monkeypatch.setattr(Course, "log_likelihoods", likelihoods)
+    course = Course(Walk(), Number(0), 1e-3, held=SimpleNamespace(weight=None))
     while not course.done:
         course.step(SimpleNamespace(in_memory=True))
+    return course
+
+
+def test_the_best_particles_count_where_later_ones_are_worse(monkeypatch):
+    course = told(monkeypatch, [-3.0, -2.0, -1.0, -0.99999, -1.5])
+    assert course.stopped
     assert course.state == UPDATES * (3 + PATIENCE)  # a gain of 1e-5 is none
     assert course.posterior() == UPDATES * 3
+
+
+def test_where_nothing_is_gained_the_rate_falls(monkeypatch):
+    """What is no worse is no reason to go back."""
+    course = told(monkeypatch, [-3.0, -2.0, -1.0])
+    assert course.settling and not course.stopped
+    assert course.state == 2 * UPDATES * (3 + PATIENCE)
+    assert course.posterior() == course.state
+
+
+def test_to_rise_is_to_go_on(monkeypatch):
+    course = told(monkeypatch, [-100.0 / step for step in range(1, 101)])
+    assert course.state == Walk.n_updates and not course.settling
 
 
 @pytest.mark.parametrize("inference", KINDS)
@@ -276,46 +301,44 @@ def test_training_stops_when_rows_held_out_gain_no_more(kind, inference, monkeyp
     X, t = rng.normal(size=(300, 20)), rng.normal(size=300)
     rows = (X, np.where(rng.random(300) < 0.5, "a", "b"), t)
     seen = []
-    learn = kernel_course.Course.log_likelihood
+    look = kernel_course.Course._look
 
     def spy(self):
-        seen.append((self.held, learn(self)))
-        return seen[-1][1]
+        look(self)
+        seen.append(self)
 
-    monkeypatch.setattr(kernel_course.Course, "log_likelihood", spy)
+    monkeypatch.setattr(kernel_course.Course, "_look", spy)
     words = {"n_components": 64, "max_iter": 60, "n_particles": 3, "alpha": 0.05}
     model = fit(make(kind, inference=inference, early_stopping=True, **words), *rows)
-    n_stages = 1 if kind is BayesianKernelClassifier else 2
-    assert len(seen) < n_stages * 50 and model.converged_
-    held = seen[0][0]
-    assert held.n == 30
+    course = seen[-1]
+    assert course.stopped and model.converged_ and course.state.n_updates < 600
+    assert course.held.n == 30
+    best = course.best.state
+    found = best.theta if inference == "svgd" else best.mean
+    np.testing.assert_array_equal(model.particles_, found)
     again = fit(make(kind, inference=inference, early_stopping=True, **words), *rows)
     np.testing.assert_array_equal(model.particles_, again.particles_)
-    # the particles are those of the best step, not of the last one
-    values = [value for _, value in seen[: len(seen) // 2]][-PATIENCE - 1 :]
-    assert max(values[1:]) <= values[0] + 1e-3 * abs(values[0])
 
 
 def test_the_held_out_value_is_the_log_likelihood(monkeypatch):
     X, y, _ = data()
-    values = []
-    learn = kernel_course.Course.log_likelihood
+    seen = []
+    look = kernel_course.Course._look
 
     def spy(self):
-        values.append((learn(self), self))
-        return values[-1][0]
+        look(self)
+        seen.append(self)
 
-    monkeypatch.setattr(kernel_course.Course, "log_likelihood", spy)
+    monkeypatch.setattr(kernel_course.Course, "_look", spy)
     make(BayesianKernelClassifier, inference="svgd", early_stopping=True, **PARTICLES).fit(X, y)
-    value, course = values[-1]
+    course = seen[-1]
     held = course.held
     p = course.inference.posterior(course.state).predictive(held.X).probabilities()
-    expected = np.log(p[np.arange(held.n), held.y.astype(int)]).mean()
-    assert value == pytest.approx(expected, rel=1e-10)
-    weighted = Rows(held.X, held.y, np.where(np.arange(held.n) < 3, 1.0, 0.0))
-    course.held = weighted
-    expected = np.log(p[np.arange(3), held.y[:3].astype(int)]).mean()
-    assert learn(course) == pytest.approx(expected, rel=1e-10)
+    expected = np.log(p[np.arange(held.n), held.y.astype(int)])
+    np.testing.assert_allclose(course.log_likelihoods(), expected, rtol=1e-10)
+    course.held = Rows(held.X, held.y, np.where(np.arange(held.n) < 3, 1.0, 0.0))
+    look(course)
+    assert course.latest.value == pytest.approx(expected[:3].mean(), rel=1e-10)
 
 
 def test_rows_held_out_of_a_path(tmp_path):

@@ -60,9 +60,10 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     tol : float, default=1e-3
         Stop when the expected decrease is this small relative to the objective.
     early_stopping : bool, default=False
-        Of "svgd" and "stein_gaussian": hold out rows, some of every class, and stop when their
-        log-likelihood has not risen for ten steps; the particles that were best count. By the
-        evidence, rows held out choose the prior, and there is nothing to stop.
+        Of "svgd" and "stein_gaussian": hold out rows, some of every class. When their
+        log-likelihood has not risen for twenty steps, the rate begins to fall; where it has
+        fallen by more than its standard error, the fit stops, and the particles that were best
+        count. By the evidence, rows held out choose the prior, and there is nothing to stop.
     validation_fraction : float, default=0.1
         Part of the rows that early stopping holds out, at most 2,048 of them.
     time_budget : float or None, default=None

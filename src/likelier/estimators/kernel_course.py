@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from likelier.base import Array, Engine, Info
-from likelier.inference.adam import Moments
+from likelier.inference.adam import DECAY_FROM, Moments
 from likelier.inference.stein_gaussian import GaussianMixturePosterior
 from likelier.inference.svgd import ParticlePosterior
 
 UPDATES = 10  # minibatches of one step
-PATIENCE = 10  # steps without a better prediction of the rows held out
+PATIENCE = 20  # steps without a better prediction of the rows held out
+WORTH = 1.0  # standard errors by which particles are worse than others
 DRAWS = 2  # of each Gaussian, to predict these rows by; the same ones every time
 
 ParticleState = ParticlePosterior | GaussianMixturePosterior
+
+
+@dataclass(frozen=True)
+class Looked:
+    """How particles predicted the rows held out: on average, each row, and their state then."""
+
+    value: float
+    each: Array
+    state: Any
 
 
 class Course:
@@ -36,14 +46,14 @@ class Course:
     def __init__(self, inference: Any, state: Any, tol: float, held: Any = None) -> None:
         self.inference, self.state, self.tol, self.held = inference, state, tol, held
         self.info = Info()
-        self.best: tuple[float, Any] | None = None  # log-likelihood of the rows held out, and state
-        self.waited = 0
+        self.best: Looked | None = None
+        self.latest: Looked | None = None
+        self.waited, self.settling, self.stopped = 0, False, False
 
     @property
     def done(self) -> bool:
         """Whether there is nothing left to do."""
-        planned: int = self.inference.n_updates
-        return bool(self.state.n_updates >= planned or self.waited >= PATIENCE)
+        return bool(self.stopped or self.state.n_updates >= self.inference.n_updates)
 
     def step(self, engine: Engine) -> None:
         """Some updates: the next ten minibatches, of a stream one pass."""
@@ -56,14 +66,38 @@ class Course:
 
     def _look(self) -> None:
         """Compare with the best particles so far."""
-        value = self.log_likelihood()
-        if self.best is None or value > self.best[0] + self.tol * abs(self.best[0]):
-            self.best, self.waited = (value, self.state), 0
+        each = self.log_likelihoods()
+        now = self.latest = Looked(self._mean(each), each, self.state)
+        if self.best is None or now.value > self.best.value + self.tol * abs(self.best.value):
+            self.best, self.waited = now, 0
+            return
+        self.waited += 1
+        if self.waited < PATIENCE or self.settling:
+            return
+        if self._is_worse():
+            self.stopped = True
         else:
-            self.waited += 1
+            self._settle()
 
-    def log_likelihood(self) -> float:
-        """Mean log of ``exp(-loss / dispersion)``, averaged over the particles, of rows held out.
+    def _is_worse(self) -> bool:
+        """Whether the latest particles are worse than the best beyond what chance makes of it."""
+        if self.best is None or self.latest is None:
+            return False
+        loss = self.best.each - self.latest.each
+        mean, n = self._mean(loss), len(loss)
+        return bool(mean > WORTH * (self._mean((loss - mean) ** 2) / n) ** 0.5)
+
+    def _mean(self, each: Array) -> float:
+        return float(np.average(each, weights=self.held.weight))
+
+    def _settle(self) -> None:
+        """Let the rate fall from now on: at a constant one particles keep on moving about."""
+        planned = int(min(self.inference.n_updates, self.state.n_updates / DECAY_FROM))
+        self.inference = replace(self.inference, n_updates=planned)
+        self.settling, self.waited = True, 0
+
+    def log_likelihoods(self) -> Array:
+        """Log of ``exp(-loss / dispersion)``, averaged over the particles, of each row held out.
 
         Of a softmax and of squared error that is the likelihood, up to a constant; of a hinge
         and a tube it is what takes its place in the posterior.
@@ -75,12 +109,13 @@ class Course:
         (P, n, K), machine = scores.shape, self.state.model.machine
         flat = scores.reshape(P * n, K) if machine.loss.coupled else scores.reshape(P * n)
         losses = machine.loss.value(np.tile(held.y, P), flat).reshape(P, n) / machine.dispersion
-        each: Array = logsumexp(-losses, axis=0) - np.log(P)
-        return float(np.average(each, weights=held.weight))
+        return np.asarray(logsumexp(-losses, axis=0) - np.log(P))
 
     def posterior(self) -> ParticleState:
-        """The particles: the latest, or those that predict the rows held out best."""
-        return self._posterior(self.state if self.best is None else self.best[1])
+        """The latest particles, or those that predicted the rows held out clearly better."""
+        if self.best is not None and self._is_worse():
+            return self._posterior(self.best.state)
+        return self._posterior(self.state)
 
     def _posterior(self, state: Any) -> ParticleState:
         found: ParticleState = self.inference.posterior(state)
@@ -89,24 +124,35 @@ class Course:
     def told(self) -> str:
         """How it goes, for people."""
         text = f"objective {self.info.objective:.6g}"
-        return text if self.best is None else f"{text}, best held-out value {self.best[0]:.5g}"
+        if self.latest is None:
+            return text
+        return f"{text}, log-likelihood of rows held out {self.latest.value:.5g}"
 
     # -- going on later -----------------------------------------------------------------
     def to_plain(self, stage: str) -> dict[str, Any]:
         """Plain values to go on with."""
-        plain = {"stage": stage, "waited": self.waited, "state": _plain(self.state)}
-        if self.best is not None:
-            plain["best"] = {"value": self.best[0], "state": _plain(self.best[1])}
+        plain = {name: getattr(self, name) for name in ("waited", "settling", "stopped")}
+        plain |= {"stage": stage, "planned": self.inference.n_updates, "state": _plain(self.state)}
+        for name in ("best", "latest"):
+            seen: Looked | None = getattr(self, name)
+            if seen is not None:
+                plain[name] = vars(seen) | {"state": _plain(seen.state)}
         return plain
 
     def restore(self, plain: dict[str, Any], stage: str) -> None:
         """Go on from there, if it is of the same stage."""
         if plain.get("stage") != stage:
             return
-        first, self.waited = self.state, plain["waited"]
+        first = self.state
+        self.waited, self.settling, self.stopped = (
+            plain[name] for name in ("waited", "settling", "stopped")
+        )
+        self.inference = replace(self.inference, n_updates=plain["planned"])
         self.state = _restored(first, plain["state"])
-        if "best" in plain:
-            self.best = (plain["best"]["value"], _restored(first, plain["best"]["state"]))
+        for name in ("best", "latest"):
+            if name in plain:
+                seen = plain[name]
+                setattr(self, name, Looked(**(seen | {"state": _restored(first, seen["state"])})))
 
 
 def _plain(state: Any) -> dict[str, Any]:

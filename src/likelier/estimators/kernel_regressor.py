@@ -97,8 +97,9 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     tol : float, default=1e-4
         Its tolerance.
     early_stopping : bool, default=False
-        Of "svgd" and "stein_gaussian": hold out rows and stop when their log-likelihood has
-        not risen for ten steps; the particles that were best count. By the evidence, rows held
+        Of "svgd" and "stein_gaussian": hold out rows. When their log-likelihood has not risen
+        for twenty steps, the rate begins to fall; where it has fallen by more than its standard
+        error, the fit stops, and the particles that were best count. By the evidence, rows held
         out choose the prior, and there is nothing to stop.
     validation_fraction : float, default=0.1
         Part of the rows that early stopping holds out, at most 2,048 of them.
