@@ -6,8 +6,8 @@ import pytest
 from likelier import SVC
 from likelier.estimators import svm_pairs
 from likelier.inference import smo_blocks
-from likelier.inference.smo_blocks import ClassBlocks, PairMatrix, worth_while
-from likelier.inference.smo_cache import Memory, one_by_one
+from likelier.inference.smo_blocks import ClassBlocks, PairRoom, have_room, worth_while
+from likelier.inference.smo_cache import Memory, RowCache, one_by_one
 from likelier.inference.smo_small import PairTable
 from likelier.kernels import Rbf
 from likelier.models.kernel_expansion import Subset
@@ -27,30 +27,69 @@ def wide():
 
 @pytest.fixture
 def used(monkeypatch):
-    """The pairs whose matrix was put together from blocks."""
+    """The pairs whose values were taken from blocks."""
     found = []
 
-    class Spied(PairMatrix):
+    class Spied(PairRoom):
         def of(self, first, second):
             found.append((first, second))
             return super().of(first, second)
 
-    monkeypatch.setattr(svm_pairs, "PairMatrix", Spied)
+    monkeypatch.setattr(svm_pairs, "PairRoom", Spied)
     return found
+
+
+def blocks_of(X, y, inside):
+    kernel, table = Rbf(0.002), PairTable.empty(y[inside], 4, 1)
+    rows = Subset(kernel.prepare(X), inside, kernel.prepare(X.astype(np.float32)))
+    return kernel, table, rows, ClassBlocks(rows, table, Memory(), one_by_one)
 
 
 def test_a_pair_has_the_values_of_its_kernel(wide):
     X, y = wide
     inside = np.flatnonzero(np.arange(len(y)) % 5)  # as in a fit that leaves rows out
-    kernel, table = Rbf(0.002), PairTable.empty(y[inside], 4, 1)
-    rows = Subset(kernel.prepare(X), inside, kernel.prepare(X.astype(np.float32)))
-    pair = PairMatrix(ClassBlocks(rows, table, Memory(), one_by_one), Memory())
+    kernel, table, _, blocks = blocks_of(X, y, inside)
+    pair = PairRoom(blocks, Memory())
     for first, second in ((0, 1), (0, 3), (2, 3), (1, 2)):
         numbers = np.concatenate([inside[table.members(k)] for k in (first, second)])
         n = len(numbers)
-        found = pair.of(first, second)[:n, :n]
+        values = pair.of(first, second)
+        assert values.n_rows == n and values.dtype == np.float32
+        found = values.gather(np.arange(n), np.arange(n), np.empty((n, n), np.float32))
         np.testing.assert_allclose(found, kernel.matrix(X[numbers]), atol=2e-6)
         assert (found == found.T).all()
+        np.testing.assert_array_equal(values.diagonal(), found.diagonal())
+
+
+def test_rows_of_a_pair_are_copied_as_they_are_needed(wide):
+    X, y = wide
+    *_, blocks = blocks_of(X, y, np.arange(len(y)))
+    values = PairRoom(blocks, Memory()).of(1, 2)
+    n = values.n_rows
+    whole = values.gather(np.arange(n), np.arange(n), np.empty((n, n), np.float32))
+    cache = RowCache(values, 4 * n * n, None, 1)
+    assert not cache.rows_are_dear  # the compiled loop has them
+    few = np.array([0, 5, SIZES[1] - 1, SIZES[1], n - 1])  # of both classes
+    cache.fetch(few)
+    np.testing.assert_array_equal(cache.slots[cache.slot_of[few]], whole[few])
+    np.testing.assert_array_equal(cache.values(few[:2], few), whole[few[:2]][:, few])
+    active = np.arange(3, n, 4)
+    cache.keep(active)
+    some = np.array([1, len(active) - 2])
+    cache.fetch(some)
+    np.testing.assert_array_equal(cache.slots[cache.slot_of[some]], whole[active[some]][:, active])
+    cache.restart()
+    cache.fetch(few)
+    np.testing.assert_array_equal(cache.slots[cache.slot_of[few]], whole[few])
+
+
+def test_room_counts_features_and_threads(wide):
+    X, y = wide
+    _, table, rows, _ = blocks_of(X, y, np.arange(len(y)))
+    own = 2 * (170 + 160) ** 2 + 170 * 160
+    shared = sum(size**2 for size in SIZES) + 2 * X.size
+    assert have_room(rows, table, 4 * (shared + 2 * own), 2)
+    assert not have_room(rows, table, 4 * (shared + 2 * own) - 1, 2)
 
 
 @pytest.mark.parametrize("words", [{"C": 1.0}, {"C": 100.0, "kernel": "poly", "coef0": 1.0}])

@@ -21,7 +21,7 @@ from likelier.estimators.svm_words import Rows
 from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_blocks import (
     ClassBlocks,
-    PairMatrix,
+    PairRoom,
     are_dear,
     big_pairs,
     have_room,
@@ -150,9 +150,9 @@ class _Work:
             self._own.memory = next(self._free, None) or Memory()
         problem = rows.subset(inside)
         if self.blocks is not None and are_dear(problem, len(y)):
-            if not hasattr(self._own, "matrix"):
-                self._own.matrix = PairMatrix(self.blocks, self._own.memory)
-            problem = replace(problem, made=self._own.matrix.of(first, second))
+            if not hasattr(self._own, "pair"):
+                self._own.pair = PairRoom(self.blocks, self._own.memory)
+            problem = replace(problem, made=self._own.pair.of(first, second))
         try:
             found = solve_path(self._make(len(y)), self.models, problem, y, weight,
                                self._own.memory)  # fmt: skip

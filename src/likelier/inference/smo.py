@@ -36,9 +36,10 @@ from likelier.inference.smo_state import (
     rows_to_fetch,
     whole_part,
 )
-from likelier.kernels import Precomputed, Prepared
+from likelier.kernels import Prepared
 from likelier.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
 from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
+from likelier.models.kernel_values import Given, GivenMatrix
 
 MIN_BURST = 1000
 SHORT_BURST = 1500  # what a pause costs is then little, and so is putting rows aside
@@ -156,18 +157,19 @@ class SMO(Inference):
         """Room for kernel rows, in float32 unless they are few or must be exact."""
         exact = exact or rows.n_rows <= SMALL
         kind = np.float64 if exact else np.float32
-        places = None
+        working: Prepared | Given
         if rows.exact.kernel.precomputed:  # its values are taken from where they are
-            working, places = rows.exact, rows.inside
+            places = np.arange(rows.n_rows) if rows.inside is None else rows.inside
+            working = GivenMatrix(np.asarray(rows.exact.X), places)
         elif exact:
             working = rows.take(rows.exact)
         elif rows.made is not None:
-            working, places = Prepared(Precomputed(), rows.made), np.arange(rows.n_rows)
+            working = rows.made
         elif rows.working is None:
             working = in_precision(rows.take(rows.exact), np.float32, self.cache_bytes)
         else:
             working = rows.take(rows.working)
-        cache = RowCache(working, self.cache_bytes, self.run, self.n_parts, memory, kind, places)
+        cache = RowCache(working, self.cache_bytes, self.run, self.n_parts, memory, kind)
         if exact or cache.scale < LARGE:
             return cache
         return self.cache(rows, True, memory)

@@ -14,10 +14,10 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.inference.smo import LARGE
-from likelier.inference.smo_cache import BLOCKS, IN_LOOP_BYTES, PAIR, PANELS, Memory, Run
+from likelier.inference.smo_cache import BLOCKS, IN_LOOP_BYTES, PAIR, Memory, Run, by_features
 from likelier.inference.smo_small import PairTable
-from likelier.kernels import Prepared
 from likelier.models.kernel_expansion import PANEL, Subset, fill_panel
+from likelier.models.kernel_values import PairValues
 
 # Share of support vectors from which on all values cost less than those of the rows that are
 # fetched. Between two classes of n/2 rows are n^2/4 values, at the full speed of BLAS; fetched are
@@ -34,64 +34,56 @@ class ClassBlocks:
 
     def __init__(self, rows: Subset, table: PairTable, memory: Memory, run: Run) -> None:
         assert rows.working is not None
-        self.rows: Prepared = rows.working
-        self._numbers = [
-            table.members(k) if rows.inside is None else rows.inside[table.members(k)]
-            for k in range(table.n_classes)
-        ]
-        self.sizes = np.diff(table.starts)
+        numbers = table.order if rows.inside is None else rows.inside[table.order]
+        every, starts = rows.working.take(numbers), table.starts
+        parts = [slice(starts[k], starts[k + 1]) for k in range(table.n_classes)]
+        self.left = [every.take(part) for part in parts]  # of products: row by row
+        self.right = [by_features(part) for part in self.left]
+        self.sizes = np.diff(starts)
         self._ends = np.cumsum(self.sizes**2)
         self._flat = memory.take(BLOCKS, int(self._ends[-1]), KIND)
         run(self._make, table.n_classes)
 
     def _make(self, k: int) -> None:
-        own, block = self.features(k), self.block(k)
-        for start in range(0, len(block), PANEL):
-            fill_panel(own, block, start)
+        size = int(self.sizes[k])
+        block = self._flat[self._ends[k] - size**2 : self._ends[k]].reshape(size, size)
+        for start in range(0, size, PANEL):
+            fill_panel(self.left[k], block, start, self.right[k])
 
-    def features(self, k: int) -> Prepared:
-        """Rows of a class, ready for the kernel."""
-        return self.rows.take(self._numbers[k])
-
-    def block(self, k: int) -> Array:
-        """Kernel values of a class."""
-        size = self.sizes[k]
-        return self._flat[self._ends[k] - size**2 : self._ends[k]].reshape(size, size)
+    def between(self, first: int, second: int) -> Array:
+        """What lies from the values of one class to those of a later one, with both."""
+        return self._flat[self._ends[first] - self.sizes[first] ** 2 : self._ends[second]]
 
 
-class PairMatrix:
-    """The kernel matrix of one pair after the other, in one memory: each thread has its own.
+class PairRoom:
+    """The kernel values of one pair after the other, in one memory: each thread has its own.
 
-    Cost of a pair: kernel values between its classes, and a copy of the block of the second.
+    Cost of a pair: kernel values between its classes.
     """
 
     def __init__(self, blocks: ClassBlocks, memory: Memory) -> None:
-        self._blocks, self._first = blocks, -1
-        side = largest_pair(blocks.sizes)
-        self._values = memory.take(PAIR, side * side, KIND).reshape(side, side)
-        self._room = memory.take(PANELS, PANEL * int(blocks.sizes.max()), KIND)
+        self._blocks = blocks
+        self._room = memory.take(PAIR, largest_product(blocks.sizes), KIND)
 
-    def of(self, first: int, second: int) -> Array:
-        """Values of the rows of two classes in the corner of a matrix; until the next call."""
-        blocks, values = self._blocks, self._values
-        m, n = int(blocks.sizes[first]), int(blocks.sizes[second])
-        if self._first != first:
-            self._first, self._features = first, blocks.features(first)
-            values[:m, :m] = blocks.block(first)
-        values[m : m + n, m : m + n] = blocks.block(second)
-        other = blocks.features(second)
-        for start in range(0, m, PANEL):
-            stop = min(start + PANEL, m)
-            panel = self._room[: (stop - start) * n].reshape(stop - start, n)
-            self._features.take(slice(start, stop)).block(other, panel)
-            values[start:stop, m : m + n] = panel
-            values[m : m + n, start:stop] = panel.T
-        return values
+    def of(self, first: int, second: int) -> PairValues:
+        """Values of the rows of two classes; until the next call."""
+        blocks = self._blocks
+        left, right = blocks.left[first], blocks.right[second]
+        across = self._room[: left.n_rows * right.n_rows].reshape(left.n_rows, right.n_rows)
+        for start in range(0, left.n_rows, PANEL):  # stays in a processor's cache
+            inside = slice(start, start + PANEL)
+            left.take(inside).block(right, across[inside])
+        return PairValues(blocks.between(first, second), across)
 
 
 def largest_pair(sizes: Array) -> int:
     """Rows of the two largest classes."""
     return int(np.sort(sizes)[-2:].sum())
+
+
+def largest_product(sizes: Array) -> int:
+    """Values between the two largest classes."""
+    return int(np.sort(sizes)[-2:].prod())
 
 
 def samples(n_classes: int) -> list[tuple[int, int]]:
@@ -123,8 +115,9 @@ def have_room(rows: Subset, table: PairTable, n_bytes: int, n_threads: int) -> b
     Single precision must be able to hold the values, too.
     """
     sizes = np.diff(table.starts)
-    square = largest_pair(sizes) ** 2
-    needed = int((sizes**2).sum()) + n_threads * (3 * square + PANEL * int(sizes.max()))
+    own = 2 * largest_pair(sizes) ** 2 + largest_product(sizes)
+    features = 0 if rows.working is None else 2 * rows.n_rows * rows.working.X.shape[1]
+    needed = int((sizes**2).sum()) + features + n_threads * own
     return KIND.itemsize * needed <= n_bytes and float(abs(rows.exact.diagonal()).max()) < LARGE
 
 

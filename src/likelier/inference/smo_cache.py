@@ -11,16 +11,9 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.kernels import Linear, Poly, Prepared, Rbf
-from likelier.loops.smo import (
-    ELSEWHERE,
-    GIVEN,
-    LINEAR,
-    POLY,
-    RBF,
-    compact_rows,
-    gather_block,
-)
+from likelier.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows, gather_block
 from likelier.models.kernel_expansion import PANEL, fill_panel, kernel_block
+from likelier.models.kernel_values import Given, Recipe
 
 MIN_SLOTS = 8  # a pair of rows, and some that are fetched with it
 MIN_BLOCK, MAX_BLOCK = 16, 32  # rows made at once
@@ -32,7 +25,7 @@ IN_LOOP_BYTES = 3 << 17
 Run = Callable[[Callable[[int], None], int], None]
 
 
-ROWS, WHOLE, BLOCKS, PAIR, PANELS = range(5)  # what memory is taken for
+ROWS, WHOLE, BLOCKS, PAIR = range(4)  # what memory is taken for
 KEPT_BYTES = 80 << 20  # memory that may stay with the process between fits
 
 
@@ -50,7 +43,7 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._held = [np.empty(0, dtype=np.uint8) for _ in range(PANELS + 1)]
+        self._held = [np.empty(0, dtype=np.uint8) for _ in range(PAIR + 1)]
 
     def take(self, purpose: int, count: int, dtype: np.dtype[Any]) -> Array:
         """An array of ``count`` entries, not cleared; what was taken before is given up."""
@@ -94,8 +87,8 @@ class RowCache:
 
     Parameters
     ----------
-    prepared : Prepared
-        All rows of the problem, in the precision the kernel rows shall have.
+    rows : Prepared or Given
+        All rows of the problem in the precision the kernel rows shall have, or their values.
     n_bytes : int
         Memory for kernel rows.
     run : callable, optional
@@ -103,20 +96,17 @@ class RowCache:
     memory : Memory, optional
         Of a cache that is no longer used.
     dtype : optional
-        Precision of the kernel rows, if it is not that of the prepared rows.
-    places : array, optional
-        Numbers of the rows of the problem in a precomputed matrix, if they are not all.
+        Precision of the kernel rows, if it is not that of the rows.
     """
 
     def __init__(
-        self, prepared: Prepared, n_bytes: int, run: Run | None, n_parts: int,
-        memory: Memory | None = None, dtype: Any = None, places: Array | None = None,
+        self, rows: Prepared | Given, n_bytes: int, run: Run | None, n_parts: int,
+        memory: Memory | None = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        self.prepared, self._run, self.n_parts = prepared, run, n_parts
+        self._rows, self._run, self.n_parts = rows, run, n_parts
         self._memory = memory or Memory()
-        self.dtype = np.dtype(prepared.dtype if dtype is None else dtype)
-        self._places = np.arange(prepared.n_rows) if places is None else places
-        n = self.n_rows = len(self._places)
+        self.dtype = np.dtype(rows.dtype if dtype is None else dtype)
+        n = self.n_rows = rows.n_rows
         item = self.dtype.itemsize
         held = min(n * n, max(n_bytes // item, MIN_SLOTS * n))
         self._room = n_bytes // item
@@ -124,8 +114,7 @@ class RowCache:
         self.clock = np.zeros(1, dtype=np.int64)
         self.count = np.zeros(1, dtype=np.int64)  # slots in use
         with np.errstate(over="ignore"):  # the caller sees it in the scale
-            diagonal = prepared.diagonal() if places is None else prepared.diagonal()[places]
-            self.diagonal = np.asarray(diagonal, dtype=self.dtype)
+            self.diagonal = np.asarray(rows.diagonal(), dtype=self.dtype)
         self.scale = float(abs(self.diagonal).max()) if n else 0.0
         self.whole: Array | None = None
         self.error: float | None = None  # of a kernel value, where it has been measured
@@ -146,11 +135,10 @@ class RowCache:
 
     def _all_pairs(self) -> Array:
         """The whole matrix, in panels that stay in a processor's cache while they are made."""
-        n, rows = self.n_rows, self.prepared
+        n, rows = self.n_rows, self._rows
         whole = self._memory.take(WHOLE, n * n, self.dtype).reshape(n, n)
-        if rows.kernel.precomputed:
-            gather_block(rows.X, self._places, self._places, whole)
-            return whole
+        if isinstance(rows, Given):
+            return rows.gather(np.arange(n), np.arange(n), whole)
 
         def panel(k: int) -> None:
             fill_panel(rows, whole, k * PANEL)
@@ -165,7 +153,7 @@ class RowCache:
     @property
     def rows_are_dear(self) -> bool:
         """Whether kernel rows are made in blocks by BLAS, not one by one inside the loop."""
-        return self.recipe[0] == ELSEWHERE and not self.prepared.kernel.precomputed
+        return self.recipe[0] == ELSEWHERE
 
     def _hold(self, active: Array) -> None:
         """Hold all rows with the columns of ``active``, out of the whole matrix."""
@@ -191,17 +179,21 @@ class RowCache:
         n = len(active)
         self._activate(active)
         self.n_used = 0
-        everything = n == self.n_rows
-        by_rows = self.prepared.kernel.precomputed or everything
-        self._columns = self.prepared if by_rows else self.prepared.take(active)
         n_slots = min(n, len(self._flat) // n)
         self.slots = self._flat[: n_slots * n].reshape(n_slots, n)
+        features = 0
+        if isinstance(self._rows, Given):
+            self.recipe = self._rows.recipe(active, self.dtype)
+        else:
+            self._columns = self._rows if n == self.n_rows else self._rows.take(active)
+            self.recipe, features = _recipe(self._columns, self.dtype), self._columns.X.shape[1]
+            if self.recipe[0] == ELSEWHERE:
+                self._columns = by_features(self._columns)
         # rows fetched unasked may never be needed: as many as the call costs anyhow
-        per_row = n * (0.04 * self.prepared.X.shape[1] + 1.2)
+        per_row = n * (0.04 * features + 1.2)
         block = int(min(max(CALL / per_row, MIN_BLOCK), MAX_BLOCK))
         self.fewer = max(1, min(block, n_slots // 2))  # where they drive out others
         self.block = max(1, min(block * self.n_parts, n_slots // 2))
-        self.recipe = _recipe(self._columns, self.dtype, self._places[active])
         self.slot_of = np.full(n, -1, dtype=np.int64)
         self.row_of = np.full(n_slots, -1, dtype=np.int64)
         self.stamps = np.zeros(n_slots, dtype=np.int64)
@@ -268,9 +260,9 @@ class RowCache:
 
     def values(self, rows: Array, columns: Array) -> Array:
         """Kernel values of any rows of the problem, active or not, in working precision."""
-        if self.prepared.kernel.precomputed:
-            rows, columns = self._places[rows], self._places[columns]
-        return kernel_block(self.prepared, rows, columns).astype(self.dtype, copy=False)
+        if isinstance(self._rows, Given):
+            return self._rows.gather(rows, columns, np.empty((len(rows), len(columns)), self.dtype))
+        return kernel_block(self._rows, rows, columns).astype(self.dtype, copy=False)
 
     def fetch(self, rows: Array) -> None:
         """Make kernel rows (none of them held yet) and hold them."""
@@ -295,10 +287,9 @@ class RowCache:
         numbers = self.active[rows]
         if out is None:
             out = np.empty((len(rows), len(self.active)), dtype=self.dtype)
-        if self.prepared.kernel.precomputed:
-            gather_block(self.prepared.X, self._places[numbers], self._places[self.active], out)
-            return out
-        some = self.prepared.take(numbers)
+        if isinstance(self._rows, Given):
+            return self._rows.gather(numbers, self.active, out)
+        some = self._rows.take(numbers)
         if self._run is None or len(rows) * len(self.active) < WORTH_THREADS:
             return some.block(self._columns, out)
         borders = np.linspace(0, len(self.active), self.n_parts + 1).astype(int)
@@ -311,15 +302,11 @@ class RowCache:
         return out
 
 
-def _recipe(
-    rows: Prepared, dtype: np.dtype[Any], places: Array
-) -> tuple[int, Array, Array, Array, Array]:
+def _recipe(rows: Prepared, dtype: np.dtype[Any]) -> Recipe:
     """How the compiled loop makes kernel rows itself: kind, parameters, features, norms, places."""
     kernel, X = rows.kernel, rows.X
-    none = np.zeros(1, dtype=dtype)
+    none, places = np.zeros(1, dtype=dtype), np.zeros(1, dtype=np.intp)
     elsewhere = (ELSEWHERE, none, none[:, None], none, places)
-    if isinstance(X, np.ndarray) and kernel.precomputed:
-        return GIVEN, none, X, none, places
     if not isinstance(X, np.ndarray) or X.nbytes > IN_LOOP_BYTES:
         return elsewhere
     columns = np.ascontiguousarray(X.T)
@@ -332,6 +319,11 @@ def _recipe(
     if type(kernel) is Linear:
         return LINEAR, none, columns, none, places
     return elsewhere
+
+
+def by_features(rows: Prepared) -> Prepared:
+    """The same rows, stored feature by feature: BLAS is faster with these on the right."""
+    return replace(rows, X=np.asfortranarray(rows.X)) if isinstance(rows.X, np.ndarray) else rows
 
 
 def in_precision(prepared: Prepared, dtype: Any, dense_bytes: int) -> Prepared:

@@ -30,7 +30,7 @@ TILE = 16  # side of the squares in which a matrix is turned
 STRIP = 512  # kernel values made at once: they stay in the first-level cache
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
 # Kernels whose rows are made inside the loop; of all others the caller makes them.
-ELSEWHERE, RBF, LINEAR, POLY, GIVEN = 0, 1, 2, 3, 4
+ELSEWHERE, RBF, LINEAR, POLY, GIVEN, SHARED = 0, 1, 2, 3, 4, 5
 
 
 @njit(cache=True, nogil=True)
@@ -69,12 +69,38 @@ def _moved_pair(bi, bj, step, ceiling, floor):
     return ceiling, floor
 
 
+@njit(cache=True, nogil=True)
+def _shared_row(own, across, row, columns, out):
+    """Values of a row of one of two classes with the rows ``columns`` of both, second after first.
+
+    ``own`` begins with the square matrix of the first class and ends with that of the second,
+    ``across`` holds the values between the two.
+    """
+    m, n = across.shape
+    second = len(own) - n * n
+    if row < m:
+        values, mine = across[row], own[row * m : (row + 1) * m]
+        for k in range(len(columns)):
+            column = columns[k]
+            out[k] = mine[column] if column < m else values[column - m]
+    else:
+        row -= m
+        mine = own[second + row * n : second + (row + 1) * n]
+        for k in range(len(columns)):
+            column = columns[k]
+            out[k] = across[column, row] if column < m else mine[column - m]
+
+
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
 def _make_row(kind, parameters, columns, norms, places, i, out):
     """Kernel values of row ``i`` with all, from features stored one after the other.
 
-    Those of a matrix that is `GIVEN` in ``columns`` are in its rows and columns ``places``.
+    Those of a matrix that is `GIVEN` in ``columns`` are in its rows and columns ``places``; those
+    of two classes, in ``norms`` and ``columns``, are for the rows ``places`` of the two.
     """
+    if kind == SHARED:
+        _shared_row(norms, columns, places[i], places, out)
+        return
     if kind == GIVEN:
         source = columns[places[i]]
         for k in range(len(out)):
@@ -272,6 +298,13 @@ def gather_block(matrix, rows, columns, out):
         source, target = matrix[rows[k]], out[k]
         for j in range(len(columns)):
             target[j] = source[columns[j]]
+
+
+@njit(cache=True, nogil=True)
+def gather_shared(own, across, rows, columns, out):
+    """Values of some rows of two classes with some others, see `_shared_row`."""
+    for k in range(len(rows)):
+        _shared_row(own, across, rows[k], columns, out[k])
 
 
 @njit(cache=True, nogil=True)

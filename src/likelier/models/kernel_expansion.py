@@ -16,6 +16,7 @@ from likelier.base import Array, Loss, Matrix, Model
 from likelier.kernels import Kernel, Prepared
 from likelier.loops.smo import mirror_panel, part_of
 from likelier.losses import EpsilonInsensitive
+from likelier.models.kernel_values import Given
 
 BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
 PANEL = 256  # rows of a whole kernel matrix that are made at once
@@ -75,15 +76,15 @@ class Subset:
 
     ``exact`` holds all rows in float64, ``working`` the same in the precision that is enough for
     most of the work (None if nobody has made it yet), ``inside`` the numbers of the problem's own
-    rows (None for all), ``held`` their float64 kernel matrix if it is kept, ``made`` the same in
-    working precision, in the first rows and columns of a matrix.
+    rows (None for all), ``held`` their float64 kernel matrix if it is kept, ``made`` the same
+    values in working precision.
     """
 
     exact: Prepared
     inside: Array | None = None
     working: Prepared | None = None
     held: Array | None = None
-    made: Array | None = None
+    made: Given | None = None
 
     @property
     def n_rows(self) -> int:
@@ -123,13 +124,14 @@ class Subset:
         return prepared.take(self.inside)
 
 
-def fill_panel(rows: Prepared, whole: Array, start: int) -> None:
+def fill_panel(rows: Prepared, whole: Array, start: int, columns: Prepared | None = None) -> None:
     """Kernel values of some rows with themselves and all later ones, and their mirror image.
 
-    Panel after panel makes the whole matrix, each pair of rows once.
+    Panel after panel makes the whole matrix, each pair of rows once. ``columns`` are the same
+    rows in another order of storage.
     """
     stop = min(start + PANEL, rows.n_rows)
-    later = rows.take(slice(start, rows.n_rows))
+    later = (columns or rows).take(slice(start, rows.n_rows))
     whole[start:stop, start:] = rows.take(slice(start, stop)).block(later)
     mirror_panel(whole, start, stop)
 
