@@ -54,11 +54,11 @@ def test_the_partner_gains_most(n, dtype):
 
 
 @every_type
-def test_of_equal_rows_the_first_is_taken(dtype):
-    n = 5 * STRIDE
+@pytest.mark.parametrize("n", [5 * STRIDE, 5 * STRIDE + 1, 6 * STRIDE - 1])
+def test_of_equal_rows_the_first_is_taken(n, dtype):
     slots = np.full((2, n), 0.5, dtype=dtype)
     zero, ones = np.zeros(n), np.ones(n, dtype=dtype)
-    for place in (0, 3, STRIDE - 1, STRIDE + 9, n - 1):
+    for place in (0, 3, STRIDE - 1, STRIDE + 9, n - STRIDE - 1, n - STRIDE + 1, n - 1):
         F = np.zeros(n)
         F[place:] = 1.0
         assert move_and_find_top(F, zero, slots, 0, 1, 0.0, 0.0)[0] == place

@@ -3,7 +3,8 @@
 A search for the best row needs its number as well as its value. The compiler does not turn such
 a loop into vector code by itself, so both are written here in vectors of fixed width, which every
 processor carries out in the registers it has: lane ``l`` sees rows ``l``, ``l + 8``, ... and notes
-its own best; the lanes are compared at the end. Of equal rows the first is taken.
+its own best; the lanes are compared at the end. Of equal rows the first is taken. What is left
+over after the last whole vectors is seen with the rows before it, a second time for these.
 """
 
 from __future__ import annotations
@@ -159,13 +160,23 @@ def _strides(build: Any, stop: Any) -> Any:
         yield [build.add(start, ir.Constant(_int64, k * LANES)) for k in range(CHAINS)]
 
 
+def _last(build: Any, count: Any) -> list[Any]:
+    """Where vectors of the last `STRIDE` of so many rows begin."""
+    return [build.sub(count, ir.Constant(_int64, STRIDE - k * LANES)) for k in range(CHAINS)]
+
+
+def _whole(build: Any, count: Any) -> Any:
+    """The largest multiple of `STRIDE`, a power of two, that is not larger."""
+    return build.and_(count, ir.Constant(_int64, -STRIDE))
+
+
 def _pick(build: Any, sign: str, one: Any, two: Any) -> Any:
     """The larger (">") or smaller ("<") of two vectors."""
     return build.select(build.fcmp_ordered(sign, one, two, flags=FREE), one, two)
 
 
 @intrinsic
-def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, stop):
+def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, count):
     result = types.Tuple((types.int64, types.float64))
 
     def generate(context, build, signature, args):
@@ -174,20 +185,29 @@ def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, stop):
         row_i, row_j = (_Column.of_row(context, build, kinds[2], args[2], args[k]) for k in (3, 4))
         step_i, step_j = _splat(build, args[5]), _splat(build, args[6])
         chains = [_Best.start(build, _double, -10.0 * FAR) for _ in range(CHAINS)]
-        with _strides(build, args[7]) as starts:
+
+        def moved(start: Any) -> Any:
+            steps = build.fadd(
+                build.fmul(step_i, row_i.wide(start), flags=FREE),
+                build.fmul(step_j, row_j.wide(start), flags=FREE),
+                flags=FREE,
+            )
+            return build.fsub(F.load(start), steps, flags=FREE)
+
+        last = _last(build, args[7])
+        rest = [moved(start) for start in last]  # before any of these rows has been moved
+        with _strides(build, _whole(build, args[7])) as starts:
             for best, start in zip(chains, starts, strict=True):
-                moved = build.fadd(
-                    build.fmul(step_i, row_i.wide(start), flags=FREE),
-                    build.fmul(step_j, row_j.wide(start), flags=FREE),
-                    flags=FREE,
-                )
-                value = build.fsub(F.load(start), moved, flags=FREE)
+                value = moved(start)
                 F.store(value, start)
                 best.offer(build.fadd(value, up.load(start), flags=FREE), start)
+        for best, start, value in zip(chains, last, rest, strict=True):
+            F.store(value, start)
+            best.offer(build.fadd(value, up.load(start), flags=FREE), start)
         value, row = _winner(chains)
         return context.make_tuple(build, signature.return_type, [row, value])
 
-    return result(F, up, slots, slot_i, slot_j, step_i, step_j, stop), generate
+    return result(F, up, slots, slot_i, slot_j, step_i, step_j, count), generate
 
 
 def _gains(build: Any, distance: Any, curvature: Any) -> Any:
@@ -204,7 +224,7 @@ def _rounded(kind: Any, value: float) -> float:
 
 
 @intrinsic
-def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, stop):
+def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, count):
     result = types.Tuple((types.int64, slots.dtype, types.float64))
 
     def generate(context, build, signature, args):
@@ -214,24 +234,30 @@ def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, stop):
         kind, own, top = row.kind, _splat(build, args[5]), _splat(build, args[6])
         chains = [_Best.start(build, kind, -1.0) for _ in range(CHAINS)]
         lowest = cgutils.alloca_once_value(build, _same(_double, 10.0 * FAR))
-        with _strides(build, args[7]) as starts:
+
+        def look(best: _Best, start: Any) -> None:
+            cost = build.fadd(F.load(start), down.load(start), flags=FREE)
+            build.store(_pick(build, "<", cost, build.load(lowest)), lowest)
+            distance = build.fsub(top, cost, flags=FREE)
+            if kind is _single:
+                distance = build.fptrunc(distance, ir.VectorType(kind, LANES))
+            both = build.fadd(own, diagonal.load(start), flags=FREE)
+            twice = build.fmul(_same(kind, 2.0), row.load(start), flags=FREE)
+            curvature = build.fsub(both, twice, flags=FREE)
+            best.offer(_gains(build, distance, curvature), start)
+
+        with _strides(build, _whole(build, args[7])) as starts:
             for best, start in zip(chains, starts, strict=True):
-                cost = build.fadd(F.load(start), down.load(start), flags=FREE)
-                build.store(_pick(build, "<", cost, build.load(lowest)), lowest)
-                distance = build.fsub(top, cost, flags=FREE)
-                if kind is _single:
-                    distance = build.fptrunc(distance, ir.VectorType(kind, LANES))
-                both = build.fadd(own, diagonal.load(start), flags=FREE)
-                twice = build.fmul(_same(kind, 2.0), row.load(start), flags=FREE)
-                curvature = build.fsub(both, twice, flags=FREE)
-                best.offer(_gains(build, distance, curvature), start)
+                look(best, start)
+        for best, start in zip(chains, _last(build, args[7]), strict=True):
+            look(best, start)
         gain, partner = _winner(chains)
         low = _lane(build, build.load(lowest), 0)
         for k in range(1, LANES):
             low = _pick(build, "<", _lane(build, build.load(lowest), k), low)
         return context.make_tuple(build, signature.return_type, [partner, gain, low])
 
-    return result(F, down, slots, slot, diagonal, own, top, stop), generate
+    return result(F, down, slots, slot, diagonal, own, top, count), generate
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
@@ -240,9 +266,10 @@ def move_and_find_top(F, up, slots, slot_i, slot_j, step_i, step_j):
 
     Their kernel values are ``slots[slot_i]`` and ``slots[slot_j]``.
     """
-    whole = len(F) - len(F) % STRIDE
-    where, best = _move_lanes(F, up, slots, slot_i, slot_j, step_i, step_j, whole)
-    for k in range(whole, len(F)):
+    if len(F) >= STRIDE:
+        return _move_lanes(F, up, slots, slot_i, slot_j, step_i, step_j, len(F))
+    where, best = 0, -10.0 * FAR
+    for k in range(len(F)):
         F[k] -= step_i * slots[slot_i, k] + step_j * slots[slot_j, k]
         if F[k] + up[k] > best:
             where, best = k, F[k] + up[k]
@@ -256,11 +283,13 @@ def find_partner(F, down, slots, slot, diagonal, own, top):
     ``slots[slot]`` and ``own`` belong to the row at the top. Gains are compared in the precision
     of the kernel values.
     """
+    if len(F) >= STRIDE:
+        where, _, lowest = _partner_lanes(F, down, slots, slot, diagonal, own, top, len(F))
+        return where, lowest
     kind = slots.dtype.type
     zero, two, tiny = kind(0.0), kind(2.0), kind(TINY_CURVATURE)
-    whole = len(F) - len(F) % STRIDE
-    where, best, lowest = _partner_lanes(F, down, slots, slot, diagonal, own, top, whole)
-    for k in range(whole, len(F)):
+    where, best, lowest = 0, kind(-1.0), 10.0 * FAR
+    for k in range(len(F)):
         cost = F[k] + down[k]
         lowest = min(lowest, cost)
         d = max(kind(top - cost), zero)
