@@ -32,13 +32,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of the page")
     options = parser.parse_args(arguments)
     folder = results_folder("svm", options.quick)
-    write_json(folder / "machine.json", machine_facts(PACKAGES))
+    before, machine = read_json(folder / "machine.json"), machine_facts(PACKAGES)
+    write_json(folder / "machine.json", machine | {"before": before.get("before", before)})
     for name in options.parts or PARTS:
         if name == "write":
             continue
         for key, record in _part(name, options)():
             path = folder / f"{name}.json"
-            write_json(path, {**read_json(path), key: record})
+            write_json(path, {**read_json(path), key: {**record, "cpu": machine["cpu"]}})
             print(name, key, flush=True)
     from benchmarks.svm.page import write
 

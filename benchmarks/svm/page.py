@@ -15,12 +15,14 @@ from benchmarks.common import markdown_table, publish, read_json, seconds_text, 
 from benchmarks.svm.problem import SETS
 from benchmarks.svm.summary import in_short
 
+SECTIONS = ("speed", "small", "fine", "path", "threads", "scale", "coverage")
+
 
 def write(results: Path, docs: Path) -> None:
     """Write ``svm.md`` and its pictures."""
     docs.mkdir(parents=True, exist_ok=True)
     found = {path.stem: _in_order(read_json(path)) for path in sorted(results.glob("*.json"))}
-    parts = ["# Support vector machines against LIBSVM", _intro(found.get("machine", {}))]
+    parts = ["# Support vector machines against LIBSVM", _intro(found)]
     parts += [in_short(found)]
     parts += [_speed(found.get("speed", {}), docs), _small(found.get("small", {}))]
     parts += [_fine(found.get("fine", {}))]
@@ -41,14 +43,37 @@ def _place(case: dict[str, Any]) -> tuple[float, ...]:
     return (SETS.index(case["set"]), case.get("cache", 0), case.get("C", 0.0))
 
 
-def _intro(machine: dict[str, Any]) -> str:
+def _older(found: dict[str, Any]) -> str:
+    """What was measured on the machine that was there before, and not again since."""
+    machine = found["machine"]
+    names = []
+    for part in SECTIONS:
+        cases = found.get(part, {})
+        old = [
+            c for c in cases.values() if c.get("cpu", machine["before"]["cpu"]) != machine["cpu"]
+        ]
+        if old and len(old) == len(cases):
+            names.append(part)
+        elif old:
+            some = sorted({f"{c['set']} at C={c['C']:g}" if "C" in c else c["set"] for c in old})
+            names.append(f"{part} ({', '.join(some)})")
+    if not names:
+        return ""
+    return (
+        f" Measured earlier, on {machine['before']['cpu']}: {'; '.join(names)}. Every ratio is of "
+        "two times of one run."
+    )
+
+
+def _intro(found: dict[str, Any]) -> str:
+    machine = found.get("machine", {})
     versions = ", ".join(f"{k} {v}" for k, v in machine.get("versions", {}).items())
     return (
         "Written by `make bench-svm`; measurements are in [svm.json](svm.json), but for sections "
         "that were measured before these were kept. Processor time, one thread, both tools in turn "
         'in one process, medians; equal `cache_size`, `tol=1e-3`, `gamma="scale"`, features '
         f"standardised (usps and a9a as published, 10,000 rows at most). {machine.get('cpu', '')}, "
-        f"{versions}.\n\n"
+        f"{versions}.{_older(found) if machine.get('before') else ''}\n\n"
         "*times* is LIBSVM's time divided by ours: below 1 we lose. *objective* is how much "
         "higher our dual objective is, relative to LIBSVM's (negative: lower); *gap* the largest "
         "violation of the optimality conditions, recomputed in float64, which is to be at most "

@@ -1,4 +1,4 @@
-"""Kernel matrices of pairs of classes, put together from blocks that the pairs of a class share.
+"""Kernel values of pairs of classes, in blocks that the pairs of a class share.
 
 One against one, the rows of a class meet each other in the problem of every pair of that class,
 and fetched as they are needed their kernel values are made again for each. Where a good part of
