@@ -30,8 +30,8 @@ def solve_path(
     if len(models) > 1 and fits and rows.n_rows <= HELD_EXACTLY:
         rows = rows.hold()
     cache = inference.cache(rows, memory=memory)
-    if len(models) > 1:
-        cache.hold_everything(rows.held)
+    if len(models) > 1 and (cache.rows_are_dear or rows.held is not None):
+        cache.hold_everything(rows.held)  # rows made or copied inside the loop cost too little
     found: list[KernelPosterior] = []
     state = _first_state(inference, models[0], rows, y, weight, cache)
     for model in models:
