@@ -154,6 +154,28 @@ def test_memory_of_one_path_serves_the_next():
             np.testing.assert_array_equal(one.theta, two.theta)
 
 
+@pytest.mark.parametrize(("n_features", "held"), [(3, False), (100, True)], ids=["cheap", "dear"])
+def test_a_path_holds_the_whole_matrix_where_rows_are_dear(monkeypatch, n_features, held):
+    asked = []
+
+    class Spied(smo_cache.RowCache):
+        def hold_everything(self, given=None):
+            super().hold_everything(given)
+            asked.append(self.whole is not None)
+
+    monkeypatch.setattr("likelier.inference.smo.RowCache", Spied)
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((1100, n_features))
+    y = np.sign(X[:, 0] + 0.5 * rng.standard_normal(len(X)))
+    kernel = Rbf(0.5 / n_features)
+    models = [KernelExpansion(kernel, Hinge(), C) for C in (0.1, 1.0)]
+    path = solve_path(SMO(1e-6), models, Subset(kernel.prepare(X)), y)
+    assert asked == [True] * held
+    for model, found in zip(models, path, strict=True):
+        alone = SMO(1e-6).solve(SMO(1e-6).start(model, Subset(kernel.prepare(X)), y))
+        assert found.converged and found.objective == pytest.approx(alone.objective, rel=1e-9)
+
+
 def test_a_path_does_not_write_to_a_precomputed_matrix():
     X, y = problem(LOSSES[0])[1]._X[:100], problem(LOSSES[0])[1]._y[:100]
     kernel = Precomputed()
