@@ -17,6 +17,7 @@ LIMIT = 240.0  # processor seconds that LIBSVM may take for one fit, or thrice o
 CONVERGED = 1e-6  # tolerance at which LIBSVM's predictions are taken for converged
 SLOW = {("kin8nm", 100.0), ("kin8nm", 1e4)}  # known to take LIBSVM minutes
 PATH_LIMIT = 120.0  # the same for a fit of a path: there are several
+REPEATS, BUDGET = 9, 10.0  # quick problems are repeated more often: their times vary more
 PATH = np.geomspace(0.01, 100.0, 10)
 
 
@@ -69,7 +70,7 @@ def case(problem: Problem, C: float, cache: int, repeats: int) -> dict[str, Any]
     slow = (problem.name, C) in SLOW
     if not slow:
         runs["theirs"] = lambda _: problem.theirs(**words).fit(problem.X, problem.y)
-    times, models = interleave(runs, repeats, budget=20.0)
+    times, models = interleave(runs, repeats, budget=BUDGET)
     record: dict[str, Any] = {"set": problem.name, "C": C, "cache": cache, "bound": False}
     record["ours"] = times["ours"].to_json()["cpu_seconds"]
     if slow:
@@ -110,7 +111,7 @@ def _difference(problem: Problem, mine: Any, peer: Any) -> float:
     return float(abs(one - two).max() if problem.regression else (one != two).mean())
 
 
-def run(sets: tuple[str, ...] = SETS, Cs: tuple[float, ...] = CS, repeats: int = 3,
+def run(sets: tuple[str, ...] = SETS, Cs: tuple[float, ...] = CS, repeats: int = REPEATS,
         caches: tuple[int, ...] = (200, 1000)) -> Cases:  # fmt: skip
     """Every set at every C and cache size."""
     for name in sets:
@@ -158,7 +159,7 @@ def run_fine(sets: tuple[str, ...] = SETS, Cs: tuple[float, ...] = CS) -> Cases:
             }  # fmt: skip
 
 
-def run_path(sets: tuple[str, ...] = SETS, repeats: int = 3) -> Cases:
+def run_path(sets: tuple[str, ...] = SETS, repeats: int = REPEATS) -> Cases:
     """Ten values of C: `fit_path` against ten fits of LIBSVM, which may take `PATH_LIMIT` each."""
     for name in sets:
         problem = load(name)
@@ -169,7 +170,7 @@ def run_path(sets: tuple[str, ...] = SETS, repeats: int = 3) -> Cases:
             "ours": lambda _, p=problem: p.ours().fit_path(p.X, p.y, PATH),
             "theirs": lambda _, p=problem, Cs=quick: [p.theirs(C=C).fit(p.X, p.y) for C in Cs],
         }
-        times, _ = interleave(fit, repeats, budget=20.0)
+        times, _ = interleave(fit, repeats, budget=BUDGET)
         cpu = {key: value.to_json()["cpu_seconds"] for key, value in times.items()}
         rest = [_limited(problem, {"C": C}, PATH_LIMIT) for C in slow]
         cpu["theirs"] += sum(seconds for seconds, _ in rest)

@@ -54,10 +54,11 @@ def _clipped(K: Array, r: Array, low: Array, high: Array, first: Array) -> Array
         gone = live[out]
         move[gone] = np.where(step[out] < low[gone], low[gone], high[gone])
         live = live[~out]
+        fixed = np.flatnonzero(move)
         if len(live) < 2:
             return None
-        rest = (r - K @ move)[live]  # live rows have not moved yet
-        found = _solve(part_of(K, live, live), rest, -float(move.sum()))
+        rest = r[live] - (K[fixed].T @ move[fixed])[live]
+        found = _solve(part_of(K, live, live), rest, -float(move[fixed].sum()))
         if found is None:
             return None
         step = found
