@@ -55,14 +55,20 @@ def _older(found: dict[str, Any]) -> str:
         if old and len(old) == len(cases):
             names.append(part)
         elif old:
-            some = sorted({f"{c['set']} at C={c['C']:g}" if "C" in c else c["set"] for c in old})
-            names.append(f"{part} ({', '.join(some)})")
+            names.append(f"{part} ({', '.join(sorted({_whose(c, old, cases) for c in old}))})")
     if not names:
         return ""
     return (
         f" Measured earlier, on {machine['before']['cpu']}: {'; '.join(names)}. Every ratio is of "
         "two times of one run."
     )
+
+
+def _whose(case: dict[str, Any], old: list[dict[str, Any]], cases: dict[str, Any]) -> str:
+    """Its data set, and whether only some of the cases of that are old."""
+    name = case["set"]
+    counts = [sum(c["set"] == name for c in some) for some in (old, cases.values())]
+    return name if counts[0] == counts[1] else f"{name} in part"
 
 
 def _intro(found: dict[str, Any]) -> str:
