@@ -30,3 +30,20 @@ def test_published_measurements_are_where_a_new_clone_begins(tmp_path, monkeypat
     monkeypatch.setattr("benchmarks.common.CACHE", tmp_path / "other")
     assert read_json(results_folder("x") / "speed.json") == {"case": 1}
     assert not results_folder("x", quick=True).exists()
+
+
+def test_the_linear_page_names_what_ran_on_another_processor(tmp_path, monkeypatch):
+    from benchmarks.linear import __main__ as command
+    from benchmarks.linear.writer import _elsewhere
+
+    def run(cpu, *cases):
+        monkeypatch.setattr(command, "machine_facts", lambda packages: {"cpu": cpu})
+        measured = [(key, {"speedup": 1}) for key in cases]
+        command._measure("threads", lambda: iter(measured), tmp_path)
+        parts = ("speed", "throughput", "threads", "stability", "coverage", "memory", "machine")
+        return _elsewhere({part: read_json(tmp_path / f"{part}.json") for part in parts})
+
+    assert run("old", "a", "b") == ""
+    write_json(tmp_path / "threads.json", {"a": {"speedup": 1}, "b": {"speedup": 1}})  # unnamed
+    assert "Measured on old: threads of a." in run("new", "b")
+    assert run("new", "a") == ""

@@ -48,14 +48,13 @@ class Penalty:
     ) -> ElasticNet:
         """One strength per feature, and none for the intercept."""
         d = len(columns.spread)
-        if self.alpha == "auto":
+        strength: float | Array = 0.0
+        if self.kind is not None and self.alpha == "auto":
             logits = loss.probabilistic and loss.task in ("binary", "multiclass")
             variance = LOGIT_VARIANCE if logits else UNIT_VARIANCE
             strength = self.bend * automatic_strengths(columns, variance) / n_rows
-        else:
-            strength = np.full(d, float(self.alpha))
-        if self.kind is None:
-            strength = np.zeros(d)
+        elif self.kind is not None:
+            strength = float(self.alpha)
         l2, l1 = np.zeros(d + int(fit_intercept)), np.zeros(d + int(fit_intercept))
         l2[:d] = (1.0 - self.share) * strength
         if self.share:

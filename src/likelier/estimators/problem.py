@@ -211,15 +211,13 @@ class Wanted:
 def make_problem(engine: Engine, summary: Summary, wanted: Wanted, frame: Frame = PLAIN) -> Problem:
     """Model for rows and targets that are in the units of the frame."""
     loss, fit_intercept, outputs = frame.loss(wanted.loss), wanted.fit_intercept, wanted.outputs
-    penalty = wanted.penalty.in_frame(frame)
-    spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
+    penalty, columns = wanted.penalty.in_frame(frame), Columns(summary.squares, summary.counts)
+    if penalty.alpha == "auto":  # nothing else asks what the features look like
+        spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
+        columns = Columns(spread, summary.counts / max(1, summary.n_rows))
     model = LinearModel(
-        loss, len(spread), outputs or 1, outputs is not None, fit_intercept,
-        penalty.strengths(
-            Columns(spread, summary.counts / max(1, summary.n_rows)), summary.n_rows,
-            fit_intercept, loss,
-        ),
-        frame.floor,
+        loss, len(columns.spread), outputs or 1, outputs is not None, fit_intercept,
+        penalty.strengths(columns, summary.n_rows, fit_intercept, loss), frame.floor,
     )  # fmt: skip
     per_row = summary.n_nonzeros / max(1, summary.n_rows)
     return Problem(model, engine, per_row, wanted.dtype, frame)

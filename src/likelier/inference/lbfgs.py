@@ -25,6 +25,8 @@ MEMORY = 20
 METRIC_FEATURES = 3000  # beyond this many a full metric costs more than it saves
 METRIC_WORK = 4e10  # products that a metric for every output may cost
 MAX_HALVINGS = 20
+RECENT = (1, 2, 4)  # steps back to which gains are compared, to tell the pace of them
+SLOWEST = 0.95  # pace that is believed: with it, 20 times the last gain is counted
 
 
 @dataclass
@@ -38,6 +40,7 @@ class LBFGSState:
     gradient: Array | None = None
     value: Array | None = None
     changes: list[tuple[Array, Array]] = field(default_factory=list)
+    gains: list[float] = field(default_factory=list)  # of the steps, in the objective
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class LBFGS(Inference):
         direction = -self._inverse(state, state.gradient)
         slope = _dots(model, direction, state.gradient)
         objective, gap = float(state.value.sum()), float(-0.5 * slope.sum())
+        gap = max(gap, _still_to_gain(state.gains))
         if gap <= self.tol * abs(objective - model.floor):
             return state, Info(objective, gap, 0.0, True)
         change: dict[int, Array] = {}
@@ -80,6 +84,7 @@ class LBFGS(Inference):
         old, state.theta = state.gradient, state.theta + step * direction
         self._look(state, engine, change, step)
         bend = state.gradient - old
+        state.gains = [*state.gains[-RECENT[-1] :], objective - float(state.value.sum())]
         # curvature must be positive; a step of length zero teaches nothing
         if (_dots(model, step * direction, bend) > 0.0).any():
             state.changes = [*state.changes[1 - MEMORY :], (step * direction, bend)]
@@ -156,9 +161,30 @@ class LBFGS(Inference):
             r += s * (a - b)
         return np.asarray(r)
 
+    @staticmethod
+    def objectives(state: LBFGSState) -> Array | None:
+        """Objective of every output (of all together, if they are coupled); None before a step."""
+        return state.value
+
     def posterior(self, state: LBFGSState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
+
+
+def _still_to_gain(gains: list[float]) -> float:
+    """The last gain and what follows if gains go on shrinking at the pace of the last ones.
+
+    The model of the curvature knows the directions it has seen, and may take the slow ones for
+    steep: what it expects is then about the gain of the next step, and not of all that follow. The
+    last gain, which is behind, is a reserve: the pace is an estimate too.
+    """
+    if len(gains) < 2 or min(gains) <= 0.0:
+        return 0.0
+    # single steps are erratic, and the first of all is often far longer than the others
+    known = [back for back in RECENT[1:] if back < len(gains)] or RECENT[:1]
+    paces = [(gains[-1] / gains[-1 - back]) ** (1.0 / back) for back in known]
+    pace = min(SLOWEST, max(paces))
+    return gains[-1] / (1.0 - pace)
 
 
 def _reduce_lanes(model: LinearModel, values: Array) -> Array:

@@ -27,7 +27,8 @@ GROWTH = 4  # each subset is so many times larger than the one before
 SUBSET_STEPS = 6
 HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
 PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
-CHUNK = 4096
+CHUNK = 2048  # dense rows of a subset that a thread takes at a time
+SPARSE_CHUNK = 4096  # sparse ones, which take less time, at least
 COPIED_BYTES = 1 << 25  # of a dense subset: up to here memory that has been used before is found
 SPARSE_WORK = 16  # times the entries of a Hessian: products that a chunk of sparse rows is worth
 PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
@@ -116,7 +117,7 @@ class _Chunks:
         if not sparse.issparse(X):
             return CHUNK
         per_row = max(1.0, X.nnz / max(1, X.shape[0]))
-        return max(CHUNK, SPARSE_WORK * (X.shape[1] / per_row) ** 2)
+        return max(SPARSE_CHUNK, SPARSE_WORK * (X.shape[1] / per_row) ** 2)
 
     def _chunk(self, first: int, last: int) -> Batch:
         batch, rows = self.batch, self.batch.rows

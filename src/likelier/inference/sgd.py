@@ -145,17 +145,15 @@ class ScheduledSGD(Inference):
 
 
 def _fresh_state(model: LinearModel, theta: Array | None) -> SGDState:
-    theta = model.zeros() if theta is None else theta
-    weights = theta[: model.n_features].ravel().astype(np.float64)
-    intercept = (
-        theta[model.n_features].astype(np.float64)
-        if model.fit_intercept
-        else np.zeros(model.n_outputs)
-    )
+    # memory of zeros is not touched before it is needed
+    weights, average = (np.zeros(model.n_features * model.n_outputs) for _ in range(2))
+    intercept, average_intercept = (np.zeros(model.n_outputs) for _ in range(2))
+    if theta is not None:
+        weights[:] = theta[: model.n_features].ravel()
+        if model.fit_intercept:
+            intercept[:] = theta[model.n_features]
     clock = np.zeros(2, dtype=np.int64)
-    return SGDState(
-        model, weights, intercept, np.zeros_like(weights), np.zeros_like(intercept), clock
-    )
+    return SGDState(model, weights, intercept, average, average_intercept, clock)
 
 
 def _require_finite(loss: float, weights: Array, rate: str) -> None:

@@ -19,6 +19,7 @@ sgd         everything else (streams, kinks without a penalty): averaged
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -276,7 +277,8 @@ class _Run:
         auto = self.settings.learning_rate == "auto" and self.engine.repeatable
         if proven or not auto:
             return solution
-        own = inference.objectives(state) if isinstance(inference, Dual) else None
+        knows = isinstance(inference, Dual | LBFGS)
+        own = inference.objectives(state) if knows else None
         return self._no_worse_than_zero(solution, own)
 
     def _no_worse_than_zero(self, solution: Solution, known: Array | None = None) -> Solution:
@@ -286,14 +288,16 @@ class _Run:
         outputs are judged one by one.
         """
         model, engine = self.model, self.engine
-        theta = np.ascontiguousarray(solution.theta) if known is None else None
+        n_rows = engine.n_rows or 1
+        if known is not None:  # the targets alone are not worth waking threads for
+            zero = functools.reduce(np.add, map(model.values_at_zero, engine.blocks())) / n_rows
+        else:
+            theta = np.ascontiguousarray(solution.theta)
 
-        def sums(batch: Batch) -> Array:
-            zero = model.values_at_zero(batch)
-            return np.stack([zero if theta is None else model.values_at([theta], batch)[0], zero])
+            def sums(batch: Batch) -> Array:
+                return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])
 
-        found, zero = engine.reduce(sums, np.add) / (engine.n_rows or 1)
-        if theta is not None:
+            found, zero = engine.reduce(sums, np.add) / n_rows
             penalty = model.penalty.value(theta)
             known = found + (penalty.sum(keepdims=True) if model.loss.coupled else penalty)
         worse = ~(known <= zero)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -197,3 +197,38 @@ def _add_rates(width: int) -> Any:
 scores_2, scores_4, scores_8 = (_scores(width) for width in WIDTHS)
 add_2, add_4, add_8 = (_add(width) for width in WIDTHS)
 add_rates_2, add_rates_4, add_rates_8 = (_add_rates(width) for width in WIDTHS)
+
+
+@njit(cache=True, nogil=True)
+def add_scores(weights, first, x, scores):
+    """``scores[lane] += x w[first + lane]`` for any number of lanes.
+
+    By hand in fours: the compiler's own vectors begin where lanes are many.
+    """
+    n_lanes, lane, w = np.uintp(len(scores)), np.uintp(0), np.uintp(first)
+    while lane + np.uintp(4) <= n_lanes:
+        a, b = lane + np.uintp(1), lane + np.uintp(2)
+        c = lane + np.uintp(3)
+        p, q = scores[lane] + x * weights[w + lane], scores[a] + x * weights[w + a]
+        r, s = scores[b] + x * weights[w + b], scores[c] + x * weights[w + c]
+        scores[lane], scores[a], scores[b], scores[c] = p, q, r, s
+        lane += np.uintp(4)
+    while lane < n_lanes:
+        scores[lane] += x * weights[w + lane]
+        lane += np.uintp(1)
+
+
+@njit(cache=True, nogil=True)
+def keep_and_add(weights, first, keep, x, step):
+    """``w[first + lane] = keep w[first + lane] + x step[lane]`` for any number of lanes."""
+    n_lanes, lane, w = np.uintp(len(step)), np.uintp(0), np.uintp(first)
+    while lane + np.uintp(4) <= n_lanes:
+        a, b = lane + np.uintp(1), lane + np.uintp(2)
+        c = lane + np.uintp(3)
+        p, q = keep * weights[w + lane] + x * step[lane], keep * weights[w + a] + x * step[a]
+        r, s = keep * weights[w + b] + x * step[b], keep * weights[w + c] + x * step[c]
+        weights[w + lane], weights[w + a], weights[w + b], weights[w + c] = p, q, r, s
+        lane += np.uintp(4)
+    while lane < n_lanes:
+        weights[w + lane] = keep * weights[w + lane] + x * step[lane]
+        lane += np.uintp(1)

@@ -17,6 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
+from likelier.loops.lanes import add_scores, keep_and_add
 from likelier.loops.rows import (
     column,
     prefetch_ahead,
@@ -219,6 +220,45 @@ def catch_up(weights, first, n_lanes, etas, elapsed, l2, l1):
 
 
 @njit(cache=True, nogil=True)
+def nonzeros(data, indices, start, stop, entries):
+    """List the columns and the values of a row that are not zero; how many there are.
+
+    No branch depends on a value: where zeros are many, guessing them takes longer than the row.
+    """
+    places, values = entries[0], entries[1]
+    n = np.uintp(0)
+    for pos in range(start, stop):
+        x = np.float64(data[pos])
+        places[n] = column(indices, start, pos)
+        values[n] = x
+        n += np.uintp(x != 0.0)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def one_rate(entries, n, rates, seen, l2, eta, schedule, total, pay_now):
+    """What a row's step does to its weights where all lanes have one rate and L2 penalties.
+
+    ``entries``: columns and values of the row; then, to be filled, what is left of each weight
+    after the penalties it owes and that of this step, and by how much it moves per unit of the
+    lanes' steps. Returns ``sum s a x^2``, as in `adaptive_pass`.
+    """
+    places, values, left, moves = entries
+    spread = 0.0
+    for k in range(n):
+        j, x = places[k], values[k]
+        own = left[k] = 1.0
+        if pay_now:
+            before = 1.0 + eta * rates[j] * (total - schedule - seen[j]) * l2[j]
+            left[k] = 1.0 / ((1.0 + eta * schedule * rates[j] * l2[j]) * before)
+            own = left[k] * before
+            seen[j] = total
+        moves[k] = own * rates[j] * x
+        spread += moves[k] * x
+    return eta * schedule * spread
+
+
+@njit(cache=True, nogil=True)
 def adaptive_pass(
     data,
     indices,
@@ -264,6 +304,12 @@ def adaptive_pass(
     single = len(intercept) == 1 and not coupled and not pay_now
     watched = len(rows) / -(-len(rows) // WATCH) if len(rows) else 1.0
     m, q, g = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
+    # with one rate, what depends on it is the same for all lanes
+    alike = implicit and (etas == etas[0]).all() and not l1.any()
+    room = n_columns + 1 if alike else 0
+    places = np.empty(room, dtype=np.uintp)
+    values, left, moves = np.empty(room), np.empty(room), np.empty(room)
+    entries = (places, values, left, moves)
     total = elapsed[0]
     for r in range(len(rows)):
         i = rows[r]
@@ -291,6 +337,14 @@ def adaptive_pass(
         for lane in range(n_lanes):
             m[lane] = intercept[lane]
             q[lane] = etas[lane] * schedule * intercept_rate
+        if alike:
+            n = nonzeros(data, indices, start, stop, entries)
+            spread = one_rate(entries, n, rates, seen, l2, etas[0], schedule, total, pay_now)
+            for k in range(n):
+                add_scores(weights, places[k] * n_lanes, left[k] * values[k], m)
+            for lane in range(n_lanes):
+                q[lane] += spread
+            stop = start  # nothing is left to do for the loops over its entries
         for pos in range(start, stop):
             x = np.float64(data[pos])
             if x == 0.0:
@@ -318,6 +372,9 @@ def adaptive_pass(
         for lane in range(n_lanes):
             g[lane] *= omega * etas[lane] * schedule
             intercept[lane] += intercept_rate * g[lane]
+        if alike:
+            for k in range(n):
+                keep_and_add(weights, places[k] * n_lanes, left[k], moves[k], g)
         for pos in range(start, stop):
             x = data[pos]
             if x == 0.0:

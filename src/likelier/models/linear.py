@@ -101,7 +101,12 @@ class LinearModel(Model):
 
     def scores(self, theta: Array, X: Matrix) -> Array:
         """Scores of the rows of ``X``, one column per output."""
-        out = np.asarray(X @ theta[: self.n_features], dtype=np.float64)
+        W = theta[: self.n_features]
+        if isinstance(X, np.ndarray) and W.shape[1] > 1:
+            # BLAS is far quicker with few rows than with few columns
+            out = np.ascontiguousarray((W.T @ X.T).T, dtype=np.float64)
+        else:
+            out = np.asarray(X @ W, dtype=np.float64)
         if self.fit_intercept:
             out += theta[self.n_features]
         return out
@@ -272,7 +277,8 @@ class LinearModel(Model):
     def pull_back(self, X: Matrix, slope: Array) -> Array:
         """Gradient with respect to ``theta`` of a sum over rows with these slopes."""
         gradient = np.empty((self.n_rows_theta, slope.shape[1]))
-        gradient[: self.n_features] = X.T @ slope
+        # with the few outputs as rows BLAS takes half the time
+        gradient[: self.n_features] = X.T @ slope if sparse.issparse(X) else (slope.T @ X).T
         if self.fit_intercept:
             gradient[self.n_features] = slope.sum(axis=0)
         return gradient

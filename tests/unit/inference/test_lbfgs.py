@@ -138,3 +138,36 @@ def test_many_features_get_a_diagonal_metric(monkeypatch):
         if info.converged:
             break
     np.testing.assert_allclose(state.theta, exact(model, engine), atol=1e-4)
+
+
+@pytest.mark.parametrize("pace", [0.3, 0.6, 0.9])
+def test_gains_that_shrink_slowly_are_not_the_end(pace):
+    """A step that gains little is near the optimum only if the next ones gain far less."""
+    gains = [50.0, *(pace**k for k in range(6))]
+    expected = pace**5 / (1.0 - pace)  # the last one and all that follow
+    assert lbfgs._still_to_gain(gains[-5:]) == pytest.approx(expected)
+    assert lbfgs._still_to_gain(gains[:4]) == pytest.approx(pace**2 / (1.0 - pace))
+    assert lbfgs._still_to_gain([1.0]) == lbfgs._still_to_gain([1.0, 0.0]) == 0.0
+    assert lbfgs._still_to_gain([1.0, 1.0]) < 20.1  # not without end
+
+
+def test_the_tolerance_is_kept_where_the_metric_knows_nothing(monkeypatch):
+    """Steps are then slow, and the gain that the metric expects is far below what is missing."""
+    rng = np.random.default_rng(0)
+    size = np.geomspace(1.0, 0.1, 40)
+    X = rng.standard_normal((2000, 40)) * size
+    noise = 4.0 * rng.standard_normal(2000)
+    y = (X @ (rng.standard_normal(40) / size) + noise > 0.0).astype(float)
+    l2 = np.full(40, 1e-6)
+    model = LinearModel(losses.LogLoss(), 40, 1, True, False, ElasticNet(l2, 0.0 * l2))
+    engine = LocalEngine(X, y)
+    best = energy(model, engine, exact(model, engine))
+    monkeypatch.setattr(lbfgs, "_metric", lambda *given: lambda v: 20.0 * v)
+    inference = LBFGS(0.01)
+    state = inference.init(model, engine)
+    for _ in range(100):
+        state, info = inference.step(state, engine)
+        if info.converged:
+            break
+    assert info.converged
+    assert energy(model, engine, state.theta) <= 1.01 * best

@@ -226,7 +226,8 @@ def test_a_thinned_hessian_keeps_the_curvature_of_rare_features(kind):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
 def test_threads_on_subsets_change_no_bit(loss, kind, monkeypatch):
-    monkeypatch.setattr("likelier.inference.newton.CHUNK", 300)
+    for name in ("CHUNK", "SPARSE_CHUNK"):
+        monkeypatch.setattr(f"likelier.inference.newton.{name}", 300)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((9000, 4))
     y = np.digitize(X @ np.ones(4) + rng.standard_normal(9000), [-1.0, 1.0]).astype(float)
@@ -265,7 +266,8 @@ def test_chunks_of_sparse_rows_are_worth_their_hessian():
 
 
 def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
-    monkeypatch.setattr("likelier.inference.newton.CHUNK", 300)
+    for name in ("CHUNK", "SPARSE_CHUNK"):
+        monkeypatch.setattr(f"likelier.inference.newton.{name}", 300)
     model = problem(losses.LogLoss())[0]
     X, y = np.ones((9000, 4)), np.zeros(9000)
 
