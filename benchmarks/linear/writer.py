@@ -54,7 +54,7 @@ def write(results: Path, docs: Path) -> None:
     measured = {part: read_json(results / f"{part}.json") for part in PARTS}
     docs.mkdir(parents=True, exist_ok=True)
     write_json(docs / "linear.json", measured)
-    sections = [INTRO, _machine(measured["machine"]), _targets(measured)]
+    sections = [INTRO, _machine(measured["machine"]) + _elsewhere(measured), _targets(measured)]
     writers = {
         "speed": _speed,
         "throughput": _throughput,
@@ -75,6 +75,24 @@ def _machine(facts: dict[str, Any]) -> str:
         f"Machine: {facts['cpu']}, {facts['cores']} cores, {facts['memory_gb']} GB, "
         f"{facts['system']}, Python {facts['python']}; {versions}."
     )
+
+
+def _elsewhere(measured: dict[str, Any]) -> str:
+    """Name what was measured on another processor than the last run's."""
+    here, groups = measured["machine"]["cpu"], dict[str, list[str]]()
+    for part in ("speed", "throughput", "threads"):
+        by_cpu = dict[str, list[str]]()
+        for key, record in measured[part].items():
+            by_cpu.setdefault(record.get("cpu", here), []).append(key)
+        for cpu, keys in by_cpu.items():
+            what = part if len(by_cpu) == 1 else f"{part} of {', '.join(keys)}"
+            groups.setdefault(cpu, []).append(what)
+    for part in ("stability", "coverage", "memory"):
+        if measured[part]:
+            groups.setdefault(measured[part].get("cpu", here), []).append(part)
+    others = [f"{cpu}: {'; '.join(parts)}" for cpu, parts in groups.items() if cpu != here]
+    told = "".join(f" Measured on {text}." for text in others)
+    return told and "\n\nAll tools of a row ran on one processor." + told
 
 
 def _targets(measured: dict[str, Any]) -> str:
