@@ -92,7 +92,8 @@ def _elsewhere(measured: dict[str, Any]) -> str:
             groups.setdefault(measured[part].get("cpu", here), []).append(part)
     others = [f"{cpu}: {'; '.join(parts)}" for cpu, parts in groups.items() if cpu != here]
     told = "".join(f" Measured on {text}." for text in others)
-    return told and "\n\nAll tools of a row ran on one processor." + told
+    same = "All tools of a row ran on one processor, but for what `>` says of a stored search."
+    return told and f"\n\n{same}{told}"
 
 
 def _targets(measured: dict[str, Any]) -> str:
