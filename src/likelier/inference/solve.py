@@ -277,8 +277,7 @@ class _Run:
         auto = self.settings.learning_rate == "auto" and self.engine.repeatable
         if proven or not auto:
             return solution
-        knows = isinstance(inference, Dual | LBFGS)
-        own = inference.objectives(state) if knows else None
+        own = inference.objectives(state) if isinstance(inference, Dual | LBFGS) else None
         return self._no_worse_than_zero(solution, own)
 
     def _no_worse_than_zero(self, solution: Solution, known: Array | None = None) -> Solution:
