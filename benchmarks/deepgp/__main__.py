@@ -77,8 +77,8 @@ def _measure(part: str, options: argparse.Namespace, folder: Path) -> None:
         toys.run(folder, seeds)
     elif part == "likelihood":
         path = folder / "likelihood.json"
-        if not read_json(path):
-            write_json(path, dict(likelihood.run()))
+        for key, record in likelihood.run(known=read_json(path)):
+            write_json(path, {**read_json(path), key: record})
 
 
 if __name__ == "__main__":
