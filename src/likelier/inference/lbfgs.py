@@ -182,7 +182,7 @@ def _still_to_gain(gains: list[float]) -> float:
         return 0.0
     # single steps are erratic, and the first of all is often far longer than the others
     known = [back for back in RECENT[1:] if back < len(gains)] or RECENT[:1]
-    paces = [(gains[-1] / gains[-1 - back]) ** (1.0 / back) for back in known]
+    paces = [float((gains[-1] / gains[-1 - back]) ** (1.0 / back)) for back in known]
     pace = min(SLOWEST, max(paces))
     return gains[-1] / (1.0 - pace)
 
