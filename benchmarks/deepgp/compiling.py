@@ -1,4 +1,7 @@
-"""What a first fit costs before it learns, with an empty and a filled cache, and time by rows."""
+"""What a first fit costs before it learns, with an empty and a filled cache, and time by rows.
+
+Fits of classes are followed by a prediction of probabilities, which has a program of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +21,27 @@ from benchmarks.common import remember
 
 ROWS = (2_000, 8_000, 32_000)
 BATCH = 1000
+CLASSES = {"numbers": 0, "3 classes": 3, "10 classes": 10}
 
 
 def run(folder: Path) -> None:
     """First call in a new process, the same in a second one, and epochs of growing data."""
-    for dtype in ("float32", "float64"):
-        record = remember(folder / "compile.json", dtype, lambda dtype=dtype: _first_calls(dtype))
-        print(f"{dtype}: first {record['first_cpu']:.1f} s of processor time, "
-              f"second process {record['second_cpu']:.1f} s", flush=True)  # fmt: skip
+    for target in CLASSES:
+        for dtype in ("float32", "float64"):
+            key = f"{target}, {dtype}"
+            record = remember(folder / "compile.json", key, partial(_first_calls, target, dtype))
+            print(f"{key}: first {record['first_cpu']:.1f} s of processor time, "
+                  f"second process {record['second_cpu']:.1f} s", flush=True)  # fmt: skip
     record = remember(folder / "compile.json", "epochs", epochs)
     print(f"processor time of an epoch: {record}", flush=True)
 
 
-def _first_calls(dtype: str) -> dict[str, float]:
+def _first_calls(target: str, dtype: str) -> dict[str, float]:
     """Two processes that share a cache, empty at first."""
     out = {}
     with tempfile.TemporaryDirectory() as cache:
         for name in ("first", "second"):
-            words = [sys.executable, "-m", "benchmarks.deepgp.compiling", dtype]
+            words = [sys.executable, "-m", "benchmarks.deepgp.compiling", target, dtype]
             done = subprocess.run(
                 words, check=True, capture_output=True, text=True,
                 env={**os.environ, "LIKELIER_CACHE_DIR": cache},
@@ -44,13 +51,19 @@ def _first_calls(dtype: str) -> dict[str, float]:
     return out
 
 
-def first_call(dtype: str) -> dict[str, float]:
+def first_call(target: str, dtype: str) -> dict[str, float]:
     """Seconds of the shortest fit with the default shapes (twenty minibatches, and JAX)."""
-    from likelier import DeepGPRegressor
+    from likelier import DeepGPClassifier, DeepGPRegressor
 
     X, y = _problem(2000)
+    words: dict[str, Any] = {"max_iter": 20, "dtype": dtype, "random_state": 0}
     wall, cpu = time.perf_counter(), time.process_time()
-    DeepGPRegressor(max_iter=20, dtype=dtype, random_state=0).fit(X, y)
+    if CLASSES[target]:
+        shares = np.arange(1, CLASSES[target]) / CLASSES[target]
+        labels = np.searchsorted(np.quantile(y, shares), y)
+        DeepGPClassifier(**words).fit(X, labels).predict_proba(X[:10])
+    else:
+        DeepGPRegressor(**words).fit(X, y)
     return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
@@ -83,4 +96,4 @@ def _problem(n_rows: int) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(first_call(sys.argv[1])))
+    print(json.dumps(first_call(sys.argv[1], sys.argv[2])))

@@ -31,7 +31,7 @@ from likelier.estimators import (
 )
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
-from likelier.inference import deep_adam, deep_feed
+from likelier.inference import deep_adam, deep_compile, deep_feed
 from likelier.inference.deep_compile import forget_programs
 from likelier.models.deep_argmax import log_z_argmax
 from likelier.models.deep_gp_posterior import (
@@ -128,6 +128,27 @@ def test_predictions_do_not_depend_on_the_other_rows(size, fitted, of_two, of_th
         whole = function(rows)
         np.testing.assert_array_equal(in_batches(function, rows, size), whole)
         np.testing.assert_array_equal(function(rows[::-1]), whole[::-1])
+
+
+def test_draws_of_a_row_do_not_depend_on_the_rows_after_it(fitted, of_three):
+    """Of the first row of the second block, too."""
+    rows = np.random.default_rng(5).uniform(-2.5, 2.5, (66, D))
+    for model in (fitted, of_three):
+        whole = model.sample_y(rows, 9, random_state=3)
+        for n_rows in (1, 7, 65):
+            first = model.sample_y(rows[:n_rows], 9, random_state=3)
+            np.testing.assert_array_equal(first, whole[:n_rows])
+
+
+def test_fits_of_other_rows_and_inputs_share_their_programs():
+    """Shapes are padded: nothing is compiled anew for a few rows more, or an input less."""
+    rng = np.random.default_rng(6)
+    numbers = set()
+    for n_rows, n_inputs in ((150, 4), (170, 4), (190, 3)):
+        rows = rng.standard_normal((n_rows, n_inputs))
+        regressor(max_iter=20).fit(rows, rows.sum(axis=1))
+        numbers.add(len(deep_compile._programs))
+    assert len(numbers) == 1
 
 
 def test_blocks_hold_few_values_whatever_the_number_of_outputs():

@@ -323,7 +323,10 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
             return np.asarray(np.log(_at(p, class_codes(self.classes_, labels))))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draws of the label of each row, ``(n, n_samples)``; rows are drawn independently."""
+        """Draws of the label of each row, ``(n, n_samples)``; rows are drawn independently.
+
+        The draws of a row follow from ``random_state`` and its place, whatever rows come after it.
+        """
         _integer("n_samples", n_samples, 1)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         bounds = np.cumsum(self.predict_proba(X), axis=1)

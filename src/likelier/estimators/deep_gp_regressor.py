@@ -296,15 +296,21 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return _log_densities(parts, targets)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently."""
+        """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently.
+
+        The draws of a row follow from ``random_state`` and its place, whatever rows come after it.
+        """
         _integer("n_samples", n_samples, 1)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        # a stream for each kind of number: rows are then drawn alike in blocks of any size
+        which, normal = np.random.default_rng(seed).spawn(2)
         out = []
         for part in self._predictives(X):
-            chosen = rng.integers(part.loc.shape[1], size=(part.n_rows, int(n_samples)))
+            shares = which.random((part.n_rows, int(n_samples)))
+            chosen = (shares * part.loc.shape[1]).astype(np.intp)
             loc = np.take_along_axis(part.loc, chosen, axis=1)
             scale = np.take_along_axis(part.scale, chosen, axis=1)
-            out.append(loc + scale * rng.standard_normal(loc.shape))
+            out.append(loc + scale * normal.standard_normal(loc.shape))
         return np.concatenate(out)
 
 
