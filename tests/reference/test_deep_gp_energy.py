@@ -217,19 +217,40 @@ def test_the_series_and_the_factors_give_one_cavity(dtype):
     axes = np.linalg.qr(rng.standard_normal((n, n)))[0]
     G = (axes * rng.uniform(-0.5, 1.0, n)) @ axes.T
     e = 0.99 * deep_gp_layer.SERIES_BELOW[dtype] / np.linalg.norm(G @ G) ** 0.5
-    log_det = np.linalg.slogdet(np.eye(n) - e * G)[1] / (2.0 * e)
-    wanted = np.linalg.solve(np.eye(n) - e * G, G)
+    beyond = 1.02 * e  # the smallest of the factors
+
+    def truth(e):
+        C = np.eye(n) - e * G
+        return np.linalg.solve(C, G), np.linalg.slogdet(C)[1] / (2.0 * e)
+
     single = dtype == "float32"
     with jax.enable_x64(True):
         given = (np.asarray(a, dtype)[None] for a in (G, G @ G))
         product, half_log = quick_jit(deep_gp_layer.by_series)(*given, np.asarray(e, dtype))
-        exact = quick_jit(deep_gp_layer.by_factors)(G[None], None, np.asarray(e))
+        exact = quick_jit(deep_gp_layer.by_factors)(G[None], (G @ G)[None], np.asarray(beyond))
     assert product.dtype == dtype
     rtol = 1e-5 if single else 1e-9
-    np.testing.assert_allclose(product[0], wanted, rtol=rtol, atol=1e-7 if single else 1e-11)
-    np.testing.assert_allclose(half_log[0], log_det, rtol=rtol)
-    np.testing.assert_allclose(exact[0][0], wanted, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(exact[1][0], log_det, rtol=1e-11)
+    np.testing.assert_allclose(product[0], truth(e)[0], rtol=rtol, atol=1e-7 if single else 1e-11)
+    np.testing.assert_allclose(half_log[0], truth(e)[1], rtol=rtol)
+    np.testing.assert_allclose(exact[0][0], truth(beyond)[0], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(exact[1][0], truth(beyond)[1], rtol=1e-11)
+
+
+@pytest.mark.parametrize(("e", "wide"), [(1e-6, 120.0), (1e-5, 40.0), (1e-4, 11.0)])
+def test_a_wide_node_does_not_cost_others_their_digits(e, wide):
+    """In single precision each node has the form that suits it, not the widest of its layer."""
+    rng = np.random.default_rng(0)
+    n = 64
+    T = np.stack([np.tril(rng.standard_normal((n, n))) * 0.05 + 0.1 * np.eye(n), 0.1 * np.eye(n)])
+    T[1, 0, 0] = wide
+    G = np.eye(n) - T[0] @ T[0].T
+    wanted = np.linalg.slogdet(np.eye(n) - e * G)[1] / (2.0 * e)
+    with jax.enable_x64(True):
+        found = quick_jit(deep_gp_layer.cavity)(
+            np.zeros((2, n), np.float32), T.astype(np.float32), np.float32(e)
+        )[2]
+    assert found.dtype == np.float32
+    assert float(found[0]) == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize("total", [5e5, 1e7])

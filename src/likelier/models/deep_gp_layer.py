@@ -150,8 +150,7 @@ def _cavity_forward(
     eye = jnp.eye(T.shape[-1], dtype=T.dtype)
     G = eye - T @ _transposed(T)
     square = G @ G
-    size = e * jnp.sqrt(jnp.sqrt((square * square).sum((-2, -1)).max()))
-    small = size < SERIES_BELOW[T.dtype.name]
+    small = _sizes(square, e).max() < SERIES_BELOW[T.dtype.name]
     product, half_log = jax.lax.cond(small, by_series, by_factors, G, square, e)
     inverse = eye + e * product
     solved = (inverse @ mean[..., None])[..., 0]
@@ -167,19 +166,33 @@ def by_series(G: jax.Array, square: jax.Array, e: jax.Array) -> tuple[jax.Array,
     by ``e``, has no digits left when rows are many.
     """
     two = G + e * square
+    return two + e * e * (two @ square), _series_log(G, square, e)
+
+
+def _series_log(G: jax.Array, square: jax.Array, e: jax.Array) -> jax.Array:
+    """``1/(2e) log|C|`` of every node whose ``e |G|`` is small."""
     traces = (
         jnp.trace(G, axis1=-2, axis2=-1), (G * G).sum((-2, -1)), (G * square).sum((-2, -1)),
         (square * square).sum((-2, -1)),
     )  # fmt: skip
-    half_log = -0.5 * sum(e**k / (k + 1) * trace for k, trace in enumerate(traces))
-    return two + e * e * (two @ square), jnp.asarray(half_log)
+    return jnp.asarray(-0.5 * sum(e**k / (k + 1) * trace for k, trace in enumerate(traces)))
+
+
+def _sizes(square: jax.Array, e: jax.Array) -> jax.Array:
+    """Bound of ``e |G|`` of every node, by the fourth root of ``tr G^4``."""
+    return e * jnp.sqrt(jnp.sqrt((square * square).sum((-2, -1))))
 
 
 def by_factors(G: jax.Array, square: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same for any ``e`` up to one half, by the Cholesky factor of ``C``."""
+    """The same for any ``e`` up to one half, by the Cholesky factor of ``C``.
+
+    A node that is small itself, beside others that are not, keeps the digits of the series.
+    """
     factor, half = jax.lax.map(factor_and_inverse, jnp.eye(G.shape[-1], dtype=G.dtype) - e * G)
     logarithm = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
-    return _transposed(half) @ (half @ G), logarithm / e
+    small = _sizes(square, e) < SERIES_BELOW[G.dtype.name]
+    half_log = jnp.where(small, _series_log(G, square, e), logarithm / e)
+    return _transposed(half) @ (half @ G), half_log
 
 
 def _cavity_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
