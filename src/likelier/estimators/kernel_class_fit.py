@@ -176,9 +176,12 @@ class ClassFit(ClassPredictions):
         if clock.left is None:
             return n_rows
         pace = head_pace(made, prepared.sample, self._head_loss())
-        n_few = affordable_rows(clock, n_rows, pace, share)
-        n_sample = prepared.sample.n  # more rows than that start from weights of the sample
-        return n_few if n_few <= n_sample else max(n_few - n_sample, n_sample)
+        n_sample = prepared.sample.n  # more rows than that start from weights of the sample,
+        extra = n_sample if n_rows > n_sample else 0  # which have to be paid for too
+        most = affordable_rows(clock, n_rows + extra, pace, share)
+        if most >= n_rows + extra:
+            return n_rows
+        return most if most <= n_sample else max(most - n_sample, n_sample)
 
     def _learn_weights(
         self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
@@ -192,11 +195,13 @@ class ClassFit(ClassPredictions):
         part = replace(part, far=latest[-1].copy())
         prior = head_prior(made, precision, latest)
         problem = HeadProblem(rows.reduce, features, loss, prior)
+        whole = not clock.cut  # what follows a stage that was cut short has to be done again
 
         def watch(W: Array, value: float, step: int) -> bool:
             nonlocal latest
             latest = W
-            clock.kept["weights"] = {"mean": W, "choice": place}
+            if whole:
+                clock.kept["weights"] = {"mean": W, "choice": place}
             return clock.tick("weights", f"objective {value:.6g}")
 
         place, known = [choice.precision, choice.scale], clock.before.get("weights", {})

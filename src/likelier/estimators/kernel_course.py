@@ -53,11 +53,22 @@ class Course:
     @property
     def done(self) -> bool:
         """Whether there is nothing left to do."""
-        return bool(self.stopped or self.state.n_updates >= self.inference.n_updates)
+        updated = self.state.n_updates >= self.inference.n_updates
+        return bool(self.stopped or (updated and not self._unseen))
+
+    @property
+    def _unseen(self) -> bool:
+        """Whether the particles have moved since they were last compared."""
+        seen = 0 if self.latest is None else self.latest.state.n_updates
+        return bool(self.held is not None and self.state.n_updates > seen)
 
     def step(self, engine: Engine) -> None:
-        """Some updates: the next ten minibatches, of a stream one pass."""
-        first = True
+        """Some updates: the next ten minibatches, of a stream one pass.
+
+        None where a look at the rows held out was interrupted: then only that.
+        """
+        between = engine.in_memory and self.state.n_updates % UPDATES
+        first = between or not self._unseen
         while first or (engine.in_memory and self.state.n_updates % UPDATES):
             self.state, self.info = self.inference.step(self.state, engine)
             first = False
@@ -84,8 +95,10 @@ class Course:
         if self.best is None or self.latest is None:
             return False
         loss = self.best.each - self.latest.each
-        mean, n = self._mean(loss), len(loss)
-        return bool(mean > WORTH * (self._mean((loss - mean) ** 2) / n) ** 0.5)
+        weight = np.ones(len(loss)) if self.held.weight is None else self.held.weight
+        mean = self._mean(loss)
+        error = float(weight**2 @ (loss - mean) ** 2) ** 0.5 / float(weight.sum())
+        return bool(mean > WORTH * error)
 
     def _mean(self, each: Array) -> float:
         return float(np.average(each, weights=self.held.weight))
@@ -133,6 +146,7 @@ class Course:
         """Plain values to go on with."""
         plain = {name: getattr(self, name) for name in ("waited", "settling", "stopped")}
         plain |= {"stage": stage, "planned": self.inference.n_updates, "state": _plain(self.state)}
+        plain["objective"] = np.array([self.info.objective])  # not a number before the first step
         for name in ("best", "latest"):
             seen: Looked | None = getattr(self, name)
             if seen is not None:
@@ -148,7 +162,7 @@ class Course:
             plain[name] for name in ("waited", "settling", "stopped")
         )
         self.inference = replace(self.inference, n_updates=plain["planned"])
-        self.state = _restored(first, plain["state"])
+        self.state, self.info = _restored(first, plain["state"]), Info(plain["objective"][0])
         for name in ("best", "latest"):
             if name in plain:
                 seen = plain[name]

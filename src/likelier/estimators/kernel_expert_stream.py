@@ -32,6 +32,7 @@ from likelier.estimators.kernel_experts import (
     power_of_two,
 )
 from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
+from likelier.estimators.kernel_resume import check_same_words, words_of
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.problem import is_stream
@@ -113,12 +114,14 @@ class ExpertStream(KernelFit):
     ) -> Any:
         """A common machine from many rows, then experts for what it leaves over of all rows."""
         n_few = min(common_rows(self.n_features_in_), n_rows)
-        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_rows, clock, COMMON_SHARE))
+        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_few, clock, COMMON_SHARE))
         few, batch = self._few(engine, n_few, n_rows)
         start, part = part, self._learn_weights(few, prepared, part, n_few, clock)
+        early = clock.cut  # then a later fit goes on with what came before the experts
         seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
         plan: dict[str, Any] = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
-        part = replace(part, unfinished=plan)
+        plan["made_with"] = words_of(self)
+        part = replace(part, unfinished={} if early else plan)
         try:
             stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)
             chosen = stage.choose(batch.X, part.choice.precision, self._must_have_experts())
@@ -127,7 +130,7 @@ class ExpertStream(KernelFit):
             if chosen is not None:
                 choice, verdict = chosen
                 plan = plan | {"precision": choice.precision, "scale": choice.scale}
-                part = replace(part, experts=stage.experts, unfinished=plan)
+                part = replace(part, experts=stage.experts, unfinished={} if early else plan)
                 part = self._with_verdict(part, verdict)
                 whole = stage.learn(choice)
                 part = self._with_verdict(part, self._last_verdict(stage, verdict, prepared.sample))
@@ -165,6 +168,8 @@ class ExpertStream(KernelFit):
                 "warm_start goes on with rows in memory only: give them as an array, or fit the "
                 "stream anew with warm_start=False, or batch by batch with partial_fit"
             )
+        if unfinished:
+            check_same_words(self, left["made_with"])
         return unfinished
 
     @one_blas_thread()

@@ -88,20 +88,28 @@ class KernelFit(KernelParticles):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y), seed=seed)
         clock.before, clock.kept = left, {k: v for k, v in left.items() if k in KEPT}
-        with unchanged_on_failure(self, (ValueError, TypeError)):  # data that are refused
-            goes_on = self._goes_on(X)
-            if not goes_on:
-                for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
-                    self.__dict__.pop(name, None)
-            if goes_on:
-                self._go_on(*self._check_rows(X, y, sample_weight, reset=False), seed, clock)
-            elif is_stream(X):
-                self._fit_stream(X, y, sample_weight, seed, clock)
-            else:
-                X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
-                self._fit_memory(X, y, weight, seed, clock)
+        with unchanged_on_failure(self, (Exception,)):  # data that are refused, and all else
+            self._fit_or_go_on(X, y, sample_weight, seed, clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _fit_or_go_on(self, X: Any, y: Any, sample_weight: Any, seed: int, clock: Clock) -> None:
+        """Begin, or take up what an unfinished fit has left; interrupted early, that stays."""
+        try:
+            if self._goes_on(X):
+                self._go_on(*self._check_rows(X, y, sample_weight, reset=False), seed, clock)
+                return
+            for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
+                self.__dict__.pop(name, None)
+            if is_stream(X):
+                self._fit_stream(X, y, sample_weight, seed, clock)
+            else:
+                rows = self._check_rows(X, y, sample_weight, reset=True)
+                self._fit_memory(*rows, seed, clock)
+        except KeyboardInterrupt:
+            if clock.before and not getattr(self, "unfinished_", None):
+                self.unfinished_ = clock.before
+            raise
 
     def _goes_on(self, X: Any) -> bool:
         """Whether this fit takes up an unfinished one, by ``_go_on``."""
@@ -148,7 +156,7 @@ class KernelFit(KernelParticles):
     ) -> None:
         """Hyperparameters from the sample, weights from the engine, for every particle."""
         self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
-        check_same_rows(clock, n_rows, self._target_units())
+        check_same_rows(clock, n_rows, self._target_units(), standard)
         particles = self.inference != "evidence"
         learn = self._fit_particles if particles else self._fit_evidence
         try:
@@ -158,7 +166,7 @@ class KernelFit(KernelParticles):
             raise
         finally:
             if clock.cut and (particles or self._n_particles() == 1):
-                leave(self, clock, n_rows, self._target_units())
+                leave(self, clock, n_rows, self._target_units(), standard)
 
     def _fit_evidence(
         self,

@@ -183,6 +183,8 @@ class KernelParticles(KernelWords, ABC):
             if whole:
                 clock.kept["particles"] = course.to_plain(stage)
             return Learned(course.posterior(), np.nan, False, True)
+        if whole and course.done:
+            clock.cut = False  # time ended with the last step
         return Learned(course.posterior(), course.info.objective, course.done, False)
 
     # -- fitted attributes --------------------------------------------------------------

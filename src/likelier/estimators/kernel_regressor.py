@@ -300,7 +300,9 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
             rest, omega = rest[others], omega[others]
         noise = max(float(np.average(rest**2, weights=omega)), self._least_noise(sample))
+        cut = clock.cut
         clock.tick("weights", f"noise {noise:.4g}")
+        clock.cut = cut  # all is done: it is too late to be out of time
         shape = noise_shape(rest / np.sqrt(noise), omega)
         return replace(
             part, weights=weights, choice=choice, sums=sums, shape=shape, row=row,

@@ -9,14 +9,17 @@ begins, and come to the same optimum.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from likelier.base import Array
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.evidence import Climb
 from likelier.inference.kernel_search import Choice
+from likelier.models.kernel_machine import Standard
 
 # What is kept of stages that have been gone through, by a later fit too.
 KEPT = ("climb", "choice", "weights", "strength", "particles")
@@ -27,7 +30,11 @@ FREE = ("time_budget", "warm_start", "n_jobs", "verbose", "random_state")
 def words_of(estimator: Any) -> str:
     """The constructor words that must stay what they were, as text."""
     words = estimator.get_params(deep=False)
-    return repr({name: words[name] for name in sorted(words) if name not in FREE})
+    with np.printoptions(  # arrays whole and to the last digit, whatever the user prefers
+        threshold=sys.maxsize, floatmode="unique", linewidth=75, suppress=False, sign="-",
+        formatter=None,
+    ):  # fmt: skip
+        return repr({name: words[name] for name in sorted(words) if name not in FREE})
 
 
 def left_over(estimator: Any) -> dict[str, Any]:
@@ -35,24 +42,30 @@ def left_over(estimator: Any) -> dict[str, Any]:
     left: dict[str, Any] = getattr(estimator, "unfinished_", {})
     if not estimator.warm_start or "words" not in left:
         return {}
-    if left["words"] != words_of(estimator):
-        raise ValueError(
-            "warm_start goes on with an unfinished fit, and the words of the constructor have "
-            f"changed since: they were {left['words']}; fit with warm_start=False"
-        )
+    check_same_words(estimator, left["words"])
     return left
 
 
-def leave(estimator: Any, clock: Clock, n_rows: int, units: Any) -> None:
+def check_same_words(estimator: Any, words: str) -> None:
+    """Raise where the constructor's words are not those of the unfinished fit."""
+    if words != words_of(estimator):
+        raise ValueError(
+            "warm_start goes on with an unfinished fit, and the words of the constructor have "
+            f"changed since: they were {words}; fit with warm_start=False"
+        )
+
+
+def leave(estimator: Any, clock: Clock, n_rows: int, units: Any, standard: Standard) -> None:
     """Keep what is needed to go on, as the attribute ``unfinished_``."""
     if getattr(estimator, "unfinished_", None) or clock.seed is None:
         return  # experts can go on by themselves
     estimator.unfinished_ = clock.kept | {
         "words": words_of(estimator), "seed": clock.seed, "n_rows": n_rows, "units": units,
+        "inputs": _moments(standard),
     }  # fmt: skip
 
 
-def check_same_rows(clock: Clock, n_rows: int, units: Any) -> None:
+def check_same_rows(clock: Clock, n_rows: int, units: Any, standard: Standard) -> None:
     """Raise where the rows are not those of the unfinished fit, as far as can be told."""
     left = clock.before
     if left and not (left["n_rows"] == n_rows and np.array_equal(left["units"], units)):
@@ -60,6 +73,18 @@ def check_same_rows(clock: Clock, n_rows: int, units: Any) -> None:
             f"warm_start goes on with the rows of the unfinished fit, {left['n_rows']} of them "
             f"and with the same targets, got {n_rows} rows; fit with warm_start=False"
         )
+    now = _moments(standard)
+    known = np.asarray(left["inputs"]) if left else now
+    if known.shape != now.shape or not np.allclose(known, now, rtol=1e-9, atol=0.0):
+        raise ValueError(
+            "warm_start goes on with the rows of the unfinished fit, and X or sample_weight is "
+            "another one now; fit with warm_start=False"
+        )
+
+
+def _moments(standard: Standard) -> Array:
+    """Weighted means and inverse spreads of the inputs: what tells other rows, and weights."""
+    return np.stack([standard.mean, standard.inverse])
 
 
 class KeptClimb:
