@@ -231,8 +231,10 @@ def product(X: Matrix, table: Array) -> Array:
         sparse_scores(data, indices, indptr, np.ascontiguousarray(table).reshape(-1), out)
         return out
     dense: Array = np.asarray(X, dtype=np.float64)
-    # few classes: BLAS is faster with the long side of the result last
-    return np.asarray((table.T @ dense.T).T)
+    # Few classes: BLAS is faster with the long side of the result last. Whether missing or infinite
+    # values, which are looked for afterwards, make it warn depends on the processor.
+    with np.errstate(invalid="ignore"):
+        return np.asarray((table.T @ dense.T).T)
 
 
 def presence(X: Matrix, threshold: float) -> tuple[Matrix, float]:
