@@ -11,9 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import DOCS, ROOT, machine_facts, read_json, results_folder, write_json
+from benchmarks.common import (
+    DOCS,
+    ROOT,
+    machine_facts,
+    name_processors,
+    read_json,
+    results_folder,
+    write_json,
+)
 
-CASES = ("speed", "throughput", "threads")  # parts that are stored case by case
+SINGLE = ("stability", "coverage", "memory")  # parts of one record; the others have cases
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "vowpalwabbit", "threadpoolctl")
 
 
@@ -51,25 +59,13 @@ def _measure(name: str, part: Callable[[], Any], folder: Path) -> None:
     Each case is stored as soon as it is measured: an interrupted run loses only the last one.
     """
     path, facts = folder / f"{name}.json", machine_facts(PACKAGES)
-    _name_processors(folder)
+    name_processors(folder, SINGLE)
     write_json(folder / "machine.json", facts)
-    if name not in CASES:
+    if name in SINGLE:
         write_json(path, {**part(), "cpu": facts["cpu"]})
         return
     for key, record in part():
         write_json(path, {**read_json(path), key: {**record, "cpu": facts["cpu"]}})
-
-
-def _name_processors(folder: Path) -> None:
-    """Note where earlier results come from, before the machine of this run takes their place."""
-    before = read_json(folder / "machine.json").get("cpu")
-    for path in sorted(folder.glob("*.json")) if before else ():
-        if path.stem == "machine":
-            continue
-        stored = read_json(path)
-        for record in stored.values() if path.stem in CASES else (stored,):
-            record.setdefault("cpu", before)
-        write_json(path, stored)
 
 
 def _parts(options: argparse.Namespace) -> dict[str, Callable[[], Any]]:

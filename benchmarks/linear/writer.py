@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import markdown_table, read_json, seconds_text, write_json
+from benchmarks.common import (
+    markdown_table,
+    measured_elsewhere,
+    read_json,
+    seconds_text,
+    write_json,
+)
 from benchmarks.linear import pictures, tables
 from benchmarks.linear.speed import busy
 
@@ -79,18 +85,10 @@ def _machine(facts: dict[str, Any]) -> str:
 
 def _elsewhere(measured: dict[str, Any]) -> str:
     """Name what was measured on another processor than the last run's."""
-    here, groups = measured["machine"]["cpu"], dict[str, list[str]]()
-    for part in ("speed", "throughput", "threads"):
-        by_cpu = dict[str, list[str]]()
-        for key, record in measured[part].items():
-            by_cpu.setdefault(record.get("cpu", here), []).append(key)
-        for cpu, keys in by_cpu.items():
-            what = part if len(by_cpu) == 1 else f"{part} of {', '.join(keys)}"
-            groups.setdefault(cpu, []).append(what)
-    for part in ("stability", "coverage", "memory"):
-        if measured[part]:
-            groups.setdefault(measured[part].get("cpu", here), []).append(part)
-    others = [f"{cpu}: {'; '.join(parts)}" for cpu, parts in groups.items() if cpu != here]
+    parts = {part: measured[part] for part in ("speed", "throughput", "threads")}
+    single = ("stability", "coverage", "memory")
+    parts |= {part: {part: measured[part]} for part in single if measured[part]}
+    others = measured_elsewhere(parts, measured["machine"]["cpu"])
     told = "".join(f" Measured on {text}." for text in others)
     same = "All tools of a row ran on one processor, but for what `>` says of a stored search."
     return told and f"\n\n{same}{told}"

@@ -14,6 +14,7 @@ from benchmarks.common import (  # noqa: E402
     DOCS,
     Cases,
     machine_facts,
+    name_processors,
     read_json,
     results_folder,
     write_json,
@@ -32,8 +33,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of the page")
     options = parser.parse_args(arguments)
     folder = results_folder("svm", options.quick)
-    before, machine = read_json(folder / "machine.json"), machine_facts(PACKAGES)
-    write_json(folder / "machine.json", machine | {"before": before.get("before", before)})
+    machine = machine_facts(PACKAGES)
+    name_processors(folder)
+    write_json(folder / "machine.json", machine)
     for name in options.parts or PARTS:
         if name == "write":
             continue

@@ -11,7 +11,14 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.common import markdown_table, publish, read_json, seconds_text, write_page
+from benchmarks.common import (
+    markdown_table,
+    measured_elsewhere,
+    publish,
+    read_json,
+    seconds_text,
+    write_page,
+)
 from benchmarks.svm.problem import SETS
 from benchmarks.svm.summary import in_short
 
@@ -44,31 +51,11 @@ def _place(case: dict[str, Any]) -> tuple[float, ...]:
 
 
 def _older(found: dict[str, Any]) -> str:
-    """What was measured on the machine that was there before, and not again since."""
-    machine = found["machine"]
-    names = []
-    for part in SECTIONS:
-        cases = found.get(part, {})
-        old = [
-            c for c in cases.values() if c.get("cpu", machine["before"]["cpu"]) != machine["cpu"]
-        ]
-        if old and len(old) == len(cases):
-            names.append(part)
-        elif old:
-            names.append(f"{part} ({', '.join(sorted({_whose(c, old, cases) for c in old}))})")
-    if not names:
-        return ""
-    return (
-        f" Measured earlier, on {machine['before']['cpu']}: {'; '.join(names)}. Every ratio is of "
-        "two times of one run."
-    )
-
-
-def _whose(case: dict[str, Any], old: list[dict[str, Any]], cases: dict[str, Any]) -> str:
-    """Its data set, and whether only some of the cases of that are old."""
-    name = case["set"]
-    counts = [sum(c["set"] == name for c in some) for some in (old, cases.values())]
-    return name if counts[0] == counts[1] else f"{name} in part"
+    """What was measured on other processors, and not again since."""
+    parts = {part: found.get(part, {}) for part in SECTIONS}
+    others = measured_elsewhere(parts, found["machine"]["cpu"])
+    told = "".join(f" Measured on {text}." for text in others)
+    return told and f"{told} Every ratio is of two times of one run."
 
 
 def _intro(found: dict[str, Any]) -> str:
@@ -79,7 +66,7 @@ def _intro(found: dict[str, Any]) -> str:
         "that were measured before these were kept. Processor time, one thread, both tools in turn "
         'in one process, medians; equal `cache_size`, `tol=1e-3`, `gamma="scale"`, features '
         f"standardised (usps and a9a as published, 10,000 rows at most). {machine.get('cpu', '')}, "
-        f"{versions}.{_older(found) if machine.get('before') else ''}\n\n"
+        f"{versions}.{_older(found) if machine else ''}\n\n"
         "*times* is LIBSVM's time divided by ours: below 1 we lose. *objective* is how much "
         "higher our dual objective is, relative to LIBSVM's (negative: lower); *gap* the largest "
         "violation of the optimality conditions, recomputed in float64, which is to be at most "

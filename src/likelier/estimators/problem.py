@@ -211,7 +211,8 @@ class Wanted:
 def make_problem(engine: Engine, summary: Summary, wanted: Wanted, frame: Frame = PLAIN) -> Problem:
     """Model for rows and targets that are in the units of the frame."""
     loss, fit_intercept, outputs = frame.loss(wanted.loss), wanted.fit_intercept, wanted.outputs
-    penalty, columns = wanted.penalty.in_frame(frame), Columns(summary.squares, summary.counts)
+    penalty, unknown = wanted.penalty.in_frame(frame), np.full(len(summary.squares), np.nan)
+    columns = Columns(unknown, unknown)
     if penalty.alpha == "auto":  # nothing else asks what the features look like
         spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
         columns = Columns(spread, summary.counts / max(1, summary.n_rows))

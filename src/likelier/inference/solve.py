@@ -19,10 +19,9 @@ sgd         everything else (streams, kinks without a penalty): averaged
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -289,7 +288,7 @@ class _Run:
         model, engine = self.model, self.engine
         n_rows = engine.n_rows or 1
         if known is not None:  # the targets alone are not worth waking threads for
-            zero = functools.reduce(np.add, map(model.values_at_zero, engine.blocks())) / n_rows
+            zero = reduce(np.add, map(model.values_at_zero, engine.blocks())) / n_rows
         else:
             theta = np.ascontiguousarray(solution.theta)
 
