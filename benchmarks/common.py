@@ -80,10 +80,11 @@ def remember(path: Path, key: str, compute: Callable[[], Any]) -> Any:
     return stored[key]
 
 
-def name_processors(folder: Path, single: Sequence[str] = ()) -> None:
+def name_processors(folder: Path, single: Sequence[str] = (), key: str = "cpu") -> None:
     """Note where earlier results come from, before the machine of this run takes their place.
 
-    A part holds a record for every case, but for the ``single`` ones, which are records.
+    A part holds a record for every case, but for the ``single`` ones, which are records; ``key``
+    is where a record names its processor.
     """
     before = read_json(folder / "machine.json").get("cpu")
     for path in sorted(folder.glob("*.json")) if before else ():
@@ -91,11 +92,13 @@ def name_processors(folder: Path, single: Sequence[str] = ()) -> None:
             continue
         stored = read_json(path)
         for record in (stored,) if path.stem in single else stored.values():
-            record.setdefault("cpu", before)
+            record.setdefault(key, before)
         write_json(path, stored)
 
 
-def measured_elsewhere(parts: Mapping[str, Mapping[str, Any]], here: str) -> list[str]:
+def measured_elsewhere(
+    parts: Mapping[str, Mapping[str, Any]], here: str, place: str = "cpu"
+) -> list[str]:
     """What was measured on other processors than ``here``: a text for each of them.
 
     Cases are named by their data set where they have one.
@@ -104,7 +107,7 @@ def measured_elsewhere(parts: Mapping[str, Mapping[str, Any]], here: str) -> lis
     for part, records in parts.items():
         by_cpu: dict[str, list[str]] = {}
         for key, record in records.items():
-            by_cpu.setdefault(record.get("cpu", here), []).append(str(record.get("set", key)))
+            by_cpu.setdefault(record.get(place, here), []).append(str(record.get("set", key)))
         for cpu, names in by_cpu.items():
             others = {name for other in by_cpu if other != cpu for name in by_cpu[other]}
             told = [f"{n} in part" if n in others else n for n in sorted(set(names))]

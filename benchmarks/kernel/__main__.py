@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.common import DOCS, machine_facts, results_folder, write_json
+from benchmarks.common import DOCS, machine_facts, name_processors, results_folder, write_json
 from benchmarks.kernel import classify, ensembles, features, gp, large, noise, regress, scale
 from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
-from benchmarks.kernel.writer import write
+from benchmarks.kernel.writer import PROCESSOR, write
 
 PARTS = (
     "features", "classify", "large", "noise", "ensembles", "regress", "gp", "scale", "write",
@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     folder = results_folder("kernel", options.quick)
     docs = options.out or (folder / "docs" if options.quick else DOCS)
+    name_processors(folder, key=PROCESSOR)
     write_json(folder / "machine.json", machine_facts(PACKAGES))
     asked = tuple(options.sets.split(",")) if options.sets else None
     seeds = range(options.seeds or (1 if options.quick else 5))

@@ -134,7 +134,7 @@ def test_other_rows_are_refused(rows, interrupted):
         interrupted.fit(X[:-1], y[:-1])
     with pytest.raises(ValueError, match="warm_start goes on with the rows of the unfinished fit"):
         interrupted.fit(X, np.where(np.arange(len(y)) < 5, "grey", y))
-    with pytest.raises(ValueError, match="warm_start goes on with rows in memory only"):
+    with pytest.raises(ValueError, match="as they were given, rows in memory"):
         interrupted.fit([(X, y)])
     np.testing.assert_array_equal(interrupted.predict_proba(X_test), before)
 

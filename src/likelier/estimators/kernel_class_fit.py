@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,6 +16,7 @@ from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import Strength
 from likelier.estimators.kernel_predict import ClassPredictions
+from likelier.estimators.kernel_resume import PlainPart
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.probabilities import fit_calibration
@@ -60,8 +61,10 @@ DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
 
 
 @dataclass(frozen=True)
-class Particle:
+class Particle(PlainPart):
     """One fitted set of hyperparameters and the weights that go with it."""
+
+    records: ClassVar = {"posterior": HeadPosterior, "choice": Choice, "experts": Experts}
 
     map: KernelMap
     posterior: HeadPosterior | None
@@ -76,6 +79,8 @@ class Particle:
 
 class ClassFit(ClassPredictions):
     """Fitting of `BayesianKernelClassifier`, whose words it finds on itself."""
+
+    _particle_type = Particle
 
     # -- targets ------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
@@ -331,4 +336,4 @@ class ClassFit(ClassPredictions):
         self.n_components_ = parts[0].map.n_features - 1
         self.objective_ = float(parts[0].value)
         self.converged_ = all(part.converged for part in parts)
-        self.unfinished_ = parts[0].unfinished if len(parts) == 1 else {}
+        self.unfinished_ = parts[0].unfinished if self._n_particles() == 1 else {}

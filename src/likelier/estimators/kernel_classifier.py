@@ -74,8 +74,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
         same as if it had not ended, to the last bit, also from a file in another process. Where
         the search for the weights was cut short it begins with what it had, and comes to the same
-        optimum. Local experts go on with rows in memory only. A fit that was finished is done
-        anew, and so is one of several fits (``n_particles`` above one, by the evidence).
+        optimum. A stream is read again, its rows in the same order; one that can be read once
+        only is refused (``partial_fit`` goes on with those). A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None

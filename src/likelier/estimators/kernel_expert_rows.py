@@ -44,6 +44,22 @@ class Waiting:
         return cls(enough, {int(expert): [Region(**parts)] for expert, parts in plain.items()})
 
 
+def not_learned(
+    parts: Iterator[tuple[int, Region]], learned: Array
+) -> Iterator[tuple[int, Region]]:
+    """What is left of rows of experts after those they have learned, the first ``learned`` each.
+
+    These are counted down, so that the rows of a stream may come in other blocks than before.
+    """
+    for expert, rows in parts:
+        known = min(rows.n, int(learned[expert]))
+        learned[expert] -= known
+        if not known:
+            yield expert, rows
+        elif known < rows.n:
+            yield expert, rows.take(np.arange(known, rows.n))
+
+
 @dataclass
 class Drawn:
     """Rows drawn at random without replacement from all that pass by, in bounded memory.

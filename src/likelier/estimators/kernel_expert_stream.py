@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines import LocalEngine
+from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.kernel_expert_rows import Waiting
@@ -31,8 +31,9 @@ from likelier.estimators.kernel_experts import (
     n_experts,
     power_of_two,
 )
-from likelier.estimators.kernel_fit import HEAD_BLOCK, KernelFit
-from likelier.estimators.kernel_resume import check_same_words, words_of
+from likelier.estimators.kernel_fit import HEAD_BLOCK
+from likelier.estimators.kernel_passes import StreamPasses
+from likelier.estimators.kernel_resume import check_same_words, same_units, words_of
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock, _number_or_auto
 from likelier.estimators.problem import is_stream
@@ -46,7 +47,7 @@ COMMON_SHARE = 0.5  # of a time budget for the common machine; the rest is for t
 GROWTH = 2.0
 
 
-class ExpertStream(KernelFit):
+class ExpertStream(StreamPasses):
     """Experts of a classifier and of a regressor alike.
 
     ``_targets`` encodes targets in the units of the fit, which ``_target_units`` tells,
@@ -120,7 +121,9 @@ class ExpertStream(KernelFit):
         early = clock.cut  # then a later fit goes on with what came before the experts
         seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
         plan: dict[str, Any] = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
-        plan["made_with"] = words_of(self)
+        plan |= {"made_with": words_of(self), "drawn": clock.seed, "stream": not engine.in_memory}
+        if self._n_particles() > 1:  # then the weights are learned again, to the same bits
+            clock.kept.pop("weights", None)
         part = replace(part, unfinished={} if early else plan)
         try:
             stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)
@@ -163,51 +166,66 @@ class ExpertStream(KernelFit):
     def _goes_on(self, X: Any) -> bool:
         left = getattr(self, "unfinished_", {})
         unfinished = bool(self.warm_start and left and "words" not in left)
-        if unfinished and is_stream(X):
+        if unfinished and left.get("stream", False) is not is_stream(X):
+            known = "a stream" if left.get("stream", False) else "rows in memory"
             raise ValueError(
-                "warm_start goes on with rows in memory only: give them as an array, or fit the "
-                "stream anew with warm_start=False, or batch by batch with partial_fit"
+                "warm_start goes on with the rows of the unfinished fit as they were given, "
+                f"{known}: give them so again, or fit with warm_start=False"
             )
         if unfinished:
             check_same_words(self, left["made_with"])
         return unfinished
 
     @one_blas_thread()
-    def _go_on(self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock) -> None:
+    def _go_on(self, X: Any, y: Any, weight: Any, seed: int, clock: Clock) -> None:
         """Learn the experts that an interrupted fit, or one out of time, has left over.
 
         Everything else stays as it is: the same as if the fit had not ended, to the last bit,
         where experts had been chosen.
         """
         plan, units = self.unfinished_, self._target_units()
-        present = Rows(X, y, weight).present()
-        codes, omega = self._encode(present.y, present.weight)
-        rows = self._merged(Rows(present.X, codes, omega).present())
-        if rows.n != plan["n_rows"] or not np.array_equal(units, self._target_units()):
+        seed = seed if plan.get("drawn") is None else int(plan["drawn"])
+        engine, sample = self._rows_again(X, y, weight, seed)
+        if engine.n_rows != plan["n_rows"] or not same_units(units, self._target_units()):
             raise ValueError(
                 f"warm_start goes on with the rows of the unfinished fit, {plan['n_rows']} of them "
-                f"and with the same targets, got {rows.n} rows; fit with warm_start=False"
+                f"and with the same targets, got {engine.n_rows} rows; fit with warm_start=False"
             )
-        with LocalEngine(
-            rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
-        ) as engine:
+        with engine:
             common = self._common_now(int(plan["n_learned"]))
             stage = self._expert_stage(engine, common, int(plan["seed"]), clock)
+            n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
             if self.experts_[0]:
                 stage.experts = Experts(**self.experts_[0])
-            elif self._chose_none(stage, engine, clock):
+                if sample is not None:  # as the fit drew them
+                    some = engine.sample(n_few, COMMON_SAMPLE)
+                    stage.know(common.scaled(some.X), stage.experts.tree)
+            elif self._chose_none(stage, engine.sample(n_few, COMMON_SAMPLE).X, clock):
                 return
             choice = Choice(self.unfinished_["precision"], self.unfinished_["scale"])
             whole = stage.learn(choice)  # its arrays are those of the model
-            self._trust(self._last_verdict(stage, None, None))
+            self._trust(self._last_verdict(stage, None, sample))
             self.unfinished_ = {} if whole else self.unfinished_
         self.n_iter_ += clock.n_iter
 
-    def _chose_none(self, stage: ExpertFit, engine: Engine, clock: Clock) -> bool:
+    def _rows_again(
+        self, X: Any, y: Any, weight: Any, seed: int
+    ) -> tuple[LocalEngine | StreamEngine, Rows | None]:
+        """The rows of an unfinished fit, and of a stream its sample."""
+        if is_stream(X):
+            encoded, n_rows, _ = self._open_encoded(self._open_stream(X, y, weight, True), seed)
+            return self._stream_engine(encoded, n_rows, seed)
+        present = Rows(*self._check_rows(X, y, weight, reset=False)).present()
+        codes, omega = self._encode(present.y, present.weight)
+        rows = self._merged(Rows(present.X, codes, omega).present())
+        engine = LocalEngine(
+            rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
+        )
+        return engine, None
+
+    def _chose_none(self, stage: ExpertFit, sample: Matrix, clock: Clock) -> bool:
         """Choose experts where an earlier fit had no time to; True where there are none."""
-        n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
-        sample = engine.sample(n_few, COMMON_SAMPLE)  # as a fit with more time draws it
-        chosen = stage.choose(sample.X, float(self.alpha_[0]), self._must_have_experts())
+        chosen = stage.choose(sample, float(self.alpha_[0]), self._must_have_experts())
         if chosen is None or stage.experts is None:
             self.unfinished_ = self.unfinished_ if clock.over else {}
             return True

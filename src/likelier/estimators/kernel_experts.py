@@ -18,7 +18,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads
-from likelier.estimators.kernel_expert_rows import Drawn, Waiting, take
+from likelier.estimators.kernel_expert_rows import Drawn, Waiting, not_learned, take
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.class_integral import choose_spread
 from likelier.inference.kernel_experts import (
@@ -224,17 +224,23 @@ class ExpertFit:
         if choice is None or self.clock.over:
             return None
         verdict = self.common.verdict(judge, choice)
-        if not self.engine.in_memory:
-            self.known = {r: Z[rows[:m]] for r, rows in by_region(tree.regions(Z))}
+        self.know(Z, tree)
         shape = (m, self.common.n_outputs)
         scaling = (self.common.map.centre, self.common.map.gamma, choice.scale)
         self.experts = no_experts(tree, shape, scaling, self.common.prior_variance(choice))
         return choice, verdict
 
+    def know(self, Z: Array, tree: Tree) -> None:
+        """Let scaled rows of a stream, drawn at random, be landmarks of their regions."""
+        if not self.engine.in_memory:
+            m = n_landmarks(self.n_regions)
+            self.known = {r: Z[rows[:m]] for r, rows in by_region(tree.regions(Z))}
+
     def learn(self, choice: Choice) -> bool:
         """Learn every expert, or as many as time allows; whether that was all.
 
-        Of rows in memory, experts that have learned already are left as they are.
+        Of rows in memory, experts that have learned already are left as they are; of a stream,
+        each goes on after the rows that it has learned.
         """
         solved = self._in_memory(choice) if self.engine.in_memory else self._streamed(choice)
         assert self.experts is not None
@@ -323,11 +329,12 @@ class ExpertFit:
         assert self.experts is not None
         tree, d = self.experts.tree, len(self.common.map.gamma)
         enough = int(np.clip(BUFFER_VALUES // (tree.n_regions * d), LEAST_BUFFER, BUFFER_ROWS))
-        waiting = Waiting(enough)
+        waiting, learned = Waiting(enough), self.experts.counts.copy()
         for batch in self.engine.blocks():
-            for expert, rows in waiting.add(self.common.region(batch), tree):
+            ready = waiting.add(self.common.region(batch), tree)
+            for expert, rows in not_learned(ready, learned):
                 yield self.solve(expert, rows, choice)
-        for expert, rows in waiting.rest():
+        for expert, rows in not_learned(waiting.rest(), learned):
             yield self.solve(expert, rows, choice)
 
     # -- one expert ---------------------------------------------------------------------

@@ -14,10 +14,9 @@ import numpy as np
 from sklearn.callback import with_callbacks
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.hold_out import held_rows
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_resume import (
@@ -25,14 +24,16 @@ from likelier.estimators.kernel_resume import (
     KeptClimb,
     PlainClimb,
     check_same_rows,
+    finished_parts,
     keep_choice,
+    keep_finished,
     kept_choice,
     leave,
     left_over,
 )
 from likelier.estimators.kernel_rows import Prepared, Rows, merge_equal
 from likelier.estimators.kernel_words import Clock
-from likelier.estimators.problem import checked_rows, is_stream, open_source
+from likelier.estimators.problem import checked_rows, is_stream
 from likelier.estimators.rollback import unchanged_on_failure
 from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales
 from likelier.inference.kernel_search import Choice, Fold
@@ -97,7 +98,7 @@ class KernelFit(KernelParticles):
         """Begin, or take up what an unfinished fit has left; interrupted early, that stays."""
         try:
             if self._goes_on(X):
-                self._go_on(*self._check_rows(X, y, sample_weight, reset=False), seed, clock)
+                self._go_on(X, y, sample_weight, seed, clock)
                 return
             for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
                 self.__dict__.pop(name, None)
@@ -157,15 +158,14 @@ class KernelFit(KernelParticles):
         """Hyperparameters from the sample, weights from the engine, for every particle."""
         self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
         check_same_rows(clock, n_rows, self._target_units(), standard)
-        particles = self.inference != "evidence"
-        learn = self._fit_particles if particles else self._fit_evidence
+        learn = self._fit_evidence if self.inference == "evidence" else self._fit_particles
         try:
             learn(engine, sample, n_rows, standard, rng, clock)
         except KeyboardInterrupt:
             clock.cut = True
             raise
         finally:
-            if clock.cut and (particles or self._n_particles() == 1):
+            if clock.cut:
                 leave(self, clock, n_rows, self._target_units(), standard)
 
     def _fit_evidence(
@@ -178,15 +178,26 @@ class KernelFit(KernelParticles):
         clock: Clock,
     ) -> None:
         """One machine after another, each with hyperparameters of its own."""
-        parts, n_particles = [], self._n_particles()
-        for particle in range(n_particles):
-            held = self._held_rows(sample, rng)
-            prepared = self._prepare(sample, held, standard, rng, clock)
-            parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, clock))
-            if particle + 1 < n_particles and clock.over:
-                break  # fewer particles are a model all the same
-        self._store(parts, standard)
-        self.n_iter_ = clock.n_iter
+        parts = [self._particle_type.from_plain(part) for part in finished_parts(clock, rng)]
+        n_particles = self._n_particles()
+        try:
+            while len(parts) < n_particles:
+                held = self._held_rows(sample, rng)
+                prepared = self._prepare(sample, held, standard, rng, clock)
+                parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, clock))
+                if n_particles > 1 and not clock.cut:
+                    keep_finished(clock, parts[-1].to_plain(), rng)
+                if len(parts) < n_particles and clock.over:
+                    break  # fewer particles are a model all the same
+        except KeyboardInterrupt:
+            self._keep_parts(parts, standard, clock)
+            raise
+        self._keep_parts(parts, standard, clock)
+
+    def _keep_parts(self, parts: list[Any], standard: Standard, clock: Clock) -> None:
+        if parts:
+            self._store(parts, standard)
+            self.n_iter_ = clock.n_iter
 
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
@@ -353,35 +364,3 @@ class KernelFit(KernelParticles):
         weight = None if parts[0][1] is None else np.concatenate([w for _, w in parts])
         kept = LocalEngine(whole, y, weight, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK)
         return kept, lambda batch: np.asarray(batch.X)
-
-    # -- streams ------------------------------------------------------------------------
-    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, clock: Clock) -> None:
-        """Hyperparameters from a sample of the stream; every further pass is a sum over it."""
-        if sample_weight is not None:
-            raise ValueError(
-                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
-            )
-        source = open_source(self, X, y)
-        if not source.repeatable:
-            if self.inference != "evidence":
-                raise ValueError(
-                    f"inference={self.inference!r} passes over the data many times, and X can be "
-                    "read once only: give a path or a list of blocks, or use inference='evidence'"
-                )
-            for batch in StreamEngine(source, seed=seed, shuffle=False).blocks():
-                self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight, seed)
-                if clock.tick("stream", f"block {batch.index}"):
-                    break
-            self._end_stream()
-            return
-        encoded, n_rows, standard = self._open_encoded(source, seed)
-        if self._stops_early():
-            fraction = min(float(self.validation_fraction), STOP_ROWS / n_rows)
-            encoded, n_rows, _, clock.held = split_stream(encoded, fraction, STOP_ROWS, seed)
-        engine = StreamEngine(encoded, seed=seed, shuffle=False)
-        engine.know_rows(n_rows)
-        batch = engine.sample(SAMPLE_ROWS)
-        sample = Rows(batch.X, np.asarray(batch.y), batch.weight)
-        rng = np.random.default_rng([seed, 0])
-        with one_blas_thread():
-            self._fit_engine(engine, sample, n_rows, standard, rng, clock)

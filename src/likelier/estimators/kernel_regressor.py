@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from likelier.base import Array, Engine
 from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_number_predict import NumberPredictions
+from likelier.estimators.kernel_resume import PlainPart
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock, _number
 from likelier.inference.kernel_regression import (
@@ -34,8 +35,12 @@ N_ROUNDS = 5  # a closed form is cheap to try, and noise may be far below the ev
 
 
 @dataclass(frozen=True)
-class Particle:
+class Particle(PlainPart):
     """One fitted set of hyperparameters and the weights that go with it."""
+
+    records: ClassVar = {
+        "choice": Choice, "weights": Weights, "sums": Sums, "shape": NoiseShape, "experts": Experts,
+    }  # fmt: skip
 
     map: KernelMap
     landmarks: Array  # rows of the sample
@@ -111,8 +116,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
         same as if it had not ended, to the last bit, also from a file in another process. Where
         the search for the weights was cut short it begins with what it had, and comes to the same
-        optimum. Local experts go on with rows in memory only. A fit that was finished is done
-        anew, and so is one of several fits (``n_particles`` above one, by the evidence).
+        optimum. A stream is read again, its rows in the same order; one that can be read once
+        only is refused (``partial_fit`` goes on with those). A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -171,6 +176,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     """
 
     _losses = ("gaussian", "epsilon_insensitive")
+    _particle_type = Particle
 
     def __init__(
         self,
@@ -351,6 +357,6 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         self.n_components_ = parts[0].map.n_features - 1
         sums = parts[0].sums
         self.sums_weight_, self.row_weight_ = 0.0 if sums is None else sums.weight, parts[0].row
-        self.unfinished_ = parts[0].unfinished if len(parts) == 1 else {}
+        self.unfinished_ = parts[0].unfinished if self._n_particles() == 1 else {}
         if hasattr(self, "stream_") and sums is not None:
             self.stream_["sums"] = vars(sums).copy()

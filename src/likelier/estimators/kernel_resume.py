@@ -3,15 +3,15 @@
 A later fit takes the same way with the same random numbers, and only skips what has been done:
 steps of the climb of the evidence, the search by held-out rows, updates of particles. So it comes
 to the same model, to the last bit; weights that were cut short are where the search for them
-begins, and come to the same optimum.
+begins, and come to the same optimum. Of several fits those that were finished are kept whole.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from likelier.base import Array
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.evidence import Climb
 from likelier.inference.kernel_search import Choice
-from likelier.models.kernel_machine import Standard
+from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 
 # What is kept of stages that have been gone through, by a later fit too.
-KEPT = ("climb", "choice", "weights", "strength", "particles")
+KEPT = ("climb", "choice", "weights", "strength", "particles", "finished", "random")
 # Constructor words that may change between an unfinished fit and the one that goes on with it.
 FREE = ("time_budget", "warm_start", "n_jobs", "verbose", "random_state")
 
@@ -68,7 +68,7 @@ def leave(estimator: Any, clock: Clock, n_rows: int, units: Any, standard: Stand
 def check_same_rows(clock: Clock, n_rows: int, units: Any, standard: Standard) -> None:
     """Raise where the rows are not those of the unfinished fit, as far as can be told."""
     left = clock.before
-    if left and not (left["n_rows"] == n_rows and np.array_equal(left["units"], units)):
+    if left and not (left["n_rows"] == n_rows and same_units(left["units"], units)):
         raise ValueError(
             f"warm_start goes on with the rows of the unfinished fit, {left['n_rows']} of them "
             f"and with the same targets, got {n_rows} rows; fit with warm_start=False"
@@ -82,9 +82,58 @@ def check_same_rows(clock: Clock, n_rows: int, units: Any, standard: Standard) -
         )
 
 
+def same_units(known: Array, units: Array) -> bool:
+    """Whether targets are classes or in units that are known, as far as sums in blocks tell."""
+    if known.dtype.kind != "f" or units.dtype.kind != "f":
+        return np.array_equal(known, units)
+    within = 1e-9 * float(np.abs(known).max(initial=0.0))
+    return known.shape == units.shape and bool(np.allclose(known, units, rtol=0.0, atol=within))
+
+
 def _moments(standard: Standard) -> Array:
     """Weighted means and inverse spreads of the inputs: what tells other rows, and weights."""
     return np.stack([standard.mean, standard.inverse])
+
+
+class PlainPart:
+    """One of several fits, with a plain form: its map as arrays, ``records`` by their fields."""
+
+    map: KernelMap
+    records: ClassVar[dict[str, Any]]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain form."""
+        found = {name: _fields_of(getattr(self, name)) for name in self.records}
+        return vars(self) | found | {"map": self.map.to_arrays()}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """From the plain form."""
+        found: dict[str, Any] = {"map": restore_map(plain["map"])}
+        for name, kind in cls.records.items():
+            found[name] = None if plain[name] is None else kind(**plain[name])
+        return cls(**(plain | found))
+
+
+def _fields_of(record: Any) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    return {item.name: getattr(record, item.name) for item in fields(record)}
+
+
+def finished_parts(clock: Clock, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """The plain form of fits that were finished; random numbers go on after the last of them."""
+    parts: list[dict[str, Any]] = clock.before.get("finished", [])
+    if parts:
+        rng.bit_generator.state = json.loads(clock.before["random"])
+    return parts
+
+
+def keep_finished(clock: Clock, part: dict[str, Any], rng: np.random.Generator) -> None:
+    """Keep one more of several fits; what was kept of its stages is needed no longer."""
+    finished = [*clock.kept.get("finished", []), part]
+    clock.kept = {"finished": finished, "random": json.dumps(rng.bit_generator.state)}
+    clock.before = {k: v for k, v in clock.before.items() if k not in KEPT}
 
 
 class KeptClimb:
