@@ -177,24 +177,17 @@ def _chance_of_loss(gaps: list[float]) -> float:
 def _peers(folder: Path) -> str:
     ours = _by_set(read_json(folder / "classify-ours.json"))
     peers = {m: _by_set(read_json(folder / f"classify-{m}.json")) for m in NAMES}
-    table = []
+    table, counts = [], set()
     for name in sorted(ours):
-        row = [name]
-        for by_set in (ours, *peers.values()):
-            runs = list(by_set.get(name, {}).values())
-            if not runs:
-                row.append("-")
-                continue
-            accuracy = 100 * np.mean([r["accuracy"] for r in runs])
-            loss = np.mean([r["log_loss"] for r in runs])
-            cpu = np.median([r["cpu"] for r in runs])
-            row.append(f"{accuracy:.2f} / {loss:.3f} / {cpu:.1f}")
-        if any(cell != "-" for cell in row[2:]):
-            table.append(row)
+        models = [ours[name], *(by_set.get(name, {}) for by_set in peers.values())]
+        common = set.intersection(*(set(runs) for runs in models if runs))
+        if not common or not any(models[1:]):
+            continue
+        counts.add(len(common))
+        table.append([name, *(_peer_cell([runs[s] for s in common if runs]) for runs in models)])
     if not table:
         return ""
-    counts = sorted({len(runs) for by_set in (ours, *peers.values()) for runs in by_set.values()})
-    seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
+    seeds = " or ".join(map(str, sorted(counts))) + (" seed" if counts == {1} else " seeds")
     note = (
         f"Accuracy, log loss and seconds of one thread, all on the same rows, {seeds}. The sparse "
         f"GP trains for at most {GP_SECONDS:.0f} s."
@@ -203,6 +196,14 @@ def _peers(folder: Path) -> str:
     return "\n".join(
         ["## Beside other classifiers", "", note, "", markdown_table(header, table), ""]
     )
+
+
+def _peer_cell(runs: list[dict[str, Any]]) -> str:
+    if not runs:
+        return "-"
+    accuracy, loss = (np.mean([run[key] for run in runs]) for key in ("accuracy", "log_loss"))
+    cpu = np.median([run["cpu"] for run in runs])
+    return f"{100 * accuracy:.2f} / {loss:.3f} / {cpu:.1f}"
 
 
 def _features(folder: Path) -> str:

@@ -67,10 +67,7 @@ def smooth(n, seed):
 
 
 def test_smooth_data_have_experts_by_chance_only():
-    """They are let in by half a standard error, for about two seeds of five, and cost little.
-
-    More than six of eight would be let in once in eighty times.
-    """
+    """Let in by half a standard error, for two seeds of five; more than six of eight once in 80."""
     n_let_in, excess = 0, []
     for seed in range(8):
         X, y = smooth(6000, seed)
