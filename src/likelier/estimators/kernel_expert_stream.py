@@ -186,12 +186,13 @@ class ExpertStream(StreamPasses):
         plan, units = self.unfinished_, self._target_units()
         seed = seed if plan.get("drawn") is None else int(plan["drawn"])
         engine, sample = self._rows_again(X, y, weight, seed)
-        if engine.n_rows != plan["n_rows"] or not same_units(units, self._target_units()):
-            raise ValueError(
-                f"warm_start goes on with the rows of the unfinished fit, {plan['n_rows']} of them "
-                f"and with the same targets, got {engine.n_rows} rows; fit with warm_start=False"
-            )
         with engine:
+            if engine.n_rows != plan["n_rows"] or not same_units(units, self._target_units()):
+                raise ValueError(
+                    "warm_start goes on with the rows of the unfinished fit, "
+                    f"{plan['n_rows']} of them and with the same targets, got {engine.n_rows} "
+                    "rows; fit with warm_start=False"
+                )
             common = self._common_now(int(plan["n_learned"]))
             stage = self._expert_stage(engine, common, int(plan["seed"]), clock)
             n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
