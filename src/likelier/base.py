@@ -280,3 +280,9 @@ class Uncertainty:
     total: Array
     aleatoric: Array
     epistemic: Array = field(repr=False)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless ``value`` is true or false: a text such as "no" would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")

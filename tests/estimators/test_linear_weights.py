@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import (
+    SVC,
+    BayesianLinearClassifier,
+    LinearClassifier,
+    LinearRegressor,
+    OnePassClassifier,
+)
 from likelier.losses import LOSSES
 
 CLASSIFICATION = [n for n, loss in LOSSES.items() if loss.task in ("binary", "multiclass")]
@@ -195,6 +202,26 @@ def test_nonsense_class_weights(class_weight, reason):
     X, y, _, _ = draw()
     with pytest.raises(ValueError, match=f"class_weight.*{reason}"):
         LinearClassifier(class_weight=class_weight).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LinearClassifier(), SVC(), BayesianLinearClassifier(), OnePassClassifier()],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_class_weights_may_name_classes_that_a_fold_does_not_have(estimator):
+    """As in scikit-learn, but for a label that is unknown where another has no weight."""
+    X, y, _, _ = draw()
+    some = y != 2
+    X, y = X[some], y[some]
+    weights = {0: 0.5, 1: 2.0}
+    usual = clone(estimator).set_params(class_weight=weights, random_state=0).fit(X, y)
+    wide = clone(estimator).set_params(class_weight={**weights, 2: 9.0}, random_state=0)
+    np.testing.assert_array_equal(wide.fit(X, y).predict(X), usual.predict(X))
+    np.testing.assert_array_equal(wide.decision_function(X), usual.decision_function(X))
+    typo = clone(estimator).set_params(class_weight={0: 0.5, 7: 2.0})
+    with pytest.raises(ValueError, match=r"class_weight names \[7\].*no weight for \[1\]"):
+        typo.fit(X, y)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])

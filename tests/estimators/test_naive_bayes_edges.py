@@ -297,3 +297,110 @@ def test_missing_labels_are_counted(kind, missing):
     labels = np.where(y == 0, missing, np.array(["a", "b", "c"], dtype=object)[y])
     with pytest.raises(ValueError, match=rf"y holds {(y == 0).sum()} missing labels"):
         kind().fit(np.abs(X), labels)
+
+
+# -- rows of counts of any length ----------------------------------------------------------------
+@every_mode
+@pytest.mark.parametrize("spread", [None, 20.0])
+def test_odd_rows_of_any_length_are_outliers_and_length_alone_makes_none(bayesian, spread):
+    """Rows as the law has them, and rows that vary more (shares drawn anew for every row).
+
+    Per counted event, short rows were outliers and no long row was. 1,000 ordinary rows and 500
+    of a kind: a share that should be 0.05 has a standard deviation below 0.012.
+    """
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(50))
+    q = np.empty(50)
+    q[np.argsort(p)] = np.sort(p)[::-1]  # the rare terms are the common ones
+
+    def draw(lengths):
+        shares = (p if spread is None else rng.dirichlet(spread * p) for _ in lengths)
+        return np.array([rng.multinomial(n, s) for n, s in zip(lengths, shares, strict=True)])
+
+    model = MultinomialNB(bayesian=bayesian, random_state=0)
+    model.fit(draw(rng.integers(20, 400, 1000)), np.zeros(1000))
+    assert abs(model.is_outlier(draw(rng.integers(20, 400, 2000)), 0.95).mean() - 0.05) < 0.03
+    for length in (20, 50, 400, 4000):
+        assert model.is_outlier(draw(np.full(500, length)), 0.95).mean() < 0.15
+    odd = [rng.multinomial(length, q) for length in (50, 100, 200, 400)]
+    assert model.is_outlier(odd, 0.95).all()
+    rare = np.zeros((4, 50))
+    rare[:, np.argmin(p)] = [20, 50, 400, 5000]
+    assert model.is_outlier(rare, 0.99).all()
+
+
+def test_rows_of_one_length_or_none_say_nothing_of_other_lengths():
+    rng = np.random.default_rng(0)
+    X = rng.multinomial(30, [0.5, 0.3, 0.2], 200)
+    same = OrdinaryRows(**MultinomialNB(random_state=0).fit(X, np.zeros(200)).ordinary_)
+    assert same.growth() == 0.5
+    empty = MultinomialNB(random_state=0).fit(np.zeros((20, 3)), np.zeros(20))
+    assert not empty.is_outlier(np.zeros((1, 3)), 0.9).any()
+    other = OrdinaryRows(**GaussianNB(random_state=0).fit(X, np.zeros(200)).ordinary_)
+    np.testing.assert_array_equal(other.per_size(other.size), 1.0)
+
+
+# -- rows that no law has ------------------------------------------------------------------------
+@every_mode
+@every_matrix
+def test_negative_counts_have_no_log_probability(bayesian, matrix):
+    rng = np.random.default_rng(0)
+    X, y = rng.poisson(2.0, (60, 4)).astype(float), np.arange(60) % 3
+    model = MultinomialNB(bayesian=bayesian, random_state=0).fit(matrix(X), y)
+    bad = X[:5].copy()
+    bad[2, 1], bad[1, 3] = -1.0, np.nan
+    judges = [model.score_samples, model.is_outlier]
+    if bayesian:  # a Dirichlet-multinomial law has no other meaning
+        judges += [model.predict, model.predict_proba, model.predict_joint_log_proba]
+    for judge in judges:
+        with pytest.raises(ValueError, match=r"Negative values.*column 1: counts must not"):
+            judge(matrix(bad))
+    if not bayesian:
+        theirs = sklearn.naive_bayes.MultinomialNB().fit(X, y)
+        np.testing.assert_allclose(
+            model.predict_proba(matrix(-X)), theirs.predict_proba(-X), atol=1e-12
+        )
+
+
+@every_matrix
+def test_rows_that_are_not_binary_have_no_log_probability(matrix):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (60, 4)).astype(float), np.arange(60) % 3
+    model = BernoulliNB(binarize=None, random_state=0).fit(matrix(X), y)
+    for value in (-1.0, 5.0):
+        bad = X[:5].copy()
+        bad[2, 1], bad[3] = value, np.nan
+        for judge in (model.score_samples, model.is_outlier):
+            with pytest.raises(ValueError, match="binarize=None needs X of zeros and ones"):
+                judge(matrix(bad))
+    any_sign = BernoulliNB(random_state=0).fit(matrix(X), y)  # a threshold understands all values
+    rows = matrix(np.where(X[:5] > 0.0, 3.0, -2.0))
+    np.testing.assert_array_equal(any_sign.score_samples(rows), any_sign.score_samples(X[:5]))
+
+
+# -- numbers whose squares are none ----------------------------------------------------------------
+@every_mode
+@every_matrix
+@pytest.mark.parametrize("scale", [1e-160, 1e-170])
+def test_variances_too_small_for_their_digits_are_refused(bayesian, matrix, scale):
+    X, y = gaussian_rows(100, seed=0)
+    model = GaussianNB(bayesian=bayesian).fit(matrix(X), y)
+    before = copy.deepcopy(vars(model))
+    for learn in (model.fit, GaussianNB(bayesian=bayesian).partial_fit):
+        with pytest.raises(ValueError, match="X is too small.*rescale X"):
+            learn(matrix(scale * X), y)
+    np.testing.assert_array_equal(model.theta_, before["theta_"])
+
+
+@every_mode
+def test_small_and_constant_rows_are_learned_all_the_same(bayesian):
+    X, y = gaussian_rows(100, seed=0)
+    usual = GaussianNB(bayesian=bayesian).fit(X, y).predict_proba(X)
+    small = GaussianNB(bayesian=bayesian).fit(1e-140 * X, y).predict_proba(1e-140 * X)
+    np.testing.assert_allclose(small, usual, atol=1e-12)
+    mixed = np.c_[X, 1e-170 * X]  # smoothing is relative to the largest variance
+    assert (GaussianNB(bayesian=bayesian).fit(mixed, y).predict(mixed) == usual.argmax(1)).all()
+    for constant in (0.0, 1e-170, 3.0):
+        same = np.full((6, 2), constant)
+        same[0, 1] = np.nan
+        GaussianNB(bayesian=bayesian).fit(same, [0, 0, 1, 1, 2, 2])

@@ -329,3 +329,22 @@ def test_weights_of_a_wrong_length_are_refused():
     model.idf_ = np.ones(1)
     with pytest.raises(ValueError, match="1 columns"):
         model.transform(documents)
+
+
+@pytest.mark.parametrize("name", ["lowercase", "binary", "sublinear_tf", "alternate_sign"])
+@pytest.mark.parametrize("value", ["no", "x", 1, None])
+def test_flags_that_are_neither_true_nor_false_are_named(name, value):
+    with pytest.raises(TypeError, match=f"{name} must be True or False, got {value!r}"):
+        TextFeatures(**{name: value}).fit(DOCUMENTS)
+    TextFeatures(**{name: np.bool_(False)}).fit(DOCUMENTS)
+
+
+def test_an_encoding_that_is_none_is_named():
+    for encoding in ("nope", "hex", ""):
+        with pytest.raises(ValueError, match=f"encoding='{encoding}' is no encoding of text"):
+            TextFeatures(encoding=encoding).fit([b"alpha", b"beta"])
+    with pytest.raises(TypeError, match="encoding must be the name"):
+        TextFeatures(encoding=None).fit([b"alpha", b"beta"])
+    for encoding in ("utf-16", "latin-1", "UTF8", "cp1252"):
+        model = TextFeatures(encoding=encoding).fit(["alpha".encode(encoding)])
+        assert model.vocabulary_ == {"alpha": 0}

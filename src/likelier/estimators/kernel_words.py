@@ -13,7 +13,7 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likelier.base import Array, Matrix
+from likelier.base import Array, Matrix, check_flag
 from likelier.engines.threads import count_threads
 from likelier.estimators.problem import as_csr
 
@@ -48,8 +48,7 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
             _number("time_budget", self.time_budget, 0.0)
         if isinstance(self.gamma, str) and self.gamma != "auto":
             raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
-        if not isinstance(self.early_stopping, bool | np.bool_):
-            raise TypeError(f"early_stopping must be True or False, got {self.early_stopping!r}")
+        check_flag("early_stopping", self.early_stopping)
         _number("validation_fraction", self.validation_fraction, 0.0)
         if self.validation_fraction >= 1.0:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}")

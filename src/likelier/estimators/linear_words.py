@@ -12,7 +12,7 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likelier.base import Array, Loss, Matrix
+from likelier.base import Array, Loss, Matrix, check_flag
 from likelier.engines.threads import count_threads
 from likelier.estimators.finite import check_finite
 from likelier.estimators.linear_penalty import Penalty
@@ -76,7 +76,7 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         if self.average < 0:
             raise ValueError(f"average must not be negative, got {self.average}")
         for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start", "probability"):
-            _flag(name, getattr(self, name, False))  # numbers have no probabilities
+            check_flag(name, getattr(self, name, False))  # numbers have no probabilities
         if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
             raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
 
@@ -163,12 +163,6 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         free = max(1, self.n_rows_ - self.n_features_in_ - int(self.fit_intercept))
         reach = stats.t.ppf(0.5 + 0.5 * level, free) * error
         return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
-
-
-def _flag(name: str, value: Any) -> None:
-    """Raise unless ``value`` is true or false: a text such as "no" would count as true."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

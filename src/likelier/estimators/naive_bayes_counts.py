@@ -148,9 +148,10 @@ class MultinomialNB(CountingNB):
     counts under ``p(length) ~ 1 / length`` gives the law above; so does any law of the length,
     given the sum of the known counts.
     `score_samples` is ``log p(x | length of x)`` with the multinomial coefficient, and
-    `is_outlier` compares it per counted event, since long rows are less probable for their
-    length alone. `sample` draws the length of a row from a Poisson law with the mean length
-    of its class, and returns a CSR array.
+    `is_outlier` compares it with what training rows of that length have, since long rows are
+    less probable for their length alone. Both refuse negative counts, as `fit` does. `sample`
+    draws the length of a row from a Poisson law with the mean length of its class, and returns
+    a CSR array.
 
     Examples
     --------

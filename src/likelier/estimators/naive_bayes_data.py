@@ -15,7 +15,9 @@ from likelier.base import Array, Batch, Matrix
 from likelier.engines.local import default_block_rows
 from likelier.engines.rows import stack_rows, take_rows
 from likelier.estimators.targets import check_no_missing_label, union_classes
+from likelier.inference.closed_form import LOWEST
 
+TINY = float(np.finfo(np.float64).tiny)
 HELD_OUT = 1000  # rows whose out-of-fold scores say what is ordinary
 MAX_RANGE = 1 << 16  # of integer labels that are looked up instead of sorted
 
@@ -88,6 +90,30 @@ class OrdinaryRows:
     def to_arrays(self) -> dict[str, Array]:
         """Plain form, for saving."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def growth(self) -> float:
+        """Power of its size that ``-log p(x)`` of an ordinary row grows with, from 0 to 1.
+
+        Rows of counts that the law describes well have nearly the same log probability whatever
+        their length; where they vary more than it says, every event adds its share. The slope of
+        ``log(-log p)`` by ``log(size)`` tells, and is taken to be a half, give or take a half,
+        before: few rows, or rows of one length, say nothing.
+        """
+        good = (self.scores < 0.0) & (self.scores > -LOWEST)
+        if not good.any():
+            return 1.0
+        share = self.weight[good] / self.weight[good].sum()
+        x, y = np.log(self.size[good]), np.log(-self.scores[good] * self.size[good])
+        x, y = x - share @ x, y - share @ y
+        known, noise = len(x) * (share @ x**2), 4.0 * (share @ y**2) + TINY
+        return float(np.clip((len(x) * (share @ (x * y)) + 0.5 * noise) / (known + noise), 0, 1))
+
+    def per_size(self, size: Array) -> Array:
+        """By what to multiply log densities per unit of size to compare rows of these sizes.
+
+        Rows larger than all of these are judged like the largest: what they would add is unknown.
+        """
+        return np.asarray(np.minimum(size, self.size.max(initial=1.0)) ** (1.0 - self.growth()))
 
     def moved(self, places: Array, shift: Array) -> OrdinaryRows:
         """Scores once class ``k`` is number ``places[k]`` and its log prior has moved by a shift.

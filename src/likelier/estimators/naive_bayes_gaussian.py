@@ -119,6 +119,7 @@ class GaussianNB(NaiveBayes):
         return ClassPrior(priors)
 
     def _publish(self, model: GaussianModel, stats: GaussianStats) -> dict[str, Any]:
+        model.check_varied(stats)
         theta, var = model.estimates(stats)
         return {
             "class_count_": stats.class_count,

@@ -15,6 +15,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.calibration import conformal_quantile
 from likelier.engines import LocalEngine
+from likelier.estimators.naive_bayes_data import OrdinaryRows
 from likelier.estimators.problem import as_csr
 from likelier.inference.closed_form import ClassPosterior, class_probabilities
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics, NaiveBayesModel
@@ -183,20 +184,33 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         Returns
         -------
         array of bool
-            True where ``log p(x)`` is below the threshold.
+            True where ``log p(x)`` is below the threshold; of rows of counts, below that for
+            rows of their length.
 
         Notes
         -----
+        Long rows of counts are less probable for their length alone: what is compared is
+        ``log p(x) / n^g``, ``n`` the number of counted events and ``g``, from 0 to 1, the power
+        by which ``-log p(x)`` of the training rows grows with it. Rows longer than all of these
+        are compared per event with the longest.
+
         The threshold is calibrated out of fold: `fit` keeps the scores of up to 1,000 training
         rows under statistics they were taken out of, never the rows themselves. With too few
         of them for a coverage nothing is an outlier.
         """
         check_is_fitted(self, "classes_")
-        scores = self._by_blocks(X, self._posterior().typicality)
-        if not len(self.ordinary_scores_):
+        ordinary = OrdinaryRows(**self.ordinary_)
+        posterior = self._posterior()
+
+        def judge(rows: Matrix) -> Array:
+            per_size = ordinary.per_size(posterior.laws.size(rows))
+            return np.asarray(posterior.typicality(rows) * per_size)
+
+        scores = self._by_blocks(X, judge)
+        if not len(ordinary.scores):
             return np.zeros(len(scores), dtype=bool)
-        bound = conformal_quantile(-self.ordinary_scores_, coverage, self.ordinary_weight_)
-        return np.asarray(scores < -bound)
+        usual = ordinary.scores * ordinary.per_size(ordinary.size)
+        return np.asarray(scores < -conformal_quantile(-usual, coverage, ordinary.weight))
 
     def sample(self, n: int = 1, y: Any = None) -> tuple[Any, Array]:
         """Draw rows from the model.

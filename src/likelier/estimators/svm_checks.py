@@ -9,13 +9,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from likelier.base import Array, Matrix
+from likelier.base import Array, Matrix, check_flag
 
 
 def truth(name: str, value: Any) -> None:
     """Raise unless the value is True or False (or the same as a number)."""
-    if not (isinstance(value, bool | np.bool_ | Integral) and value in (0, 1)):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+    if not (isinstance(value, Integral) and value in (0, 1)):
+        check_flag(name, value)
 
 
 def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
@@ -33,6 +33,17 @@ def whole_number(name: str, value: Any, low: int) -> None:
     number(name, value, low)
     if not isinstance(value, Integral):
         raise ValueError(f"{name} must be an integer >= {low}, got {value!r}")
+
+
+def seed(name: str, value: Any) -> None:
+    """Raise unless random numbers can come from the value."""
+    if value is None or value is np.random or isinstance(value, np.random.RandomState):
+        return
+    if not (isinstance(value, Integral) and 0 <= value < 2**32):
+        raise ValueError(
+            f"{name} must be None, a whole number from 0 to 2**32 - 1 or a RandomState, "
+            f"got {value!r}"
+        )
 
 
 def checked_grid(Cs: Any) -> list[float]:

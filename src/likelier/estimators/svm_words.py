@@ -31,6 +31,7 @@ from likelier.estimators.svm_checks import (
     kernel_values,
     length,
     number,
+    seed,
     truth,
     whole_number,
 )
@@ -183,6 +184,9 @@ class SVMWords(BaseEstimator, ABC):
         truth("shrinking", self.shrinking)
         if not (isinstance(self.probability, str) and self.probability == NOT_ASKED):
             truth("probability", self.probability)
+        if not isinstance(self.verbose, bool | np.bool_):
+            whole_number("verbose", self.verbose, 0)
+        seed("random_state", self.random_state)
         if self.max_iter is None:
             return
         if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):

@@ -155,7 +155,8 @@ def class_weights(
     """Weight of every class, or None where all are one.
 
     With ``sample_weight``, "balanced" counts as many rows as the weights say: equal rows are
-    then equal to one row of their weight.
+    then equal to one row of their weight. As in scikit-learn, a dict may name classes that the
+    rows do not have, such as those of a fold without a rare class, if it names all they have.
     """
     if class_weight is None:
         return None
@@ -164,8 +165,12 @@ def class_weights(
         return np.asarray(counts.sum() / (len(counts) * counts))
     if isinstance(class_weight, Mapping):
         unknown = [label for label in class_weight if label not in classes]
-        if unknown:
-            raise ValueError(f"class_weight names {unknown}, not among the classes {classes!r}")
+        left_out = [label for label in classes.tolist() if label not in class_weight]
+        if unknown and left_out:  # most likely one is meant to be the other
+            raise ValueError(
+                f"class_weight names {unknown}, not among the classes {classes!r}, and has no "
+                f"weight for {left_out}"
+            )
         check_class_weight(class_weight)
     elif class_weight != "balanced":
         raise ValueError(

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+from likelier.base import check_flag
 from likelier.features.text_analysis import Analysis
 from likelier.features.text_counts import Selection
 from likelier.features.text_vocabulary import Vocabulary
 from likelier.features.text_weights import IDF, NORMS, Weighting
 
 ANALYZERS = ("word", "char", "char_wb")
+FLAGS = ("lowercase", "alternate_sign", "binary", "sublinear_tf")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class Words:
 
 def checked_words(words: Any) -> Words:
     """Check the parameters of a `TextFeatures` and return what they mean."""
+    for name in FLAGS:
+        check_flag(name, getattr(words, name))
+    _check_encoding(words.encoding)
     selection = _selection(words)
     _check_hashing(words, selection)
     return Words(
@@ -88,6 +93,18 @@ def _weighting(words: Any) -> Weighting:
         raise ValueError(f"dtype must be float64, float32, int64 or int32, got {dtype}")
     flags = {"binary": bool(words.binary), "sublinear_tf": bool(words.sublinear_tf)}
     return Weighting(tf=words.tf, idf=words.idf, norm=words.norm, dtype=dtype, **flags)
+
+
+def _check_encoding(encoding: Any) -> None:
+    if not isinstance(encoding, str):
+        raise TypeError(f"encoding must be the name of an encoding of text, got {encoding!r}")
+    try:
+        "a".encode(encoding)
+    except (LookupError, ValueError):
+        raise ValueError(
+            f"encoding={encoding!r} is no encoding of text that Python knows; give one such as "
+            '"utf-8" or "latin-1"'
+        ) from None
 
 
 def _selection(words: Any) -> Selection:

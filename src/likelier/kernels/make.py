@@ -31,6 +31,7 @@ KERNELS: dict[str, type[Kernel]] = {
 _WITH_NU = {"matern32": 1.5, "matern52": 2.5}
 GAMMA_RULES = ("scale", "auto", "median")
 MEDIAN_ROWS = 1000
+TINY = float(np.finfo(np.float64).tiny)  # of smaller numbers the inverse may be infinite
 
 
 def make_kernel(
@@ -121,14 +122,26 @@ def gamma_from_data(
     if rule == "auto":
         return 1.0 / int(X.shape[1])
     by_l1 = kernel is Laplacian
-    if rule == "scale":
-        spread = _variance(X, sample_weight)
-        spread = float(np.sqrt(spread)) if by_l1 else spread
-        return 1.0 / (int(X.shape[1]) * spread) if spread > 0 else 1.0
-    distance = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
-    if not distance > 0:
-        return 1.0
-    return 1.0 / distance if by_l1 else 0.5 / distance**2
+    with np.errstate(over="ignore", invalid="ignore"):  # an answer follows, not a warning
+        if rule == "scale":
+            spread = _variance(X, sample_weight)
+            spread = int(X.shape[1]) * (float(np.sqrt(spread)) if by_l1 else spread)
+        else:
+            spread = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
+            spread = spread if by_l1 else 2.0 * spread * spread
+    return 1.0 / _usable(spread, rule) if spread != 0.0 else 1.0
+
+
+def _usable(spread: float, rule: str) -> float:
+    """The spread, if it is a number whose inverse is one: the squares of X may not be."""
+    if TINY <= spread < np.inf:
+        return spread
+    size = "small" if spread < TINY else "large"
+    what = "variance of its entries" if rule == "scale" else "median distance of its rows"
+    raise ValueError(
+        f"X is too {size}: gamma={rule!r} needs the {what}, whose square or inverse is beyond the "
+        "range of numbers; rescale X, for instance by StandardScaler"
+    )
 
 
 def _variance(X: Matrix, weight: Array | None) -> float:
@@ -143,7 +156,7 @@ def _variance(X: Matrix, weight: Array | None) -> float:
     values = X.data.astype(np.float64)
     share = np.repeat(share, np.diff(X.indptr))
     mean = float(share @ values)
-    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * mean**2
+    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * (mean * mean)
 
 
 def _median_distance(X: Matrix, by_l1: bool, stream: np.random.Generator) -> float:

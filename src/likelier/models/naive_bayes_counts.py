@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -37,6 +37,8 @@ from likelier.models.naive_bayes_tables import (
     DirichletLaws,
     LinearLaws,
     check_binary,
+    check_counts,
+    column_of,
     has_missing,
     narrow,
     stored_values,
@@ -176,17 +178,11 @@ class MultinomialModel(NaiveBayesModel):
 
     def _check_missing(self, X: Matrix) -> bool:
         """Whether counts are missing; raise if one is negative, or missing where it must not."""
-        values = stored_values(X)
-        if (values < 0.0).any():
-            raise ValueError(
-                f"Negative values in data passed to MultinomialNB (input X), column "
-                f"{_column_of(X, values < 0.0)}: counts must not be negative"
-            )
+        check_counts(X)
         missing = has_missing(X)
         if missing and self.bayesian:
-            raise ValueError(
-                f"Input X contains NaN, in column {_column_of(X, np.isnan(values))}: {NO_DIRICHLET}"
-            )
+            column = column_of(X, np.isnan(stored_values(X)))
+            raise ValueError(f"Input X contains NaN, in column {column}: {NO_DIRICHLET}")
         return missing
 
     def log_table(self, stats: TermStats) -> Array:
@@ -361,9 +357,3 @@ def log_shares(counts: Array, alpha: Array, total: Array) -> Array:
 def _log_total(total: Array) -> Array:
     """Logarithm; zero for the total of nothing, whose shares are zero anyway."""
     return np.asarray(np.log(np.where(total > 0.0, total, 1.0)))
-
-
-def _column_of(X: Any, bad: Array) -> int:
-    """Column of the first of the values marked."""
-    place = int(np.argmax(bad))
-    return int(X.indices[place]) if bad.ndim == 1 else place % int(X.shape[1])

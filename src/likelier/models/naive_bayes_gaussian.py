@@ -36,6 +36,7 @@ from likelier.models.naive_bayes import (
 )
 
 TINY = float(np.finfo(np.float64).tiny)
+FEW_DIGITS = TINY / float(np.finfo(np.float64).eps)  # parts of smaller variances are lost
 NO_TABLE = np.empty((0, 0))
 
 
@@ -221,6 +222,22 @@ class GaussianModel(NaiveBayesModel):
     def epsilon(self, stats: GaussianStats) -> float:
         """What is added to every variance: relative to the variance of all rows seen."""
         return float(self.var_smoothing * stats.rows.variance().max())
+
+    def check_varied(self, stats: GaussianStats) -> None:
+        """Raise if values differ so little, in absolute terms, that their squares are lost.
+
+        One feature of usual size suffices: smoothing makes the other variances as large.
+        """
+        largest = stats.rows.variance().max()
+        if largest >= FEW_DIGITS:
+            return
+        known = np.broadcast_to(stats.count, stats.mean.shape) > 0.0
+        low, high = (np.where(known, stats.mean, far) for far in (np.inf, -np.inf))
+        if largest > 0.0 or (low.min(axis=0) < high.max(axis=0)).any():  # not merely constant
+            raise ValueError(
+                f"X is too small: the largest variance of a column is {largest:.2g}, of which "
+                "double precision has not all digits; rescale X, for instance by StandardScaler"
+            )
 
     def estimates(self, stats: GaussianStats) -> tuple[Array, Array]:
         """Means and smoothed variances of the classes.

@@ -120,10 +120,10 @@ class LinearLaws(ClassLaws):
     def log_measure(self, X: Matrix) -> Array:
         """Multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
         if self.log_present is not None:
+            if self.threshold is None:
+                check_binary(X)
             return np.zeros(X.shape[0])
-        out = np.empty(X.shape[0])
-        log_coefficients(*as_rows(X), out)
-        return out
+        return multinomial_coefficients(X)
 
     def size(self, X: Matrix) -> Array:
         """Length of rows of counts: a long one is less probable for its length alone."""
@@ -155,6 +155,7 @@ class DirichletLaws(ClassLaws):
 
     def log_density(self, X: Matrix) -> Array:
         """Log probability without the coefficient. Cost: stored values x classes."""
+        check_counts(X)
         out = np.empty((X.shape[0], self.n_classes))
         dirichlet_scores(*as_rows(X), self.pseudo, self.total[None], out)
         score_missing(X, out, self._known_counts)
@@ -169,9 +170,7 @@ class DirichletLaws(ClassLaws):
 
     def log_measure(self, X: Matrix) -> Array:
         """Multinomial coefficient of the known counts of rows."""
-        out = np.empty(X.shape[0])
-        log_coefficients(*as_rows(X), out)
-        return out
+        return multinomial_coefficients(X)
 
     def size(self, X: Matrix) -> Array:
         """Length of the rows: a long one is less probable for its length alone."""
@@ -248,10 +247,37 @@ def presence(X: Matrix, threshold: float) -> tuple[Matrix, float]:
     return (_with_data(X, out) if sparse.issparse(X) else out.reshape(X.shape)), total
 
 
-def check_binary(X: Matrix) -> None:
-    """Raise unless all values lie between zero and one."""
+def multinomial_coefficients(X: Matrix) -> Array:
+    """Logarithm of ``n! / prod x_j!`` of the known counts of rows; raise if one is negative."""
+    check_counts(X)
+    out = np.empty(X.shape[0])
+    log_coefficients(*as_rows(X), out)
+    return out
+
+
+def check_counts(X: Matrix) -> None:
+    """Raise if a count is negative: no law of counts has such rows."""
     values = stored_values(X)
-    if values.size and not (np.nanmin(values) >= 0.0 and np.nanmax(values) <= 1.0):
+    if not values.size or values.min() >= 0.0:
+        return
+    negative = values < 0.0  # the smallest may be NaN, for a missing count
+    if negative.any():
+        raise ValueError(
+            f"Negative values in data passed to MultinomialNB (input X), column "
+            f"{column_of(X, negative)}: counts must not be negative"
+        )
+
+
+def column_of(X: Any, bad: Array) -> int:
+    """Column of the first of the values marked."""
+    place = int(np.argmax(bad))
+    return int(X.indices[place]) if bad.ndim == 1 else place % int(X.shape[1])
+
+
+def check_binary(X: Matrix) -> None:
+    """Raise unless all known values lie between zero and one."""
+    values = stored_values(X)
+    if ((values < 0.0) | (values > 1.0)).any():
         raise ValueError("binarize=None needs X of zeros and ones; set binarize to a threshold")
 
 
