@@ -92,6 +92,16 @@ def test_room_counts_features_and_threads(wide):
     assert not have_room(rows, table, 4 * (shared + 2 * own) - 1, 2)
 
 
+def test_room_counts_the_exact_matrices_of_a_path(wide):
+    X, y = wide
+    _, _, rows, _ = blocks_of(X, y, np.arange(len(y)))
+    table = PairTable.empty(y, 4, 3)  # of three values of C
+    own = 2 * (170 + 160) ** 2 + 170 * 160 + 2 * (170 + 160) ** 2  # the last: twice as wide
+    shared = sum(size**2 for size in SIZES) + 2 * X.size
+    assert have_room(rows, table, 4 * (shared + 2 * own), 2)
+    assert not have_room(rows, table, 4 * (shared + 2 * own) - 1, 2)
+
+
 @pytest.mark.parametrize("words", [{"C": 1.0}, {"C": 100.0, "kernel": "poly", "coef0": 1.0}])
 def test_blocks_do_not_change_the_answer(wide, used, monkeypatch, words):
     X, y = wide

@@ -17,7 +17,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from likelier import SVC, SVR
 from likelier.estimators import svm_pairs
-from likelier.inference import smo, smo_path, smo_small
+from likelier.inference import smo, smo_cache, smo_path, smo_small
 
 
 def groups(sizes=(30, 12, 3, 140, 200), d=4, seed=0):
@@ -93,6 +93,24 @@ def test_a_given_matrix_is_not_copied():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 0.7 * K.nbytes
+
+
+@pytest.mark.parametrize("estimator", [SVC, SVR])
+@pytest.mark.parametrize("cache_size", [9, 16])
+def test_a_path_keeps_to_its_memory(monkeypatch, estimator, cache_size):
+    monkeypatch.setattr(smo_cache, "_kept", [])  # what other tests have left would not be counted
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    y = X[:, 0] + 0.3 * rng.normal(size=1000)
+    y = y > 0.0 if estimator is SVC else y
+    estimator().fit_path(X[:300], y[:300], [0.1, 1.0])  # what is compiled and imported
+    smo_cache._kept.clear()
+    tracemalloc.start()
+    estimator(cache_size=cache_size).fit_path(X, y, [0.1, 1.0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # some numbers per row, and a panel of 256 rows that is being made
+    assert peak < (cache_size << 20) + 8 * 256 * 1000 + 1000 * 300
 
 
 @pytest.mark.parametrize("n", [80, 400])

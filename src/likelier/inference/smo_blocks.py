@@ -14,9 +14,10 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.inference.smo import LARGE
-from likelier.inference.smo_cache import BLOCKS, IN_LOOP_BYTES, PAIR, Memory, Run, by_features
+from likelier.inference.smo_cache import BLOCKS, IN_LOOP_BYTES, PAIR, Memory, Run
+from likelier.inference.smo_path import HELD_EXACTLY
 from likelier.inference.smo_small import PairTable
-from likelier.models.kernel_expansion import PANEL, Subset, fill_panel
+from likelier.models.kernel_expansion import PANEL, Subset, by_features, fill_panel
 from likelier.models.kernel_values import PairValues
 
 # Share of support vectors from which on all values cost less than those of the rows that are
@@ -112,10 +113,13 @@ def worth_while(table: PairTable, solved: list[tuple[int, int]]) -> bool:
 def have_room(rows: Subset, table: PairTable, n_bytes: int, n_threads: int) -> bool:
     """Whether blocks and matrices fit into the memory beside the kernel rows in use.
 
-    Single precision must be able to hold the values, too.
+    Single precision must be able to hold the values, too. Along several values of C a pair of few
+    rows also holds its matrix in double precision.
     """
     sizes = np.diff(table.starts)
     own = 2 * largest_pair(sizes) ** 2 + largest_product(sizes)
+    if len(table.coefficients) > 1:
+        own += 2 * min(largest_pair(sizes), HELD_EXACTLY) ** 2
     features = 0 if rows.working is None else 2 * rows.n_rows * rows.working.X.shape[1]
     needed = int((sizes**2).sum()) + features + n_threads * own
     return KIND.itemsize * needed <= n_bytes and float(abs(rows.exact.diagonal()).max()) < LARGE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from likelier.base import Array
 from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import Memory, RowCache
@@ -20,15 +22,18 @@ def solve_path(
 ) -> list[KernelPosterior]:  # fmt: skip
     """Solutions for growing ``C``: kernel rows are kept, each starts from the one before.
 
-    ``memory`` is that of a problem solved before.
+    ``memory`` is that of a problem solved before. All kernel values together stay within the
+    memory of the inference.
     """
     if rows.n_rows <= SMALL:
         small = solve_whole(inference, models, rows, y, weight)
         if small is not None:
             return small
-    fits = 8 * rows.n_rows**2 <= inference.cache_bytes
-    if len(models) > 1 and fits and rows.n_rows <= HELD_EXACTLY:
+    exact = 8 * rows.n_rows**2
+    # beside it the cache holds the matrix in single precision, and the part that is active
+    if len(models) > 1 and 2 * exact <= inference.cache_bytes and rows.n_rows <= HELD_EXACTLY:
         rows = rows.hold()
+        inference = replace(inference, cache_bytes=inference.cache_bytes - exact)
     cache = inference.cache(rows, memory=memory)
     if len(models) > 1 and (cache.rows_are_dear or rows.held is not None):
         cache.hold_everything(rows.held)  # rows made or copied inside the loop cost too little

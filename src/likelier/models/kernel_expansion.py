@@ -110,9 +110,9 @@ class Subset:
         if self.exact.kernel.precomputed:
             return replace(self, held=self.square(np.arange(self.n_rows)))
         own = self.take(self.exact)
-        held = np.empty((own.n_rows, own.n_rows))
+        held, columns = np.empty((own.n_rows, own.n_rows)), by_features(own)
         for start in range(0, own.n_rows, PANEL):
-            fill_panel(own, held, start)
+            fill_panel(own, held, start, columns)
         return replace(self, held=held)
 
     def take(self, prepared: Prepared) -> Prepared:
@@ -122,6 +122,11 @@ class Subset:
         if prepared.kernel.precomputed:
             return replace(prepared, X=part_of(prepared.X, self.inside, self.inside))
         return prepared.take(self.inside)
+
+
+def by_features(rows: Prepared) -> Prepared:
+    """The same rows, stored feature by feature: BLAS is faster with these on the right."""
+    return replace(rows, X=np.asfortranarray(rows.X)) if isinstance(rows.X, np.ndarray) else rows
 
 
 def fill_panel(rows: Prepared, whole: Array, start: int, columns: Prepared | None = None) -> None:
