@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import remember
+from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import class_split
 from likelier import DeepGPClassifier
 from likelier.calibration import log_loss
@@ -38,7 +37,7 @@ FLIPPED = 0.1  # share of training labels that are changed in the noisy runs
 
 
 def run(
-    folder: Path, sets: Iterable[str], seeds: Iterable[int], models: Iterable[str],
+    notes: Notes, sets: Iterable[str], seeds: Iterable[int], models: Iterable[str],
     noisy: bool = False,
 ) -> None:  # fmt: skip
     """Measure every set, seed and model that is not stored yet."""
@@ -46,9 +45,7 @@ def run(
         for name in sets:
             for model in models:
                 key = f"{name}/{seed}/{model}" + ("/noisy" if noisy else "")
-                record = remember(
-                    folder / "classify.json", key, partial(measure, name, seed, model, noisy)
-                )
+                record = notes.keep("classify", key, partial(measure, name, seed, model, noisy))
                 print(f"{key}: log loss {record['log_loss']:.4f}", flush=True)
 
 

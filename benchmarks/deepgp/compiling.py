@@ -12,27 +12,26 @@ import sys
 import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import remember
+from benchmarks.deepgp.notes import Notes
 
 ROWS = (2_000, 8_000, 32_000)
 BATCH = 1000
 CLASSES = {"numbers": 0, "3 classes": 3, "10 classes": 10}
 
 
-def run(folder: Path) -> None:
+def run(notes: Notes) -> None:
     """First call in a new process, the same in a second one, and epochs of growing data."""
     for target in CLASSES:
         for dtype in ("float32", "float64"):
             key = f"{target}, {dtype}"
-            record = remember(folder / "compile.json", key, partial(_first_calls, target, dtype))
+            record = notes.keep("compile", key, partial(_first_calls, target, dtype))
             print(f"{key}: first {record['first_cpu']:.1f} s of processor time, "
                   f"second process {record['second_cpu']:.1f} s", flush=True)  # fmt: skip
-    record = remember(folder / "compile.json", "epochs", epochs)
+    record = notes.keep("compile", "epochs", epochs)
     print(f"processor time of an epoch: {record}", flush=True)
 
 

@@ -9,18 +9,17 @@ import sys
 import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from benchmarks.common import remember
+from benchmarks.deepgp.notes import Notes
 
 SPLIT = 0
 
 
-def run(folder: Path, sets: tuple[str, ...]) -> None:
+def run(notes: Notes, sets: tuple[str, ...]) -> None:
     """Measure each set in a process of its own, which compiles."""
     for name in sets:
-        record = remember(folder / "default.json", name, partial(_apart, name))
+        record = notes.keep("default", name, partial(_apart, name))
         print(f"{name}: {record['wall']:.1f} s, {record['log_density']:.3f}", flush=True)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import read_json, remember, write_json
+from benchmarks.common import read_json, write_json
+from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import _open
 from likelier import DeepGPClassifier
 from likelier.calibration import log_loss
@@ -22,11 +23,11 @@ WORDS: dict[str, Any] = {
 STEPS = (1000, 5000, 12000)
 
 
-def run(folder: Path, steps: tuple[int, ...] = STEPS) -> None:
+def run(notes: Notes, steps: tuple[int, ...] = STEPS) -> None:
     """Train once for every number of minibatches that is not stored yet."""
     for count in steps:
         key = f"{count} minibatches"
-        record = remember(folder / "mnist.json", key, partial(measure, folder, count))
+        record = notes.keep("mnist", key, partial(measure, notes.folder, count))
         print(f"MNIST {key}: accuracy {record['accuracy']:.4f}", flush=True)
 
 

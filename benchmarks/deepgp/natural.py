@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from benchmarks.common import remember
+from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import number_split
 from likelier import DeepGPRegressor
 from likelier.models.deep_gp_kernels import JITTER, correlation, half_squares
@@ -28,14 +27,14 @@ LAYERS = (1, 2)
 N_DRAWS = 10  # of every row, through the layers below the last
 
 
-def run(folder: Path, sets: tuple[str, ...] = SETS) -> None:
+def run(notes: Notes, sets: tuple[str, ...] = SETS) -> None:
     """Fit every set with few and many minibatches."""
     for name in sets:
         for layers in LAYERS:
             for steps in STEPS:
                 key = f"{name}/{layers}/{steps}"
                 measured = partial(measure, name, layers, steps)
-                print(f"{key}: {remember(folder / 'natural.json', key, measured)}", flush=True)
+                print(f"{key}: {notes.keep('natural', key, measured)}", flush=True)
 
 
 def measure(name: str, layers: int, steps: int) -> dict[str, float]:

@@ -12,13 +12,12 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import remember
+from benchmarks.deepgp.notes import Notes
 
 SETS, SECONDS, N_INDUCING, BATCH, DTYPE = ("kin8nm", "power-plant"), 60.0, 100, 256, "float32"
 STEPS_APART, SHARES = 100, 10  # minibatches of ours between judgements; judgements of GPyTorch
@@ -26,10 +25,10 @@ MOST_TEST = 1000
 Curve = list[tuple[float, float]]
 
 
-def run(folder: Path, sets: tuple[str, ...] = SETS, seconds: float = SECONDS) -> None:
+def run(notes: Notes, sets: tuple[str, ...] = SETS, seconds: float = SECONDS) -> None:
     """Measure each set in a process of its own."""
     for name in sets:
-        record = remember(folder / "race.json", name, lambda name=name: _apart(name, seconds))
+        record = notes.keep("race", name, lambda name=name: _apart(name, seconds))
         print(f"{name}: {record['ratio']} times less time to {record['level']:.3f}", flush=True)
 
 

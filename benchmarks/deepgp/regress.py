@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import read_json, remember
+from benchmarks.common import read_json
+from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import Split, number_split
 from likelier import DeepGPRegressor
 
@@ -39,14 +40,14 @@ DTYPE = "float32"  # of ours and of GPyTorch's
 N_INDUCING, BATCH = 100, 256  # of GPyTorch's, as ours has unasked
 
 
-def run(folder: Path, sets: Iterable[str], splits: Iterable[int], models: Iterable[str]) -> None:
+def run(notes: Notes, sets: Iterable[str], splits: Iterable[int], models: Iterable[str]) -> None:
     """Measure every set, split and model that is not stored yet."""
     for index in splits:
         for name in sets:
             for model in models:
                 key = f"{name}/{index}"
-                path = folder / f"regress-{model.replace(' ', '-')}.json"
-                record = remember(path, key, partial(measure, folder, key, model))
+                part = f"regress-{model.replace(' ', '-')}"
+                record = notes.keep(part, key, partial(measure, notes.folder, key, model))
                 print(f"{model} {name} split {index}: {record['log_density']:.3f}", flush=True)
 
 

@@ -10,21 +10,20 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import remember
+from benchmarks.deepgp.notes import Notes
 
 N_INDUCING, BATCH, REPEATS = 128, 1024, 9
 
 
-def run(folder: Path, dtypes: tuple[str, ...] = ("float32", "float64")) -> None:
+def run(notes: Notes, dtypes: tuple[str, ...] = ("float32", "float64")) -> None:
     """Measure each precision in a process of its own."""
     for dtype in dtypes:
-        record = remember(folder / "speed.json", dtype, lambda dtype=dtype: _apart(dtype))
+        record = notes.keep("speed", dtype, lambda dtype=dtype: _apart(dtype))
         print(f"{dtype}: {record['ratio']:.2f} times as fast as GPyTorch", flush=True)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import read_json, remember
+from benchmarks.common import read_json
+from benchmarks.deepgp.notes import Notes
 from likelier import DeepGPRegressor
 
 HIDDEN = 2
@@ -38,13 +39,13 @@ def step(n: int, seed: int) -> tuple[Any, Any]:
 TOYS = {"branches": branches, "step": step}
 
 
-def run(folder: Path, seeds: range) -> None:
+def run(notes: Notes, seeds: range) -> None:
     """Fit every toy with every power."""
     for toy in TOYS:
         for name in POWERS:
             for seed in seeds:
                 key = f"{toy}/{name}/{seed}"
-                record = remember(folder / "toys.json", key, partial(measure, toy, name, seed))
+                record = notes.keep("toys", key, partial(measure, toy, name, seed))
                 print(f"{key}: {record['log_density']:.3f}", flush=True)
 
 

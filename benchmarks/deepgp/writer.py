@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import markdown_table, publish, read_json, seconds_text, write_page
-from benchmarks.deepgp import classify, likelihood, mnist, race, toys
+from benchmarks.deepgp import classify, likelihood, mnist, race, regress, toys
+from benchmarks.deepgp.notes import elsewhere
 from benchmarks.deepgp.writer_regress import default_table, power_table, regress_table
 
 TITLE = (
@@ -16,6 +17,11 @@ TITLE = (
     "hand, except those of the columns that say they are published. Measurements are in "
     "[deepgp.json](deepgp.json), but for sections that were measured before these were kept.\n"
 )
+# parts whose records say where they were measured
+STORED = (
+    *(f"regress-{model.replace(' ', '-')}" for model in regress.MODELS), "default", "classify",
+    "mnist", "speed", "race", "compile", "natural", "toys", "likelihood",
+)  # fmt: skip
 
 
 def write(folder: Path, docs: Path) -> None:
@@ -34,10 +40,14 @@ def _machine(folder: Path) -> str:
     facts = read_json(folder / "machine.json")
     if not facts:
         return ""
+    measured = {
+        path.stem.replace("-", " "): read_json(path)
+        for path in sorted(folder.glob("*.json")) if path.stem in STORED
+    }  # fmt: skip
     return (
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; processor time of one "
-        "thread. The machine was shared, and parts were measured earlier on another one of this "
-        "size: read ratios, not seconds.\n"
+        "thread. The machine was shared: read ratios, not seconds."
+        f"{elsewhere(measured, facts['cpu'])}\n"
     )
 
 
@@ -151,6 +161,7 @@ def _compiling(folder: Path) -> str:
     epochs = ", ".join(
         f"{seconds_text(value)} for {int(n):,} rows"
         for n, value in records.get("epochs", {}).items()
+        if n != "processor"
     )
     return (
         "## Compiling\n\nThe shortest fit (20 minibatches, default shapes, 2,000 rows) in a new "

@@ -59,8 +59,8 @@ def regress_table(folder: Path, docs: Path) -> str:
         "processor time as ours took on the split, a sparse one (one layer, variational) with as "
         "many inducing points, rows in a minibatch and as much processor time, and an exact one "
         f"of at most {regress.EXACT_ROWS} rows. Power 1 favours the density over the squared "
-        "error, which is given beside it. The least wall time is of two cores that were shared, "
-        "with compiling where the program was not yet on disk."
+        "error, which is given beside it. The least wall time is of one core or of two that "
+        "were shared, with compiling where the program was not yet on disk."
         + _provisional(found["ours"]) + "\n\n" + markdown_table(header, rows) + "\n\n"
         + _paired(folder)
         + "![log density relative to the figure to reach](deepgp-regression.png)\n"

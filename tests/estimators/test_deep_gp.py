@@ -1,6 +1,7 @@
 """The deep Gaussian processes as estimators: inputs, words, resuming, what they predict.
 
-Few shapes and few minibatches: every new shape is compiled.
+Few shapes and few minibatches: every new shape is compiled. Rows, inputs and minibatches are
+chosen so that tests share programs, with each other and with other files.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def test_fits_of_other_rows_and_inputs_share_their_programs():
     """Shapes are padded: nothing is compiled anew for a few rows more, or an input less."""
     rng = np.random.default_rng(6)
     numbers = set()
-    for n_rows, n_inputs in ((150, 4), (170, 4), (190, 3)):
+    for n_rows, n_inputs in ((40, 4), (50, 4), (60, 3)):
         rows = rng.standard_normal((n_rows, n_inputs))
         regressor(max_iter=20).fit(rows, rows.sum(axis=1))
         numbers.add(len(deep_compile._programs))
@@ -372,13 +373,13 @@ def test_streams(tmp_path):
 def test_a_parquet_file_is_read_in_bounded_memory(tmp_path):
     """NumPy never holds half of the rows."""
     rng = np.random.default_rng(7)
-    n_rows, path = 400_000, tmp_path / "rows.parquet"
-    columns = {f"x{j}": rng.standard_normal(n_rows) for j in range(8)}
+    n_rows, path = 600_000, tmp_path / "rows.parquet"
+    columns = {f"x{j}": rng.standard_normal(n_rows) for j in range(4)}
     pd.DataFrame({**columns, "y": np.sin(columns["x0"])}).to_parquet(path, row_group_size=20_000)
-    whole = 9 * 8 * n_rows
+    whole = 5 * 8 * n_rows
     tracemalloc.start()
     try:
-        model = regressor(max_iter=20).fit(str(path), "y")
+        model = regressor(max_iter=20, batch_size=64).fit(str(path), "y")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -656,7 +657,8 @@ def test_held_out_rows_judge_kernels_in_folds(monkeypatch):
 def test_the_kernels_that_are_judged_are_those_that_are_named():
     """A probe keeps the kernel it is given and learns one otherwise."""
     model = classifier().fit(X, LABELS)
-    rows = Rows(X, model._standardise(np.searchsorted(model.classes_, LABELS), None), None)
+    twice, labels = np.tile(X, (2, 1)), np.tile(LABELS, 2)
+    rows = Rows(twice, model._standardise(np.searchsorted(model.classes_, labels), None), None)
     long, learned = (
         deep_gp_kernel._probe(model, rows, 0, kernel).layers_[0]["log_scale"]
         for kernel in (LONG, None)
@@ -681,7 +683,8 @@ def test_power_one_finds_two_branches_where_the_variational_bound_finds_none():
     rng = np.random.default_rng(5)
     rows = rng.uniform(-1.0, 1.0, (300, 1))
     y = rng.choice([-1.0, 1.0], 300) + 0.05 * rng.standard_normal(300)
-    words = {"hidden_dim": 2, "n_inducing": 20, "max_iter": 500, "dtype": "float32"}
+    words = {"hidden_dim": 2, "n_inducing": 20, "max_iter": 500, "batch_size": 64}
+    words["dtype"] = "float32"
     between = {}
     for power in (1.0, 1e-3):
         model = DeepGPRegressor(power=power, random_state=0, **words).fit(rows, y)
@@ -726,7 +729,7 @@ def test_wrong_labels_are_counted_at_a_small_power():
     rows = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])[truth] + rng.standard_normal((240, 2))
     labels = np.where(rng.random(240) < 0.2, (truth + rng.integers(1, 3, 240)) % 3, truth)
     words = {"layers": 1, "max_iter": 600, "learning_rate": 0.05, "length_scales": "learned"}
-    model = classifier(power=0.01, **words).fit(rows, labels)
+    model = classifier(power=0.01, dtype="float32", **words).fit(rows, labels)
     assert 0.1 < model.label_noise_ < 0.3
     assert np.mean(model.predict(rows) == truth) > 0.97
 
