@@ -292,7 +292,16 @@ class LinearFit(LinearWords, ABC):
             )
             power = 0.0 if self.learning_rate == "constant" else 0.5
             inference = ScheduledSGD(float(self.eta0), power, implicit, int(start))
-        classification = "binary" in self._tasks
-        return StreamLearner(
-            inference, loss, self._penalty(), bool(self.fit_intercept), classification
+        classification, fit_intercept = "binary" in self._tasks, bool(self.fit_intercept)
+        words = {
+            "loss": loss.name,
+            "learning_rate": self.learning_rate,
+            "average": self.average if isinstance(self.average, bool) else int(self.average),
+            "fit_intercept": fit_intercept,
+        }
+        learner = StreamLearner(
+            inference, loss, self._penalty(), fit_intercept, classification, words
         )
+        if hasattr(self, "stream_"):
+            learner.require_same_kind(self.stream_)
+        return learner
