@@ -833,3 +833,18 @@ def test_words_of_another_model_change_no_prediction_and_are_refused_by_a_warm_f
     with pytest.raises(ValueError, match=f"warm_start goes on with {next(iter(changed))}"):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), MemoryError(), KeyboardInterrupt()], ids=repr)
+def test_a_failure_before_the_first_state_leaves_the_earlier_fit_as_it_was(error, monkeypatch):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(DeepGPClassifier, "_first_state", fail)
+    model = classifier()
+    model.classes_, model.input_mean_ = np.array([7, 8]), np.zeros(2)  # as an earlier fit has them
+    before = dict(vars(model))
+    with pytest.raises(type(error)):
+        model.fit(X, TWO)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())

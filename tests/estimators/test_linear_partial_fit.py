@@ -244,3 +244,75 @@ def test_partial_fit_after_fit_keeps_what_was_learned(batch):
     for first in range(more.start, more.stop, batch):
         line.partial_fit(X[first : first + batch], target[first : first + batch])
         assert np.mean((line.predict(X) - target) ** 2) < 1.01 * before
+
+
+def frozen(model):
+    """Everything a model knows apart from its words."""
+    return pickle.dumps({k: v for k, v in vars(model).items() if k.endswith("_")})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"loss": "softmax"}),
+        ({"loss": "softmax"}, {"loss": "hinge"}),
+        ({"loss": "hinge"}, {"loss": "log_loss"}),
+        ({}, {"learning_rate": "constant"}),
+        ({"learning_rate": "constant"}, {"learning_rate": "auto"}),
+        ({"learning_rate": "constant"}, {"average": False}),
+        ({}, {"fit_intercept": False}),
+        ({"fit_intercept": False}, {"fit_intercept": True}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_words_that_the_state_is_bound_to_do_not_change_between_batches(before, after, n_classes):
+    X, y = draw(120, n_classes)
+    model = LinearClassifier(**before).partial_fit(X, y)
+    old, (word,) = frozen(model), after
+    model.set_params(**after)
+    with pytest.raises(ValueError, match=f"partial_fit goes on with {word}=.*fit"):
+        model.partial_fit(X, y)
+    assert frozen(model) == old
+    model.fit(X, y)  # which begins anew
+    LinearClassifier(**before).partial_fit(X, y).set_params(**before).partial_fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"loss": "poisson"}),
+        ({"learning_rate": "invscaling"}, {"learning_rate": "auto"}),
+        ({}, {"learning_rate": "constant"}),
+        ({"learning_rate": "constant"}, {"average": 10**6}),
+        ({}, {"fit_intercept": False}),
+    ],
+    ids=str,
+)
+def test_the_same_words_of_a_regressor(before, after):
+    X, y = draw(120)
+    model = LinearRegressor(**before).partial_fit(X, y)
+    old, (word,) = frozen(model), after
+    with pytest.raises(ValueError, match=f"partial_fit goes on with {word}="):
+        model.set_params(**after).partial_fit(X, y)
+    assert frozen(model) == old
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"alpha": 0.1, "penalty": "l1", "update": "explicit", "average": False}),
+        ({"loss": "softmax"}, {"alpha": 0.1, "penalty": None, "eta0": 0.1}),
+        (
+            {"learning_rate": "constant", "average": False},
+            {"learning_rate": "invscaling", "eta0": 0.1, "average": True, "alpha": 0.1},
+        ),
+    ],
+    ids=str,
+)
+def test_other_words_change_between_batches(before, after):
+    X, y = draw(300)
+    model = LinearClassifier(**before).partial_fit(X, y).set_params(**after)
+    old = model.coef_
+    assert not np.array_equal(model.partial_fit(X, y).coef_, old)
+    assert model.score(X, y) > 0.85

@@ -84,9 +84,9 @@ class DeepFit(DeepWords):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y))
-        # data that are refused, and a stop before training, leave an earlier fit as it was;
+        # a fit that fails, or is stopped before training, leaves an earlier one as it was;
         # LAPACK's own threads slow the compiled loop down many times
-        refused = unchanged_on_failure(self, (ValueError, TypeError))
+        refused = unchanged_on_failure(self, unless_new="training_")
         with ExitStack() as stack, refused, one_blas_thread():
             with unchanged_on_failure(self):
                 earlier = dict(vars(self)) if resumed else {}

@@ -39,6 +39,7 @@ from likelier.inference.solve import Solution, solve
 from likelier.models.columns import ColumnMoments
 
 QUIET_TOL, QUIET_ITER = 1e-2, 100
+START_ROWS = 1000
 
 
 class LinearFit(LinearWords, ABC):
@@ -62,12 +63,17 @@ class LinearFit(LinearWords, ABC):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative; a row of weight 0 is as good as absent.
+
+        Notes
+        -----
+        A fit that fails leaves the model as it was. Ctrl-C keeps the coefficients as far as they
+        have come, and nothing of an older fit beside them; before there are any, the older fit.
         """
         self._check_words()
         loss, seed = self._checked_loss(), self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with unchanged_on_failure(self, (ValueError, TypeError)):
+        with unchanged_on_failure(self, unless_new="coef_"):
             self.__dict__.pop("stream_", None)
             if is_stream(X):
                 self._fit_stream(X, y, sample_weight, loss, seed)
@@ -192,7 +198,8 @@ class LinearFit(LinearWords, ABC):
         for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_", "noise_", "residual_sums_"):
             self.__dict__.pop(name, None)
         for batch in stream_engine(source, 0, False).blocks():
-            self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
+            with unchanged_on_failure(self):  # stopped at the keyboard, it has whole blocks
+                self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
         if not hasattr(self, "coef_"):
             raise ValueError("y needs at least two classes to tell apart; the data hold 1 class")
 
@@ -246,15 +253,24 @@ class LinearFit(LinearWords, ABC):
         p = self.n_features_in_ + int(self.fit_intercept)
         if theta.shape != (p, n_outputs):
             return problem.start()
-        return problem.frame.inner(theta, bool(self.fit_intercept))
+        theta = problem.frame.inner(theta, bool(self.fit_intercept))
+        return theta if self._makes_sense(problem, theta) else problem.start()
+
+    @staticmethod
+    def _makes_sense(problem: Problem, theta: Array) -> bool:
+        """Whether a start is no worse than zero: for exp, that of another loss may be infinite."""
+        model = problem.model
+        if np.isfinite(model.loss.max_curvature):
+            return True
+        some = problem.engine.sample(START_ROWS)
+        return model.energy(theta, some) <= model.energy(model.zeros(), some)
 
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
-        """Fitted attributes from a solution."""
+        """Fitted attributes from a solution, all at once; ``coef_`` says that they are there."""
         frame = problem.frame
+        fitted = self._fitted(problem, solution.theta)
         for name in ("calibration_", "noise_", "residual_sums_"):  # of an earlier fit, if any
             self.__dict__.pop(name, None)
-        for name, value in self._fitted(problem, solution.theta).items():
-            setattr(self, name, value)
         self.n_iter_ = solution.n_iter
         self.n_rows_seen_ = int(problem.engine.n_rows or 0)
         self.route_ = solution.route
@@ -264,6 +280,7 @@ class LinearFit(LinearWords, ABC):
             covariance = frame.covariance(certificate.covariance, bool(self.fit_intercept))
             certificate = replace(certificate, covariance=covariance)
         self._store_certificate(certificate)
+        vars(self).update(fitted)
 
     @abstractmethod
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
@@ -292,7 +309,16 @@ class LinearFit(LinearWords, ABC):
             )
             power = 0.0 if self.learning_rate == "constant" else 0.5
             inference = ScheduledSGD(float(self.eta0), power, implicit, int(start))
-        classification = "binary" in self._tasks
-        return StreamLearner(
-            inference, loss, self._penalty(), bool(self.fit_intercept), classification
+        classification, fit_intercept = "binary" in self._tasks, bool(self.fit_intercept)
+        words = {
+            "loss": loss.name,
+            "learning_rate": self.learning_rate,
+            "average": self.average if isinstance(self.average, bool) else int(self.average),
+            "fit_intercept": fit_intercept,
+        }
+        learner = StreamLearner(
+            inference, loss, self._penalty(), fit_intercept, classification, words
         )
+        if hasattr(self, "stream_"):
+            learner.require_same_kind(self.stream_)
+        return learner

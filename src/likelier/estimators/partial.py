@@ -39,6 +39,7 @@ class StreamLearner:
     penalty: Penalty
     fit_intercept: bool
     classification: bool
+    words: dict[str, Any]  # of the estimator, by which a state is bound
 
     @property
     def spare_lanes(self) -> int:
@@ -54,7 +55,24 @@ class StreamLearner:
         if theta is not None and isinstance(inference, AdaptiveSGD):
             # rates above one are for a start from nothing: noise would choose them at times
             inference = replace(inference, factors=inference.factors[inference.factors <= 1.0])
-        return pack(inference.start(model, theta))
+        return {"words": self.words, **pack(inference.start(model, theta))}
+
+    def require_same_kind(self, plain: dict[str, Any]) -> None:
+        """Raise for words that would give the arrays of a state another shape or meaning."""
+        known = dict(plain.get("words", self.words))
+        if "auto" not in (known["learning_rate"], self.words["learning_rate"]):
+            known.pop("learning_rate")  # plain schedules share their state
+        else:
+            known.pop("average")  # which "auto" does not ask
+        start = getattr(self.inference, "average_from", 0)
+        if plain["clock"][1] == 0 or start <= plain["clock"][0]:
+            known.pop("average", None)  # nothing that has begun would stand still
+        for word, value in known.items():
+            if self.words[word] != value:
+                raise ValueError(
+                    f"partial_fit goes on with {word}={value!r}, but it is now "
+                    f"{self.words[word]!r}; set it back, or begin anew with fit"
+                )
 
     def remember(self, plain: dict[str, Any], batch: Batch, n_rows: int) -> dict[str, Any]:
         """Go on after a fit of ``n_rows`` rows, taken to be like those of the coming batch.
@@ -87,7 +105,7 @@ class StreamLearner:
         self.inference.learn(state, batch)
         if isinstance(state, AdaptiveState):
             state = self._drop_rates(state)
-        return {"sums": sums, **pack(state)}
+        return {"words": self.words, "sums": sums, **pack(state)}
 
     def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
         """Parameters of the known classes, in the order of arrival."""
