@@ -48,8 +48,12 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
             _number("time_budget", self.time_budget, 0.0)
         if isinstance(self.gamma, str) and self.gamma != "auto":
             raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
-        if not isinstance(self.early_stopping, bool | np.bool_):
-            raise TypeError(f"early_stopping must be True or False, got {self.early_stopping!r}")
+        for word in ("early_stopping", "warm_start"):
+            value = getattr(self, word)
+            if not isinstance(value, bool | np.bool_):
+                raise TypeError(f"{word} must be True or False, got {value!r}")
+        if not isinstance(self.verbose, bool | np.bool_):
+            _integer("verbose", self.verbose, 0)
         _number("validation_fraction", self.validation_fraction, 0.0)
         if self.validation_fraction >= 1.0:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}")
@@ -181,6 +185,13 @@ class Clock:
         if budget is None:
             return None
         return max(0.0, float(budget) - (time.perf_counter() - self.begin))
+
+    def allows(self, seconds: float) -> bool:
+        """Whether so many seconds are left for a piece of work; else it is to be left out."""
+        left = self.left
+        fits = left is None or seconds <= left
+        self.cut = self.cut or not fits
+        return fits
 
     def progress(self, stage: str, share: float, text: str = "", skipped: float = 0.0) -> bool:
         """As `tick`, for a stage whose length is known: says how long it will still take.

@@ -31,6 +31,7 @@ KERNELS: dict[str, type[Kernel]] = {
 _WITH_NU = {"matern32": 1.5, "matern52": 2.5}
 GAMMA_RULES = ("scale", "auto", "median")
 MEDIAN_ROWS = 1000
+LEAST_SPREAD = 1e-300  # of squares; below it they have lost digits, and their inverse overflows
 
 
 def make_kernel(
@@ -121,14 +122,28 @@ def gamma_from_data(
     if rule == "auto":
         return 1.0 / int(X.shape[1])
     by_l1 = kernel is Laplacian
-    if rule == "scale":
-        spread = _variance(X, sample_weight)
-        spread = float(np.sqrt(spread)) if by_l1 else spread
-        return 1.0 / (int(X.shape[1]) * spread) if spread > 0 else 1.0
-    distance = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
-    if not distance > 0:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if rule == "scale":
+            spread = _variance(X, sample_weight)
+            spread = int(X.shape[1]) * (float(np.sqrt(spread)) if by_l1 else spread)
+        else:
+            spread = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
+            spread = spread if by_l1 else float(2.0 * np.square(spread))
+    if spread == 0.0 and not _is_tiny(X):
         return 1.0
-    return 1.0 / distance if by_l1 else 0.5 / distance**2
+    if not LEAST_SPREAD < spread < 1.0 / LEAST_SPREAD:
+        size, squares = ("small", "vanish") if spread < 1.0 else ("large", "overflow")
+        raise ValueError(
+            f"gamma={rule!r} cannot be computed from X: its numbers are so {size} that their "
+            f"squares {squares}; rescale X, or give gamma as a number"
+        )
+    return 1.0 / spread
+
+
+def _is_tiny(X: Matrix) -> bool:
+    """Whether entries differ, but by so little that no square of it is left."""
+    least, most = float(X.min()), float(X.max())
+    return least < most and max(most, -least) < LEAST_SPREAD**0.5
 
 
 def _variance(X: Matrix, weight: Array | None) -> float:
