@@ -158,7 +158,7 @@ def _variance(X: Matrix, weight: Array | None) -> float:
     values = X.data.astype(np.float64)
     share = np.repeat(share, np.diff(X.indptr))
     mean = float(share @ values)
-    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * mean**2
+    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * mean * mean
 
 
 def _median_distance(X: Matrix, by_l1: bool, stream: np.random.Generator) -> float:
