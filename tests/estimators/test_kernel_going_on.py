@@ -18,7 +18,7 @@ from likelier.estimators import (
     kernel_pace,
     kernel_regressor,
 )
-from likelier.estimators.kernel_pace import PROBE_ROWS, affordable_rows
+from likelier.estimators.kernel_pace import PROBE_ROWS, TIMED_ROWS, affordable_rows
 from likelier.estimators.kernel_words import Clock
 from likelier.models.columns import SUM_ROWS
 from likelier.models.kernel_machine import Standard
@@ -240,5 +240,6 @@ def test_the_pace_is_measured(rows, monkeypatch):
 
     monkeypatch.setattr(kernel_pace.time, "perf_counter", tick)
     head = kernel_pace.head_pace(made, sample, model._head_loss())
-    assert head == pytest.approx((1 + 8 + 4) / PROBE_ROWS)
-    assert kernel_pace.sums_pace(made, sample) == pytest.approx(1 / PROBE_ROWS)
+    assert head == pytest.approx((1 + 8 + 4) / TIMED_ROWS)
+    # features, and the slower of adding rows to the sums and leaving them out
+    assert kernel_pace.sums_pace(made, sample) == pytest.approx(2 / TIMED_ROWS)

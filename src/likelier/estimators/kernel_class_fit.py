@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Array, Engine, Loss
 from likelier.estimators.kernel_course import ParticleState
-from likelier.estimators.kernel_experts import Common, common_rows
+from likelier.estimators.kernel_experts import N_TRIAL, Common, common_rows, n_landmarks
 from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import Strength
@@ -157,7 +159,7 @@ class ClassFit(ClassPredictions):
         clock: Clock,
     ) -> Particle:
         choice, calibration = self._chosen(prepared, held, rng, clock)
-        made, _ = self._final_map(prepared, choice.scale, n_rows, rng)
+        made, _ = self._final_map(prepared, choice.scale, n_rows, rng, clock)
         part = Particle(made, None, choice, calibration, np.nan, False)
         if self._has_experts(n_rows, made):
             learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
@@ -180,13 +182,23 @@ class ClassFit(ClassPredictions):
         """How many rows the weights can be learned from; all where there is no time budget."""
         if clock.left is None:
             return n_rows
-        pace = head_pace(made, prepared.sample, self._head_loss())
+        pace = self._row_seconds(made, prepared.sample)
         n_sample = prepared.sample.n  # more rows than that start from weights of the sample,
         extra = n_sample if n_rows > n_sample else 0  # which have to be paid for too
         most = affordable_rows(clock, n_rows + extra, pace, share)
         if most >= n_rows + extra:
             return n_rows
         return most if most <= n_sample else max(most - n_sample, n_sample)
+
+    def _row_seconds(self, made: KernelMap, sample: Rows) -> float:
+        return head_pace(made, sample, self._head_loss())
+
+    def _trial_seconds(
+        self, made: KernelMap, sample: Rows, n_experts: int, n_learned: int
+    ) -> float:
+        """A first try of the experts, each with so many landmarks, before the clock is asked."""
+        size = (n_landmarks(n_experts) / made.n_features) ** 2
+        return N_TRIAL * self._row_seconds(made, sample) * size
 
     def _learn_weights(
         self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
@@ -197,9 +209,11 @@ class ClassFit(ClassPredictions):
         rows, features = self._features(engine, made, n_rows)
         shares = class_shares(prepared.sample.y, prepared.sample.weight, loss.n_classes)
         latest = loss.start(made.n_features, shares)
-        part = replace(part, far=latest[-1].copy())
+        # the hinge itself starts without shares, but they are what is known far away
+        part = replace(part, far=replace(loss, margin=0.0).start(1, shares)[-1])
         prior = head_prior(made, precision, latest)
-        problem = HeadProblem(rows.reduce, features, loss, prior)
+        hinge = self.loss == "hinge"
+        problem = HeadProblem(rows.reduce, features, loss, prior, sure=hinge)
         whole = not clock.cut  # what follows a stage that was cut short has to be done again
 
         def watch(W: Array, value: float, step: int) -> bool:
@@ -213,22 +227,33 @@ class ClassFit(ClassPredictions):
         if known.get("choice") == place and known["mean"].shape == latest.shape:
             latest = known["mean"]
         elif n_rows > prepared.sample.n:  # most of the way by a sample, in few passes over all
-            latest = self._sample_weights(prepared, made, problem, latest, n_rows)
+            latest = self._sample_weights(prepared, made, problem, latest, n_rows, clock)
         try:
-            fit = fit_head(problem, latest, float(self.tol), int(self.max_iter), watch)
+            limits = (float(self.tol), int(self.max_iter))
+            fit = fit_head(problem, latest, *limits, watch)
             posterior = self._posterior(problem, fit.W, precision)
         except KeyboardInterrupt:  # keep what has been learned so far
             root = np.diag(prior.precision**-0.5).astype(np.float32)
             posterior = HeadPosterior(latest, root[None], "shared", 1.0 / precision)
             self._keep_interrupted(replace(part, posterior=posterior), prepared, clock)
             raise
+        if hinge and not (fit.converged or clock.cut):
+            self._warn_not_converged()
         calibration = part.calibration
-        if calibration == {} and self.loss == "hinge":
+        if calibration == {} and hinge:
             calibration = self._calibrate(*self._own_scores(prepared, made, fit.W))
         return replace(
             part, posterior=posterior, calibration=calibration, value=fit.value,
             converged=fit.converged,
         )  # fmt: skip
+
+    def _warn_not_converged(self) -> None:
+        warnings.warn(
+            f"the weights are not known to be within tol={self.tol:g} of the optimum after "
+            f"max_iter={self.max_iter} steps; raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
     # -- experts ------------------------------------------------------------------------
     def _with_verdict(self, part: Particle, verdict: float) -> Particle:
@@ -248,13 +273,15 @@ class ClassFit(ClassPredictions):
         problem: HeadProblem,
         start: Array,
         n_rows: int,
+        clock: Clock,
     ) -> Array:
         """Weights for the sample, its rows weighing as much as all rows do."""
         sample = prepared.sample
         weight = np.ones(sample.n) if sample.weight is None else sample.weight
         reduce = rows_in_memory(made(sample.X, np.float32), sample.y, weight * (n_rows / sample.n))
-        near = replace(problem, reduce=reduce, features=ready_features)
-        return fit_head(near, start, 10.0 * float(self.tol), int(self.max_iter)).W
+        near = replace(problem, reduce=reduce, features=ready_features, sure=False)
+        limits = (10.0 * float(self.tol), int(self.max_iter))
+        return fit_head(near, start, *limits, lambda *_: clock.over).W
 
     def _posterior(self, problem: HeadProblem, W: Array, precision: float) -> HeadPosterior:
         """Gaussian posterior; with a temperature the data count for less."""

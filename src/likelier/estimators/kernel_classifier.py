@@ -23,13 +23,16 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     loss : {"softmax", "hinge"}, default="softmax"
         Likelihood. "hinge" (multiclass, its maximum rounded) has no likelihood of its own:
         its probabilities are calibrated on held-out rows, and its weights have no posterior.
+        Far from all landmarks they are the shares of the classes, all of it epistemic.
     inference : {"evidence", "svgd", "stein_gaussian"}, default="evidence"
         "svgd" moves particles over weights and scales together (Stein variational gradient
         descent), "stein_gaussian" a mixture of Gaussians over them, which keeps its variance;
         see the notes.
     features : {"auto", "nystroem", "fourier", "identity"}, default="auto"
         Features of the kernel; "identity" is the linear case. "auto" is "nystroem" for the
-        evidence, "fourier" for particles.
+        evidence, "fourier" for particles. Only those of "nystroem" vanish far from all data, so
+        that predictions go back to the prior there. "fourier" waves on and "identity" goes on in
+        a straight line: what they say far away, and how sure they are of it, means nothing.
     n_components : int or "auto", default="auto"
         Number of features; "auto" is a quarter of the rows, between 512 and 1536, and 256 for
         particles.
@@ -58,7 +61,10 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     max_iter : int, default=100
         Largest number of steps for the weights; a step of particles is ten minibatches.
     tol : float, default=1e-3
-        Stop when the expected decrease is this small relative to the objective.
+        Of "softmax": stop when the next step is expected to decrease the objective by less than
+        this share of it. All further steps together may gain more, some ten times that. Of
+        "hinge": stop when the objective is within this share of its optimum for sure; where
+        ``max_iter`` steps are not enough for that, there is a ``ConvergenceWarning``.
     early_stopping : bool, default=False
         Of "svgd" and "stein_gaussian": hold out rows, some of every class. When their
         log-likelihood has not risen for twenty steps, the rate begins to fall; where it has
@@ -67,9 +73,12 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     validation_fraction : float, default=0.1
         Part of the rows that early stopping holds out, at most 2,048 of them.
     time_budget : float or None, default=None
-        Seconds after which the fit ends with what it has. A part of the rows is timed, and no
-        more of them are learned than the time allows; where a local expert has not been
-        reached, the common machine predicts alone.
+        Seconds after which the fit ends with what it has. Some rows are timed, and no more
+        features are made and rows learned than the time allows; experts are tried only if there
+        is time for it, and where one has not been reached, the common machine predicts alone.
+        However short it is, one step for the scales, one small fit of 384 features to judge by,
+        and 512 features (as many as ``n_components``, where that is a number) of some 2,048 rows
+        come first: a few tenths of a second, and about as much may a longer budget be exceeded.
     warm_start : bool, default=False
         Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
         same as if it had not ended, to the last bit, also from a file in another process. Where

@@ -10,6 +10,7 @@ experts; then it stays as it is, but for batches that hold classes the experts w
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ from likelier.estimators.kernel_experts import (
     power_of_two,
 )
 from likelier.estimators.kernel_fit import HEAD_BLOCK
+from likelier.estimators.kernel_pace import SHARE
 from likelier.estimators.kernel_passes import StreamPasses
 from likelier.estimators.kernel_resume import check_same_words, same_units, words_of
 from likelier.estimators.kernel_rows import Prepared, Rows
@@ -92,15 +94,16 @@ class ExpertStream(StreamPasses):
     def _must_have_experts(self) -> bool:
         return bool(self.n_experts != "auto")
 
+    def _n_experts(self, n_rows: int) -> int:
+        if self._must_have_experts():
+            return power_of_two(int(self.n_experts))
+        return n_experts(n_rows, self.n_features_in_)
+
     def _expert_stage(
         self, engine: Engine, common: CommonMachine, seed: int, clock: Clock
     ) -> ExpertFit:
         n_rows = int(engine.n_rows or 0)
-        number = (
-            power_of_two(int(self.n_experts))
-            if self._must_have_experts()
-            else n_experts(n_rows, self.n_features_in_)
-        )
+        number = self._n_experts(n_rows)
         return ExpertFit(engine, common, n_rows, number, seed, float(self.tol), self.n_jobs, clock)
 
     # -- in one fit ---------------------------------------------------------------------
@@ -115,7 +118,8 @@ class ExpertStream(StreamPasses):
     ) -> Any:
         """A common machine from many rows, then experts for what it leaves over of all rows."""
         n_few = min(common_rows(self.n_features_in_), n_rows)
-        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_few, clock, COMMON_SHARE))
+        share, trial = self._shared_time(prepared, part.map, n_few, n_rows, clock)
+        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_few, clock, share))
         few, batch = self._few(engine, n_few, n_rows)
         start, part = part, self._learn_weights(few, prepared, part, n_few, clock)
         early = clock.cut  # then a later fit goes on with what came before the experts
@@ -125,6 +129,8 @@ class ExpertStream(StreamPasses):
         if self._n_particles() > 1:  # then the weights are learned again, to the same bits
             clock.kept.pop("weights", None)
         part = replace(part, unfinished={} if early else plan)
+        if not clock.allows(trial):
+            return part
         try:
             stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)
             chosen = stage.choose(batch.X, part.choice.precision, self._must_have_experts())
@@ -145,6 +151,28 @@ class ExpertStream(StreamPasses):
         if n_few == n_rows or self._rows_in_time(prepared, part.map, n_rows, clock) < n_rows:
             return replace(part, unfinished={})
         return self._learn_weights(engine, prepared, start, n_rows, clock)
+
+    def _shared_time(
+        self, prepared: Prepared, made: Any, n_few: int, n_rows: int, clock: Clock
+    ) -> tuple[float, float]:
+        """Share of the time for the common machine, and seconds that experts take to be tried.
+
+        Where there is no time for them, it is all for the common machine.
+        """
+        left = clock.left
+        if left is None:
+            return COMMON_SHARE, 0.0
+        number = self._n_experts(n_rows)
+        n_learned = n_rows if n_few == n_rows else 0
+        trial = self._trial_seconds(made, prepared.sample, number, n_learned)
+        return (COMMON_SHARE if trial <= (1.0 - COMMON_SHARE) * left else SHARE), trial
+
+    @abstractmethod
+    def _trial_seconds(self, made: Any, sample: Rows, n_experts: int, n_learned: int) -> float:
+        """Seconds that experts take before the clock is asked.
+
+        ``n_learned`` are all rows where the common machine learns them, else zero.
+        """
 
     def _few(self, engine: Engine, n_few: int, n_rows: int) -> tuple[Engine, Batch]:
         """Random rows that the common machine is learned from, and an engine over them."""

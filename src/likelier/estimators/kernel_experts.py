@@ -49,6 +49,7 @@ ROWS_PER_EXPERT, MAX_LANDMARKS, MAX_SQUARES = 1024, 512, 1 << 25  # squares: of 
 MAX_EXPERTS, MAX_VALUES = 512, 1 << 26  # experts, and numbers in all of their landmarks
 MAX_INPUTS = 2048
 JUDGE_REGIONS, JUDGE_ROWS, JUDGE_LEAST, JUDGE_SHARE = 8, 1600, 4, 0.25
+N_TRIAL = JUDGE_REGIONS * JUDGE_ROWS  # rows that experts are tried on
 BUFFER_ROWS, LEAST_BUFFER, BUFFER_VALUES = 1024, 64, 1 << 26
 MANY_ROWS = 16_384  # a region that holds more is learned in parts: equal rows stay together
 

@@ -6,6 +6,7 @@ in the engine that passes over them.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
@@ -18,6 +19,7 @@ from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.hold_out import held_rows
+from likelier.estimators.kernel_pace import components_in_time, timed
 from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_resume import (
     KEPT,
@@ -32,7 +34,7 @@ from likelier.estimators.kernel_resume import (
     left_over,
 )
 from likelier.estimators.kernel_rows import Prepared, Rows, merge_equal
-from likelier.estimators.kernel_words import Clock
+from likelier.estimators.kernel_words import MIN_COMPONENTS, Clock
 from likelier.estimators.problem import checked_rows, is_stream
 from likelier.estimators.rollback import unchanged_on_failure
 from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales
@@ -241,10 +243,11 @@ class KernelFit(KernelParticles):
         given = self._given_gamma(sample.X.shape[1])
         Z = StandardRows.of(sample.X, standard)
         if given is not None:  # in the units of the data, where nothing is standardised
-            return Prepared(standard, Scales(given * standard.spread(), 0.1, 1.0), Z, sample)
+            scales = Scales(given * standard.spread(), 0.1, 1.0)
+            return Prepared(standard, scales, Z, sample, self.features == "identity")
         if self.features == "identity":
             flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
-            return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample)
+            return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample, centred=True)
         watch = KeptClimb(clock, self._plan(sample.n).n_steps)
         scales = self._learn_scales(Z, sample, inside, rng, watch)
         return Prepared(standard, scales, Z, sample)
@@ -334,10 +337,15 @@ class KernelFit(KernelParticles):
         return landmark_map(landmarks, centre, gamma)
 
     def _final_map(
-        self, prepared: Prepared, scale: float, n_rows: int, rng: np.random.Generator
+        self,
+        prepared: Prepared,
+        scale: float,
+        n_rows: int,
+        rng: np.random.Generator,
+        clock: Clock,
     ) -> tuple[KernelMap, Array]:
         """The map of all rows, in the units of the data, and the rows of the sample in it."""
-        wanted = self._n_components(n_rows)
+        wanted = self._components_in_time(prepared, scale, n_rows, clock)
         chosen = np.sort(rng.permutation(prepared.sample.n)[:wanted])
         made = self._make_map(
             take_rows(prepared.sample.X, chosen),
@@ -347,6 +355,26 @@ class KernelFit(KernelParticles):
             wanted,
         )
         return made, chosen
+
+    def _components_in_time(
+        self, prepared: Prepared, scale: float, n_rows: int, clock: Clock
+    ) -> int:
+        """Features as many as there are to be, or by default as many as there is time for."""
+        wanted = self._n_components(n_rows)
+        if self.n_components != "auto" or self.features == "identity":
+            return wanted
+
+        def try_out() -> tuple[float, float]:
+            rows = take_rows(prepared.sample.X, np.arange(min(prepared.sample.n, MIN_COMPONENTS)))
+            place = (prepared.centre(), prepared.gamma(scale), 0, MIN_COMPONENTS)
+            seconds, made = timed(lambda: self._make_map(rows, *place))
+            return seconds, self._row_seconds(made, prepared.sample)
+
+        return components_in_time(clock, wanted, MIN_COMPONENTS, n_rows, try_out)
+
+    @abstractmethod
+    def _row_seconds(self, made: KernelMap, sample: Rows) -> float:
+        """Seconds a row takes with such features until it has been learned."""
 
     def _features(
         self, engine: Engine, made: KernelMap, n_rows: int

@@ -14,14 +14,22 @@ import numpy as np
 
 from likelier.base import Array, Batch, Engine
 from likelier.engines import LocalEngine
+from likelier.estimators.kernel_expert_rows import take
 from likelier.estimators.kernel_expert_stream import ExpertStream
-from likelier.estimators.kernel_experts import CommonMachine, ExpertFit
+from likelier.estimators.kernel_experts import N_TRIAL, CommonMachine, ExpertFit, n_landmarks
 from likelier.estimators.kernel_fit import HEAD_BLOCK
-from likelier.estimators.kernel_pace import SHARE, affordable_rows, sums_pace
+from likelier.estimators.kernel_pace import (
+    SHARE,
+    TIMED_ROWS,
+    affordable_rows,
+    head_pace,
+    sums_pace,
+    timed,
+)
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.kernel_experts import Region
-from likelier.inference.kernel_regression import Weights, leave_out
+from likelier.inference.kernel_regression import EpsilonLoss, Weights, leave_out
 from likelier.inference.kernel_search import Choice
 from likelier.inference.laplace import HeadPosterior
 from likelier.inference.number_experts import (
@@ -152,7 +160,28 @@ class NumberExperts(ExpertStream):
         """How many rows the sums can be made of; all where there is no time budget."""
         if clock.left is None:
             return n_rows
-        return affordable_rows(clock, n_rows, sums_pace(made, prepared.sample), share)
+        pace, n_sample = self._row_seconds(made, prepared.sample), prepared.sample.n
+        if self.loss != "gaussian":
+            return affordable_rows(clock, n_rows, pace, share)
+        # rows of the sample pass twice: the noise is learned from them
+        most = affordable_rows(clock, n_rows + min(n_rows, n_sample), 0.5 * pace, share)
+        if most >= n_rows + min(n_rows, n_sample):
+            return n_rows
+        return max(most - n_sample, most // 2)
+
+    def _row_seconds(self, made: KernelMap, sample: Rows) -> float:
+        """Of a row that is learned and left out again."""
+        if self.loss == "gaussian":
+            return 2.0 * sums_pace(made, sample)
+        return head_pace(made, sample, EpsilonLoss(float(self.epsilon)))  # type: ignore[arg-type]
+
+    def _trial_seconds(
+        self, made: KernelMap, sample: Rows, n_experts: int, n_learned: int
+    ) -> float:
+        """Rows are left out of the common machine first, all of them where it has learned them."""
+        rows = n_learned or N_TRIAL
+        size = (n_landmarks(n_experts) / made.n_features) ** 2
+        return (rows + 2.0 * N_TRIAL * size) * sums_pace(made, sample)
 
     def _expert_stage(
         self, engine: Engine, common: CommonMachine, seed: int, clock: Clock
@@ -191,7 +220,25 @@ class NumberExperts(ExpertStream):
             assert sample is not None
             some = sample.take(np.arange(min(sample.n, NOISE_ROWS)))
             batch = Batch(some.X, some.y, some.weight)
-        return experts_law(experts, common.whole(batch), common.noise) or verdict
+        return self._law_in_time(stage, batch, verdict)
+
+    @staticmethod
+    def _law_in_time(stage: ExpertFit, batch: Batch, verdict: NoiseLaw | None) -> NoiseLaw | None:
+        """The noise by these rows, by as many of them as time allows, or as it was known before."""
+        common, experts, clock = stage.common, stage.experts, stage.clock
+        assert isinstance(common, NumberCommon) and experts is not None
+
+        def law(some: Batch) -> NoiseLaw | None:
+            return experts_law(experts, common.whole(some), common.noise)
+
+        if clock.left is not None:
+            if clock.over:
+                return verdict
+            few = take(batch, np.arange(min(TIMED_ROWS, batch.n_rows)))
+            pace = timed(lambda: law(few))[0] / few.n_rows
+            n_rows = affordable_rows(clock, batch.n_rows, pace)
+            batch = take(batch, np.arange(n_rows)) if n_rows < batch.n_rows else batch
+        return law(batch) or verdict
 
     def _trust(self, verdict: NoiseLaw | None) -> None:
         if verdict is None:

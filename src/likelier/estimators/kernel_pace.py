@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array
 from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import Clock
+from likelier.estimators.kernel_words import ROWS_PER_COMPONENT, Clock
 from likelier.inference.kernel_regression import regression_sums
 from likelier.inference.softmax_head import (
     HeadLoss,
@@ -27,7 +26,11 @@ from likelier.inference.softmax_head import (
 )
 from likelier.models.kernel_machine import KernelMap
 
-PROBE_ROWS = 2048
+PROBE_ROWS = 2048  # the fewest rows that weights are learned from for want of time
+TIMED_ROWS = 512  # rows that are timed to know how many more there can be
+COMPONENT_STEP = 64
+# Factors of as many rows and columns as there are features, for each one that makes a map.
+N_FACTORS = 3.0
 N_SEARCH_PASSES, N_METRICS = 8, 3  # of a usual search for the weights of a head
 SHARE = 0.8  # of the time that is left; what follows the passes takes the rest
 
@@ -58,13 +61,38 @@ def head_pace(made: KernelMap, sample: Rows, loss: HeadLoss) -> float:
 
 
 def sums_pace(made: KernelMap, sample: Rows) -> float:
-    """Seconds a row takes to be added to the sums of a regression."""
+    """Seconds a row takes in a pass of a regression, be it added to the sums or left out."""
     probe = _some(sample)
+    features, Phi = timed(lambda: made(probe.X, np.float64))
+    sums, found = timed(lambda: regression_sums(Phi, probe.y, probe.weight))
+    leaving, _ = timed(lambda: Phi @ found.gram)  # as many multiplications as variances need
+    return (features + max(sums, leaving)) / probe.n
 
-    def work() -> Array:
-        return regression_sums(made(probe.X, np.float64), probe.y, probe.weight).gram
 
-    return timed(work)[0] / probe.n
+def components_in_time(
+    clock: Clock, wanted: int, least: int, n_rows: int, try_out: Callable[[], tuple[float, float]]
+) -> int:
+    """How many features there is time for, at least ``least``.
+
+    ``try_out`` gives the seconds that a map of ``least`` features takes, and a row with it. So
+    many features are made that each still gets `ROWS_PER_COMPONENT` rows in the time that is
+    left, and no fewer than a fit without a budget would make if that is ample.
+    """
+    left = clock.left
+    if left is None or wanted <= least:
+        return wanted
+    count = least
+    if left > 0.0:
+        factor, row = try_out()
+        for count in range(wanted, least, -COMPONENT_STEP):
+            times = count / least
+            rows = min(n_rows, ROWS_PER_COMPONENT * count)
+            if N_FACTORS * factor * times**3 + rows * row * times**2 <= SHARE * (clock.left or 0.0):
+                break
+        else:
+            count = least
+    clock.cut = clock.cut or count < wanted
+    return count
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -75,4 +103,4 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _some(sample: Rows) -> Rows:
-    return sample.take(np.arange(min(PROBE_ROWS, sample.n)))
+    return sample.take(np.arange(min(TIMED_ROWS, sample.n)))

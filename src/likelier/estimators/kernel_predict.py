@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import logit, softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -83,7 +83,8 @@ class ClassPredictions(ClassStream):
                 covariance = add_variance(covariance, added[i][1][rows])
             scores.append(mean)
             covariances.append(covariance)
-            level = np.maximum(level, levels(covariance, float(self.posterior_scale_[i])))
+            if not self.calibration_[i]:
+                level = np.maximum(level, levels(covariance, float(self.posterior_scale_[i])))
         for fineness in np.unique(level):
             inside = np.flatnonzero(level == fineness)
             most = max(1, NODE_VALUES // (N_PAIRS[fineness] * len(self.classes_)))
@@ -101,10 +102,10 @@ class ClassPredictions(ClassStream):
         """Mean and covariance of the scores by one part of an ensemble."""
         Phi = made(X, X.dtype)
         scores, spread = posterior.scores(Phi), float(self.posterior_scale_[i])
-        if self.calibration_[i]:
-            return scores, np.zeros_like(scores)
         residual = made.residual(Phi)
         away = far_share(residual) * (1.0 - self.far_known_[i])
+        if self.calibration_[i]:  # without a covariance: how far away a row is, stands for it
+            return scores, np.repeat(away[:, None], scores.shape[1], axis=1)
         if made.local:  # the constants alone are left far away: they must not claim anything
             scores = scores - away[:, None] * (posterior.mean[-1] - self.far_scores_[i])
         if not spread > 0.0:
@@ -116,15 +117,24 @@ class ClassPredictions(ClassStream):
         self, i: int, scores: Array, covariance: Array, level: int
     ) -> tuple[Array, Array]:
         if self.calibration_[i]:
-            return self._calibrated(scores, self.calibration_[i])
+            return self._calibrated(i, scores, covariance[:, 0])
         return class_predictive(scores, covariance, float(self.posterior_scale_[i]), level)
 
-    @staticmethod
-    def _calibrated(scores: Array, calibration: dict[str, Any]) -> tuple[Array, Array]:
-        probabilities = restore(calibration)
-        if scores.shape[1] == 1:
-            return probabilities.probabilities(scores[:, 0])[:, None], np.ones(1)
-        return probabilities.probabilities(scores)[:, None], np.ones(1)
+    def _calibrated(self, i: int, scores: Array, away: Array) -> tuple[Array, Array]:
+        """Probabilities of calibrated scores; far from all data any class, by its share.
+
+        There it is one class or another, and which one is not known: a part of the mixture for
+        each, so that what is open about a row far away is of the model, not of the data.
+        """
+        two, calibrated = scores.shape[1] == 1, restore(self.calibration_[i])
+        p = calibrated.probabilities(scores[:, 0] if two else scores)[:, None]
+        if not away.any():
+            return p, np.ones(1)
+        far = self.far_scores_[i]
+        shares = softmax(np.append(0.0, far) if two else far)
+        sure = np.array([0.0, 1.0]) if two else np.eye(len(shares))
+        share = away.reshape(-1, *[1] * (p.ndim - 1))
+        return (1.0 - share) * p + share * sure, shares
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class, averaged over the posterior."""
@@ -186,7 +196,8 @@ class ClassPredictions(ClassStream):
         """How well the training data cover each row; low far from them.
 
         Minus the logarithm of the share of the prior variance of the scores that the data left
-        open: about zero far away, where nothing has been learned.
+        open: about zero far away, where nothing has been learned. That needs features that
+        vanish there, those of "nystroem"; "fourier" and "identity" do not tell such rows.
         """
         posteriors = self._posteriors()
         X = self._check_X(X, reset=False)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from likelier.base import Array, Engine
+from likelier.estimators.kernel_experts import common_rows
 from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_number_predict import NumberPredictions
 from likelier.estimators.kernel_resume import PlainPart
@@ -29,7 +30,7 @@ from likelier.inference.kernel_search import Choice, search
 from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape
 from likelier.inference.number_experts import MANY_OTHERS
 from likelier.models.kernel_experts import Experts
-from likelier.models.kernel_machine import KernelMap, Standard
+from likelier.models.kernel_machine import LARGEST, KernelMap, Standard
 
 N_ROUNDS = 5  # a closed form is cheap to try, and noise may be far below the evidence's floor
 
@@ -77,7 +78,9 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         see the notes.
     features : {"auto", "nystroem", "fourier", "identity"}, default="auto"
         Features of the kernel; "identity" is the linear case. "auto" is "nystroem" for the
-        evidence, "fourier" for particles.
+        evidence, "fourier" for particles. Only those of "nystroem" vanish far from all data, so
+        that predictions go back to the prior there. "fourier" waves on and "identity" goes on in
+        a straight line: what they say far away, and how sure they are of it, means nothing.
     n_components : int or "auto", default="auto"
         Number of features; "auto" is a quarter of the rows, between 512 and 1536, and 256 for
         particles.
@@ -100,7 +103,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         Largest number of steps of a fit that has no closed form; a step of particles is ten
         minibatches.
     tol : float, default=1e-4
-        Its tolerance.
+        It stops when the next step is expected to decrease the objective by less than this share
+        of it; all further steps together may gain more, some ten times that or above.
     early_stopping : bool, default=False
         Of "svgd" and "stein_gaussian": hold out rows. When their log-likelihood has not risen
         for twenty steps, the rate begins to fall; where it has fallen by more than its standard
@@ -109,9 +113,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     validation_fraction : float, default=0.1
         Part of the rows that early stopping holds out, at most 2,048 of them.
     time_budget : float or None, default=None
-        Seconds after which the fit ends with what it has. A part of the rows is timed, and no
-        more of them are learned than the time allows; where a local expert has not been
-        reached, the common machine predicts alone.
+        Seconds after which the fit ends with what it has. Some rows are timed, and no more
+        features are made and rows learned than the time allows; experts are tried only if there
+        is time for it, and where one has not been reached, the common machine predicts alone.
+        However short it is, one step for the scales, one small fit of 384 features to judge by,
+        and 512 features (as many as ``n_components``, where that is a number) of some 2,048 rows
+        come first: a few tenths of a second, and about as much may a longer budget be exceeded.
     warm_start : bool, default=False
         Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
         same as if it had not ended, to the last bit, also from a file in another process. Where
@@ -236,6 +243,10 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
             ) from None
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity; leave those rows out")
+        if not np.abs(y).max(initial=0.0) < LARGEST:
+            raise ValueError(
+                f"y holds numbers whose squares overflow, beyond {LARGEST:g}; rescale y"
+            )
         return y
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
@@ -243,6 +254,10 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         omega = np.ones(len(y)) if weight is None else weight
         mean = float(omega @ y / omega.sum())
         spread = float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum()))
+        if not spread > 1.0 / LARGEST and np.ptp(y) > 0.0 and not np.ptp(y) > 1.0 / LARGEST:
+            raise ValueError(
+                f"y holds numbers whose squares vanish, within {1 / LARGEST:g}; rescale y"
+            )
         self._set_units(mean, spread)
         return (y - self.target_mean_) / self.target_spread_, weight
 
@@ -263,7 +278,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         clock: Clock,
     ) -> Particle:
         choice, noise = self._chosen(prepared, held, rng, clock)
-        made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng)
+        made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng, clock)
         part = Particle(made, landmarks, choice, noise)
         if self._has_experts(n_rows, made):
             learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
@@ -271,7 +286,11 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         loss = self._epsilon_loss()
         if loss is not None:
             choice = replace(choice, precision=float(self.temperature) * choice.precision)
-            rows, features = self._features(engine, made, n_rows)
+            n_few = self._rows_in_time(prepared, made, n_rows, clock)
+            if n_few < n_rows:
+                n_few = n_few if engine.in_memory else min(n_few, common_rows(self.n_features_in_))
+                engine, _ = self._few(engine, n_few, n_rows)
+            rows, features = self._features(engine, made, n_few)
             limits = (float(self.tol), int(self.max_iter))
             weights = fit_weights(
                 rows.reduce, features, loss, choice, made.n_features, lambda *_: clock.over, limits

@@ -51,9 +51,16 @@ class Prepared:
     scales: Scales
     standardised: StandardRows  # the sample
     sample: Rows
+    centred: bool = False  # in all columns, also of sparse rows
 
     def centre(self) -> Array:
-        """What to subtract from rows in their own units."""
+        """What to subtract from rows in their own units.
+
+        Distances are the same whatever it is. A linear function is not: beside columns that are
+        not centred its constant would have to make up for them, against its prior.
+        """
+        if self.centred:
+            return self.standard.mean
         return self.standard.centre(bool(sparse.issparse(self.sample.X)))
 
     @property

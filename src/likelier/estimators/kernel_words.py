@@ -48,7 +48,10 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
             _number("time_budget", self.time_budget, 0.0)
         if isinstance(self.gamma, str) and self.gamma != "auto":
             raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
-        check_flag("early_stopping", self.early_stopping)
+        for word in ("early_stopping", "warm_start"):
+            check_flag(word, getattr(self, word))
+        if not isinstance(self.verbose, bool | np.bool_):
+            _integer("verbose", self.verbose, 0)
         _number("validation_fraction", self.validation_fraction, 0.0)
         if self.validation_fraction >= 1.0:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}")
@@ -180,6 +183,13 @@ class Clock:
         if budget is None:
             return None
         return max(0.0, float(budget) - (time.perf_counter() - self.begin))
+
+    def allows(self, seconds: float) -> bool:
+        """Whether so many seconds are left for a piece of work; else it is to be left out."""
+        left = self.left
+        fits = left is None or seconds <= left
+        self.cut = self.cut or not fits
+        return fits
 
     def progress(self, stage: str, share: float, text: str = "", skipped: float = 0.0) -> bool:
         """As `tick`, for a stage whose length is known: says how long it will still take.

@@ -159,6 +159,7 @@ class FourierFeatures(KernelFeatures):
         frequencies = params["frequencies"].astype(X.dtype, copy=False)
         phase = params["phase"].astype(X.dtype, copy=False)
         out = output_for(X, _width(params), out)
+        _check_angles(X, frequencies)
         if isinstance(X, np.ndarray) and len(X) >= MANY_ROWS and X.shape[1] <= FEW_INPUTS:
             _map_tiles(X, frequencies, phase, out)
             return out
@@ -175,16 +176,38 @@ class FourierFeatures(KernelFeatures):
         return out
 
     def _draw(self, kernel: Kernel, X: Matrix, stream: np.random.Generator) -> dict[str, Array]:
+        if not isinstance(self.paired, bool | np.bool_):
+            raise TypeError(f"paired must be True or False, got {self.paired!r}")
         n_rows, n_features = X.shape
         width = count_of(self.n_components, _automatic(n_rows, n_features))
         single = width % 2 if self.paired else width
         count = (width - single) // 2 + single
         frequencies = draw_frequencies(kernel, n_features, count, self.sampling, stream)
         frequencies *= scales(kernel, n_features)[:, None]
+        if not np.abs(frequencies).max() < np.finfo(X.dtype).max:
+            raise ValueError(
+                f"gamma is so large that frequencies overflow in {X.dtype}; give X in larger "
+                "units, or a smaller gamma"
+            )
         return {
             "frequencies": np.ascontiguousarray(frequencies, dtype=X.dtype),
             "phase": stream.uniform(0.0, 2.0 * np.pi, single).astype(X.dtype),
         }
+
+
+def _check_angles(X: Matrix, frequencies: Array) -> None:
+    """Raise where an angle ``omega^T x`` might overflow: its sine would be no number."""
+    values = X if isinstance(X, np.ndarray) else X.data
+    if not values.size:
+        return
+    largest = max(float(values.max()), -float(values.min()))
+    fastest = max(float(frequencies.max()), -float(frequencies.min()))
+    limit = float(np.finfo(X.dtype).max) / X.shape[1]
+    if largest > 1.0 and fastest > limit / largest:
+        raise ValueError(
+            f"X holds numbers up to {largest:.3g}, which overflow when they are multiplied by "
+            f"frequencies up to {fastest:.3g}; scale X down, or give a smaller gamma"
+        )
 
 
 def _map_tiles(X: Array, frequencies: Array, phase: Array, out: Array) -> None:

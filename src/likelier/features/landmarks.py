@@ -36,6 +36,7 @@ MIN_CANDIDATES = 10_000
 CANDIDATES_PER_LANDMARK = 8
 MIN_SUBSET = 256
 BLOCK = 512
+DENSE_KEYS = 1 << 22  # numbers in sparse rows that are compared as dense ones
 
 
 class Candidates(NamedTuple):
@@ -166,6 +167,8 @@ def _leverage_scores(
 def _row_keys(X: Matrix, rows: Array) -> Array:
     """A string of bytes for every row, the same for equal rows only."""
     chosen = X[rows]
+    if not isinstance(chosen, np.ndarray) and chosen.shape[0] * chosen.shape[1] <= DENSE_KEYS:
+        chosen = chosen.toarray()  # then candidates come in the order of dense rows
     if isinstance(chosen, np.ndarray):
         chosen = np.ascontiguousarray(chosen + 0.0)  # -0.0 becomes 0.0
         width = chosen.dtype.itemsize * chosen.shape[1]

@@ -76,6 +76,8 @@ def count_of(n_components: Any, automatic: int) -> int:
             )
         return automatic
     try:
+        if isinstance(n_components, bool):
+            raise TypeError
         count = operator.index(n_components)
     except TypeError:
         raise TypeError(

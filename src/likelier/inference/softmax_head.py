@@ -29,6 +29,8 @@ MAX_HALVINGS = 20
 # least this share of the largest possible for two classes, and half of that for more.
 CURVATURE_FLOOR = 0.1
 HINGE_SHARPNESS = 20.0
+# Where a loss has kinks, other rows are at them after some steps, and few at a time.
+REFRESHED, KINK_FLOOR = (8, 20, 40, 80, 160, 320), 0.1
 HEAD_ROWS = 2048
 # Of a chance that is as good as none: numbers that lose digits for being small are slow.
 LEAST_LOG = -40.0
@@ -136,6 +138,13 @@ class Prior:
         away = W if self.mean is None else W - self.mean
         return 0.5 * float((away * self.pull(W)).sum())
 
+    def most_gain(self, gradient: Array) -> float:
+        """The most that an objective with this gradient can still lose, of a diagonal precision.
+
+        It bends at least as much as the prior, a convex loss adding to that.
+        """
+        return 0.5 * float((gradient**2 / self.precision[:, None]).sum())
+
     def shared(self) -> Array:
         """One precision for all outputs, a matrix or a diagonal."""
         return self.precision.mean(axis=0) if self.precision.ndim == 3 else self.precision
@@ -145,7 +154,8 @@ class Prior:
 class HeadProblem:
     """Rows behind a reduction, how they become features, and what is minimised.
 
-    ``offset`` gives scores that are added to those of the features, ``(n, n_outputs)``.
+    ``offset`` gives scores that are added to those of the features, ``(n, n_outputs)``. ``sure``:
+    see `fit_head`.
     """
 
     reduce: Reduce
@@ -153,6 +163,7 @@ class HeadProblem:
     loss: HeadLoss
     prior: Prior
     offset: Callable[[Batch], Array] | None = None
+    sure: bool = False
 
     def scores(self, batch: Batch, Phi: Array, W: Array) -> Array:
         """Scores of a batch whose features are known."""
@@ -232,27 +243,33 @@ def fit_head(
     that ``gram`` will do for all steps, as that of another `HeadFit` does. Cost per step: two
     products of the features with the weights (rows x features x outputs each), and twice a Gram
     matrix (rows x features^2 / 2).
+
+    What a step expects to gain is what the metric says, and that may be far too little where the
+    loss has kinks. ``problem.sure`` ends the search only where the objective cannot be further than
+    ``tol`` times itself from the optimum, and refreshes the metric more often on the way.
     """
     value, gradient = problem.value_gradient(W)
     gram = problem.gram(W) if gram is None else gram
     metric = problem.metric(gram)
     changes: list[tuple[Array, Array, float]] = []
-    values = [value]
+    values, sure = [value], problem.sure
 
     def done(n_steps: int, converged: bool) -> HeadFit:
         return HeadFit(W, value, n_steps, converged, tuple(values), gram)
 
     for step in range(max_iter):
-        if step == 1 and not near:
-            gram, changes = problem.gram(W, problem.loss.least_curvature), []
+        if (step == 1 and not near) or (sure and step in REFRESHED):
+            floor = (KINK_FLOOR if sure else 1.0) * problem.loss.least_curvature
+            gram, changes = problem.gram(W, floor), []
             metric = problem.metric(gram)
         direction = -_two_loops(gradient, changes, metric)
         slope = float(np.vdot(direction, gradient))
-        if not -0.5 * slope > tol * abs(value):
+        gain = problem.prior.most_gain(gradient) if sure else -0.5 * slope
+        if not gain > tol * abs(value):
             return done(step, True)
         moved = _line_search(problem, W, value, direction, slope)
         if moved is None:  # rounding is all that is left
-            return done(step, True)
+            return done(step, not sure)
         new, value, new_gradient = moved
         change, bend = new - W, new_gradient - gradient
         curve = float(np.vdot(change, bend))

@@ -73,7 +73,14 @@ class _Stationary(Kernel):
 
     def _scale(self, kind: Any) -> Any:
         """Factor of the distance, of the type of the values; scaled features need none."""
-        return kind(1.0 if isinstance(self.gamma, tuple) else self.gamma)
+        if isinstance(self.gamma, tuple):
+            return kind(1.0)
+        if self.gamma > float(np.finfo(kind).max):
+            raise ValueError(
+                f"gamma={self.gamma:.3g} is too large for rows in {np.dtype(kind)}; give X in "
+                "larger units, or as float64"
+            )
+        return kind(self.gamma)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ KERNELS: dict[str, type[Kernel]] = {
 _WITH_NU = {"matern32": 1.5, "matern52": 2.5}
 GAMMA_RULES = ("scale", "auto", "median")
 MEDIAN_ROWS = 1000
-TINY = float(np.finfo(np.float64).tiny)  # of smaller numbers the inverse may be infinite
+LEAST_SPREAD = 1e-300  # of squares; below it they have lost digits, and their inverse overflows
 
 
 def make_kernel(
@@ -122,26 +122,28 @@ def gamma_from_data(
     if rule == "auto":
         return 1.0 / int(X.shape[1])
     by_l1 = kernel is Laplacian
-    with np.errstate(over="ignore", invalid="ignore"):  # an answer follows, not a warning
+    with np.errstate(over="ignore", invalid="ignore"):
         if rule == "scale":
             spread = _variance(X, sample_weight)
             spread = int(X.shape[1]) * (float(np.sqrt(spread)) if by_l1 else spread)
         else:
             spread = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
-            spread = spread if by_l1 else 2.0 * spread * spread
-    return 1.0 / _usable(spread, rule) if spread != 0.0 else 1.0
+            spread = spread if by_l1 else float(2.0 * np.square(spread))
+    if spread == 0.0 and not _is_tiny(X):
+        return 1.0
+    if not LEAST_SPREAD < spread < 1.0 / LEAST_SPREAD:
+        size, squares = ("small", "vanish") if spread < 1.0 else ("large", "overflow")
+        raise ValueError(
+            f"X is too {size}: gamma={rule!r} cannot be computed from it, because its squares "
+            f"{squares}; rescale X, for instance by StandardScaler, or give gamma as a number"
+        )
+    return 1.0 / spread
 
 
-def _usable(spread: float, rule: str) -> float:
-    """The spread, if it is a number whose inverse is one: the squares of X may not be."""
-    if TINY <= spread < np.inf:
-        return spread
-    size = "small" if spread < TINY else "large"
-    what = "variance of its entries" if rule == "scale" else "median distance of its rows"
-    raise ValueError(
-        f"X is too {size}: gamma={rule!r} needs the {what}, whose square or inverse is beyond the "
-        "range of numbers; rescale X, for instance by StandardScaler"
-    )
+def _is_tiny(X: Matrix) -> bool:
+    """Whether entries differ, but by so little that no square of it is left."""
+    least, most = float(X.min()), float(X.max())
+    return least < most and max(most, -least) < LEAST_SPREAD**0.5
 
 
 def _variance(X: Matrix, weight: Array | None) -> float:
@@ -156,7 +158,7 @@ def _variance(X: Matrix, weight: Array | None) -> float:
     values = X.data.astype(np.float64)
     share = np.repeat(share, np.diff(X.indptr))
     mean = float(share @ values)
-    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * (mean * mean)
+    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * mean * mean
 
 
 def _median_distance(X: Matrix, by_l1: bool, stream: np.random.Generator) -> float:

@@ -80,3 +80,19 @@ def _sparse_squares(X: Any, omega: Array, mean: Array) -> Array:
     left_out = np.where(full, 0.0, np.maximum(omega.sum() - stored, 0.0))
     inside = np.bincount(X.indices, of_values * away * away, d)
     return np.asarray(inside + left_out * mean**2)
+
+
+def check_not_tiny(X: Matrix, columns: Array, least: float) -> None:
+    """Raise where columns that seem constant hold different numbers, of squares that vanish."""
+    if not len(columns):
+        return
+    if sparse.issparse(X):
+        most, low = (found.toarray().ravel()[columns] for found in (X.max(axis=0), X.min(axis=0)))
+    else:
+        most, low = X[:, columns].max(axis=0), X[:, columns].min(axis=0)
+    tiny = (most > low) & (np.maximum(most, -low) < least)
+    if tiny.any():
+        raise ValueError(
+            f"input {int(columns[tiny][0])} of X holds numbers whose squares vanish, all within "
+            f"{least:g}; give it in other units"
+        )

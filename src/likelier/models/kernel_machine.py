@@ -22,7 +22,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from likelier.base import Array, Matrix
-from likelier.models.columns import ColumnMoments
+from likelier.models.columns import ColumnMoments, check_not_tiny
 from likelier.models.triangles import lower_inverse
 
 JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
@@ -37,6 +37,8 @@ DENSE_SHARE = 0.25  # of the columns with a centre, from which on sparse rows ar
 # Exponents below which a kernel value is as good as none, by precision; what they leave, 1e-13 in
 # single and 4e-18 in double precision, is nothing beside the rounding of features.
 LEAST_EXPONENT = {np.dtype(np.float32): -30.0, np.dtype(np.float64): -40.0}
+# Beyond this a row is far from all others; its squares and their sums can still be told.
+FURTHEST = {np.dtype(np.float32): 1e15, np.dtype(np.float64): 1e140}
 TINY = 1e-20  # elements of a whitening that change no digit of a feature
 DENSE_BLOCK = 256  # rows that are made dense at a time
 DENSE_VALUES = 1 << 24  # sparse rows up to this size are standardised once, not as they are used
@@ -55,7 +57,9 @@ class Standard:
     @classmethod
     def of(cls, X: Matrix, weight: Array | None = None) -> Standard:
         """Of rows in memory; two passes, so that a large mean costs no digits."""
-        return cls.from_moments(ColumnMoments.of(X, weight))
+        standard = cls.from_moments(ColumnMoments.of(X, weight))
+        check_not_tiny(X, np.flatnonzero(standard.inverse == 0.0), 1.0 / LARGEST)
+        return standard
 
     @classmethod
     def from_moments(cls, moments: ColumnMoments) -> Standard:
@@ -330,13 +334,16 @@ def scale_rows(X: Matrix, centre: Array, gamma: Array, dtype: Any) -> Any:
     Sparse rows stay sparse unless many columns have a centre.
     """
     if not sparse.issparse(X):
-        return ((X - centre) * gamma).astype(dtype, copy=False)
+        with np.errstate(over="ignore"):
+            rows = (X - centre) * gamma
+        furthest = min(FURTHEST[np.dtype(dtype)], FURTHEST[rows.dtype])
+        return np.clip(rows, -furthest, furthest, out=rows).astype(dtype, copy=False)
     far = np.flatnonzero(centre)
     if len(far) > DENSE_SHARE * len(centre):
         out = np.empty(X.shape, dtype=dtype)
         for start in range(0, len(out), DENSE_BLOCK):
             part = slice(start, start + DENSE_BLOCK)
-            out[part] = (X[part].toarray() - centre) * gamma
+            out[part] = scale_rows(X[part].toarray(), centre, gamma, dtype)
         return out
     scaled = X.astype(dtype)
     scaled = sparse.csr_array(scaled, copy=scaled is X)
