@@ -39,7 +39,7 @@ def seed(name: str, value: Any) -> None:
     """Raise unless random numbers can come from the value."""
     if value is None or value is np.random or isinstance(value, np.random.RandomState):
         return
-    if not (isinstance(value, Integral) and 0 <= value < 2**32):
+    if not (isinstance(value, Integral) and 0 <= int(value) < 2**32):
         raise ValueError(
             f"{name} must be None, a whole number from 0 to 2**32 - 1 or a RandomState, "
             f"got {value!r}"
