@@ -331,17 +331,18 @@ def part_of(matrix, rows, columns):
 
 @njit(cache=True, nogil=True)
 def mirror_panel(matrix, start, stop):
-    """Copy rows ``start:stop`` of a symmetric matrix, right of them, into its columns below.
+    """Copy what rows ``start:stop`` of a symmetric matrix have above its diagonal to below it.
 
-    Square after square: the lines that are read and written stay in the first-level cache.
+    That includes the square on the diagonal, whose halves BLAS may round differently. Square after
+    square: the lines that are read and written stay in the first-level cache.
     """
-    for first in range(stop, len(matrix), TILE):
+    for first in range(start, len(matrix), TILE):
         last = min(first + TILE, len(matrix))
-        for begin in range(start, stop, TILE):
+        for begin in range(start, min(stop, last), TILE):
             end = min(begin + TILE, stop)
             for column in range(first, last):
                 target = matrix[column]
-                for row in range(begin, end):
+                for row in range(begin, min(end, column)):
                     target[row] = matrix[row, column]
 
 
