@@ -30,6 +30,7 @@ from likelier.estimators import (
     deep_gp_watch,
     kernel_words,
 )
+from likelier.estimators.deep_gp_units import NOISE_FLOOR, TargetSizes, Units
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference import deep_adam, deep_compile, deep_feed
@@ -547,7 +548,12 @@ def test_the_configuration_of_jax_is_left_alone(fitted, of_three):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"jax_numpy_rank_promotion": "raise"}, {"jax_disable_jit": True}]
+    "setting",
+    [
+        {"jax_numpy_rank_promotion": "raise"},
+        {"jax_disable_jit": True},
+        {"jax_transfer_guard": "disallow"},
+    ],
 )
 def test_settings_of_the_user_for_his_own_programs_do_not_matter(setting, of_three, tmp_path):
     """Programs are made anew, as where nothing is on disk yet."""
@@ -604,6 +610,18 @@ def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
 def test_words_that_make_no_sense_are_named(words, message):
     with pytest.raises(ValueError, match=message):
         regressor(**words).fit(X, Y)
+
+
+@pytest.mark.parametrize("word", ["node_kernels", "early_stopping", "warm_start"])
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_flags_are_true_or_false(make, word):
+    with pytest.raises(TypeError, match=f"{word} must be True or False, got 'no'"):
+        make(**{word: "no"}).fit(X, TWO)
+
+
+def test_heteroscedastic_is_true_or_false():
+    with pytest.raises(TypeError, match="heteroscedastic must be True or False"):
+        regressor(heteroscedastic="no").fit(X, Y)
 
 
 def test_length_scales_are_named():
@@ -706,6 +724,25 @@ def test_missing_values_and_wrong_targets_are_answered():
         classifier().fit(X, np.ones(N))
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([None, "a", "b"], dtype=object),
+        np.array([0.0, 1.0, np.nan], dtype=object),
+        pd.Series([0, 1, None], dtype="Int64"),
+        pd.Series(["a", "b", None], dtype="category"),
+    ],
+    ids=["none", "nan", "nullable", "category"],
+)
+def test_missing_labels_are_named(labels, of_two):
+    rows = X[:3]
+    for data in ((rows, labels), ([(rows, np.asarray(labels, dtype=object))],)):
+        with pytest.raises(ValueError, match=r"y (contains NaN|holds (1 missing|nan))"):
+            classifier().fit(*data)
+    with pytest.raises(ValueError, match="y holds 1 missing labels"):
+        of_two.log_predictive_density(rows, np.array(["yes", None, "no"], dtype=object))
+
+
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_thousand_classes(layers):
     """Training and prediction stay finite with as many classes as rows are few."""
@@ -779,13 +816,69 @@ def test_a_fit_that_goes_on_keeps_its_units():
     np.testing.assert_allclose(model.predict(X), before)
 
 
-def test_targets_that_cannot_be_squared_are_refused():
-    for data in ((X, Y * 1e200), ([(X, Y * 1e200)],)):
-        with (
-            np.errstate(over="ignore", invalid="ignore"),
-            pytest.raises(ValueError, match="y is so"),
-        ):
+@pytest.mark.parametrize(
+    ("y", "size"),
+    [
+        (Y * 1e200, "large that its squares overflow"),
+        (np.full(N, 1e200), "large that its squares overflow"),
+        (Y * 1e-200, "small that its squares underflow"),
+        (np.where(np.arange(N) % 2, 1e-200, -1e-200), "small that its squares underflow"),
+        (np.full(N, 1e-300), "small that its squares underflow"),
+    ],
+)
+def test_targets_that_cannot_be_squared_are_refused(y, size):
+    for data in ((X, y), ([(X, y)],)):
+        with pytest.raises(ValueError, match=f"y is so {size}; divide it by its size"):
             regressor().fit(*data)
+
+
+def units_of(y, weight=None, in_two=False):
+    """Mean, spread and least noise of targets, as rows in memory and as a stream see them."""
+    parts = np.array_split(np.arange(len(y)), 2 if in_two else 1)
+    y, weight = np.asarray(y), np.ones(len(y)) if weight is None else np.asarray(weight)
+    sizes = [TargetSizes.of(y[rows], weight[rows]) for rows in parts]
+    return (sizes[0] + sizes[1] if in_two else sizes[0]).units()
+
+
+@pytest.mark.parametrize("in_two", [False, True])
+@pytest.mark.parametrize("scale", [1e-100, 1e-4, 1.0, 1e100])
+def test_targets_have_units_of_their_own(scale, in_two):
+    units = units_of(Y * scale, in_two=in_two)
+    assert units.mean == pytest.approx(scale * Y.mean())
+    assert units.spread == pytest.approx(scale * Y.std())
+    constant = units_of(np.full(N, -3.0 * scale), in_two=in_two)
+    assert constant.spread == pytest.approx(3e-6 * scale)
+    assert constant.noise_floor == units.noise_floor == NOISE_FLOOR
+
+
+@pytest.mark.parametrize(
+    ("y", "weight"), [([-3.0], None), ([-3.0], [0.5]), ([7.0, -3.0, 1e300], [0.0, 1.0, 0.0])]
+)
+def test_one_row_says_nothing_about_the_noise(y, weight):
+    for in_two in (False, True):
+        assert units_of(y, weight, in_two) == Units(-3.0, 3.0, 1.0)
+    assert units_of([-3.0], [2.0]) == Units(-3.0, pytest.approx(3e-6), NOISE_FLOOR)  # two rows
+    assert units_of([0.0]) == Units(0.0, 1.0, 1.0)
+    assert units_of([0.0, 0.0]).spread < 1e-5
+
+
+@pytest.mark.parametrize(("n_rows", "least", "most"), [(1, 1.0, 2.0), (N, 0.0, 1e-5)])
+def test_spreads_of_one_row_and_of_constant_targets_are_of_their_size(n_rows, least, most):
+    """The same in memory and from a stream."""
+    rows, y = X[:n_rows], np.full(n_rows, 1e-4)
+    for data in ((rows, y), ([(rows, y)],)):
+        mean, std = regressor(max_iter=20).fit(*data).predict(X, return_std=True)
+        np.testing.assert_allclose(mean, 1e-4, atol=1e-4 * most)
+        assert (std > 1e-4 * least).all() and (std < 1e-4 * most).all()
+
+
+def test_rows_far_beyond_all_others_overflow_nothing(fitted, of_two, of_three):
+    matern = copy.deepcopy(fitted)
+    matern.kernel_ = "matern52"
+    for function in (of_two.predict_proba, of_three.predict_proba, fitted.predict, matern.predict):
+        far = function(np.full((1, D), 1e50))
+        for size in (1e160, 1e300, 1.7e308):
+            np.testing.assert_array_equal(function(np.full((1, D), size)), far)
 
 
 def test_small_targets_are_not_constant(fitted):

@@ -27,6 +27,7 @@ from likelier.estimators.problem import (
     summarise,
 )
 from likelier.estimators.targets import (
+    check_no_missing_label,
     class_codes,
     class_weights,
     combine_weights,
@@ -98,8 +99,11 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     dtype : {"float64", "float32"}, default="float64"
         Precision of the training; single takes about half the time.
     warm_start : bool, default=False
-        Go on where an earlier fit ended, or was interrupted, up to ``max_iter`` minibatches in
-        all: the same as if it had not been, to the last bit.
+        Go on where an earlier fit was interrupted, or ended, up to ``max_iter`` minibatches in
+        all. After an interruption the result is the same as without it, to the last bit. After
+        a fit that ended, a larger ``max_iter`` does not give what one long fit would: the first
+        minibatches were learned at the falling rates of the shorter schedule, the rest are at
+        those of the longer one.
     checkpoint : str or None, default=None
         Path of a file that holds an unfinished training, written every minute. A fit that finds
         it goes on from there, also in another process; at the end it is removed.
@@ -213,6 +217,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     def _check_y(self, y: Array) -> Array:
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
+        check_no_missing_label(y)
         check_classification_targets(y)
         return y
 
@@ -319,6 +324,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         labels = np.asarray(y)
         if labels.shape != (len(p),):
             raise ValueError(f"y must hold one label for each of {len(p)} rows: {labels.shape}")
+        check_no_missing_label(labels)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(_at(p, class_codes(self.classes_, labels))))
 

@@ -21,6 +21,7 @@ from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.deep_gp_checkpoint import Checkpoint, mark_of
 from likelier.estimators.deep_gp_held import split_stream
+from likelier.estimators.deep_gp_units import NOISE_FLOOR
 from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_rows import Rows, merge_equal
@@ -32,7 +33,7 @@ from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard
 
 VALIDATION_ROWS = 2000
-NOISE_FLOOR = 1e-5  # least noise variance, in units of the targets' variance
+FAR = 1e100  # spreads: from there on all kernels are zero, and squared distances may overflow
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,8 @@ class DeepFit(DeepWords):
 
         inference = DeepAdam(
             task.standard, task.total, self._power(task.total), self._n_steps(task.n_rows),
-            int(self.batch_size), float(self.learning_rate), int(self.n_draws), NOISE_FLOOR,
-            task.seed, task.kernel,
+            int(self.batch_size), float(self.learning_rate), int(self.n_draws),
+            self._least_noise(), task.seed, task.kernel,
         )  # fmt: skip
         state = self._first_state(inference, task, resumed)
         watch = Watch(self, inference, task, clock, state.step)
@@ -218,6 +219,10 @@ class DeepFit(DeepWords):
 
     def _find_kernel(self, task: Task) -> KernelStart | None:
         return None
+
+    def _least_noise(self) -> float:
+        """Least noise variance of numbers, in the units of the targets."""
+        return NOISE_FLOOR
 
     def _mark(self, task: Task) -> str:
         """Mark of the words and of the moments of rows and targets, each and together."""
@@ -297,8 +302,9 @@ class DeepFit(DeepWords):
         posterior = self._posterior()
         standard = Standard(self.input_mean_, self.input_inverse_)
         for start in range(0, X.shape[0], VALIDATION_ROWS):
-            Z = standard.apply(X[start : start + VALIDATION_ROWS], np.float64)
-            yield from posterior.moments(Z)
+            with np.errstate(over="ignore"):
+                Z = standard.apply(X[start : start + VALIDATION_ROWS], np.float64)
+            yield from posterior.moments(np.clip(Z, -FAR, FAR))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.engines import StreamEngine
-from likelier.estimators.deep_gp_fit import NOISE_FLOOR, DeepFit
+from likelier.estimators.deep_gp_fit import DeepFit
+from likelier.estimators.deep_gp_units import TargetSizes
 from likelier.estimators.kernel_words import _integer
+from likelier.estimators.linear_words import _flag
 from likelier.estimators.problem import NumberSource, require_targets
 from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_machine import Standard
@@ -72,8 +74,11 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     dtype : {"float64", "float32"}, default="float64"
         Precision of the training; single takes about half the time.
     warm_start : bool, default=False
-        Go on where an earlier fit ended, or was interrupted, up to ``max_iter`` minibatches in
-        all: the same as if it had not been, to the last bit.
+        Go on where an earlier fit was interrupted, or ended, up to ``max_iter`` minibatches in
+        all. After an interruption the result is the same as without it, to the last bit. After
+        a fit that ended, a larger ``max_iter`` does not give what one long fit would: the first
+        minibatches were learned at the falling rates of the shorter schedule, the rest are at
+        those of the longer one.
     checkpoint : str or None, default=None
         Path of a file that holds an unfinished training, written every minute. A fit that finds
         it goes on from there, also in another process; at the end it is removed.
@@ -90,6 +95,10 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         The words that these layers belong to.
     noise_ : float
         Standard deviation of the noise in the units of the target; NaN if it is not constant.
+    target_mean_, target_spread_ : float
+        What targets are measured from, and in; see the notes.
+    noise_floor_ : float
+        Least variance of the noise, in units of ``target_spread_ ** 2``.
     n_iter_ : int
         Minibatches done.
     energy_ : float
@@ -100,6 +109,10 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     Cost of a minibatch: ``M^2`` operations for every row and node of the first layer, as many
     for every sample, row and node of the others, and ``M^3`` for every node. Programs are
     compiled once per shape and kept on disk.
+
+    Targets are measured in their standard deviation. Constant ones are measured in a millionth of
+    their size, so their predictions are nearly sure. One row says nothing about the noise, and
+    the size of its target stands for it; where that is zero, one does.
 
     All rows share the random numbers that a prediction is made with, so it is a function of the
     row alone: other rows, their order and number change no bit of it. Rows are predicted in
@@ -173,6 +186,10 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _check_words(self) -> None:
+        super()._check_words()
+        _flag("heteroscedastic", self.heteroscedastic)
+
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
         try:
@@ -185,38 +202,37 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             raise ValueError("Input y contains NaN or infinity; leave those rows out")
         return y
 
-    def _set_units(self, mean: float, spread: float) -> None:
+    def _set_units(self, sizes: TargetSizes) -> None:
         if self.warm_start and hasattr(self, "training_"):
             return  # a fit that goes on measures its targets as before
-        if not np.isfinite([mean, spread]).all():
-            raise ValueError("y is so large that its squares overflow; divide it by its size")
-        self.target_mean_ = mean
-        constant = not spread > 1e-12 * abs(mean)
-        self.target_spread_ = 1.0 if constant else spread
+        units = sizes.units()
+        self.target_mean_, self.target_spread_ = units.mean, units.spread
+        self.noise_floor_ = units.noise_floor
+
+    def _least_noise(self) -> float:
+        return float(self.noise_floor_)
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         return y, weight
 
     def _standardise(self, y: Array, weight: Array | None) -> Array:
         """Targets of mean zero and unit variance."""
-        omega = np.ones(len(y)) if weight is None else weight
-        mean = float(omega @ y / omega.sum())
-        self._set_units(mean, float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum())))
+        self._set_units(TargetSizes.of(y, weight))
         return np.asarray((y - self.target_mean_) / self.target_spread_)
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
         """One pass for the spreads of inputs and targets."""
 
-        def look(batch: Batch) -> tuple[int, ColumnMoments, ColumnMoments]:
+        def look(batch: Batch) -> tuple[int, ColumnMoments, TargetSizes]:
             y = self._check_y(require_targets(batch))
             inputs = ColumnMoments.of(batch.X, batch.weight)
-            return batch.n_rows, inputs, ColumnMoments.of(y[:, None], batch.weight)
+            return batch.n_rows, inputs, TargetSizes.of(y, batch.weight)
 
         engine = StreamEngine(source, seed=seed, shuffle=False)
         n_rows, inputs, targets = engine.reduce(
             look, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
         )
-        self._set_units(float(targets.mean[0]), float(np.sqrt(targets.squares[0] / targets.weight)))
+        self._set_units(targets)
         encoded = _UnitSource(source, self.target_mean_, self.target_spread_)
         return encoded, n_rows, inputs.weight, Standard.from_moments(inputs)
 
@@ -224,7 +240,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return ("heteroscedastic", 2) if self.heteroscedastic else ("gaussian", 1)
 
     def _store_likelihood(self) -> None:
-        variance = NOISE_FLOOR + float(np.exp(self.likelihood_))
+        variance = self.noise_floor_ + float(np.exp(self.likelihood_))
         self.noise_ = float(np.sqrt(variance)) * self.target_spread_
         if self._learns_noise():
             self.noise_ = float("nan")
@@ -240,7 +256,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             noise = np.full(mean.shape[:2], self.noise_**2)
             if self._learns_noise():
                 log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * self.normals_[:, -1]
-                noise = self.target_spread_**2 * (NOISE_FLOOR + np.exp(log_noise))
+                noise = self.target_spread_**2 * (self.noise_floor_ + np.exp(log_noise))
             yield (
                 self.target_mean_ + self.target_spread_ * mean[..., 0],
                 self.target_spread_**2 * variance[..., 0],

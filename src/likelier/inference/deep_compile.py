@@ -70,7 +70,12 @@ def own_settings() -> Iterator[None]:
     Whatever the user has set for programs of his own holds again afterwards. Models in single
     precision need doubles too, for the matrices of their inducing points.
     """
-    with jax.enable_x64(True), jax.numpy_rank_promotion("allow"), jax.disable_jit(False):
+    with (
+        jax.enable_x64(True),
+        jax.numpy_rank_promotion("allow"),
+        jax.disable_jit(False),
+        jax.transfer_guard("allow"),  # rows and parameters come from NumPy
+    ):
         yield
 
 
