@@ -160,3 +160,17 @@ def test_a_saved_model_reads_frames_and_files_in_python(tmp_path):
     assert likelier.load(model).predict(path).dtype == float
     with pytest.raises(ValueError, match="predict_proba is for classes"):
         likelier.load(model).predict_proba(path)
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_categories_that_were_never_seen_are_told(command, tmp_path):
+    model, data = tmp_path / "model", tmp_path / "new.csv"
+    run_ok("fit", write(tmp_path / "train.csv", flowers(200, 0)), "-t", "species", "-o", model)
+    table = flowers(50, 1)
+    table["colour"] = np.where(np.arange(50) < 3, "violet", table["colour"])
+    end = ("-o", tmp_path / "out.csv") if command == "predict" else ()
+    lines = run_ok(command, model, write(data, table), *end).stderr.splitlines()
+    told = [line for line in lines if "warning" in line]
+    assert len(told) == 1
+    assert "3 of 50 rows" in told[0]
+    assert "'colour'" in told[0]

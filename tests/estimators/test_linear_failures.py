@@ -42,18 +42,13 @@ every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(er
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), KeyboardInterrupt()], ids=["disk", "stop"])
-@pytest.mark.parametrize("failing", [1, 2, 3, 5])
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
 def test_a_stream_that_fails_on_any_pass(loss, failing, error):
     model = LinearClassifier(loss, random_state=0).fit(X, names)
     old, source = known(model), Source(error, failing)
-    try:
+    with pytest.raises(type(error)):
         model.fit(source)
-    except BaseException as raised:
-        assert raised is error
-    else:
-        assert source.passes < failing
-        return
     if model.n_features_in_ == 5:
         assert_unchanged(model, old)
     else:  # stopped at the keyboard: as far as it has come, and nothing of the old model

@@ -52,6 +52,8 @@ Y = (X[:, 0] + 0.5 * RNG.standard_normal(60) > 0).astype(int)
         ("shuffle", 3, TypeError),
         ("early_stopping", "yes", TypeError),
         ("warm_start", None, TypeError),
+        ("verbose", "x", TypeError),
+        ("verbose", 0.5, TypeError),
     ],
 )
 def test_a_bad_word_is_named(estimator, method, word, value, error):

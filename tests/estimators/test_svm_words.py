@@ -53,7 +53,7 @@ def test_rows_whose_variance_is_no_number_are_told_not_gamma(kind, kernel, matri
     X, y = rows()
     model = kind(kernel=kernel)
     for weight in (None, 1.0 + y):
-        with pytest.raises(ValueError, match=f"X is too {size}.*variance.*rescale X"):
+        with pytest.raises(ValueError, match=f"X is too {size}.*gamma.*squares.*rescale X"):
             model.fit(matrix(scale * X), y, sample_weight=weight)
     assert not hasattr(model, "support_")
 

@@ -97,7 +97,6 @@ ROUTES = [
     (route, loss, K)
     for loss, K in CASES
     for route in ("newton", "lbfgs", "dual", "sgd")
-    if not (route == "newton" and loss.name == "multiclass_hinge")
     if not (route == "lbfgs" and not loss.smooth)
 ]
 every_route = pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -175,6 +176,11 @@ class TableEncoder:
         filled = len(self.columns) / self.n_features
         return self.n_features >= SPARSE_COLUMNS and filled <= SPARSE_DENSITY
 
+    @cached_property
+    def strange(self) -> Counter[str]:
+        """Rows so far whose category no model was fitted on, by column; they get zeros."""
+        return Counter()
+
     def get_feature_names_out(self) -> Array:
         """Names of the output columns."""
         return np.array(self._output_names, dtype=object)
@@ -323,6 +329,7 @@ class TableEncoder:
                 absent = texts.absent
                 slots = texts.look_up(self._positions[code.name], -1.0, -1.0).astype(np.int64)
                 values = (slots >= 0).astype(float)
+                self.strange[code.name] += int(((slots < 0) & ~absent).sum())
         except ValueError as error:
             raise ValueError(f"column {code.name!r} {error}") from None
         if absent.any():

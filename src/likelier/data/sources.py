@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import narwhals as nw
@@ -81,7 +83,7 @@ class TableSource(Source):
 
     def __call__(self) -> Generator[Batch, None, None]:
         """Yield the blocks from the first."""
-        encoder, start = self.encoder, 0
+        encoder, start = replace(self.encoder), 0  # a copy counts for this pass alone
         labelled = encoder.target is not None and encoder.target in self._columns
         read, decimal = list(self._columns.values()), self._table.decimal
         for index, raw in enumerate(self._table.blocks(self._block_rows, read)):
@@ -96,6 +98,13 @@ class TableSource(Source):
                 ) from error
             yield Batch(X, y, index=index, start=start)
             start += raw.num_rows
+        for column, rows in encoder.strange.items():
+            if rows:
+                text = (
+                    f"{self._table.name!r}: {rows} of {start} rows have a category in column "
+                    f"{column!r} that the model was not fitted on; it counts as none"
+                )
+                warnings.warn(text, UserWarning, stacklevel=2)
 
 
 class LibsvmSource(Source):

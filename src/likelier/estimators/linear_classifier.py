@@ -78,7 +78,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         Largest number of iterations; an iteration is about a pass over the data.
     tol : float or None, default=1e-3
         Stop when the objective is within this relative distance of its optimum (estimated by
-        Newton decrement or duality gap; on stochastic routes, when a pass improves less).
+        Newton decrement or duality gap; on stochastic routes, when passes improve less).
         None runs ``max_iter`` iterations.
     shuffle : bool, default=True
         Visit rows in random order.
@@ -118,7 +118,8 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     objective_ : float
         Objective at the last iteration that computed it.
     converged_ : bool
-        Whether the tolerance was reached.
+        Whether the tolerance was reached; where averaged stochastic passes are all that is left
+        (many features in a stream, or under a loss with kinks) nobody knows, and it is False.
     route_ : str
         How the optimum was approached: see Notes.
 

@@ -22,6 +22,7 @@ from likelier.estimators.problem import (
     Problem,
     Summary,
     Wanted,
+    check_squares,
     checked_rows,
     is_stream,
     local_engine,
@@ -36,6 +37,7 @@ from likelier.estimators.watch import Watch
 from likelier.inference.certify import Certificate
 from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD
 from likelier.inference.solve import Solution, solve
+from likelier.loops.rows import column_squares
 from likelier.models.columns import ColumnMoments
 
 QUIET_TOL, QUIET_ITER = 1e-2, 100
@@ -114,6 +116,7 @@ class LinearFit(LinearWords, ABC):
             summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
         else:  # nothing but the shape is wanted
             summary = summarise(Batch(X, targets), squares)
+        self._check_squares(X, summary)
         frame = self._frame(targets, weight, loss)
         if moves:
             shift = far_columns(X, summary.sums, summary.squares, weight)
@@ -126,6 +129,13 @@ class LinearFit(LinearWords, ABC):
         if frame.shift is not None:
             summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
         return make_problem(engine, summary, self._wanted(loss, X.dtype), frame)
+
+    def _check_squares(self, X: Matrix, summary: Summary) -> None:
+        """Raise where sums of squares overflow; single precision has no such numbers."""
+        squares = summary.squares
+        if squares.strides == (0,) and X.dtype == np.float64:  # not summed up
+            squares = column_squares(X)
+        check_squares(squares, summary.weight, getattr(self, "feature_names_in_", None))
 
     def _wanted(self, loss: Loss, dtype: Any) -> Wanted:
         return Wanted(loss, self._penalty(), bool(self.fit_intercept), self._outputs(loss), dtype)
@@ -164,6 +174,8 @@ class LinearFit(LinearWords, ABC):
             self._fit_once(source)
             return
         summary = stream_engine(source, seed, False).reduce(self._summarise, Summary.__add__)
+        names = getattr(self, "feature_names_in_", None)
+        check_squares(summary.squares, summary.weight, names)
         encoded = self._stream_targets(source, summary, loss)
         engine = stream_engine(encoded, seed, self.shuffle)
         if getattr(self, "class_weight", None) is not None:  # which were not known before

@@ -24,6 +24,7 @@ from likelier.estimators.problem import (
     NumberSource,
     Problem,
     Summary,
+    check_large_targets,
     require_targets,
     summarise,
 )
@@ -135,6 +136,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
             ) from None
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity; leave those rows out")
+        check_large_targets(y)
         if make_loss(self.loss).task == "count" and (y < 0.0).any():
             raise ValueError(f"loss={make_loss(self.loss).name!r} needs counts: y must be >= 0")
         return y

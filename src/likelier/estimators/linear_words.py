@@ -77,6 +77,8 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"average must not be negative, got {self.average}")
         for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start", "probability"):
             check_flag(name, getattr(self, name, False))  # numbers have no probabilities
+        if not isinstance(self.verbose, bool | np.bool_ | Integral):
+            raise TypeError(f"verbose must be an integer or a bool, got {self.verbose!r}")
         if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
             raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Loss
 from likelier.estimators.linear_penalty import Columns, Penalty
-from likelier.estimators.problem import column_spread, column_sums, wide_counts
+from likelier.estimators.problem import check_squares, column_spread, column_sums, wide_counts
 from likelier.inference.sgd import (
     MIN_AVERAGE_ROWS,
     AdaptiveSGD,
@@ -94,8 +94,9 @@ class StreamLearner:
         """Learn the rows of a batch, in order."""
         n_features = batch.X.shape[1]
         seen = int(plain["clock"][0]) + batch.n_rows
-        sums = column_sums(batch.X) + plain.get("sums", 0.0)
         squares = column_squares(batch.X) + plain.get("squares", 0.0)
+        check_squares(squares, seen)
+        sums = column_sums(batch.X) + plain.get("sums", 0.0)
         spread = column_spread(sums, squares, seen, self.fit_intercept)
         counts = wide_counts(batch.X) + plain.get("counts", 0.0)
         columns = Columns(spread, np.broadcast_to(counts / seen, spread.shape))

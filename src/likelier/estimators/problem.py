@@ -32,6 +32,7 @@ from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
+LARGEST = float(np.finfo(np.float64).max) / 16.0  # with some room for sums of the like
 
 
 def is_stream(X: Any) -> bool:
@@ -72,6 +73,24 @@ def check_mergeable(one: Any, other: Any) -> None:
     names = [getattr(m, "feature_names_in_", None) for m in (one, other)]
     if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
         raise ValueError("other has columns of other names, or in another order")
+
+
+def check_squares(squares: Array, total: float, names: Any = None) -> None:
+    """Raise where squares of a column, summed over rows, or those sums squared, overflow."""
+    with np.errstate(over="ignore"):
+        wrong = np.flatnonzero(~(squares * max(1.0, total) <= LARGEST))
+    if len(wrong):
+        column = int(wrong[0]) if names is None else repr(str(names[wrong[0]]))
+        raise ValueError(
+            f"X is too large in column {column}: squares of its values overflow; rescale the "
+            "column (and sample_weight, if it is large)"
+        )
+
+
+def check_large_targets(y: Array) -> None:
+    """Raise where squares of targets overflow."""
+    if len(y) and np.abs(y).max() > np.sqrt(LARGEST / len(y)):
+        raise ValueError("y is too large: squares of its values overflow; rescale it")
 
 
 def open_source(estimator: Any, X: Any, y: Any) -> Any:
@@ -141,7 +160,8 @@ def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Su
     counts: Array = np.broadcast_to(0.0, X.shape[1])
     sums = squares = counts
     if with_squares:
-        sums, squares = column_sums(X, batch.weight), column_squares(X, batch.weight)
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_squares` tells of them
+            sums, squares = column_sums(X, batch.weight), column_squares(X, batch.weight)
         counts = wide_counts(X)
     return Summary(batch.n_rows, weight, sums, squares, counts, int(n_nonzeros), labels)
 

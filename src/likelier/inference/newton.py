@@ -3,7 +3,7 @@
 Each step is one reduction (gradient and Hessian are additive over blocks) and one small solve.
 Early steps run on growing random subsets, where a few percent of the rows locate the optimum
 well enough; the last ones use every row. Losses with kinks are replaced by their Moreau
-envelope, whose width shrinks until it is below the tolerance.
+envelope (a maximum over classes by a softmax), whose width shrinks until it is below the tolerance.
 """
 
 from __future__ import annotations

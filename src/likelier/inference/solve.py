@@ -13,7 +13,7 @@ dual        many features, L2 penalty, rows in memory: implicit steps with memor
 active_set  many features, L1 penalty, smooth loss, rows in memory: second-order
             steps on the features that have a weight or deserve one
 sgd         everything else (streams, kinks without a penalty): averaged
-            stochastic passes at the rate the search chose
+            stochastic passes at the rate the search chose; proves nothing
 ==========  ====================================================================
 """
 
@@ -45,6 +45,10 @@ STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowl
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
 SIMILAR = 1.05
+NO_PROOF = (
+    "for certain: its last passes improved less than that, but stochastic passes cannot tell how "
+    "far the optimum still is; fit rows in memory, or judge the model on rows it has not seen"
+)
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,7 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     pairs = n_nonzeros**2 * times
     # kinks make Newton's own steps slow
     kinked = not model.loss.smooth and engine.in_memory and not model.penalty.sparse
-    second_order = model.loss.smooth or not coupled or kinked
-    if second_order and engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
+    if engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
         light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
         affordable = light or n_rows * pairs <= SMALL_WORK
         if affordable:
@@ -267,12 +270,15 @@ class _Run:
             converged = info.converged and self.settings.tol is not None
             if info.message and self.settings.tol is not None:
                 break
-        info = self.info
+        info, message = self.info, self.info.message
+        asked = self.settings.stochastic or self.settings.update == "explicit"
+        proven = converged and route != "sgd"
+        if converged and not (proven or asked):  # the optimum was wanted, whatever the route
+            converged, message = False, NO_PROOF
         solution = Solution(
             _theta(inference, state), self.n_iter, info.objective, info.gap, converged, route,
-            message=info.message,
+            message=message,
         )  # fmt: skip
-        proven = converged and route != "sgd"
         auto = self.settings.learning_rate == "auto" and self.engine.repeatable
         if proven or not auto:
             return solution

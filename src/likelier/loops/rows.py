@@ -304,11 +304,12 @@ def row_norms(X: Matrix, rates: Array | None = None) -> Array:
 
 
 def column_squares(X: Matrix, weight: Array | None = None) -> Array:
-    """Weighted sum of squares of every column, in double precision."""
+    """Weighted sum of squares of every column, in double precision; infinite without a word."""
     if sparse.issparse(X):
-        square = X.data.astype(np.float64) ** 2
-        if weight is not None:
-            square *= np.repeat(weight, np.diff(X.indptr))
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = X.data.astype(np.float64) ** 2
+            if weight is not None:
+                square *= np.repeat(weight, np.diff(X.indptr))
         return np.asarray(np.bincount(X.indices, weights=square, minlength=X.shape[1]))
     if weight is None:
         return np.asarray(np.einsum("ij,ij->j", X, X, dtype=np.float64))

@@ -11,6 +11,7 @@ from likelier.loops.rows import column, row_start
 from likelier.loops.sgd import lane_target
 from likelier.losses import (
     LOG_LOSS,
+    SOFTMAX,
     coupled_slope,
     coupled_value,
     loss_curvature,
@@ -59,16 +60,31 @@ def scalar_terms(code, p, classes, width, y, weight, scores, order, slope, curva
 
 
 @njit(cache=True, nogil=True)
-def coupled_terms(code, y, weight, scores, order, slope, shares):
-    """The same for a coupled loss; ``shares`` gets the class probabilities (softmax)."""
-    total = np.zeros(1)
+def coupled_terms(code, width, y, weight, scores, order, slope, shares):
+    """The same for a coupled loss; ``shares`` gets the class probabilities (softmax).
+
+    ``width`` > 0 replaces a maximum over classes (`MULTICLASS_HINGE`) by the softmax of scores
+    divided by it, times the width and less what makes it a bound from below: a smooth stand-in
+    that is ``width log K`` below the loss at most. ``shares`` are then those of this softmax.
+    """
+    total, K = np.zeros(1), scores.shape[1]
+    levels = np.empty(K)
     for i in range(scores.shape[0]):
         omega = weight[i] if len(weight) else 1.0
         cls = np.int64(y[i])
-        total[0] += omega * coupled_value(code, cls, scores[i])
+        f = scores[i]
+        if width > 0.0:
+            for k in range(K):
+                levels[k] = (f[k] + (0.0 if k == cls else 1.0)) / width
+            total[0] += omega * width * (coupled_value(SOFTMAX, cls, levels) - math.log(K))
+        else:
+            total[0] += omega * coupled_value(code, cls, f)
         if order >= 1:
-            coupled_slope(code, cls, scores[i], slope[i])
-            for k in range(scores.shape[1]):
+            if width > 0.0:
+                coupled_slope(SOFTMAX, cls, levels, slope[i])
+            else:
+                coupled_slope(code, cls, f, slope[i])
+            for k in range(K):
                 if order >= 2:
                     shares[i, k] = slope[i, k] + (1.0 if k == cls else 0.0)
                 slope[i, k] *= omega

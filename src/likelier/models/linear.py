@@ -127,7 +127,8 @@ class LinearModel(Model):
     ) -> LinearStats:
         """Additive statistics of a batch up to the given derivative of the loss.
 
-        ``width`` replaces a scalar loss by its Moreau envelope. With ``every`` > 1 the Hessian
+        ``width`` replaces a scalar loss by its Moreau envelope, a maximum over classes by a
+        softmax. With ``every`` > 1 the Hessian
         of a scalar loss comes from one row in so many, except its diagonal. Cost: rows x features
         for orders 0 and 1, times features once more for order 2 and the meat.
         """
@@ -145,6 +146,8 @@ class LinearModel(Model):
             return LinearStats(batch.n_rows, value)
         gradient = self.pull_back(X, slope)
         hessian = self._hessian(X, curvature, batch.weight, every) if order >= 2 else None
+        if self.loss.coupled and width > 0.0 and hessian is not None:
+            hessian /= width
         outer = self._outer(X, slope) if meat else None
         return LinearStats(batch.n_rows, value, gradient, hessian, outer)
 
@@ -266,7 +269,9 @@ class LinearModel(Model):
         curvature = np.empty_like(scores) if order >= 2 else scores[:0]
         weight = NO_WEIGHT if batch.weight is None else batch.weight
         if self.loss.coupled:
-            value = coupled_terms(self.loss.code, batch.y, weight, scores, order, slope, curvature)
+            value = coupled_terms(
+                self.loss.code, width, batch.y, weight, scores, order, slope, curvature
+            )
         else:
             value = scalar_terms(
                 self.loss.code, self.loss.parameters, self.classes, width,

@@ -58,7 +58,7 @@ LOG, HINGE = losses.LogLoss(), losses.Hinge()
         ((losses.MulticlassHinge(), 500, 10, 3, 0.0), "interior"),
         ((losses.MulticlassHinge(), 200, 20_000, 3, 1e-3, 0.0, 5), "dual"),
         ((losses.MulticlassHinge(), 200, 20_000, 3, 0.0, 0.0, 5), "sgd"),
-        ((losses.MulticlassHinge(), 500, 10, 3, 1e-3, 0.1), "sgd"),
+        ((losses.MulticlassHinge(), 500, 10, 3, 1e-3, 0.1), "newton"),
     ],
     ids=str,
 )
@@ -78,7 +78,7 @@ def stream_of(engine):
     [
         ((LOG, 500, 10), "newton"),
         ((HINGE, 500, 10), "newton"),
-        ((losses.MulticlassHinge(), 500, 10, 3), "sgd"),
+        ((losses.MulticlassHinge(), 500, 10, 3), "newton"),
         ((LOG, 200, 20_000, 1, 1e-3, 0.0, 5), "sgd"),
     ],
     ids=str,

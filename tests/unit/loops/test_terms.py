@@ -65,11 +65,26 @@ def test_envelope_is_the_minimum_over_nearby_scores(loss):
 def test_coupled_terms(loss):
     y, weight, scores, _ = scored(loss)
     slope, shares = np.empty_like(scores), np.empty_like(scores)
-    total = coupled_terms(loss.code, y, weight, scores, 2, slope, shares)
+    total = coupled_terms(loss.code, 0.0, y, weight, scores, 2, slope, shares)
     np.testing.assert_allclose(total, [weight @ loss.value(y.astype(int), scores)])
     np.testing.assert_allclose(slope, weight[:, None] * loss.slope(y.astype(int), scores))
     if loss.name == "softmax":
         np.testing.assert_allclose(shares, loss.link(scores))
+
+
+@pytest.mark.parametrize("width", [0.01, 0.5])
+def test_the_smooth_stand_in_of_a_maximum_over_classes(width):
+    loss = next(loss for loss in ALL if loss.name == "multiclass_hinge")
+    y, weight, scores, K = scored(loss)
+    args, ends = (loss.code, width, y, weight), []
+    slope, shares = np.empty_like(scores), np.empty_like(scores)
+    total = coupled_terms(*args, scores, 2, slope, shares)[0]
+    exact = weight @ loss.value(y.astype(int), scores)
+    assert exact - width * np.log(K) * weight.sum() <= total <= exact
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    for h in (-1e-6, 1e-6):
+        ends.append(coupled_terms(*args, scores + h * np.eye(K)[0], 0, slope[:0], shares[:0])[0])
+    np.testing.assert_allclose(slope[:, 0].sum(), (ends[1] - ends[0]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
