@@ -262,11 +262,12 @@ def _keep_among(width: int) -> Any:
         keep, step = (_address(context, build, signature.args[k], args[k]) for k in (7, 6))
         step = build.bitcast(build.gep(step, [row.first]), row.vector.as_pointer())
         step = build.load(step, align=8)
-        with _positions(build, ir.Constant(_int64, 0), args[2], 1) as (p, _):
-            with row.entry(p) as (x, place):
-                kept = row.splat(build.load(build.gep(keep, [p])))
-                kept = build.fmul(kept, build.load(place, align=8), flags=row.flags)
-                build.store(row.add_product(kept, x, step), place, align=8)
+        every = _positions(build, ir.Constant(_int64, 0), args[2], 1)
+        with every as (p, _), row.entry(p) as (x, place):
+            kept = row.splat(build.load(build.gep(keep, [p])))
+            # rounded by itself: which of two products is fused must not depend on the width
+            kept = build.fmul(kept, build.load(place, align=8))
+            build.store(row.add_product(kept, x, step), place, align=8)
         return context.get_dummy_value()
 
     @intrinsic
