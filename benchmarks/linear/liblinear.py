@@ -48,14 +48,17 @@ def run(problem: Problem, plan: dict[str, Any], seed: int) -> tuple[Array, int]:
     return coef, int(np.max(n_iter))
 
 
-def search(problem: Problem, budget: float = SEARCH_SECONDS) -> dict[str, Any]:
-    """For dual and primal loosen the tolerance as far as 1% allows; keep the faster one."""
+def search(problem: Problem, chance: float, budget: float = SEARCH_SECONDS) -> dict[str, Any]:
+    """For dual and primal loosen the tolerance as far as 1% allows; keep the faster one.
+
+    A form is given up after ``budget`` seconds, but not before one run took ``chance`` seconds.
+    """
     plans: list[dict[str, Any]] = []
     for dual in _forms(problem.loss):
-        plans.append(_loosest(problem, dual, budget))
+        plans.append(_loosest(problem, dual, budget, chance))
         if plans[-1]["reached"]:
             # the other form matters only if it is faster, so its search may end soon
-            budget = min(budget, max(1.0, 10 * plans[-1]["race_seconds"]))
+            budget, chance = min(budget, max(1.0, 10 * plans[-1]["race_seconds"])), 0.0
     reached = [plan for plan in plans if plan["reached"]]
     if reached:
         return min(reached, key=lambda plan: plan["race_seconds"])
@@ -66,7 +69,7 @@ def _forms(loss: str) -> tuple[bool, ...]:
     return (False, True) if loss == "log_loss" else (True,)
 
 
-def _loosest(problem: Problem, dual: bool, budget: float) -> dict[str, Any]:
+def _loosest(problem: Problem, dual: bool, budget: float, chance: float) -> dict[str, Any]:
     # a dual that needs more than the default of LogisticRegression loses to the primal
     max_iter = 100 if dual and problem.loss == "log_loss" else 1000
     plan: dict[str, Any] = {"dual": dual, "max_iter": max_iter, "reached": False}
@@ -78,7 +81,10 @@ def _loosest(problem: Problem, dual: bool, budget: float) -> dict[str, Any]:
         plan["race_seconds"] = time.process_time() - begun
         plan["gap"] = problem.gap(coef)
         plan["reached"] = problem.reached(coef)
-        late = time.process_time() - start > budget
-        if plan["reached"] or late or iterations >= plan["max_iter"]:
+        stopped = iterations >= plan["max_iter"]
+        late = stopped or time.process_time() - start > budget
+        if plan["reached"] or (late and plan["race_seconds"] >= chance):
             break
+        if stopped:  # before its chance
+            plan["max_iter"] *= 4
     return plan

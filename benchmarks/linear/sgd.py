@@ -23,6 +23,7 @@ from benchmarks.linear.search import smallest
 
 RATES = tuple(float(4.0**power) for power in range(-5, 4))
 CAP = 100
+NEVER = 1 << 30
 RACE_SECONDS = 120.0
 
 
@@ -63,15 +64,24 @@ def fit(problem: Problem, plan: dict[str, Any], seed: int) -> Array:
         return model.fit(problem.data.X, problem.data.y).coef_
 
 
-def search(problem: Problem, budget: float = RACE_SECONDS) -> dict[str, Any]:
-    """Race all settings and return the plan of the winner."""
+def search(problem: Problem, chance: float, budget: float = RACE_SECONDS) -> dict[str, Any]:
+    """Race all settings and return the plan of the winner.
+
+    The race is given up after ``budget`` seconds or `CAP` passes, but not before every setting
+    that is still in it has run for ``chance`` seconds.
+    """
     classes = np.arange(problem.data.n_classes)
     racers = [
         Candidate(settings, build(problem, settings, 1, np.random.RandomState(0)))
         for settings in settings_of_race()
     ]
-    start, passes, last, prune_at = time.process_time(), 0, CAP, 1
-    while racers and passes < last and time.process_time() - start < budget:
+    start, passes, last, prune_at = time.process_time(), 0, NEVER, 1
+
+    def goes_on() -> bool:
+        early = passes < CAP and time.process_time() - start < budget
+        return passes < last and (early or min(racer.seconds for racer in racers) < chance)
+
+    while racers and goes_on():
         passes += 1
         for racer in racers:
             if racer.reached_after is None:
@@ -140,7 +150,7 @@ def adapt(problem: Problem, plan: dict[str, Any], seed: int) -> dict[str, Any] |
     def reached(passes: int) -> bool:
         return problem.reached(fit(problem, {**plan, "passes": passes}, seed))
 
-    passes = smallest(reached, plan["passes"], 2 * CAP)
+    passes = smallest(reached, plan["passes"], 2 * max(CAP, plan["passes"]))
     return None if passes is None else {**plan, "passes": passes}
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.posterior import LinearPosterior
+from likelier.loops.cholesky import cholesky, cholesky_solve
 from likelier.loops.rows import column_squares
 from likelier.loops.terms import values_along
 from likelier.models.linear import NO_WEIGHT, LinearModel
@@ -234,15 +234,21 @@ def _metric(model: LinearModel, batch: Batch, theta: Array, engine: Engine) -> A
 
 
 def _factor(model: LinearModel, X: Any, row: Array) -> Any:
-    gram = model.gram(X, row.astype(X.dtype)) / X.shape[0]
+    try:
+        factor, scale = _scaled_factor(model, X, row, exact=False)
+    except np.linalg.LinAlgError:  # single precision was not enough
+        factor, scale = _scaled_factor(model, X, row, exact=True)
+    return lambda v: scale[:, None] * cholesky_solve(factor, scale[:, None] * v)
+
+
+def _scaled_factor(model: LinearModel, X: Any, row: Array, exact: bool) -> tuple[Array, Array]:
+    """Cholesky factor of the mean curvature, scaled to a diagonal of ones, and the scales."""
+    gram = model.gram(X, row.astype(X.dtype), exact) / X.shape[0]
     ridge = model.penalty.l2 + 1e-12
     scale = 1.0 / np.sqrt(np.diagonal(gram) + ridge)
     scaled = (gram + np.diag(ridge)) * scale[:, None] * scale
     scaled[np.diag_indices_from(scaled)] += 1e-5
-    factor = linalg.cho_factor(scaled, lower=True, check_finite=False)
-    return lambda v: (
-        scale[:, None] * linalg.cho_solve(factor, scale[:, None] * v, check_finite=False)
-    )
+    return np.ascontiguousarray(cholesky(scaled)), scale
 
 
 def _diagonal_metric(model: LinearModel, batch: Batch, row: Array) -> Any:

@@ -28,6 +28,7 @@ SUBSET_STEPS = 6
 HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
 PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
 CHUNK = 2048  # dense rows of a subset that a thread takes at a time
+MOST_CHUNKS = 32  # of rows that are not copied: threads that meet often wait for each other
 SPARSE_CHUNK = 4096  # sparse ones, which take less time, at least
 COPIED_BYTES = 1 << 25  # of a dense subset: up to here memory that has been used before is found
 SPARSE_WORK = 16  # times the entries of a Hessian: products that a chunk of sparse rows is worth
@@ -75,26 +76,29 @@ class Rows(Protocol):
 class _Chunks:
     """A random subset of the rows, passed over in chunks that stay in the cache.
 
-    Many dense rows are gathered chunk by chunk, by the thread that needs them: to find memory for
-    a large copy costs more than to gather again. Results are merged in the order of the chunks,
-    whatever the number of threads.
+    Dense rows are read where they are if the model's sums can (``listed``); otherwise they are
+    copied, many of them chunk by chunk by the thread that needs them: to find memory for a large
+    copy costs more than to gather again. Results are merged in the order of the chunks, whatever
+    the number of threads.
     """
 
     batch: Batch
     engine: Engine
+    listed: bool = False
 
     @classmethod
-    def drawn(cls, engine: Engine, size: int) -> _Chunks:
-        """A subset of this many rows."""
+    def drawn(cls, engine: Engine, size: int, model: LinearModel | None = None) -> _Chunks:
+        """A subset of this many rows, for the sums of a model."""
         batch = engine.draw(size, iteration=1)
         if sparse.issparse(batch.X):
             return cls(batch.compact(), engine)
-        listed = cls(batch, engine)
-        if batch.rows is None or batch.n_rows * batch.X[:1].nbytes > COPIED_BYTES:
-            return listed
+        drawn = cls(batch, engine, model is not None and model.in_one_sweep(batch.X))
+        small = batch.n_rows * batch.X[:1].nbytes <= COPIED_BYTES
+        if drawn.listed or batch.rows is None or not small:
+            return drawn
         given, rows = np.asarray(batch.X), batch.rows
         X = np.empty((batch.n_rows, given.shape[1]), given.dtype)
-        list(listed._over(lambda a, b: given.take(rows[a:b], 0, X[a:b], mode="clip")))
+        list(drawn._over(lambda a, b: given.take(rows[a:b], 0, X[a:b], mode="clip")))
         weight = None if batch.weight is None else batch.weight[rows]
         assert batch.y is not None
         return cls(Batch(X, batch.y[rows], weight), engine)
@@ -115,7 +119,7 @@ class _Chunks:
         """Rows of a chunk; sparse rows must be worth the Hessian that is cleared for them."""
         X = self.batch.X
         if not sparse.issparse(X):
-            return CHUNK
+            return max(CHUNK, self.batch.n_rows / MOST_CHUNKS) if self.listed else CHUNK
         per_row = max(1.0, X.nnz / max(1, X.shape[0]))
         return max(SPARSE_CHUNK, SPARSE_WORK * (X.shape[1] / per_row) ** 2)
 
@@ -125,6 +129,8 @@ class _Chunks:
             return batch
         if sparse.issparse(batch.X):
             return replace(batch, rows=np.arange(first, last))
+        if self.listed and rows is not None:
+            return replace(batch, rows=rows[first:last])
         some: Any = slice(first, last) if rows is None else rows[first:last]
         X = batch.X[some] if rows is None else np.asarray(batch.X).take(some, 0, mode="clip")
         assert batch.y is not None
@@ -163,7 +169,7 @@ class Newton(Inference):
     def on_subset(self, state: NewtonState, engine: Engine, size: int) -> NewtonState:
         """Go on from a State on a random subset, until as near as its sampling error."""
         assert engine.n_rows is not None
-        rows, model = _Chunks.drawn(engine, size), state.model
+        rows, model = _Chunks.drawn(engine, size, state.model), state.model
         subset = NewtonState(_for_subset(model, rows), state.theta, state.width, state.steep)
         noise = model.n_rows_theta / (2.0 * rows.batch.n_rows)
         for _ in range(SUBSET_STEPS):

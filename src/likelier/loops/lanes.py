@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ WIDTHS = (2, 4, 8)
 CHAINS = 2  # sums in flight: an entry does not wait for the sum of the one before
 CACHE_LINE = 64  # bytes
 # Sums along a row may be reordered; infinities and NaN keep their meaning.
-_FREE = ("reassoc", "contract", "nsz", "arcp")
+_FREE = ("reassoc", "contract", "nsz", "arcp")  # the first is what makes vectors
 _double, _int64, _int32 = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 
 
@@ -58,6 +59,8 @@ class _Row:
     vector: Any
     rates: Any = None  # factors of the last columns
     even: Any = None  # how many columns come before them
+    stride: Any = None  # lanes of a column, where the vector is not all of them
+    first: Any = None  # and the first of them in the vector
 
     @classmethod
     def of(cls, context: Any, build: Any, kinds: Any, args: Any, width: int) -> _Row:
@@ -65,6 +68,17 @@ class _Row:
         dense = isinstance(kinds[1], types.NoneType)
         indices = None if dense else _address(context, build, kinds[1], args[1])
         return cls(build, data, indices, args[2], weights, ir.VectorType(_double, width))
+
+    @classmethod
+    def listed(cls, context: Any, build: Any, kinds: Any, args: Any, width: int) -> _Row:
+        data, places, weights = (_address(context, build, kinds[k], args[k]) for k in (0, 1, 3))
+        none, vector = ir.Constant(_int64, 0), ir.VectorType(_double, width)
+        return cls(build, data, places, none, weights, vector, stride=args[4], first=args[5])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What may be changed about sums; of a single lane the compiler would make vectors."""
+        return _FREE if self.vector.count > 1 else _FREE[1:]
 
     @contextmanager
     def entry(self, p: Any) -> Iterator[tuple[Any, Any]]:
@@ -91,13 +105,16 @@ class _Row:
                 rate = build.load(build.gep(self.rates, [build.sub(column, self.even)]))
                 build.store(build.fmul(x, rate), product)
             x = build.load(product)
-        return self._splat(x), self._place(column)
+        return self.splat(x), self._place(column)
 
     def _place(self, column: Any) -> Any:
-        first = self.build.mul(column, ir.Constant(_int64, self.vector.count))
+        if self.stride is None:
+            first = self.build.mul(column, ir.Constant(_int64, self.vector.count))
+        else:
+            first = self.build.add(self.build.mul(column, self.stride), self.first)
         return self.build.bitcast(self.build.gep(self.weights, [first]), self.vector.as_pointer())
 
-    def _splat(self, x: Any) -> Any:
+    def splat(self, x: Any) -> Any:
         empty = ir.Constant(self.vector, ir.Undefined)
         first = self.build.insert_element(empty, x, ir.Constant(_int32, 0))
         same = ir.Constant(ir.VectorType(_int32, self.vector.count), [0] * self.vector.count)
@@ -105,7 +122,11 @@ class _Row:
 
     def add_product(self, to: Any, one: Any, two: Any) -> Any:
         """``to + one * two``."""
-        return self.build.fadd(to, self.build.fmul(one, two, flags=_FREE), flags=_FREE)
+        return self.sum([to, self.build.fmul(one, two, flags=self.flags)])
+
+    def sum(self, values: list[Any]) -> Any:
+        """All of them, from the first to the last."""
+        return reduce(lambda a, b: self.build.fadd(a, b, flags=self.flags), values)
 
 
 def _address(context: Any, build: Any, kind: Any, array: Any) -> Any:
@@ -137,10 +158,7 @@ def _scores(width: int) -> Any:
                 gather(build.add(p, ir.Constant(_int64, k)), total)
         with _positions(build, even, stop, 1) as (p, _):
             gather(p, sums[0])
-        values = [build.load(total) for total in sums]
-        result = values[0]
-        for value in values[1:]:
-            result = build.fadd(result, value, flags=_FREE)
+        result = row.sum([build.load(total) for total in sums])
         build.store(result, build.bitcast(out, row.vector.as_pointer()), align=8)
         return context.get_dummy_value()
 
@@ -199,36 +217,103 @@ add_2, add_4, add_8 = (_add(width) for width in WIDTHS)
 add_rates_2, add_rates_4, add_rates_8 = (_add_rates(width) for width in WIDTHS)
 
 
-@njit(cache=True, nogil=True)
-def add_scores(weights, first, x, scores):
-    """``scores[lane] += x w[first + lane]`` for any number of lanes.
+def _scores_among(width: int) -> Any:
+    """Compiled ``scores[first + lane] += sum_k x_k w[j_k, first + lane]`` of ``width`` lanes.
 
-    By hand in fours: the compiler's own vectors begin where lanes are many.
+    ``j_k`` are the ``places`` of a listed row and ``stride`` is the number of all lanes.
     """
-    n_lanes, lane, w = np.uintp(len(scores)), np.uintp(0), np.uintp(first)
-    while lane + np.uintp(4) <= n_lanes:
-        a, b = lane + np.uintp(1), lane + np.uintp(2)
-        c = lane + np.uintp(3)
-        p, q = scores[lane] + x * weights[w + lane], scores[a] + x * weights[w + a]
-        r, s = scores[b] + x * weights[w + b], scores[c] + x * weights[w + c]
-        scores[lane], scores[a], scores[b], scores[c] = p, q, r, s
-        lane += np.uintp(4)
-    while lane < n_lanes:
-        scores[lane] += x * weights[w + lane]
-        lane += np.uintp(1)
+
+    def generate(context, build, signature, args):
+        row = _Row.listed(context, build, signature.args, args, width)
+        out = _address(context, build, signature.args[6], args[6])
+        n, chains = args[2], ir.Constant(_int64, CHAINS)
+        zeros = ir.Constant(row.vector, [0.0] * width)
+        sums = [cgutils.alloca_once_value(build, zeros) for _ in range(CHAINS)]
+        none, even = ir.Constant(_int64, 0), build.sub(n, build.urem(n, chains))
+
+        def gather(p: Any, total: Any) -> None:
+            with row.entry(p) as (x, place):
+                weights = build.load(place, align=8)
+                build.store(row.add_product(build.load(total), x, weights), total)
+
+        with _positions(build, none, even, CHAINS) as (p, _):
+            for k, total in enumerate(sums):
+                gather(build.add(p, ir.Constant(_int64, k)), total)
+        with _positions(build, even, n, 1) as (p, _):
+            gather(p, sums[0])
+        result = row.sum([build.load(total) for total in sums])
+        place = build.bitcast(build.gep(out, [row.first]), row.vector.as_pointer())
+        build.store(row.sum([build.load(place, align=8), result]), place, align=8)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def scores(_, values, places, n, weights, stride, first, scores):
+        number = types.uintp
+        return types.void(values, places, number, weights, number, number, scores), generate
+
+    return scores
+
+
+def _keep_among(width: int) -> Any:
+    """Compiled ``w[j_k, lane] = keep_k w[j_k, lane] + x_k step[lane]``, lanes as above."""
+
+    def generate(context, build, signature, args):
+        row = _Row.listed(context, build, signature.args, args, width)
+        keep, step = (_address(context, build, signature.args[k], args[k]) for k in (7, 6))
+        step = build.bitcast(build.gep(step, [row.first]), row.vector.as_pointer())
+        step = build.load(step, align=8)
+        every = _positions(build, ir.Constant(_int64, 0), args[2], 1)
+        with every as (p, _), row.entry(p) as (x, place):
+            kept = row.splat(build.load(build.gep(keep, [p])))
+            # rounded by itself: which of two products is fused must not depend on the width
+            kept = build.fmul(kept, build.load(place, align=8))
+            build.store(row.add_product(kept, x, step), place, align=8)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def keep_and_add(_, values, places, n, weights, stride, first, step, keep):
+        number = types.uintp
+        return types.void(values, places, number, weights, number, number, step, keep), generate
+
+    return keep_and_add
+
+
+scores_of_1, scores_of_2, scores_of_4, scores_of_8 = (_scores_among(w) for w in (1, *WIDTHS))
+keep_of_1, keep_of_2, keep_of_4, keep_of_8 = (_keep_among(w) for w in (1, *WIDTHS))
 
 
 @njit(cache=True, nogil=True)
-def keep_and_add(weights, first, keep, x, step):
-    """``w[first + lane] = keep w[first + lane] + x step[lane]`` for any number of lanes."""
-    n_lanes, lane, w = np.uintp(len(step)), np.uintp(0), np.uintp(first)
-    while lane + np.uintp(4) <= n_lanes:
-        a, b = lane + np.uintp(1), lane + np.uintp(2)
-        c = lane + np.uintp(3)
-        p, q = keep * weights[w + lane] + x * step[lane], keep * weights[w + a] + x * step[a]
-        r, s = keep * weights[w + b] + x * step[b], keep * weights[w + c] + x * step[c]
-        weights[w + lane], weights[w + a], weights[w + b], weights[w + c] = p, q, r, s
+def add_scores(values, places, n, weights, scores):
+    """``scores[lane] += sum_k values[k] w[places[k], lane]`` for any number of lanes.
+
+    A lane is computed the same way whatever its number and that of the others.
+    """
+    n_lanes, lane = np.uintp(len(scores)), np.uintp(0)
+    while lane + np.uintp(8) <= n_lanes:
+        scores_of_8(values, places, n, weights, n_lanes, lane, scores)
+        lane += np.uintp(8)
+    if lane + np.uintp(4) <= n_lanes:
+        scores_of_4(values, places, n, weights, n_lanes, lane, scores)
         lane += np.uintp(4)
-    while lane < n_lanes:
-        weights[w + lane] = keep * weights[w + lane] + x * step[lane]
-        lane += np.uintp(1)
+    if lane + np.uintp(2) <= n_lanes:
+        scores_of_2(values, places, n, weights, n_lanes, lane, scores)
+        lane += np.uintp(2)
+    if lane < n_lanes:
+        scores_of_1(values, places, n, weights, n_lanes, lane, scores)
+
+
+@njit(cache=True, nogil=True)
+def keep_and_add(values, places, n, weights, step, keep):
+    """``w[places[k], lane] = keep[k] w[places[k], lane] + values[k] step[lane]``, as above."""
+    n_lanes, lane = np.uintp(len(step)), np.uintp(0)
+    while lane + np.uintp(8) <= n_lanes:
+        keep_of_8(values, places, n, weights, n_lanes, lane, step, keep)
+        lane += np.uintp(8)
+    if lane + np.uintp(4) <= n_lanes:
+        keep_of_4(values, places, n, weights, n_lanes, lane, step, keep)
+        lane += np.uintp(4)
+    if lane + np.uintp(2) <= n_lanes:
+        keep_of_2(values, places, n, weights, n_lanes, lane, step, keep)
+        lane += np.uintp(2)
+    if lane < n_lanes:
+        keep_of_1(values, places, n, weights, n_lanes, lane, step, keep)

@@ -341,7 +341,8 @@ def adaptive_pass(
             n = nonzeros(data, indices, start, stop, entries)
             spread = one_rate(entries, n, rates, seen, l2, etas[0], schedule, total, pay_now)
             for k in range(n):
-                add_scores(weights, places[k] * n_lanes, left[k] * values[k], m)
+                values[k] *= left[k]
+            add_scores(values, places, n, weights, m)
             for lane in range(n_lanes):
                 q[lane] += spread
             stop = start  # nothing is left to do for the loops over its entries
@@ -373,8 +374,7 @@ def adaptive_pass(
             g[lane] *= omega * etas[lane] * schedule
             intercept[lane] += intercept_rate * g[lane]
         if alike:
-            for k in range(n):
-                keep_and_add(weights, places[k] * n_lanes, left[k], moves[k], g)
+            keep_and_add(moves, places, n, weights, g, left)
         for pos in range(start, stop):
             x = data[pos]
             if x == 0.0:

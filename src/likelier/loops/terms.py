@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from likelier.loops.rows import column, row_start
+from likelier.loops.rows import column, prefetch_ahead, row_start
 from likelier.loops.sgd import lane_target
 from likelier.losses import (
     LOG_LOSS,
@@ -110,19 +110,26 @@ def values_along(code, p, coupled, classes, y, weight, scores, change, step):
 
 
 @njit(cache=True, nogil=True)
-def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, diagonal, few, out):
+def dense_sums(
+    X, rows, y, weight, code, p, classes, width, w, intercept, gradient, diagonal, few, out
+):  # fmt: skip
     """Loss, gradient and squares times curvatures of one lane, each dense row read once.
 
-    ``w``, ``gradient`` and ``diagonal`` end with the intercept if there is one; a ``diagonal``
-    of length zero is not wanted. ``few`` is the first of the rows that add to a Hessian, and how
-    many rows there are from one to the next. ``out`` gets the slope of every row, and these rows
-    times the roots of their curvatures, if there is room for them. Returns the loss, and how
-    many such rows there are.
+    ``rows`` are the numbers of the rows, None for all of them. ``w``, ``gradient`` and ``diagonal``
+    end with the intercept if there is one; a ``diagonal`` of length zero is not wanted. ``few``
+    is the first of the rows that add to a Hessian, and how many rows there are from one to the
+    next. ``out`` gets the slope of every row, and these rows times the roots of their curvatures,
+    if there is room for them. Returns the loss, and how many such rows there are.
     """
     slopes, roots = out
-    n_rows, d = X.shape
+    n_rows, d = len(X) if rows is None else len(rows), X.shape[1]
     total, n_roots, next_root = 0.0, 0, few[0] if len(roots) else n_rows
-    for i in range(n_rows):
+    flat = X.reshape(-1)
+    for r in range(n_rows):
+        i = r
+        if rows is not None:
+            i = rows[r]
+            prefetch_ahead(flat, None, None, d, rows, r)
         omega = weight[i] if len(weight) else 1.0
         row = X[i]
         f = dense_dot(row, w) + (w[d] if intercept else 0.0)
@@ -130,7 +137,7 @@ def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, di
         total += omega * value
         slope *= omega
         curvature *= omega
-        slopes[i] = slope
+        slopes[r] = slope
         for j in range(d):
             gradient[j] += slope * row[j]
         if intercept:
@@ -140,7 +147,7 @@ def dense_sums(X, y, weight, code, p, classes, width, w, intercept, gradient, di
                 diagonal[j] += curvature * row[j] * row[j]
             if intercept:
                 diagonal[d] += curvature
-        if i == next_root:
+        if r == next_root:
             scale, root = np.sqrt(curvature), roots[n_roots]
             for j in range(d):
                 root[j] = scale * row[j]

@@ -9,6 +9,7 @@ row if the model has one, the intercept. Statistics are additive over blocks of 
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,7 +32,7 @@ from likelier.loops.terms import (
 from likelier.models.penalty import ElasticNet
 
 NO_WEIGHT = np.empty(0)
-TILE_BYTES = 3 << 17  # of dense rows: read from the memory once, whatever is summed up over them
+TILE_BYTES = 1 << 21  # of dense rows: read from the memory once, whatever is summed up over them
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,13 @@ class LinearModel(Model):
         """
         if order == 2 and not meat and not self.loss.coupled and sparse.issparse(batch.X):
             return self._sparse_stats(theta, batch, width, every)
+        if meat or not self.in_one_sweep(batch.X):
+            batch = batch.compact()
+        X = batch.X
+        if order >= 1 and self.in_one_sweep(X):
+            return self._dense_stats(theta, batch, order, width, meat, every)
         batch = batch.compact()
         X = batch.X
-        if order >= 1 and self._in_one_sweep(X):
-            return self._dense_stats(theta, batch, order, width, meat, every)
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
         scores = self.scores(theta, X)
@@ -151,8 +155,11 @@ class LinearModel(Model):
         outer = self._outer(X, slope) if meat else None
         return LinearStats(batch.n_rows, value, gradient, hessian, outer)
 
-    def _in_one_sweep(self, X: Matrix) -> bool:
-        """Whether rows are dense, one after another, and have one score each."""
+    def in_one_sweep(self, X: Matrix) -> bool:
+        """Whether rows are dense, one after another, and have one score each.
+
+        Sums over them then take listed rows (``Batch.rows``) from where they are.
+        """
         alone = not self.loss.coupled and self.n_outputs == 1
         return alone and not sparse.issparse(X) and bool(np.asarray(X).flags.c_contiguous)
 
@@ -161,22 +168,23 @@ class LinearModel(Model):
     ) -> LinearStats:
         """Sums over dense rows of one score each, in tiles that stay in the cache."""
         p, n_rows, X = self.n_rows_theta, batch.n_rows, np.asarray(batch.X)
-        w, (y, weight, *rest) = theta[:, 0].copy(), self._targets(batch)
+        w, (y, weight, *rest), rows = theta[:, 0].copy(), self._targets(batch), batch.rows
         value, gradient = 0.0, np.zeros(p)
         thin = order >= 2 and every > 1
         diagonal = np.zeros(p if thin else 0)
         hessian = np.zeros((p, p)) if order >= 2 else None
         outer = np.zeros((p, p)) if meat else None
-        size = min(n_rows, max(1, TILE_BYTES // (8 * max(1, X.shape[1]))))
+        size = n_rows if hessian is None else every * max(1, TILE_BYTES // (8 * p))
+        size = min(n_rows, size)
         slopes = np.empty(size)
-        roots = np.empty((0 if hessian is None else -(-size // every), p))
+        roots = _scratch((0 if hessian is None else -(-size // every), p))
         for first in range(0, n_rows, size):
             some = slice(first, min(first + size, n_rows))
-            tile, omega = X[some], weight[some] if len(weight) else weight
-            few, out = (-first % every, every), (slopes, roots)
+            tile, omega, few = X[some], weight[some] if len(weight) else weight, -first % every
+            given = (tile, None, y[some], omega) if rows is None else (X, rows[some], y, weight)
             told, n_roots = dense_sums(
-                tile, y[some], omega, *rest, width, w, self.fit_intercept, gradient, diagonal,
-                few, out,
+                *given, *rest, width, w, self.fit_intercept, gradient, diagonal, (few, every),
+                (slopes, roots),
             )  # fmt: skip
             value += told
             if hessian is not None:
@@ -226,7 +234,7 @@ class LinearModel(Model):
         if sparse.issparse(batch.X) and not self.loss.coupled and self.n_outputs == 1:
             return self._sparse_values(thetas, batch, width)
         batch = batch.compact()
-        if self._in_one_sweep(batch.X):
+        if self.in_one_sweep(batch.X):
             points, X = np.hstack(thetas).T.copy(), np.asarray(batch.X)
             sums = dense_values(X, *self._targets(batch), width, points, self.fit_intercept)
             return np.asarray(sums)[:, None]
@@ -288,15 +296,18 @@ class LinearModel(Model):
             gradient[self.n_features] = slope.sum(axis=0)
         return gradient
 
-    def gram(self, X: Matrix, weight: Array) -> Array:
-        """``sum_i weight_i x_i x_i^T`` with the intercept's column of ones last."""
+    def gram(self, X: Matrix, weight: Array, exact: bool = True) -> Array:
+        """``sum_i weight_i x_i x_i^T`` with the intercept's column of ones last.
+
+        Unless ``exact``, products of dense rows in single precision stay in it.
+        """
         d, p = self.n_features, self.n_rows_theta
         out = np.zeros((p, p))
         if sparse.issparse(X):
             sparse_gram(*as_rows(X), weight, out)
             _mirror(out)
         else:
-            out[:d, :d] = _dense_gram(X, weight)
+            out[:d, :d] = _dense_gram(X, weight, np.float64 if exact else X.dtype)
         if self.fit_intercept:
             out[d, :d] = out[:d, d] = X.T @ weight
             out[d, d] = weight.sum()
@@ -350,12 +361,29 @@ def _mirror(half: Array) -> None:
     np.fill_diagonal(half, diagonal)
 
 
-def _dense_gram(X: Array, weight: Array) -> Array:
+_own = threading.local()
+
+
+def _scratch(shape: tuple[int, ...]) -> Array:
+    """Memory of this thread, until it asks again: fresh memory is handed out slowly.
+
+    Pieces larger than a tile and a half are not kept.
+    """
+    size = int(np.prod(shape))
+    if 16 * size > 3 * TILE_BYTES:
+        return np.empty(shape)
+    memory: Array | None = getattr(_own, "memory", None)
+    if memory is None or memory.size < size:
+        memory = _own.memory = np.empty(size)
+    return np.asarray(memory[:size].reshape(shape))
+
+
+def _dense_gram(X: Array, weight: Array, dtype: Any) -> Array:
     """Weighted Gram matrix; for weights of one sign BLAS computes only half of it."""
     sign = 1.0 if weight.min() >= 0.0 else -1.0
     if sign < 0.0 and weight.max() > 0.0:
         return np.asarray(X.T @ (X * weight[:, None]))
-    root = np.empty(X.shape)  # in double precision whatever the rows are: variances come of it
+    root = _scratch(X.shape) if dtype == np.float64 else np.empty(X.shape, dtype)
     scale_rows(X, np.sqrt(sign * weight), root)
     gram = root.T @ root
     return np.asarray(gram if sign > 0.0 else -gram)

@@ -171,3 +171,18 @@ def test_the_tolerance_is_kept_where_the_metric_knows_nothing(monkeypatch):
             break
     assert info.converged
     assert energy(model, engine, state.theta) <= 1.01 * best
+
+
+def test_a_metric_that_single_precision_cannot_factor_is_made_in_double(monkeypatch):
+    model, engine = problem(losses.LogLoss())
+    tried, factor = [], lbfgs._scaled_factor
+
+    def fails_at_first(model, X, row, exact):
+        tried.append(exact)
+        if not exact:
+            raise np.linalg.LinAlgError
+        return factor(model, X, row, exact)
+
+    monkeypatch.setattr(lbfgs, "_scaled_factor", fails_at_first)
+    LBFGS().init(model, engine)
+    assert set(tried) == {False, True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -241,15 +242,18 @@ def test_threads_on_subsets_change_no_bit(loss, kind, monkeypatch):
             np.testing.assert_array_equal(Newton().init(model, engine).theta, theta)
 
 
+@pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("copied", [0, 1 << 25])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
-def test_chunks_of_a_subset_sum_to_the_subset(kind, copied, monkeypatch):
+def test_chunks_of_a_subset_sum_to_the_subset(kind, copied, listed, monkeypatch):
     monkeypatch.setattr("likelier.inference.newton.COPIED_BYTES", copied)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30_000, 4)) * (rng.random((30_000, 4)) < 0.5)
     weight = rng.integers(0, 3, 30_000).astype(float)
     engine = LocalEngine(kind(X), np.arange(30_000.0), weight, n_jobs=2)
-    rows, whole = _Chunks.drawn(engine, 17_000), engine.sample(17_000, iteration=1)
+    model = replace(problem(losses.LogLoss())[0], n_outputs=1) if listed else None
+    rows, whole = _Chunks.drawn(engine, 17_000, model), engine.sample(17_000, iteration=1)
+    assert rows.listed == (listed and kind is np.asarray)
     sizes = rows.reduce(lambda batch: [batch.n_rows], list.__add__)
     assert len(sizes) > 3 and max(sizes) - min(sizes) <= 1 and sum(sizes) == 17_000
     sums = rows.reduce(lambda batch: batch.compact().weight @ batch.compact().X, np.add)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -163,3 +165,26 @@ def test_float32_sums_are_taken_in_double_precision():
     wide = model.stats(theta, Batch(X.astype(float), batch.y, batch.weight), order=2)
     np.testing.assert_allclose(narrow.hessian, wide.hessian, rtol=1e-12)
     assert narrow.gradient.dtype == np.float64
+
+
+@every_loss
+@pytest.mark.parametrize("meat", [False, True])
+@pytest.mark.parametrize("every", [1, 3])
+def test_listed_rows_sum_as_a_copy_of_them(loss, every, meat):
+    model, theta, batch = problem(loss)
+    rows = np.random.default_rng(3).permutation(batch.n_rows)[: batch.n_rows // 2]
+    listed = replace(batch, rows=rows)
+    told = model.stats(theta, listed, order=2, meat=meat, every=every)
+    copied = model.stats(theta, listed.compact(), order=2, meat=meat, every=every)
+    for name in ("value", "gradient", "hessian", "meat"):
+        np.testing.assert_array_equal(getattr(told, name), getattr(copied, name))
+
+
+def test_tiles_of_dense_rows_sum_to_the_whole(monkeypatch):
+    model, theta, batch = problem(losses.LogLoss())
+    model, theta = replace(model, n_outputs=1), theta[:, :1]
+    whole = model.stats(theta, batch, order=2, meat=True)
+    monkeypatch.setattr("likelier.models.linear.TILE_BYTES", 8 * model.n_rows_theta * 7)
+    tiled = model.stats(theta, batch, order=2, meat=True)
+    for name in ("value", "gradient", "hessian", "meat"):
+        np.testing.assert_allclose(getattr(tiled, name), getattr(whole, name), rtol=1e-12)

@@ -1,0 +1,45 @@
+"""Cholesky factors and what they solve, without holding the interpreter.
+
+SciPy's own keep it to themselves while they work, so that threads take turns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def cholesky(matrix):
+    """Lower factor of a symmetric matrix; raises ``LinAlgError`` where it is not definite."""
+    return np.linalg.cholesky(matrix)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+def cholesky_solve(factor, right):
+    """Solve ``factor factor^T x = b`` for every column ``b``; ``factor`` is in C order.
+
+    For few columns, where time goes into reading the factor: each of its rows is read for all
+    columns together, once forwards and once backwards.
+    """
+    n, n_columns = right.shape
+    out = np.empty((n_columns, n))
+    for k in range(n_columns):
+        for i in range(n):
+            out[k, i] = right[i, k]
+    for i in range(n):
+        row = factor[i]
+        for k in range(n_columns):
+            x, total = out[k], 0.0
+            for j in range(i):
+                total += row[j] * x[j]
+            x[i] = (x[i] - total) / row[i]
+    for i in range(n - 1, -1, -1):
+        row = factor[i]
+        for k in range(n_columns):
+            x = out[k]
+            x[i] /= row[i]
+            last = x[i]
+            for j in range(i):
+                x[j] -= row[j] * last
+    return out.T
