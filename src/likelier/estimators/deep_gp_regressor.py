@@ -11,12 +11,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Matrix, Uncertainty
+from likelier.base import Array, Batch, Matrix, Uncertainty, check_flag
 from likelier.engines import StreamEngine
 from likelier.estimators.deep_gp_fit import DeepFit
 from likelier.estimators.deep_gp_units import TargetSizes
 from likelier.estimators.kernel_words import _integer
-from likelier.estimators.linear_words import _flag
 from likelier.estimators.problem import NumberSource, require_targets
 from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_machine import Standard
@@ -188,7 +187,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
 
     def _check_words(self) -> None:
         super()._check_words()
-        _flag("heteroscedastic", self.heteroscedastic)
+        check_flag("heteroscedastic", self.heteroscedastic)
 
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:

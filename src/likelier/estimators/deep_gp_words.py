@@ -11,9 +11,8 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from likelier.base import Matrix
+from likelier.base import Matrix, check_flag
 from likelier.estimators.kernel_words import _integer, _number, _number_or_auto, _one_of
-from likelier.estimators.linear_words import _flag
 from likelier.estimators.problem import as_csr
 from likelier.models.deep_gp_kernels import KERNELS
 from likelier.models.kernel_machine import Standard
@@ -67,7 +66,7 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
             _number("time_budget", self.time_budget, 0.0)
         _one_of("dtype", self.dtype, DTYPES)
         for name in ("node_kernels", "early_stopping", "warm_start"):
-            _flag(name, getattr(self, name))
+            check_flag(name, getattr(self, name))
         if not isinstance(self.checkpoint, str | None):  # a saved model keeps its words
             raise TypeError(
                 f"checkpoint must be the path of a file as a string, got {self.checkpoint!r}"
