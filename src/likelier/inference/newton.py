@@ -28,13 +28,14 @@ SUBSET_STEPS = 6
 HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
 PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
 CHUNK = 2048  # dense rows of a subset that a thread takes at a time
-MOST_CHUNKS = 32  # of rows that are not copied: threads that meet often wait for each other
+MOST_CHUNKS = 32  # of rows with one score: threads that meet often wait for each other
 SPARSE_CHUNK = 4096  # sparse ones, which take less time, at least
 COPIED_BYTES = 1 << 25  # of a dense subset: up to here memory that has been used before is found
 SPARSE_WORK = 16  # times the entries of a Hessian: products that a chunk of sparse rows is worth
 PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
 FULL_STEP = 0.1  # a gap below this part of the objective: a full step is tried on trust
-DAMPINGS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # times a bound of the Hessian: with 1 no step goes up
+# times a bound of the Hessian: with 1 no step goes up, and sure predictions bend far less than that
+DAMPINGS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 STEEP_DAMPINGS = (*DAMPINGS, 10.0, 1e2, 1e3, 1e4)  # where no bound exists, as for exp
 NARROWING = 0.2  # of the envelope, once its own minimum is nearly found
 NEAR = 0.2  # of its width
@@ -76,10 +77,10 @@ class Rows(Protocol):
 class _Chunks:
     """A random subset of the rows, passed over in chunks that stay in the cache.
 
-    Dense rows are read where they are if the model's sums can (``listed``); otherwise they are
-    copied, many of them chunk by chunk by the thread that needs them: to find memory for a large
-    copy costs more than to gather again. Results are merged in the order of the chunks, whatever
-    the number of threads.
+    Dense rows are copied once, but for many: to find memory for a large copy costs more than to
+    read them again where they are, if the model's sums can (``listed``), or else to gather them
+    again, chunk by chunk by the thread that needs them. Results are merged in the order of the
+    chunks, whatever the number of threads.
     """
 
     batch: Batch
@@ -94,14 +95,14 @@ class _Chunks:
             return cls(batch.compact(), engine)
         drawn = cls(batch, engine, model is not None and model.in_one_sweep(batch.X))
         small = batch.n_rows * batch.X[:1].nbytes <= COPIED_BYTES
-        if drawn.listed or batch.rows is None or not small:
+        if batch.rows is None or not small:
             return drawn
         given, rows = np.asarray(batch.X), batch.rows
         X = np.empty((batch.n_rows, given.shape[1]), given.dtype)
         list(drawn._over(lambda a, b: given.take(rows[a:b], 0, X[a:b], mode="clip")))
         weight = None if batch.weight is None else batch.weight[rows]
         assert batch.y is not None
-        return cls(Batch(X, batch.y[rows], weight), engine)
+        return cls(Batch(X, batch.y[rows], weight), engine, drawn.listed)
 
     def reduce(self, map: Any, merge: Any) -> Any:
         return functools.reduce(merge, self._over(lambda a, b: map(self._chunk(a, b))))
