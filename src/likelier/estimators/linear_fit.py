@@ -292,7 +292,7 @@ class LinearFit(LinearWords, ABC):
             covariance = frame.covariance(certificate.covariance, bool(self.fit_intercept))
             certificate = replace(certificate, covariance=covariance)
         self._store_certificate(certificate)
-        vars(self).update(fitted)
+        self.__dict__.update(fitted)
 
     @abstractmethod
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:

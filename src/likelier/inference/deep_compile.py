@@ -29,8 +29,8 @@ from jax.scipy.linalg import solve_triangular
 
 Program = Callable[..., Any]
 # of small models; less optimised they run as fast, and compile in two thirds of the time
-QUICK: dict[str, str | int | bool] = {
-    "xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1,
+QUICK: dict[str, str | bool] = {
+    "xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": "1",
 }  # fmt: skip
 _programs: dict[str, Program] = {}
 _lock = threading.Lock()
