@@ -37,8 +37,8 @@ def test_the_hinge_ends_within_its_tolerance(monkeypatch, words, load):
 
 def test_a_hinge_that_has_not_come_so_far_says_so():
     X, y = load_wine(return_X_y=True)
-    words = {"n_components": 60, "random_state": 0, "max_iter": 10}
-    with pytest.warns(ConvergenceWarning, match="max_iter=10"):
+    words = {"n_components": 60, "random_state": 0, "max_iter": 4}
+    with pytest.warns(ConvergenceWarning, match="max_iter=4"):
         model = BayesianKernelClassifier("hinge", **words).fit(X, y)
     assert not model.converged_
 

@@ -60,6 +60,7 @@ from likelier.models.kernel_machine import KernelMap, LandmarkMap
 # Few labels tell less about scales than as many numbers: longer climbs fit their accidents.
 FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
 DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
+HINGE_STEPS = 3  # of the hinge for one of a smooth loss: its kinks make them short
 
 
 @dataclass(frozen=True)
@@ -229,8 +230,8 @@ class ClassFit(ClassPredictions):
         elif n_rows > prepared.sample.n:  # most of the way by a sample, in few passes over all
             latest = self._sample_weights(prepared, made, problem, latest, n_rows, clock)
         try:
-            limits = (float(self.tol), int(self.max_iter))
-            fit = fit_head(problem, latest, *limits, watch)
+            most = HINGE_STEPS * int(self.max_iter) if hinge else int(self.max_iter)
+            fit = fit_head(problem, latest, float(self.tol), most, watch)
             posterior = self._posterior(problem, fit.W, precision)
         except KeyboardInterrupt:  # keep what has been learned so far
             root = np.diag(prior.precision**-0.5).astype(np.float32)
@@ -249,8 +250,8 @@ class ClassFit(ClassPredictions):
 
     def _warn_not_converged(self) -> None:
         warnings.warn(
-            f"the weights are not known to be within tol={self.tol:g} of the optimum after "
-            f"max_iter={self.max_iter} steps; raise max_iter or tol",
+            f"the weights are not known to be within tol={self.tol:g} of the optimum with "
+            f"max_iter={self.max_iter}; raise max_iter or tol",
             ConvergenceWarning,
             stacklevel=5,
         )

@@ -59,12 +59,13 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     max_iter : int, default=100
-        Largest number of steps for the weights; a step of particles is ten minibatches.
+        Largest number of steps for the weights, three times as many for "hinge"; a step of
+        particles is ten minibatches.
     tol : float, default=1e-3
         Of "softmax": stop when the next step is expected to decrease the objective by less than
         this share of it. All further steps together may gain more, some ten times that. Of
-        "hinge": stop when the objective is within this share of its optimum for sure; where
-        ``max_iter`` steps are not enough for that, there is a ``ConvergenceWarning``.
+        "hinge": stop when the objective is within this share of its optimum for sure; where the
+        steps are not enough for that, there is a ``ConvergenceWarning``.
     early_stopping : bool, default=False
         Of "svgd" and "stein_gaussian": hold out rows, some of every class. When their
         log-likelihood has not risen for twenty steps, the rate begins to fall; where it has

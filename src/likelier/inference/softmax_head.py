@@ -30,7 +30,7 @@ MAX_HALVINGS = 20
 CURVATURE_FLOOR = 0.1
 HINGE_SHARPNESS = 20.0
 # Where a loss has kinks, other rows are at them after some steps, and few at a time.
-REFRESHED, KINK_FLOOR = (8, 20, 40, 80, 160, 320), 0.1
+REFRESHED, KINK_FLOOR = 20, 0.03
 HEAD_ROWS = 2048
 # Of a chance that is as good as none: numbers that lose digits for being small are slow.
 LEAST_LOG = -40.0
@@ -258,7 +258,7 @@ def fit_head(
         return HeadFit(W, value, n_steps, converged, tuple(values), gram)
 
     for step in range(max_iter):
-        if (step == 1 and not near) or (sure and step in REFRESHED):
+        if (step == 1 and not near) or (sure and step and step % REFRESHED == 0):
             floor = (KINK_FLOOR if sure else 1.0) * problem.loss.least_curvature
             gram, changes = problem.gram(W, floor), []
             metric = problem.metric(gram)
