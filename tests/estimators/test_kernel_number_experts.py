@@ -344,7 +344,9 @@ def test_other_rows_are_refused(rows, monkeypatch):
     for other in ((X[:-1], y[:-1]), (X, y + 1.0)):
         with pytest.raises(ValueError, match="goes on with the rows of the unfinished fit"):
             part.fit(*other)
-    with pytest.raises(ValueError, match="warm_start goes on with rows in memory only"):
+    with pytest.raises(
+        ValueError, match="warm_start goes on with the rows .*, rows in memory: give them so"
+    ):
         part.fit([(X, y)])
     np.testing.assert_array_equal(part.predict(X_test), before)
     anew = part.set_params(warm_start=False).fit(X, y + 1.0)

@@ -36,6 +36,7 @@ from likelier.loops.lanes import (
 # Sums along a row may be reordered (which is what lets them use the vector unit), but
 # infinities and NaN keep their meaning.
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
+PIECE = 1 << 19  # stored values that are squared at a time, so that no copy grows with the rows
 
 
 LOOK_AHEAD = 3  # rows
@@ -306,11 +307,16 @@ def row_norms(X: Matrix, rates: Array | None = None) -> Array:
 def column_squares(X: Matrix, weight: Array | None = None) -> Array:
     """Weighted sum of squares of every column, in double precision; infinite without a word."""
     if sparse.issparse(X):
+        total = np.zeros(X.shape[1])
+        omega = None if weight is None else np.repeat(weight, np.diff(X.indptr))
         with np.errstate(over="ignore", invalid="ignore"):
-            square = X.data.astype(np.float64) ** 2
-            if weight is not None:
-                square *= np.repeat(weight, np.diff(X.indptr))
-        return np.asarray(np.bincount(X.indices, weights=square, minlength=X.shape[1]))
+            for start in range(0, len(X.data), PIECE):
+                part = slice(start, start + PIECE)
+                square = X.data[part].astype(np.float64) ** 2
+                if omega is not None:
+                    square *= omega[part]
+                total += np.bincount(X.indices[part], weights=square, minlength=X.shape[1])
+        return total
     if weight is None:
         return np.asarray(np.einsum("ij,ij->j", X, X, dtype=np.float64))
     return np.asarray(np.einsum("ij,ij,i->j", X, X, weight, dtype=np.float64))
