@@ -153,6 +153,12 @@ class Loss(ABC):
         """Return this loss for targets that were divided by ``unit``."""
         return replace(self, **{name: getattr(self, name) / unit for name in self.lengths})
 
+    @property
+    def bend(self) -> float:
+        """How far from the target the loss bends, at most one; beyond, flat tails pull no more."""
+        lengths = [float(getattr(self, name)) for name in self.lengths if self.flat_tails]
+        return min([1.0, *lengths])
+
     def to_json(self) -> dict[str, Any]:
         """Plain form: the name and the parameters."""
         return {"name": self.name, **self.get_params()}

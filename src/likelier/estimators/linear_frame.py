@@ -129,10 +129,7 @@ def target_frame(loss: Loss, targets: ColumnMoments, fit_intercept: bool) -> Fra
         return PLAIN
     centre = float(targets.mean[0]) if fit_intercept else 0.0
     unit = _spread(targets, centre)
-    bend = 1.0
-    if loss.flat_tails:  # far out a row pulls with no more than its length
-        bend = min(1.0, *loss.in_units(unit).get_params().values())
-    return Frame(centre, unit, loss.degree, bend=bend)
+    return Frame(centre, unit, loss.degree, bend=loss.in_units(unit).bend)
 
 
 def count_frame(y: Array, weight: Array | None, fit_intercept: bool) -> Frame:

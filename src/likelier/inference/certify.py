@@ -49,8 +49,6 @@ def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Ce
         why = "the penalty has a kink, where the estimate is not normal"
         return theta, Certificate(np.empty(0), 0, np.inf, why)
     given, best = theta, np.inf
-    # far out a loss with flat tails tells as little as its own length: distances count in that
-    unit = min(1.0, *model.loss.get_params().values()) if model.loss.flat_tails else 1.0
     first = stats = _sums(model, engine, theta, meat=True)
     # where a pass costs next to nothing, go on to the last digits
     small = stats.n_rows * model.n_rows_theta <= SMALL
@@ -61,7 +59,7 @@ def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Ce
             break
         best = min(best, objective)
         theta, gap = quadratic_minimum(model, theta, stats)
-        distance = 2.0 * gap * stats.n_rows / unit
+        distance = 2.0 * gap * stats.n_rows / model.loss.bend  # gaps are as small as it is
         if distance <= (LAST_DIGITS if small else NEAR_ENOUGH):
             return theta, _sandwich(model, replace(stats, meat=first.meat), distance)
         stats = _sums(model, engine, theta, meat=False)

@@ -128,6 +128,25 @@ class _Row:
         """All of them, from the first to the last."""
         return reduce(lambda a, b: self.build.fadd(a, b, flags=self.flags), values)
 
+    def products(self, first: Any, stop: Any) -> Any:
+        """Sum of ``x_k w[j_k]`` over positions, in chains that do not wait for each other."""
+        build, chains = self.build, ir.Constant(_int64, CHAINS)
+        zeros = ir.Constant(self.vector, [0.0] * self.vector.count)
+        sums = [cgutils.alloca_once_value(build, zeros) for _ in range(CHAINS)]
+        even = build.sub(stop, build.urem(build.sub(stop, first), chains))
+
+        def gather(p: Any, total: Any) -> None:
+            with self.entry(p) as (x, place):
+                weights = build.load(place, align=8)
+                build.store(self.add_product(build.load(total), x, weights), total)
+
+        with _positions(build, first, even, CHAINS) as (p, _):
+            for k, total in enumerate(sums):
+                gather(build.add(p, ir.Constant(_int64, k)), total)
+        with _positions(build, even, stop, 1) as (p, _):
+            gather(p, sums[0])
+        return self.sum([build.load(total) for total in sums])
+
 
 def _address(context: Any, build: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, build, array).data
@@ -143,22 +162,7 @@ def _scores(width: int) -> Any:
     def generate(context, build, signature, args):
         row = _Row.of(context, build, signature.args, args, width)
         out = _address(context, build, signature.args[5], args[5])
-        start, stop, chains = args[2], args[3], ir.Constant(_int64, CHAINS)
-        zeros = ir.Constant(row.vector, [0.0] * width)
-        sums = [cgutils.alloca_once_value(build, zeros) for _ in range(CHAINS)]
-        even = build.sub(stop, build.urem(build.sub(stop, start), chains))
-
-        def gather(p: Any, total: Any) -> None:
-            with row.entry(p) as (x, place):
-                weights = build.load(place, align=8)
-                build.store(row.add_product(build.load(total), x, weights), total)
-
-        with _positions(build, start, even, CHAINS) as (p, _):
-            for k, total in enumerate(sums):
-                gather(build.add(p, ir.Constant(_int64, k)), total)
-        with _positions(build, even, stop, 1) as (p, _):
-            gather(p, sums[0])
-        result = row.sum([build.load(total) for total in sums])
+        result = row.products(args[2], args[3])
         build.store(result, build.bitcast(out, row.vector.as_pointer()), align=8)
         return context.get_dummy_value()
 
@@ -226,22 +230,7 @@ def _scores_among(width: int) -> Any:
     def generate(context, build, signature, args):
         row = _Row.listed(context, build, signature.args, args, width)
         out = _address(context, build, signature.args[6], args[6])
-        n, chains = args[2], ir.Constant(_int64, CHAINS)
-        zeros = ir.Constant(row.vector, [0.0] * width)
-        sums = [cgutils.alloca_once_value(build, zeros) for _ in range(CHAINS)]
-        none, even = ir.Constant(_int64, 0), build.sub(n, build.urem(n, chains))
-
-        def gather(p: Any, total: Any) -> None:
-            with row.entry(p) as (x, place):
-                weights = build.load(place, align=8)
-                build.store(row.add_product(build.load(total), x, weights), total)
-
-        with _positions(build, none, even, CHAINS) as (p, _):
-            for k, total in enumerate(sums):
-                gather(build.add(p, ir.Constant(_int64, k)), total)
-        with _positions(build, even, n, 1) as (p, _):
-            gather(p, sums[0])
-        result = row.sum([build.load(total) for total in sums])
+        result = row.products(row.start, args[2])
         place = build.bitcast(build.gep(out, [row.first]), row.vector.as_pointer())
         build.store(row.sum([build.load(place, align=8), result]), place, align=8)
         return context.get_dummy_value()

@@ -129,19 +129,17 @@ class LinearModel(Model):
         """Additive statistics of a batch up to the given derivative of the loss.
 
         ``width`` replaces a scalar loss by its Moreau envelope, a maximum over classes by a
-        softmax. With ``every`` > 1 the Hessian
-        of a scalar loss comes from one row in so many, except its diagonal. Cost: rows x features
-        for orders 0 and 1, times features once more for order 2 and the meat.
+        softmax. With ``every`` > 1 the Hessian of a scalar loss comes from one row in so many,
+        except its diagonal. Cost: rows x features for orders 0 and 1, times features once more for
+        order 2 and the meat.
         """
         if order == 2 and not meat and not self.loss.coupled and sparse.issparse(batch.X):
             return self._sparse_stats(theta, batch, width, every)
-        if meat or not self.in_one_sweep(batch.X):
+        if meat or order == 0 or not self.in_one_sweep(batch.X):
             batch = batch.compact()
         X = batch.X
         if order >= 1 and self.in_one_sweep(X):
             return self._dense_stats(theta, batch, order, width, meat, every)
-        batch = batch.compact()
-        X = batch.X
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
         scores = self.scores(theta, X)
