@@ -212,8 +212,9 @@ def fit_platt(scores: ArrayLike, y: ArrayLike, weight: Weight = None) -> Platt:
 def fit_temperature(scores: ArrayLike, codes: ArrayLike, weight: Weight = None) -> Temperature:
     """Fit `Temperature` to scores of shape (n, K) and class numbers ``0..K-1``.
 
-    Targets are smoothed: ``(N + 1) / (N + K)`` for the class of a row, which has N rows, and
-    ``1 / (N + K)`` for each other class.
+    Targets are smoothed: of N rows, each is taken to be of another class, whichever, with
+    probability ``1 / (N + 2)``. That is one row of doubt in all for the one parameter; a row of
+    doubt for every class and every other, as in Platt's rule, made ten classes far too unsure.
     """
     f = _finite(scores, "scores", 2)
     k = _codes(codes, *f.shape)
@@ -222,7 +223,7 @@ def fit_temperature(scores: ArrayLike, codes: ArrayLike, weight: Weight = None) 
     with np.errstate(over="ignore"):
         scale = _typical_size(top[:, 1] - top[:, 0], w)
     z = np.maximum(_behind(f, scale), -1e4)
-    rest = 1.0 / (np.bincount(k, weights=w, minlength=f.shape[1])[k] + f.shape[1])
+    rest = 1.0 / ((w.sum() + 2.0) * (f.shape[1] - 1))
     own = z[np.arange(len(z)), k]
     aim = (1.0 - f.shape[1] * rest) * own + rest * z.sum(axis=1)  # targets times scores
 

@@ -290,9 +290,9 @@ def test_temperature_by_brute_force():
     f, k = draw_classes(1.5, 80)
     weight = np.random.default_rng(1).integers(0, 3, 80).astype(float)
     found = fit_temperature(f, k, weight)
-    counts = np.bincount(k, weights=weight, minlength=4)
-    target = np.full((80, 4), 1.0) + np.eye(4)[k] * counts[k][:, None]
-    target /= (counts[k] + 4.0)[:, None]
+    doubt = 1.0 / (weight.sum() + 2.0)
+    target = np.full((80, 4), doubt / 3.0)
+    target[np.arange(80), k] = 1.0 - doubt
 
     def objective(log_sharpness):
         p = softmax(np.exp(log_sharpness) * f / found.scale, axis=1)
@@ -304,6 +304,13 @@ def test_temperature_by_brute_force():
     fine = grid[max(near - 200, 0) : near + 200]
     best = fine[np.argmin([objective(level) for level in fine])]
     assert math.log(found.sharpness) == pytest.approx(best, abs=2e-4)
+
+
+def test_many_classes_of_few_rows_are_not_made_unsure():
+    """Ten classes of ten rows, all scored rightly: doubt is worth one row of the hundred."""
+    k = np.repeat(np.arange(10), 10)
+    p = fit_temperature(np.eye(10)[k], k).probabilities(np.eye(10)[k])
+    assert p[np.arange(100), k].mean() > 0.95
 
 
 @fast

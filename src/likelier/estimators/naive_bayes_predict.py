@@ -192,7 +192,8 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         Long rows of counts are less probable for their length alone: what is compared is
         ``log p(x) / n^g``, ``n`` the number of counted events and ``g``, from 0 to 1, the power
         by which ``-log p(x)`` of the training rows grows with it. Rows longer than all of these
-        are compared per event with the longest.
+        are compared per event with the longest. Rows of numbers or of presences with missing
+        values are compared as if these were as strange as such values are on average.
 
         The threshold is calibrated out of fold: `fit` keeps the scores of up to 1,000 training
         rows under statistics they were taken out of, never the rows themselves. With too few

@@ -20,6 +20,7 @@ from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
 from likelier.estimators.svm_pairs import (
     InterruptedPairsError,
     class_scores,
+    coupled,
     join_pairs,
     pair_columns,
     pair_scores,
@@ -65,7 +66,8 @@ class SVC(ClassifierMixin, SVMWords):
         Put rows aside that cannot move. The answer is the same.
     probability : bool, default=False
         Calibrate probabilities on scores of five fits, each without a fifth of the rows: about
-        four times the cost of the fit.
+        four times the cost of the fit. With several classes the probabilities of their pairs
+        are coupled, which takes rows x classes^3 operations, and then calibrated together.
     tol : float, default=1e-3
         Largest violation of the optimality conditions that is left.
     cache_size : float, default=200
@@ -101,8 +103,8 @@ class SVC(ClassifierMixin, SVMWords):
         0 if every pair converged.
     shape_fit_ : tuple
     probA_, probB_ : ndarray, one per pair of classes
-        Platt's parameters on the scores of rows left out, empty without ``probability``. They
-        describe the pairs; `predict_proba` uses one map of all classes.
+        Platt's parameters on the scores of rows left out, empty without ``probability``. With
+        two classes `predict_proba` uses a map of its own, which never contradicts `predict`.
 
     Notes
     -----
@@ -239,7 +241,7 @@ class SVC(ClassifierMixin, SVMWords):
             )
         weight = None if rows.weight is None else rows.weight[where]
         sigmoids = pair_sigmoids(scores, codes[where], weight, len(self.classes_))
-        scores = self._calibration_scores(scores)
+        scores = self._calibration_scores(scores, sigmoids)
         self.calibration_ = fit_calibration(scores, codes[where], weight)
         self.probA_, self.probB_ = sigmoids
 
@@ -261,8 +263,9 @@ class SVC(ClassifierMixin, SVMWords):
             places.append(outside)
         return np.concatenate(parts), np.concatenate(places)
 
-    def _calibration_scores(self, scores: Array) -> Array:
-        return scores if scores.shape[1] == 1 else class_scores(scores, len(self.classes_))
+    def _calibration_scores(self, scores: Array, sigmoids: tuple[Array, Array]) -> Array:
+        """What is calibrated: the score of two classes, else what their pairs say together."""
+        return scores if scores.shape[1] == 1 else coupled(scores, *sigmoids, len(self.classes_))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -287,7 +290,7 @@ class SVC(ClassifierMixin, SVMWords):
                 "probabilities are not known: the model was fitted with probability=False, or "
                 "the fit was interrupted before they were calibrated; fit with probability=True"
             )
-        per_class = self._calibration_scores(scores)
+        per_class = self._calibration_scores(scores, (self.probA_, self.probB_))
         if per_class.shape[1] == 1:
             positive = restore(self.calibration_).probabilities(per_class[:, 0])
             p = np.stack([1.0 - positive, positive], axis=1)

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
+from scipy.special import expit
 
 from likelier.base import Array
 from likelier.calibration import fit_platt
@@ -34,6 +35,10 @@ from likelier.inference.smo_path import solve_path
 from likelier.inference.smo_small import PairTable, SmallPairs, enough_for
 from likelier.losses import Hinge
 from likelier.models.kernel_expansion import KernelExpansion
+
+# The surest a pair of classes may be, as in LIBSVM, so that the coupling has one answer only.
+SUREST = 1e-7
+SYSTEM_NUMBERS = 1 << 20  # of the linear systems solved at once: 8 MB
 
 
 def class_pairs(n_classes: int) -> list[tuple[int, int]]:
@@ -253,3 +258,31 @@ def pair_sigmoids(
             found = fit_platt(turned[inside, number], codes[inside] == first, share)
             A[number], B[number] = -found.slope / found.scale, -found.intercept
     return A, B
+
+
+def coupled(scores: Array, A: Array, B: Array, n_classes: int) -> Array:
+    """Log probabilities of all classes that agree best with those of the pairs.
+
+    With ``r_kj`` the probability of class k among k and j by the sigmoids, ``p`` minimises
+    ``sum_kj (r_jk p_k - r_kj p_j)^2`` where ``sum p = 1`` (the second method of Wu, Lin and Weng,
+    2004): one linear system per row. Cost: rows x classes^3.
+    """
+    first, second = np.array(class_pairs(n_classes)).T
+    out = np.empty((len(scores), n_classes))
+    at_once = max(1, SYSTEM_NUMBERS // (n_classes + 1) ** 2)
+    for start in range(0, len(scores), at_once):
+        part = scores[start : start + at_once]
+        won = np.clip(expit(-(A * part + B)), SUREST, 1.0 - SUREST)
+        r = np.zeros((len(part), n_classes, n_classes))
+        r[:, first, second], r[:, second, first] = won, 1.0 - won
+        system = np.ones((len(part), n_classes + 1, n_classes + 1))
+        system[:, -1, -1] = 0.0
+        system[:, :-1, :-1] = -r * r.transpose(0, 2, 1)
+        diagonal = np.arange(n_classes)
+        system[:, diagonal, diagonal] = np.square(r).sum(axis=1)
+        right = np.zeros((len(part), n_classes + 1, 1))
+        right[:, -1] = 1.0
+        p = np.linalg.solve(system, right)[:, :-1, 0]
+        # rounding may leave what is nearly zero below it
+        out[start : start + at_once] = np.log(np.maximum(p, np.square(SUREST)))
+    return out

@@ -10,6 +10,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
 from likelier.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, NaiveBayesModel
+from likelier.models.naive_bayes_tables import has_missing, mark_missing, product
 from likelier.predictive import Categorical
 
 FOLDS = 5
@@ -65,7 +66,32 @@ class ClassPosterior(Posterior):
 
     def typicality(self, X: Matrix) -> Array:
         """``log p(x)`` per unit of size of the row: what tells strange rows apart."""
-        return np.asarray(self.log_density(X) / self.laws.size(X))
+        out = np.asarray(self.log_density(X) / self.laws.size(X))
+        features = self.laws.feature_scores() if has_missing(X) else None
+        if features is not None:
+            rows = np.flatnonzero(np.isnan(np.asarray(X.sum(axis=1))).reshape(-1))
+            out[rows] = self._as_if_complete(out[rows], X[rows], features)
+        return out
+
+    def _as_if_complete(self, scores: Array, X: Matrix, features: tuple[Array, Array]) -> Array:
+        """Scores as rows that are no more and no less strange would have them without gaps.
+
+        A log density of fewer features is one in other units and varies less: what is missing is
+        taken to be as strange as on average under the most probable class, and how far the rest
+        is from its average is stretched by the standard deviations.
+        """
+        k, holes = np.maximum(self.best(X), 0), mark_missing(X)
+        mean, lost_mean, variance, lost_variance = (
+            part[k] if part.ndim == 1 else part[np.arange(len(k)), k]
+            for table in features
+            for part in (table.sum(axis=1), product(holes, table.T))
+        )
+        known = np.maximum(variance - lost_variance, 0.0)
+        stretch = np.sqrt(
+            np.divide(variance, known, out=np.ones(len(k)), where=known > 1e-9 * variance)
+        )
+        prior = self.log_prior[k] - np.logaddexp.reduce(self.log_prior)
+        return np.asarray(prior + mean + (scores - prior - (mean - lost_mean)) * stretch)
 
 
 def class_probabilities(joint: Array, log_prior: Array, logarithm: bool = False) -> Array:

@@ -78,6 +78,13 @@ class ClassLaws(ABC):
         """By what to divide log densities of rows before they are compared; one by default."""
         return np.ones(X.shape[0])
 
+    def feature_scores(self) -> tuple[Array, Array] | None:
+        """Mean and variance of the log density of every feature under every class, (K, d).
+
+        None where rows of which values are missing are compared by their size.
+        """
+        return None
+
     @abstractmethod
     def sample(self, codes: Array, rng: np.random.Generator) -> Matrix:
         """Draw one row for each class number."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln, polygamma
 
 from likelier.base import Array, Batch, Matrix
 from likelier.loops.moments import (
@@ -300,6 +300,10 @@ class GaussianLaws(ClassLaws):
         )  # fmt: skip
         return out
 
+    def feature_scores(self) -> tuple[Array, Array]:
+        variance = np.maximum(self.variance, TINY)
+        return -0.5 * np.log(2.0 * np.pi * np.e * variance), np.full(variance.shape, 0.5)
+
     def sample(self, codes: Array, rng: np.random.Generator) -> Array:
         noise = rng.standard_normal((len(codes), self.mean.shape[1]))
         return np.asarray(self.mean[codes] + np.sqrt(self.variance)[codes] * noise)
@@ -317,15 +321,31 @@ class StudentLaws(ClassLaws):
     def n_classes(self) -> int:
         return len(self.loc)
 
-    def log_density(self, X: Matrix) -> Array:
-        """Log density of every row under every class. Cost: rows x features x classes."""
+    def _squares(self) -> tuple[Array, Array]:
+        """Squared scales, none of them zero, and the log density at the location."""
         df, scale2 = self.df, np.maximum(self.scale2, TINY)
         norm = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * np.log(np.pi * df * scale2)
+        return scale2, norm
+
+    def log_density(self, X: Matrix) -> Array:
+        """Log density of every row under every class. Cost: rows x features x classes."""
+        scale2, norm = self._squares()
         out = np.empty((X.shape[0], self.n_classes))
         student_log_density(
-            *as_rows(X), self.loc, 1.0 / (df * scale2), np.ascontiguousarray(df), norm, out
+            *as_rows(X),
+            self.loc,
+            1.0 / (self.df * scale2),
+            np.ascontiguousarray(self.df),
+            norm,
+            out,
         )
         return out
+
+    def feature_scores(self) -> tuple[Array, Array]:
+        # 1 / (1 + t^2 / df) has a Beta law, of whose logarithm these are the moments
+        half, more = 0.5 * self.df, 0.5 * (self.df + 1.0)
+        mean = self._squares()[1] - more * (digamma(more) - digamma(half))
+        return mean, more**2 * (polygamma(1, half) - polygamma(1, more))
 
     def sample(self, codes: Array, rng: np.random.Generator) -> Array:
         return np.asarray(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.special import entr, logit
 
 from likelier.base import Array, Matrix
 from likelier.loops.counts import (
@@ -27,6 +28,8 @@ from likelier.loops.counts import (
 )
 from likelier.loops.rows import as_rows
 from likelier.models.naive_bayes import ClassLaws
+
+CERTAIN = 1e-15  # probabilities nearer to zero or one count as these
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,13 @@ class LinearLaws(ClassLaws):
     def size(self, X: Matrix) -> Array:
         """Length of rows of counts: a long one is less probable for its length alone."""
         return np.ones(X.shape[0]) if self.log_present is not None else row_lengths(X)
+
+    def feature_scores(self) -> tuple[Array, Array] | None:
+        if self.log_present is None:
+            return None
+        # what is certain, or unknown to a class, varies by nothing worth mentioning
+        p = np.clip(np.nan_to_num(np.exp(self.log_present()).T), CERTAIN, 1.0 - CERTAIN)
+        return -entr(p) - entr(1.0 - p), p * (1.0 - p) * logit(p) ** 2
 
     def sample(self, codes: Array, rng: np.random.Generator) -> Matrix:
         if self.log_present is not None:
