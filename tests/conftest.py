@@ -25,9 +25,24 @@ os.environ["NUMBA_CACHE_DIR"] = str(numba_cache.cache_dir(ROOT))
 # sources, so that this folder too can be kept between runs.
 os.environ.setdefault("LIKELIER_CACHE_DIR", str(ROOT / ".cache" / "programs"))
 
+# Workers side by side share the cores. XLA starts a thread for every core in each of them, unless
+# this variable says how many there are, and small programs then take half as much time again.
+if (workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
+    os.environ.setdefault("NPROC", str(max(1, (os.cpu_count() or 1) // workers)))
+
 # The first example of a property may compile, which no deadline of hypothesis allows for.
 settings.register_profile("likelier", parent=settings.default, deadline=None)
 settings.load_profile("likelier")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep tests together that share compiled programs; another ``--dist`` is obeyed."""
+    if config.getoption("dist") != "load":
+        return None
+    from tests.groups import GroupScheduling
+
+    return GroupScheduling(config, log)
 
 
 @dataclass(frozen=True)
