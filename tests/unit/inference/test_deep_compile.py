@@ -125,3 +125,26 @@ def test_another_process_runs_a_program_from_disk(folder):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert jax.numpy.ones(1).dtype == np.float32
+
+
+FIT = """
+import numpy as np
+from likelier import DeepGPRegressor
+X = np.random.default_rng(0).uniform(-2.0, 2.0, (60, 3))
+words = {"n_inducing": 20, "max_iter": 60, "n_draws": 16, "node_kernels": True, "random_state": 0}
+model = DeepGPRegressor(**words).fit(X, np.sin(X[:, 0]))
+assert np.isfinite(model.predict(X)).all()
+"""
+
+
+def test_several_threads_do_not_wait_for_each_other():
+    """Matrices of many nodes, factorised at once, do: with two threads this would never end.
+
+    Workers of these tests may have one thread only.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", *sys.path]), "NPROC": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", FIT], capture_output=True, text=True, env=environment, check=False,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -33,6 +33,7 @@ CASES = [
 ]
 probit = quick_jit(log_z_probit)
 heteroscedastic = quick_jit(log_z_heteroscedastic)
+mixture = quick_jit(argmax_label_mixture)  # else every operation is compiled by itself
 
 
 def log_expectation(log_f, mean, var):
@@ -163,11 +164,11 @@ def test_derivatives_equal_differences():
 @pytest.mark.parametrize("noise", [1e-3, 0.3])
 def test_label_mixture(power, noise):
     log_p = np.array([[-1e-12, -0.5, -30.0, -900.0], [-1e-9, -1.0, -2.0, -800.0]])
-    found = in_float64(lambda t: argmax_label_mixture(t, noise, power, 10), log_p)
+    found = in_float64(mixture, log_p, noise, power, 10)
     p = np.exp(log_p.astype(np.longdouble))  # for small powers the digits beyond 1 count
     z = (1 - np.longdouble(noise)) ** power * p + (np.longdouble(noise) / 9) ** power * (1 - p)
     np.testing.assert_allclose(found, np.log(z.mean(0)), rtol=1e-9)
-    single = argmax_label_mixture(jnp.asarray(log_p, jnp.float32), noise, power, 10)
+    single = mixture(jnp.asarray(log_p, jnp.float32), noise, power, 10)
     np.testing.assert_allclose(single / power, np.log(z.mean(0)) / power, rtol=2e-5)
 
 
@@ -177,9 +178,10 @@ def test_without_label_noise_the_mixture_is_the_mean_in_log_space():
     def value(t, noise):
         return argmax_label_mixture(t, noise, 1.0, 10)
 
-    found = in_float64(value, log_p, 0.0)
+    found = in_float64(quick_jit(value), log_p, 0.0)
     np.testing.assert_allclose(found, logsumexp(log_p, axis=0) - np.log(2), rtol=1e-12)
-    slope = in_float64(jax.grad(lambda t, e: value(t, e).sum(), (0,)), log_p, 0.0)[0]
+    slope_of = quick_jit(jax.grad(lambda t, e: value(t, e).sum()))
+    slope = in_float64(slope_of, log_p, 0.0)
     np.testing.assert_allclose(slope.sum(0), 1.0)
 
 
