@@ -10,7 +10,7 @@ import sklearn
 from scipy import sparse
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators import finite
+from likelier.estimators import finite, linear_fit
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 
@@ -84,3 +84,21 @@ def test_no_thread_is_left_behind(many):
     before = threading.active_count()
     finite.check_finite(rows(), 3, None)
     assert threading.active_count() == before
+
+
+@KINDS
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_the_sum_of_squares_comes_with_the_check(kind, n_threads, many):
+    X = rows(np.float32)
+    told = finite.check_finite(kind(X), n_threads, None)
+    assert told == pytest.approx(float((X.astype(np.float64) ** 2).sum()), rel=1e-12)
+    assert finite.check_finite(kind(np.full((40, 5), 1e200)), n_threads, None) == np.inf
+
+
+def test_columns_are_not_squared_one_by_one_where_all_together_are_small(monkeypatch):
+    def fail(*given):
+        raise AssertionError("a second reading of the rows")
+
+    monkeypatch.setattr(linear_fit, "column_squares", fail)
+    X = rows()
+    LinearClassifier(alpha=1.0, fit_intercept=False).fit(X, X[:, 0] > 0.0)

@@ -18,12 +18,14 @@ from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_mean
 from likelier.estimators.linear_words import LinearWords
 from likelier.estimators.partial import StreamLearner
 from likelier.estimators.problem import (
+    LARGEST,
     MovedSource,
     Problem,
     Summary,
     Wanted,
     check_squares,
     checked_rows,
+    checked_targets,
     is_stream,
     local_engine,
     make_problem,
@@ -86,10 +88,11 @@ class LinearFit(LinearWords, ABC):
 
     def _fit_memory(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
         data = (X, y)
-        X, y, weight = self._check_rows(X, y, sample_weight, reset=True)
+        X, squares = self._measured(X, reset=True)
+        y, weight = checked_targets(X, y, sample_weight, self._check_y)
         targets, weight = self._memory_targets(y, weight, loss)
         held, kept = self._hold_out(X, targets, weight, seed)
-        problem = self._local(X, targets, kept, loss, seed)
+        problem = self._local(X, targets, kept, loss, seed, squares)
         validation = None
         if held is not None:
             frame = problem.frame
@@ -106,9 +109,13 @@ class LinearFit(LinearWords, ABC):
         return checked_rows(self, X, y, sample_weight, reset, self._check_y)
 
     def _local(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
-    ) -> Problem:
-        """Model and engine for rows in memory, in units that suit them."""
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
+        total_square: float = 0.0,
+    ) -> Problem:  # fmt: skip
+        """Model and engine for rows in memory, in units that suit them.
+
+        ``total_square`` is the sum of the squares of all numbers of rows that are new.
+        """
         moves = self.fit_intercept and self.learning_rate == "auto"
         squares = moves or self._penalty().alpha == "auto"
         engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
@@ -116,7 +123,7 @@ class LinearFit(LinearWords, ABC):
             summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
         else:  # nothing but the shape is wanted
             summary = summarise(Batch(X, targets), squares)
-        self._check_squares(X, summary)
+        self._check_squares(X, summary, total_square)
         frame = self._frame(targets, weight, loss)
         if moves:
             shift = far_columns(X, summary.sums, summary.squares, weight)
@@ -130,8 +137,14 @@ class LinearFit(LinearWords, ABC):
             summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
         return make_problem(engine, summary, self._wanted(loss, X.dtype), frame)
 
-    def _check_squares(self, X: Matrix, summary: Summary) -> None:
-        """Raise where sums of squares overflow; single precision has no such numbers."""
+    def _check_squares(self, X: Matrix, summary: Summary, total: float) -> None:
+        """Raise where sums of squares overflow; single precision has no such numbers.
+
+        Columns are looked at one by one only where the sum over all of them may be too large.
+        """
+        weight = max(1.0, summary.weight)
+        if total * weight * weight <= LARGEST:
+            return
         squares = summary.squares
         if squares.strides == (0,) and X.dtype == np.float64:  # not summed up
             squares = column_squares(X)

@@ -100,12 +100,16 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
+        return self._measured(X, reset)[0]
+
+    def _measured(self, X: Any, reset: bool) -> tuple[Matrix, float]:
+        """Rows that have been checked, and the sum of the squares of all their numbers."""
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             ensure_all_finite=False,
         )  # fmt: skip
-        check_finite(X, count_threads(self.n_jobs), self)
-        return as_csr(X)
+        X = as_csr(X)
+        return X, check_finite(X, count_threads(self.n_jobs), self)
 
     # -- intervals ----------------------------------------------------------------------
     def _covariance(self) -> Array:

@@ -47,14 +47,21 @@ def checked_rows(
 ) -> tuple[Matrix, Array, Array | None]:
     """Rows, targets and weights that can be learned from; nothing is copied that need not be."""
     X = estimator._check_X(X, reset=reset)
+    return X, *checked_targets(X, y, sample_weight, check_y)
+
+
+def checked_targets(
+    X: Matrix, y: Any, sample_weight: Any, check_y: Callable[[Array], Any]
+) -> tuple[Array, Array | None]:
+    """Targets and weights of rows that have been checked."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     y = check_y(column_or_1d(y, warn=True))
     check_consistent_length(X, y)
     if sample_weight is None:
-        return X, y, None
+        return y, None
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return X, y, weight
+    return y, weight
 
 
 def check_mergeable(one: Any, other: Any) -> None:
