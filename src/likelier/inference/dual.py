@@ -19,6 +19,7 @@ from likelier.inference.dual_rows import DualRows, dual_rows
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.dual import dual_pass, duality_gap, lane_losses, take_labelled
 from likelier.loops.lanes import WIDTHS, aligned_zeros, padded
+from likelier.loops.memory import touched_empty
 from likelier.models.linear import LinearModel
 
 FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is worth computing
@@ -81,7 +82,7 @@ class DualState:
     def theta(self) -> Array:
         """Parameters as one matrix."""
         model = self.model
-        theta = np.empty((model.n_outputs, model.n_rows_theta)).T  # as coefficients are stored
+        theta = touched_empty((model.n_outputs, model.n_rows_theta)).T  # as coefficients are stored
         over_parts(self, lambda part: self._write(part, theta))
         return theta
 

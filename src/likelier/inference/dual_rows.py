@@ -18,6 +18,7 @@ from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.loops.dual import arrange_rows, column_frequencies, labels_by_rank
+from likelier.loops.memory import touched_empty
 from likelier.loops.rows import Rows, as_rows, row_norms
 from likelier.models.linear import NO_WEIGHT
 
@@ -128,7 +129,7 @@ def _arranged(
     assert rows.indptr is not None
     indptr = np.zeros(len(present) + 1, dtype=np.int64)
     np.cumsum(np.diff(rows.indptr)[present], out=indptr[1:])
-    data, indices = np.empty(indptr[-1], X.dtype), np.empty(indptr[-1], label.dtype)
+    data, indices = touched_empty(indptr[-1], X.dtype), touched_empty(indptr[-1], label.dtype)
     out = (data, indices, indptr, np.empty(len(present)))
     level = np.frexp(label.astype(np.float64))[1].astype(np.uint8)  # binary digits
     share(

@@ -19,6 +19,7 @@ from scipy import sparse
 from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.centring import column_moments
+from likelier.loops.memory import touched_empty
 from likelier.loops.rows import all_rows, as_rows
 from likelier.models.linear import LinearModel, LinearStats
 from likelier.models.penalty import ElasticNet
@@ -98,7 +99,7 @@ class _Chunks:
         if batch.rows is None or not small:
             return drawn
         given, rows = np.asarray(batch.X), batch.rows
-        X = np.empty((batch.n_rows, given.shape[1]), given.dtype)
+        X = touched_empty((batch.n_rows, given.shape[1]), given.dtype)
         list(drawn._over(lambda a, b: given.take(rows[a:b], 0, X[a:b], mode="clip")))
         weight = None if batch.weight is None else batch.weight[rows]
         assert batch.y is not None

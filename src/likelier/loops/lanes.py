@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from likelier.base import Array
+from likelier.loops.memory import touched
 
 WIDTHS = (2, 4, 8)
 CHAINS = 2  # sums in flight: an entry does not wait for the sum of the one before
@@ -32,12 +33,12 @@ _double, _int64, _int32 = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 def aligned_zeros(sizes: Sequence[int]) -> list[Array]:
     """Arrays of zeros that each begin a cache line, so that no vector lies on two.
 
-    They are cut out of one piece of memory: a large one comes in large pages, and threads that
-    are the first to touch many small ones wait for each other.
+    They are cut out of one piece of memory, which comes in large pages, and the caller is the
+    first to touch it, for threads to write to.
     """
     line = CACHE_LINE // 8
     starts = np.cumsum([0, *(-(-size // line) * line for size in sizes)])
-    memory = np.zeros(int(starts[-1]) + line)
+    memory = touched(np.zeros(int(starts[-1]) + line))
     first = -memory.ctypes.data % CACHE_LINE // 8
     return [memory[first + a : first + a + size] for a, size in zip(starts, sizes, strict=False)]
 
