@@ -20,15 +20,11 @@ from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.inference.centring import centred_pieces, column_rates, limited
 from likelier.inference.class_parts import over_classes
 from likelier.inference.joined import joined
+from likelier.inference.packed import packed, worth_packing
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.centring import column_moments
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
-from likelier.loops.sgd import (
-    adaptive_pass,
-    scheduled_pass,
-    settle,
-    take_average,
-)
+from likelier.loops.sgd import adaptive_pass, scheduled_pass, settle, take_average
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
 NEVER = 1 << 60
@@ -266,9 +262,12 @@ class AdaptiveSGD(Inference):
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
         """Visit every row once in the shuffled order of this pass."""
         state.group_loss[:] = 0.0
-        n_rows = over_classes(
-            state, engine, self.n_jobs, lambda part, first: self._pass(part, engine, first)
-        )
+        if worth_packing(state, engine):
+            n_rows = self._packed_pass(state, engine)
+        else:
+            n_rows = over_classes(
+                state, engine, self.n_jobs, lambda part, first: self._pass(part, engine, first)
+            )
         state.n_passes += 1
         penalty = float(state.model.penalty.value(state.theta()).sum())
         loss = float(state.group_loss[state.best_group()]) / n_rows + penalty
@@ -299,15 +298,24 @@ class AdaptiveSGD(Inference):
             n_rows += batch.n_rows
         return n_rows
 
+    def _packed_pass(self, state: AdaptiveState, engine: Engine) -> int:
+        """Learn every row of dense data without its zeros; other threads prepare them."""
+        for batch, view in packed(engine, state.n_passes):
+            self._learn_view(state, batch, view, np.arange(batch.n_rows), view.n_columns)
+        return int(engine.n_rows or 0)
+
     def learn(self, state: AdaptiveState, batch: Batch) -> None:
         """Learn the rows of a batch in order, with averages along the way."""
-        model, X = state.model, batch.X
-        rows = all_rows(X, batch.rows)
-        nonzeros = nonzeros_per_row(X, rows)
-        view, first = as_rows(X), 0
+        X, rows = batch.X, all_rows(batch.X, batch.rows)
+        self._learn_view(state, batch, as_rows(X), rows, nonzeros_per_row(X, rows))
+
+    def _learn_view(
+        self, state: AdaptiveState, batch: Batch, view: Rows, rows: Array, nonzeros: int
+    ) -> None:
+        first = 0
         while first < len(rows):
             # averages cost features x lanes each: less often as the run gets longer
-            stride = max(MIN_AVERAGE_ROWS, 4 * model.n_features // nonzeros, state.clock[0] // 12)
+            stride = max(MIN_AVERAGE_ROWS, 4 * view.n_columns // nonzeros, state.clock[0] // 12)
             stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
             first += stride
