@@ -22,6 +22,7 @@ BLOCK_BYTES = 1 << 21
 MIN_BLOCK_ROWS = 256
 MAX_BLOCK_ROWS = 16384
 MIN_GROUPS, MAX_GROUP = 32, 16  # blocks that one thread maps and merges at a time
+EVEN = 4  # where blocks are few there are a multiple of so many, of one size: no thread waits long
 
 
 class LocalEngine(Engine):
@@ -256,14 +257,18 @@ class LocalEngine(Engine):
 
 def default_block_rows(X: Matrix, kept: Array | None = None) -> int:
     """Rows that fill about `BLOCK_BYTES`: a function of the shape and the nonzeros only."""
+    n_rows = int(X.shape[0]) if kept is None else len(kept)
     if isinstance(X, np.ndarray):
         row_bytes = int(X.shape[1]) * X.dtype.itemsize
     else:  # nonzeros of absent rows must not count, or the block borders would move
-        n_rows = X.shape[0] if kept is None else len(kept)
         nonzeros = X.indptr[-1] if kept is None else np.diff(X.indptr)[kept].sum()
         entry_bytes = X.dtype.itemsize + X.indices.dtype.itemsize
-        row_bytes = int(nonzeros) * entry_bytes // int(n_rows)
-    return min(MAX_BLOCK_ROWS, max(MIN_BLOCK_ROWS, BLOCK_BYTES // max(1, row_bytes)))
+        row_bytes = int(nonzeros) * entry_bytes // n_rows
+    rows = min(MAX_BLOCK_ROWS, max(MIN_BLOCK_ROWS, BLOCK_BYTES // max(1, row_bytes)))
+    count = -(-n_rows // rows)
+    if not 1 < count < MIN_GROUPS:
+        return rows
+    return -(-n_rows // (-(-count // EVEN) * EVEN))
 
 
 def _check_matrix(X: Matrix) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.cholesky import cholesky, cholesky_solve
+from likelier.loops.memory import touched_empty
 from likelier.loops.rows import column_squares
 from likelier.loops.terms import values_along
 from likelier.models.linear import NO_WEIGHT, LinearModel
@@ -25,18 +27,26 @@ MEMORY = 20
 METRIC_FEATURES = 3000  # beyond this many a full metric costs more than it saves
 METRIC_WORK = 4e10  # products that a metric for every output may cost
 MAX_HALVINGS = 20
+PIECES = 16  # of the rows, for a line search
 RECENT = (1, 2, 4)  # steps back to which gains are compared, to tell the pace of them
 SLOWEST = 0.95  # pace that is believed: with it, 20 times the last gain is counted
 
 
 @dataclass
 class LBFGSState:
-    """Point, gradient, scores of every block, and the last changes; updated in place."""
+    """Point, gradient, scores of all rows, and the last changes; updated in place.
+
+    ``change`` is that of the scores along the direction, ``y`` and ``weight`` are the targets and
+    weights of the rows that are present: what a line search needs, in pieces of any size.
+    """
 
     model: LinearModel
     theta: Array
     metric: Any
-    scores: dict[int, Array] = field(default_factory=dict)
+    scores: Array
+    change: Array
+    y: Array
+    weight: Array = field(default_factory=lambda: NO_WEIGHT)
     gradient: Array | None = None
     value: Array | None = None
     changes: list[tuple[Array, Array]] = field(default_factory=list)
@@ -58,14 +68,19 @@ class LBFGS(Inference):
         theta = model.zeros() if theta is None else np.array(theta)
         n = max(2000, min(6 * model.n_features, 12_000))
         batch = engine.sample(n, iteration=1)
-        return LBFGSState(model, theta, _metric(model, batch, theta, engine))
+        assert engine.n_rows is not None
+        shape = (engine.n_rows, model.n_outputs)
+        scores, change = touched_empty(shape), touched_empty(shape)
+        weight = NO_WEIGHT if batch.weight is None else touched_empty(shape[0])
+        metric = _metric(model, batch, theta, engine)
+        return LBFGSState(model, theta, metric, scores, change, touched_empty(shape[0]), weight)
 
     def step(self, state: LBFGSState, engine: Engine) -> tuple[LBFGSState, Info]:
         """One step: two products with the data (three the first time)."""
         assert engine.n_rows is not None
         model = state.model
         if state.gradient is None:
-            self._look(state, engine, None, None)
+            self._look(state, engine, None)
         assert state.gradient is not None and state.value is not None
         direction = -self._inverse(state, state.gradient)
         slope = _dots(model, direction, state.gradient)
@@ -73,16 +88,15 @@ class LBFGS(Inference):
         gap = max(gap, _still_to_gain(state.gains))
         if gap <= self.tol * abs(objective - model.floor):
             return state, Info(objective, gap, 0.0, True)
-        change: dict[int, Array] = {}
 
         def move(batch: Batch) -> int:
-            change[batch.index] = model.scores(direction, batch.X)
+            state.change[_places(batch)] = model.scores(direction, batch.X)
             return 1
 
         engine.reduce(move, operator.add)
-        step = self._line_search(state, engine, direction, change, slope)
+        step = self._line_search(state, engine, direction, slope)
         old, state.theta = state.gradient, state.theta + step * direction
-        self._look(state, engine, change, step)
+        self._look(state, engine, step)
         bend = state.gradient - old
         state.gains = [*state.gains[-RECENT[-1] :], objective - float(state.value.sum())]
         # curvature must be positive; a step of length zero teaches nothing
@@ -91,17 +105,20 @@ class LBFGS(Inference):
         moved = bool(np.any(step > 0.0))
         return state, Info(float(state.value.sum()), gap, 1.0, not moved)
 
-    def _look(self, state: LBFGSState, engine: Engine, change: Any, step: Any) -> None:
+    def _look(self, state: LBFGSState, engine: Engine, step: Array | None) -> None:
         """Value and gradient at the point; scores are updated, or computed the first time."""
         model, n_rows = state.model, engine.n_rows
         assert n_rows is not None
 
         def look(batch: Batch) -> tuple[Array, Array]:
-            if change is None:
-                scores = model.scores(state.theta, batch.X)
+            here = _places(batch)  # every block has a place of its own
+            scores = state.scores[here]
+            if step is None:
+                scores[:], state.y[here] = model.scores(state.theta, batch.X), batch.y
+                if batch.weight is not None:
+                    state.weight[here] = batch.weight
             else:
-                scores = state.scores[batch.index] + step * change[batch.index]
-            state.scores[batch.index] = scores  # every block has a place of its own
+                scores += step * state.change[here]
             value, slope, _ = model.terms(batch, scores, 1)
             return value, model.pull_back(batch.X, slope)
 
@@ -112,26 +129,29 @@ class LBFGS(Inference):
         state.gradient = gradient / n_rows + l2 * state.theta
 
     def _line_search(
-        self, state: LBFGSState, engine: Engine, direction: Array, change: Any, slope: Array
+        self, state: LBFGSState, engine: Engine, direction: Array, slope: Array
     ) -> Array:
-        """Backtrack from one until the objective falls enough, lane by lane."""
-        model, n_rows = state.model, engine.n_rows
-        assert state.value is not None and n_rows is not None
-        step = np.ones(len(slope))
-        loss = model.loss
+        """Backtrack from one until the objective falls enough, lane by lane.
 
-        def values(batch: Batch) -> Array:
+        The data are not read: pieces need not be as small as blocks, and threads meet less often.
+        """
+        model, n_rows = state.model, len(state.scores)
+        assert state.value is not None
+        step = np.ones(len(slope))
+        loss, borders = model.loss, np.linspace(0, n_rows, PIECES + 1).astype(int).tolist()
+
+        def values(piece: int) -> Array:
+            here = slice(borders[piece], borders[piece + 1])
             return np.asarray(
                 values_along(
-                    loss.code, loss.parameters, loss.coupled, model.classes, batch.y,
-                    NO_WEIGHT if batch.weight is None else batch.weight,
-                    state.scores[batch.index], change[batch.index],
+                    loss.code, loss.parameters, loss.coupled, model.classes, state.y[here],
+                    state.weight[here], state.scores[here], state.change[here],
                     np.broadcast_to(step, model.n_outputs).copy(),
                 )
             )  # fmt: skip
 
         for _ in range(MAX_HALVINGS):
-            total = engine.reduce(values, np.add) / n_rows
+            total = reduce(np.add, engine.each(values, PIECES)) / n_rows
             total += _reduce_lanes(model, model.penalty.value(state.theta + step * direction))
             high = ~(total <= state.value + 1e-4 * step * slope + 1e-14 * np.abs(state.value))
             if not high.any():
@@ -169,6 +189,11 @@ class LBFGS(Inference):
     def posterior(self, state: LBFGSState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
+
+
+def _places(batch: Batch) -> slice:
+    """Where the rows of a block are among all that are present."""
+    return slice(batch.start, batch.start + batch.n_rows)
 
 
 def _still_to_gain(gains: list[float]) -> float:

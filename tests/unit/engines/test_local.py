@@ -202,6 +202,15 @@ def test_default_block_rows(d):
     assert default_block_rows(np.empty((1, d), dtype=np.float32)) >= rows
 
 
+@pytest.mark.parametrize("n_rows", [20_000, 35_000, 70_000, 123_456])
+def test_few_blocks_are_as_many_for_each_of_two_or_four_threads(n_rows):
+    engine = LocalEngine(np.empty((n_rows, 20)))
+    sizes = [batch.n_rows for batch in engine.blocks()]
+    assert len(sizes) % 4 == 0 and sum(sizes) == n_rows
+    assert max(sizes) - min(sizes) < len(sizes)
+    assert max(sizes) * 160 <= 1 << 21
+
+
 def test_block_rows_do_not_depend_on_threads():
     X, *_ = make_data(n=5000, d=300)
     sizes = {LocalEngine(X, n_jobs=n).block_rows for n in (1, 2, 7)}

@@ -60,9 +60,30 @@ def test_scores_are_kept_in_step():
     for _ in range(5):
         state, _ = inference.step(state, engine)
     for batch in engine.blocks():
+        here = slice(batch.start, batch.start + batch.n_rows)
         np.testing.assert_allclose(
-            state.scores[batch.index], model.scores(state.theta, batch.X), atol=1e-10
+            state.scores[here], model.scores(state.theta, batch.X), atol=1e-10
         )
+
+
+def test_a_line_search_sees_the_rows_that_are_present():
+    """Rows of weight zero are absent: the same steps, bit for bit, as without them."""
+    model, engine = problem(losses.LogLoss())
+    batch = next(iter(engine.blocks(0)))
+    X, y = np.asarray(batch.X), np.asarray(batch.y)
+    weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    kept = weight > 0.0
+    found = []
+    for some in (slice(None), kept):
+        inference = LBFGS(0.0)
+        part = LocalEngine(X[some], y[some], weight[some], seed=1, block_rows=30)
+        state = inference.init(model, part)
+        for _ in range(4):
+            state, _ = inference.step(state, part)
+        np.testing.assert_array_equal(state.y, y[kept])
+        np.testing.assert_array_equal(state.weight, weight[kept])
+        found.append(state.theta)
+    np.testing.assert_array_equal(*found)
 
 
 def test_independent_outputs_do_not_disturb_each_other():
