@@ -48,6 +48,7 @@ AIM = 0.9  # when pairs are updated,
 WITHIN = 0.95  # when it is seen whether all rows are done.
 WORTH_SHRINKING = 0.7  # put rows aside when at most this share stays
 PATIENCE = 2.0  # work of pair updates, in Newton steps, before one of these is tried
+MAX_STEPS = 5  # Newton steps without pairs between
 MAX_ROUNDS = 30
 SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
 FEW = 1024  # rows up to which going beyond the tolerance costs little beside getting there
@@ -265,7 +266,7 @@ class SMO(Inference):
         cost = newton_cost(len(free), len(state.part.F))
         if state.since_newton > PATIENCE * cost:
             state.since_newton, state.polished_at = 0.0, state.n_iter
-            newton_step(state, free)
+            _newton_steps(state, free)
 
     def _settle_many(self, state: SMOState, n_free: int) -> None:
         """Solve for all free coefficients at once when pairs have cost as much as that would."""
@@ -317,6 +318,14 @@ class SMO(Inference):
         if self.shrinking and len(keep) <= 0.5 * len(state.part.F):
             state.part = state.part.take(keep)
             state.cache.keep(keep)
+
+
+def _newton_steps(state: SMOState, free: Array) -> None:
+    """Newton steps one after the other, as long as they are whole and something is left to do."""
+    for _ in range(MAX_STEPS):
+        if not newton_step(state, free) or state.gap <= AIM * state.tol:
+            break
+        free = free_rows(state.part, state.box.eps)
 
 
 def _polish(state: SMOState) -> bool:

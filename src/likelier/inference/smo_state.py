@@ -18,6 +18,11 @@ SINGLE_ERROR = 1e-5  # relative error of a float32 kernel value that is hardly e
 SAMPLE = 64  # rows whose kernel values show the error where that could matter
 SEVERAL = 12.0  # typical errors that the extreme rows and a common bias may add up to
 ROOMY = 8  # blocks of rows in memory from which on one more does not drive out what is used
+SLACK = 0.25  # of the tolerance: a smaller violation does not make a row take part in a Newton step
+# Ridge of a Newton step, in the size at which a residual as large as the violation moves a
+# coefficient by as much as coefficients are: without one, steps are long where the kernel matrix
+# hardly tells rows apart, and most of them end at bounds where they should not.
+DAMPING = 0.05
 MARGIN = 0.1  # share of the tolerance that rounding of the kernel rows may use
 
 
@@ -153,35 +158,58 @@ def may_move_at_all(part: ActivePart, eps: float) -> tuple[Array, Array]:
     return found[0], found[1]
 
 
-def newton_step(state: SMOState, free: Array) -> None:
-    """Try a Newton step on the free coefficients of the active rows."""
+def newton_step(state: SMOState, free: Array) -> bool:
+    """Try a Newton step on the free coefficients of the active rows; whether it was a whole one.
+
+    Those whose bound does not hold them take part: else pairs would have to find out, one by one,
+    which of them become free.
+    """
     part, eps, cache = state.part, state.box.eps, state.cache
     if not 2 <= len(free) <= min(MAX_FREE, cache.n_slots):
-        return
-    numbers = part.rows[free]
-    K = state.rows.square(numbers)
-    beta = part.beta[free]
-    sign = np.sign(beta) if eps > 0.0 else 0.0
-    low = np.where(beta > 0.0, np.maximum(part.lower[free], 0.0), part.lower[free]) - beta
-    high = np.where(beta < 0.0, np.minimum(part.upper[free], 0.0), part.upper[free]) - beta
-    r = part.F[free] - eps * sign
-    move = newton_move(K, r, low, high)
+        return False
     state.work += newton_cost(len(free), len(part.F))
-    if move is None:
-        return
-    absent = free[cache.slot_of[free] < 0]
+    some, sign = _with_violators(part, eps, free, SLACK * state.tol)
+    beta = part.beta[some]
+    low = np.where(sign > 0.0, np.maximum(part.lower[some], 0.0), part.lower[some]) - beta
+    high = np.where(sign < 0.0, np.minimum(part.upper[some], 0.0), part.upper[some]) - beta
+    ridge = DAMPING * state.gap / (float(abs(beta).mean()) or 1.0)
+    K = state.rows.square(part.rows[some])
+    found = newton_move(K, part.F[some] - eps * sign, low, high, ridge)
+    if found is None:
+        return False
+    move, whole = found
+    absent = some[cache.slot_of[some] < 0]
     if len(absent):
         cache.fetch(absent)
-    if (cache.slot_of[free] < 0).any():
-        return  # more rows than there is room for
-    moved = np.clip(beta + move, beta + low, beta + high)
-    at_low, at_high = move <= low, move >= high
-    moved[at_low] = (beta + low)[at_low]
-    moved[at_high] = (beta + high)[at_high]
-    moved = on_bounds(moved, part.lower[free], part.upper[free])
-    subtract_rows(part.F, cache.slots, cache.slot_of[free], moved - beta)
-    part.beta[free] = moved
+    if (cache.slot_of[some] < 0).any():
+        return False  # more rows than there is room for
+    moved = np.where(move <= low, beta + low, np.where(move >= high, beta + high, beta + move))
+    moved = on_bounds(moved, part.lower[some], part.upper[some])
+    subtract_rows(part.F, cache.slots, cache.slot_of[some], moved - beta)
+    part.beta[some] = moved
     part.up, part.down = marks(part.beta, part.lower, part.upper, eps)
+    state.gap = gap_of(part)
+    return whole
+
+
+def _with_violators(part: ActivePart, eps: float, free: Array, slack: float) -> tuple[Array, Array]:
+    """Free rows and those that their residuals move off a bound or zero; the sign each shall have.
+
+    Signs are zero where there is no ``eps``. No more than half as many rows are added.
+    """
+    level = float((part.F - eps * np.sign(part.beta))[free].mean())
+    gain, saving = part.F + part.up - level, level - part.F - part.down
+    violation = np.maximum(gain, saving)
+    violation[free] = 0.0
+    more = np.flatnonzero(violation > slack)
+    most = min(len(free) // 2, MAX_FREE - len(free))
+    if len(more) > most:
+        more = more[np.argpartition(-violation[more], most)[:most]]
+    some = np.sort(np.concatenate([free, more]))
+    if eps == 0.0:
+        return some, np.zeros(len(some))
+    sign = np.sign(part.beta[some])
+    return some, np.where(sign == 0.0, np.where(gain[some] > saving[some], 1.0, -1.0), sign)
 
 
 def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:

@@ -106,7 +106,8 @@ def _fix_what_leaves(live, step, low, high, move):
 def small_newton_move(K, r, low, high):
     """Move of free coefficients that raises the dual, and whether there is one.
 
-    The same as `likelier.inference.smo_newton.newton_move`, for few rows.
+    As `likelier.inference.smo_newton.newton_move` for few rows, where a factor costs so little that
+    all that leaves its bounds is fixed at once and the rest factorised again.
     """
     n = len(r)
     A, step, ones, live = np.empty((n, n)), np.empty(n), np.empty(n), np.arange(n)

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from likelier.inference import smo_newton
 from likelier.inference.smo_newton import newton_move
 from likelier.loops import smo
 from likelier.loops.smo import (
@@ -222,20 +223,36 @@ def test_subtract_rows():
 def test_a_newton_move_is_the_optimum_of_its_face_where_no_bound_is_met():
     problem = Problem(n=30)
     far = np.full(30, 1e6)
-    move = newton_move(problem.K, problem.t, -far, far)
-    assert abs(move.sum()) < 1e-8
+    move, whole = newton_move(problem.K, problem.t, -far, far)
+    assert whole and abs(move.sum()) < 1e-8
     pull = problem.t - problem.K @ move  # equal for all: the multiplier of the constraint
     np.testing.assert_allclose(pull, pull.mean(), atol=1e-6)
 
 
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_newton_move_stays_inside_and_never_loses(seed):
+def test_a_newton_move_stays_inside_and_never_loses(seed, ridge):
     problem = Problem(n=40, seed=seed)
     rng = np.random.default_rng(seed)
     low, high = -rng.random(40), rng.random(40)
-    move = newton_move(problem.K, problem.t, low, high)
+    move, whole = newton_move(problem.K, problem.t, low, high, ridge)
     assert (move >= low - 1e-12).all() and (move <= high + 1e-12).all()
     assert abs(move.sum()) < 1e-9
+    assert problem.t @ move - 0.5 * move @ problem.K @ move > 0.0
+    assert whole
+    inside = (move > low) & (move < high)
+    assert 2 <= inside.sum() < 40  # bounds are met, and what meets none is at its optimum
+    pull = (problem.t - problem.K @ move - ridge * move)[inside]
+    np.testing.assert_allclose(pull, pull.mean(), atol=1e-7)
+
+
+def test_a_newton_move_that_cannot_end_inside_is_shortened(monkeypatch):
+    monkeypatch.setattr(smo_newton, "MAX_ROUNDS", 1)
+    problem = Problem(n=40)
+    low, high = np.full(40, -0.1), np.full(40, 0.1)
+    move, whole = newton_move(problem.K, problem.t, low, high)
+    assert not whole
+    assert abs(move).max() == pytest.approx(0.1)
     assert problem.t @ move - 0.5 * move @ problem.K @ move > 0.0
 
 
