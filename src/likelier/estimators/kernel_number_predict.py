@@ -15,6 +15,7 @@ from likelier.estimators.kernel_words import _integer, by_evidence
 from likelier.inference.kernel_regression import Weights
 from likelier.inference.noise_shape import NoiseShape, with_shapes
 from likelier.inference.number_experts import beside_experts
+from likelier.inference.number_far import FarRows
 from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import restore_map
 from likelier.predictive import Gaussian
@@ -43,22 +44,24 @@ class NumberPredictions(NumberStream):
         self._settle()
         check_is_fitted(self, ["maps_", "particles_"], all_or_any=any)
 
-    def _moments(self, X: Any) -> tuple[Array, Array, Array]:
+    def _moments(self, X: Any) -> tuple[Array, ...]:
         """Mean, variance of the function and of the noise, ``(n, particles)`` each."""
         self._require_fit()
         X = self._check_X(X, reset=False)
         if hasattr(self, "particles_"):
             mean = self.target_mean_ + self.target_spread_ * self._particle_scores(X)[..., 0].T
             return mean, np.zeros_like(mean), np.full_like(mean, self.noise_[0] ** 2)
-        mean, inside, noise, _ = self._moments_of_all(X)
-        return mean, inside, noise
+        return self._moments_of_all(X)[:3]
 
     def _moments_of_all(self, X: Matrix) -> tuple[Array, ...]:
         parts = [self._moments_of(i, X) for i in range(len(self.maps_))]
         return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
 
-    def _moments_of(self, i: int, X: Matrix) -> tuple[Array, Array, Array, Array]:
-        """The same by one fit of an ensemble, and the prior variance of the function."""
+    def _moments_of(self, i: int, X: Matrix) -> tuple[Array, Array, Array, Array, Array]:
+        """The same by one fit of an ensemble.
+
+        And which share of the prior variance of the function is left, and how far away rows are.
+        """
         made = restore_map(self.maps_[i])
         weights = Weights(self.weights_[i], self.roots_[i], float(self.ratio_[i]))
         mean, inside, outside = np.empty((3, X.shape[0]))
@@ -70,6 +73,7 @@ class NumberPredictions(NumberStream):
             outside[rows] = made.residual(Phi) / weights.ratio
         noise = np.full(X.shape[0], (self.noise_[i] / self.target_spread_) ** 2)
         variance, prior = noise * (inside + outside), noise / weights.ratio
+        unknown: Any = 1.0 - self.far_known_[i]
         if self.experts_[i]:
             experts, scale = Experts(**self.experts_[i]), float(self.common_scale_[i])
             # in double precision, so that no prediction depends on the rows beside it
@@ -83,17 +87,26 @@ class NumberPredictions(NumberStream):
             )
             prior = np.where(learned, noise * both, alone / weights.ratio)
             noise = np.where(learned, noise, alone)
+            part = np.minimum(left / experts.prior_variance, 1.0)
+            unknown = unknown * np.where(learned, part, 1.0)
+        far = FarRows(outside * weights.ratio, unknown)
+        share, constant = variance / prior, float(weights.mean[-1])
+        mean = mean - far.fading(constant)
+        variance = variance + far.variance(constant, float(self.far_spread_[i]), prior + noise)
         square = self.target_spread_**2
         mean = self.target_mean_ + self.target_spread_ * mean
-        return mean, square * variance, square * noise, square * prior
+        return mean, square * variance, square * noise, share, far.away
 
     def _predictive(self, X: Any) -> Gaussian:
-        mean, inside, noise = self._moments(X)
-        std = np.sqrt(inside + noise)
+        self._require_fit()
         if hasattr(self, "particles_"):
-            return Gaussian(mean, std, weights=np.ones(mean.shape[1]))
+            mean, inside, noise = self._moments(X)
+            return Gaussian(mean, np.sqrt(inside + noise), weights=np.ones(mean.shape[1]))
+        X = self._check_X(X, reset=False)
+        mean, inside, noise, _, away = self._moments_of_all(X)
         parts = zip(self.noise_widths_, self.noise_shares_, self.noise_centres_, strict=True)
-        return with_shapes(mean, std, [NoiseShape(*part) for part in parts])
+        shapes = [NoiseShape(*part) for part in parts]
+        return with_shapes(mean, np.sqrt(inside + noise), shapes, away)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation."""
@@ -130,7 +143,9 @@ class NumberPredictions(NumberStream):
         Returns
         -------
         ndarray of shape (n_draws, n_components_ + 1, 1)
-            The intercept last. Parts of an ensemble come in turn.
+            The intercept last. Parts of an ensemble come in turn. Draws of the function they
+            make are those of the predictions among the data; far away predictions leave the
+            intercept out.
         """
         _integer("n_draws", n_draws, 1)
         self._require_fit()
@@ -156,5 +171,5 @@ class NumberPredictions(NumberStream):
         left open: about zero far away, where nothing has been learned.
         """
         self._require_fit()
-        _, inside, _, prior = self._moments_of_all(self._check_X(X, reset=False))
-        return np.asarray(-np.log(np.maximum(inside / prior, 1e-300)).mean(axis=1))
+        share = self._moments_of_all(self._check_X(X, reset=False))[3]
+        return np.asarray(-np.log(np.maximum(share, 1e-300)).mean(axis=1))

@@ -42,7 +42,9 @@ from likelier.inference.kernel_regression import (
     batch_sums,
     solve_weights,
 )
+from likelier.inference.laplace import FAR_ROWS, far_share
 from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape
+from likelier.inference.number_far import FarRows
 from likelier.inference.softmax_head import ridge
 from likelier.losses import EpsilonInsensitive, SquaredError
 from likelier.models.columns import ColumnMoments
@@ -53,6 +55,8 @@ class NumberStream(RowKeeper, NumberExperts):
     """Streams of numbers to predict."""
 
     sums_weight_: float
+    far_spread_: Array
+    far_known_: Array
 
     def _set_units(self, mean: float, spread: float) -> None:
         self.target_mean_ = mean
@@ -226,7 +230,7 @@ class NumberStream(RowKeeper, NumberExperts):
         """Add to the sums, or teach the experts."""
         with one_blas_thread():
             if self.experts_[0]:
-                mean, inside, noise, _ = self._moments_of(0, X)
+                mean, inside, noise = self._moments_of(0, X)[:3]
                 self._update_noise((y - mean) ** 2 / (inside + noise), omega / self.row_weight_)
                 self._teach_experts(X, y, omega)
             else:
@@ -240,8 +244,15 @@ class NumberStream(RowKeeper, NumberExperts):
         sums = Sums(**state["sums"]) + batch_sums(Batch(X, targets, omega), Phi)
         weights = solve_weights(sums, old.ratio)
         noise = (self.noise_[0] / self.target_spread_) ** 2
-        expected = noise * (1.0 + old.variance(Phi, made.residual(Phi)))
-        self._update_noise((targets - Phi @ old.mean) ** 2 / expected, omega)
+        far, constant = FarRows(made.residual(Phi), 1.0 - self.far_known_[0]), float(old.mean[-1])
+        expected = noise * (1.0 + old.variance(Phi, far.residual))
+        prior = np.asarray(noise * (1.0 + 1.0 / old.ratio))
+        expected += far.variance(constant, float(self.far_spread_[0]), prior)
+        rest = targets - Phi @ old.mean + far.fading(constant)
+        self._update_noise(rest**2 / expected, omega)
+        # landmarks cannot follow: what the constant has learned far from them is known there
+        state["far"] = state.get("far", 0.0) + float(omega @ far_share(far.residual))
+        self.far_known_ = np.array([state["far"] / (state["far"] + FAR_ROWS)])
         self.common_noise_ = (self.noise_ / self.target_spread_) ** 2
         self.weights_, self.roots_ = [weights.mean], [weights.root]
         state["sums"] = vars(sums).copy()

@@ -29,6 +29,7 @@ from likelier.inference.kernel_regression import (
 from likelier.inference.kernel_search import Choice, search
 from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_shape
 from likelier.inference.number_experts import MANY_OTHERS
+from likelier.inference.number_far import far_spread
 from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import LARGEST, KernelMap, Standard
 
@@ -54,6 +55,7 @@ class Particle(PlainPart):
     common_noise: float = 1.0  # of the machine without experts
     common_scale: float = 1.0  # what variances of the machine itself count for, beside experts
     experts: Experts | None = None
+    far: float = 0.0  # spread of the target where nothing is known
     unfinished: dict[str, Any] = field(default_factory=dict)
 
 
@@ -151,6 +153,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     common_noise_, common_scale_ : ndarray of shape (n_particles,)
         Variance of the noise of the common machine alone, for targets of unit variance, and the
         factor of its own variances beside experts.
+    far_spread_ : ndarray of shape (n_particles,)
+        Least standard deviation of the target far from all landmarks, for targets of unit
+        variance: that of a Gaussian whose interval of 90% covers as many of them.
+    far_known_ : ndarray of shape (n_particles,)
+        How much the constant is believed there all the same: zero unless ``partial_fit`` has met
+        rows far from all landmarks.
     unfinished_ : dict
         What ``warm_start`` needs to go on; empty where the fit was finished.
 
@@ -279,7 +287,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     ) -> Particle:
         choice, noise = self._chosen(prepared, held, rng, clock)
         made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng, clock)
-        part = Particle(made, landmarks, choice, noise)
+        far = far_spread(prepared.sample.y, prepared.sample.weight)
+        part = Particle(made, landmarks, choice, noise, far=far)
         if self._has_experts(n_rows, made):
             learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
             return learned
@@ -346,7 +355,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         choice = Choice(ratio)  # the temperature comes after: a search would undo it
         folds = self._folds(prepared, held, rng, clock) if prepared.sample.n >= 6 else []
         if not folds:
-            return choice, scales.noise
+            constant = np.ptp(prepared.sample.y) == 0.0  # such targets are in their own units
+            return choice, self._least_noise(prepared.sample) if constant else scales.noise
         loss = self._epsilon_loss()
         judge = RegressionJudge(folds, loss)
         move_scale = prepared.sample.n >= HOLD_OUT_FROM and isinstance(self.gamma, str)
@@ -368,6 +378,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         self.ratio_ = np.array([each.ratio for each in weights])
         self.common_noise_ = np.array([part.common_noise for part in parts])
         self.common_scale_ = np.array([part.common_scale for part in parts])
+        self.far_spread_ = np.array([part.far for part in parts])
+        self.far_known_ = np.zeros(len(parts))
         self.alpha_ = np.array([part.choice.precision for part in parts])
         self.noise_ = np.sqrt([part.noise for part in parts]) * self.target_spread_
         self._store_shapes([part.shape for part in parts])

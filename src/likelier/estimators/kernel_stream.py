@@ -43,6 +43,7 @@ from likelier.estimators.problem import (
 from likelier.estimators.targets import check_class_weight, class_codes, union_classes
 from likelier.inference.kernel_search import head_prior
 from likelier.inference.laplace import (
+    FAR_ROWS,
     HeadPosterior,
     class_curvature,
     far_share,
@@ -58,8 +59,6 @@ from likelier.inference.softmax_head import (
 from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_experts import Experts, with_classes
 from likelier.models.kernel_machine import Standard, restore_map
-
-FAR_ROWS = 10.0  # rows far from all landmarks after which the constants are half believed there
 
 
 class ClassStream(RowKeeper, ExpertStream):

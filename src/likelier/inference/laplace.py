@@ -37,6 +37,7 @@ from likelier.models.triangles import lower_inverse
 
 MAX_JOINT = 600  # outputs x features
 FAR = 0.9999  # residual from which on a row begins to be far from all data: three length scales
+FAR_ROWS = 10.0  # rows far from all landmarks after which the constants are half believed there
 ROWS_AT_ONCE = 256
 
 

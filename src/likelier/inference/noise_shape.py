@@ -92,15 +92,24 @@ def _shape_of(shares: Array) -> NoiseShape:
     return NoiseShape(scale * both, parts, scale * sides, variance)
 
 
-def with_shapes(mean: Array, std: Array, shapes: list[NoiseShape]) -> Gaussian:
+def with_shapes(
+    mean: Array, std: Array, shapes: list[NoiseShape], away: Array | float = 0.0
+) -> Gaussian:
     """Mixture of all components around means of shape ``(n, len(shapes))``, each of which is one.
 
     Parameters
     ----------
     mean, std : arrays of shape (n, len(shapes))
         Mean and standard deviation of the target; a column is one model.
+    away : array of the same shape, or a number
+        Share of the variance that is not of this shape but Gaussian: residuals say nothing of
+        rows far from all of them.
     """
-    loc = [mean[:, [i]] + std[:, [i]] * shape.centres for i, shape in enumerate(shapes)]
-    scale = [std[:, [i]] * shape.widths for i, shape in enumerate(shapes)]
+    gauss = np.broadcast_to(np.asarray(away, dtype=np.float64), mean.shape)
+    loc, scale = [], []
+    for i, shape in enumerate(shapes):
+        part = 1.0 - gauss[:, [i]]
+        loc.append(mean[:, [i]] + std[:, [i]] * np.sqrt(part) * shape.centres)
+        scale.append(std[:, [i]] * np.sqrt(part * shape.widths**2 + gauss[:, [i]]))
     weights = np.concatenate([shape.shares for shape in shapes])
     return Gaussian(np.concatenate(loc, axis=1), np.concatenate(scale, axis=1), weights=weights)
