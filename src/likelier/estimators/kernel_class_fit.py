@@ -18,7 +18,7 @@ from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import Strength
 from likelier.estimators.kernel_predict import ClassPredictions
-from likelier.estimators.kernel_resume import PlainPart
+from likelier.estimators.kernel_resume import KeptJudge, KeptWeights, PlainPart
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.probabilities import fit_calibration
@@ -31,6 +31,7 @@ from likelier.estimators.targets import (
 )
 from likelier.inference.class_integral import choose_spread
 from likelier.inference.evidence import Plan, Scales
+from likelier.inference.head_state import HeadState
 from likelier.inference.kernel_search import (
     FEW_ROWS_RANGE,
     FEW_ROWS_ROUNDS,
@@ -49,6 +50,7 @@ from likelier.inference.softmax_head import (
     HINGE_SHARPNESS,
     HeadLoss,
     HeadProblem,
+    Prior,
     fit_head,
     ready_features,
     rows_in_memory,
@@ -207,31 +209,32 @@ class ClassFit(ClassPredictions):
         """Weights and their posterior from all rows of the engine."""
         loss, made, choice = self._head_loss(), part.map, part.choice
         precision = output_precision(choice, loss) * float(self.temperature)
-        rows, features = self._features(engine, made, n_rows)
+        place = [choice.precision, choice.scale, n_rows]
         shares = class_shares(prepared.sample.y, prepared.sample.weight, loss.n_classes)
         latest = loss.start(made.n_features, shares)
         # the hinge itself starts without shares, but they are what is known far away
         part = replace(part, far=replace(loss, margin=0.0).start(1, shares)[-1])
         prior = head_prior(made, precision, latest)
         hinge = self.loss == "hinge"
+        kept = KeptWeights(clock, "weights", place)
+        start = kept.start(latest)
+        if start is latest and n_rows > prepared.sample.n:  # most of the way by a sample
+            near = KeptWeights(clock, "start", place)
+            start = self._sample_weights(prepared, made, prior, near.start(latest), near)
+            kept = KeptWeights(clock, "weights", place)  # not where the start was cut short
+        latest = start.W if isinstance(start, HeadState) else start
+        with clock.aside("weights"):
+            rows, features = self._features(engine, made, n_rows)
         problem = HeadProblem(rows.reduce, features, loss, prior, sure=hinge)
-        whole = not clock.cut  # what follows a stage that was cut short has to be done again
 
-        def watch(W: Array, value: float, step: int) -> bool:
+        def watch(state: HeadState) -> bool:
             nonlocal latest
-            latest = W
-            if whole:
-                clock.kept["weights"] = {"mean": W, "choice": place}
-            return clock.tick("weights", f"objective {value:.6g}")
+            latest = state.W
+            return kept(state)
 
-        place, known = [choice.precision, choice.scale], clock.before.get("weights", {})
-        if known.get("choice") == place and known["mean"].shape == latest.shape:
-            latest = known["mean"]
-        elif n_rows > prepared.sample.n:  # most of the way by a sample, in few passes over all
-            latest = self._sample_weights(prepared, made, problem, latest, n_rows, clock)
         try:
             most = HINGE_STEPS * int(self.max_iter) if hinge else int(self.max_iter)
-            fit = fit_head(problem, latest, float(self.tol), most, watch)
+            fit = fit_head(problem, start, float(self.tol), most, watch)
             posterior = self._posterior(problem, fit.W, precision)
         except KeyboardInterrupt:  # keep what has been learned so far
             root = np.diag(prior.precision**-0.5).astype(np.float32)
@@ -271,18 +274,16 @@ class ClassFit(ClassPredictions):
         self,
         prepared: Prepared,
         made: KernelMap,
-        problem: HeadProblem,
-        start: Array,
-        n_rows: int,
-        clock: Clock,
+        prior: Prior,
+        start: Array | HeadState,
+        watch: KeptWeights,
     ) -> Array:
         """Weights for the sample, its rows weighing as much as all rows do."""
-        sample = prepared.sample
+        sample, n_rows = prepared.sample, watch.place[-1]
         weight = np.ones(sample.n) if sample.weight is None else sample.weight
         reduce = rows_in_memory(made(sample.X, np.float32), sample.y, weight * (n_rows / sample.n))
-        near = replace(problem, reduce=reduce, features=ready_features, sure=False)
-        limits = (10.0 * float(self.tol), int(self.max_iter))
-        return fit_head(near, start, *limits, lambda *_: clock.over).W
+        near = HeadProblem(reduce, ready_features, self._head_loss(), prior)
+        return fit_head(near, start, 10.0 * float(self.tol), int(self.max_iter), watch).W
 
     def _posterior(self, problem: HeadProblem, W: Array, precision: float) -> HeadPosterior:
         """Gaussian posterior; with a temperature the data count for less."""
@@ -315,13 +316,12 @@ class ClassFit(ClassPredictions):
         if not folds:
             return replace(choice, spread=spread), {}
         judge = Judge(folds, loss)
+        kept = KeptJudge(judge, clock)
         limits, rounds = SEARCH_RANGE, N_ROUNDS
         if not len(held):
             limits, rounds = FEW_ROWS_RANGE, FEW_ROWS_ROUNDS
         limits = (unit * limits[0], unit * limits[1])
-        choice = search(
-            judge, choice, self.alpha == "auto", move_scale, lambda: clock.over, rounds, limits
-        )
+        choice = search(kept, choice, self.alpha == "auto", move_scale, kept.stop, rounds, limits)
         if hinge:
             seen = judge.held(choice)
             return choice, self._calibrate(seen.scores, seen.codes, seen.weight)

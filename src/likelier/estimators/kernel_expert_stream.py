@@ -122,6 +122,8 @@ class ExpertStream(StreamPasses):
         n_few = min(n_few, self._rows_in_time(prepared, part.map, n_few, clock, share))
         few, batch = self._few(engine, n_few, n_rows)
         start, part = part, self._learn_weights(few, prepared, part, n_few, clock)
+        if self._n_particles() == 1:
+            clock.thorough = False  # this is a model, and experts are kept one by one
         early = clock.cut  # then a later fit goes on with what came before the experts
         seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
         plan: dict[str, Any] = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}

@@ -19,18 +19,15 @@ from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.hold_out import held_rows
+from likelier.estimators.kernel_going_on import GoingOn, earlier_model
 from likelier.estimators.kernel_pace import components_in_time, timed
-from likelier.estimators.kernel_particles import KernelParticles
 from likelier.estimators.kernel_resume import (
+    FOLD_CLIMBS,
     KEPT,
+    WEIGHT_STAGES,
     KeptClimb,
-    PlainClimb,
-    check_same_rows,
-    finished_parts,
     keep_choice,
-    keep_finished,
     kept_choice,
-    leave,
     left_over,
 )
 from likelier.estimators.kernel_rows import Prepared, Rows, merge_equal
@@ -51,7 +48,7 @@ from likelier.models.kernel_machine import (
 SAMPLE_ROWS = 20_000  # rows that hyperparameters are learned from
 HOLD_OUT_FROM, HOLD_OUT_SHARE, HOLD_OUT_MOST = 1000, 0.2, 1000
 SEARCH_ROWS, SEARCH_COMPONENTS = 2500, 384
-SMALL_FOLDS = 3
+SMALL_FOLDS = len(FOLD_CLIMBS)
 SHARED_SCALES = 10  # rows for each scale from which on the parts share the scales of all rows
 KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass makes them again
 KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
@@ -59,7 +56,7 @@ HEAD_BLOCK = 2048
 STOP_ROWS = 2048  # largest number of rows that are held out to stop by
 
 
-class KernelFit(KernelParticles):
+class KernelFit(GoingOn):
     """Fitting; targets, search and weights are left to the two public classes.
 
     ``_encode`` turns targets into numbers and sets what is known of them, ``_evidence_targets``
@@ -102,6 +99,7 @@ class KernelFit(KernelParticles):
             if self._goes_on(X):
                 self._go_on(X, y, sample_weight, seed, clock)
                 return
+            clock.model = earlier_model(self) if clock.before else {}
             for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
                 self.__dict__.pop(name, None)
             if is_stream(X):
@@ -147,59 +145,6 @@ class KernelFit(KernelParticles):
         rng = np.random.default_rng([seed, 1])
         out = held_rows(self._strata(rows.y), fraction, rng)
         return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
-
-    def _fit_engine(
-        self,
-        engine: Engine,
-        sample: Rows,
-        n_rows: int,
-        standard: Standard,
-        rng: np.random.Generator,
-        clock: Clock,
-    ) -> None:
-        """Hyperparameters from the sample, weights from the engine, for every particle."""
-        self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
-        check_same_rows(clock, n_rows, self._target_units(), standard)
-        learn = self._fit_evidence if self.inference == "evidence" else self._fit_particles
-        try:
-            learn(engine, sample, n_rows, standard, rng, clock)
-        except KeyboardInterrupt:
-            clock.cut = True
-            raise
-        finally:
-            if clock.cut:
-                leave(self, clock, n_rows, self._target_units(), standard)
-
-    def _fit_evidence(
-        self,
-        engine: Engine,
-        sample: Rows,
-        n_rows: int,
-        standard: Standard,
-        rng: np.random.Generator,
-        clock: Clock,
-    ) -> None:
-        """One machine after another, each with hyperparameters of its own."""
-        parts = [self._particle_type.from_plain(part) for part in finished_parts(clock, rng)]
-        n_particles = self._n_particles()
-        try:
-            while len(parts) < n_particles:
-                held = self._held_rows(sample, rng)
-                prepared = self._prepare(sample, held, standard, rng, clock)
-                parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, clock))
-                if n_particles > 1 and not clock.cut:
-                    keep_finished(clock, parts[-1].to_plain(), rng)
-                if len(parts) < n_particles and clock.over:
-                    break  # fewer particles are a model all the same
-        except KeyboardInterrupt:
-            self._keep_parts(parts, standard, clock)
-            raise
-        self._keep_parts(parts, standard, clock)
-
-    def _keep_parts(self, parts: list[Any], standard: Standard, clock: Clock) -> None:
-        if parts:
-            self._store(parts, standard)
-            self.n_iter_ = clock.n_iter
 
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
@@ -306,7 +251,7 @@ class KernelFit(KernelParticles):
             judged = prepared
             if n < SHARED_SCALES * d and self._learns_scales(d):
                 Z, sample = prepared.standardised, prepared.sample
-                watch = PlainClimb(clock, self._plan(n).n_steps)
+                watch = KeptClimb(clock, self._plan(n).n_steps, FOLD_CLIMBS[number])
                 scales = self._learn_scales(Z, sample, inside, rng, watch)
                 judged = replace(prepared, scales=scales)
             folds.append(self._fold(judged, rng.permutation(inside), outside, rng))
@@ -347,13 +292,9 @@ class KernelFit(KernelParticles):
         """The map of all rows, in the units of the data, and the rows of the sample in it."""
         wanted = self._components_in_time(prepared, scale, n_rows, clock)
         chosen = np.sort(rng.permutation(prepared.sample.n)[:wanted])
-        made = self._make_map(
-            take_rows(prepared.sample.X, chosen),
-            prepared.centre(),
-            prepared.gamma(scale),
-            int(rng.integers(2**31)),
-            wanted,
-        )
+        place = (prepared.centre(), prepared.gamma(scale), int(rng.integers(2**31)), wanted)
+        with clock.aside(*WEIGHT_STAGES):
+            made = self._make_map(take_rows(prepared.sample.X, chosen), *place)
         return made, chosen
 
     def _components_in_time(

@@ -9,10 +9,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from likelier.base import Array, Engine
+from likelier.engines.rows import slice_rows
 from likelier.estimators.kernel_experts import common_rows
 from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_number_predict import NumberPredictions
-from likelier.estimators.kernel_resume import PlainPart
+from likelier.estimators.kernel_pieces import kept_rest, kept_sums
+from likelier.estimators.kernel_resume import KeptJudge, KeptWeights, PlainPart
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import Clock, _number
 from likelier.inference.kernel_regression import (
@@ -21,7 +23,6 @@ from likelier.inference.kernel_regression import (
     RegressionJudge,
     Sums,
     Weights,
-    batch_sums,
     fit_weights,
     left_out,
     solve_weights,
@@ -299,11 +300,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
             if n_few < n_rows:
                 n_few = n_few if engine.in_memory else min(n_few, common_rows(self.n_features_in_))
                 engine, _ = self._few(engine, n_few, n_rows)
-            rows, features = self._features(engine, made, n_few)
+            with clock.aside("weights"):
+                rows, features = self._features(engine, made, n_few)
             limits = (float(self.tol), int(self.max_iter))
-            weights = fit_weights(
-                rows.reduce, features, loss, choice, made.n_features, lambda *_: clock.over, limits
-            )
+            watch = KeptWeights(clock, "weights", [choice.precision, choice.scale, n_few])
+            start = watch.start(np.zeros((made.n_features, 1)))
+            weights = fit_weights(rows.reduce, features, loss, choice, start, watch, limits)
             return replace(part, choice=choice, weights=weights)
         engine, sample = self._in_time(engine, prepared.sample, made, n_rows, clock)
         return self._solve(engine, sample, prepared.unit, part, clock)
@@ -320,23 +322,27 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     ) -> Particle:
         """Weights in closed form, and the noise by rows of the sample left out one by one."""
         made, T = part.map, float(self.temperature)
-        # a closed form needs its digits: double precision
-        sums: Sums = engine.reduce(lambda b: batch_sums(b, made(b.X, np.float64)), Sums.__add__)
+        place = [part.choice.precision, part.choice.scale, int(engine.n_rows or 0), sample.n]
+        place.append(made.n_features)
+        sums = kept_sums(engine, made, place, clock)
         # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
         row = T * self._light_row(unit)
         choice = replace(part.choice, precision=part.choice.precision * T / row)
         sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
-        weights = solve_weights(sums, choice.precision)
-        Phi = made(sample.X, np.float64)
+        with clock.aside("left out"):
+            weights = solve_weights(sums, choice.precision)
         omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / row
-        rest = left_out(weights, Phi, sample.y, omega, made.residual(Phi))
+
+        def leave(rows: slice) -> Array:
+            Phi = made(slice_rows(sample.X, rows.start, rows.stop), np.float64)
+            return left_out(weights, Phi, sample.y[rows], omega[rows], made.residual(Phi))
+
+        rest = kept_rest(sample.n, leave, place, clock)
         others = np.setdiff1d(np.arange(sample.n), part.landmarks)
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
             rest, omega = rest[others], omega[others]
         noise = max(float(np.average(rest**2, weights=omega)), self._least_noise(sample))
-        cut = clock.cut
-        clock.tick("weights", f"noise {noise:.4g}")
-        clock.cut = cut  # all is done: it is too late to be out of time
+        clock.tell("weights", f"noise {noise:.4g}")  # all is done: too late to be out of time
         shape = noise_shape(rest / np.sqrt(noise), omega)
         return replace(
             part, weights=weights, choice=choice, sums=sums, shape=shape, row=row,
@@ -359,9 +365,10 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
             return choice, self._least_noise(prepared.sample) if constant else scales.noise
         loss = self._epsilon_loss()
         judge = RegressionJudge(folds, loss)
+        kept = KeptJudge(judge, clock)
         move_scale = prepared.sample.n >= HOLD_OUT_FROM and isinstance(self.gamma, str)
         automatic = self.alpha == "auto"
-        choice = search(judge, choice, automatic, move_scale, lambda: clock.over, N_ROUNDS, limits)
+        choice = search(kept, choice, automatic, move_scale, kept.stop, N_ROUNDS, limits)
         if loss is None:
             return choice, scales.noise
         tempered = replace(choice, precision=float(self.temperature) * choice.precision)

@@ -1,9 +1,9 @@
 """What an unfinished fit of a kernel machine leaves, so that a later one can go on with it.
 
 A later fit takes the same way with the same random numbers, and only skips what has been done:
-steps of the climb of the evidence, the search by held-out rows, updates of particles. So it comes
-to the same model, to the last bit; weights that were cut short are where the search for them
-begins, and come to the same optimum. Of several fits those that were finished are kept whole.
+steps of the climb of the evidence, choices that held-out rows have judged, steps and sums of the
+weights, updates of particles. So it comes to the same model, to the last bit. Of several fits
+those that were finished are kept whole.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ import numpy as np
 from likelier.base import Array
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.evidence import Climb
+from likelier.inference.head_state import HeadState
 from likelier.inference.kernel_search import Choice
 from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 
 # What is kept of stages that have been gone through, by a later fit too.
-KEPT = ("climb", "choice", "weights", "strength", "particles", "finished", "random")
+FOLD_CLIMBS = ("climb 0", "climb 1", "climb 2")  # of parts that learn scales of their own
+WEIGHT_STAGES = ("start", "weights", "sums", "left out")
+KEPT = (
+    "climb", *FOLD_CLIMBS, "search", "choice", *WEIGHT_STAGES, "strength", "particles", "finished",
+    "random",
+)  # fmt: skip
 # Constructor words that may change between an unfinished fit and the one that goes on with it.
 FREE = ("time_budget", "warm_start", "n_jobs", "verbose", "random_state")
 
@@ -137,14 +143,16 @@ def keep_finished(clock: Clock, part: dict[str, Any], rng: np.random.Generator) 
 
 
 class KeptClimb:
-    """Tells the clock of every step of a climb, and keeps its state."""
+    """Tells the clock of every step of a climb, and keeps its state under a name."""
 
-    def __init__(self, clock: Clock, n_steps: int) -> None:
-        self.clock, self.n_steps, self.skipped = clock, n_steps, 0.0
+    def __init__(self, clock: Clock, n_steps: int, name: str = "climb") -> None:
+        self.clock, self.n_steps, self.name, self.skipped = clock, n_steps, name, 0.0
+        # what follows a stage that was cut short has to be done again; nothing is before "climb"
+        self.whole = not clock.cut or name == "climb"
 
     def before(self) -> Climb | None:
         """Where an unfinished fit had come to."""
-        plain = self.clock.before.get("climb")
+        plain = self.clock.before.get(self.name)
         if plain is None:
             return None
         self.skipped = plain["step"] / self.n_steps
@@ -152,21 +160,68 @@ class KeptClimb:
 
     def __call__(self, climb: Climb) -> bool:
         """One more step is done."""
-        self.clock.kept["climb"] = vars(climb) | {"values": np.array(climb.values)}
+        if self.whole:
+            self.clock.kept[self.name] = vars(climb) | {"values": np.array(climb.values)}
         share = climb.step / self.n_steps
         return self.clock.progress("evidence", share, skipped=self.skipped)
 
 
-class PlainClimb(KeptClimb):
-    """The same for a climb that is short and nobody keeps."""
+class KeptJudge:
+    """A judge of choices whose verdicts are kept, one after another."""
 
-    def before(self) -> Climb | None:
-        """Nothing: it begins anew."""
-        return None
+    def __init__(self, judge: Any, clock: Clock) -> None:
+        self.judge, self.clock, self.whole = judge, clock, not clock.cut
+        known = clock.before.get("search", {"choices": [], "losses": [], "fits": []})
+        judge.restore(known["fits"])
+        pairs = zip(known["choices"], known["losses"], strict=True)
+        self.known: dict[tuple[float, float], Array] = {
+            (float(p), float(s)): v for (p, s), v in pairs
+        }
 
-    def __call__(self, climb: Climb) -> bool:
+    @property
+    def omega(self) -> Array:
+        """Weights of the held-out rows."""
+        return np.asarray(self.judge.omega)
+
+    def losses(self, choice: Choice) -> Array:
+        """Loss of every held-out row."""
+        key = (choice.precision, choice.scale)
+        if key not in self.known:
+            self.known[key] = self.judge.losses(choice)
+            if self.whole:
+                self.clock.kept["search"] = {
+                    "choices": np.array(list(self.known)), "fits": self.judge.to_plain(),
+                    "losses": np.array(list(self.known.values())),
+                }  # fmt: skip
+            self.clock.pause()
+        return self.known[key]
+
+    def stop(self, choice: Choice) -> bool:
+        """Whether there is no time for this one: what is known takes none."""
+        return (choice.precision, choice.scale) not in self.known and self.clock.over
+
+
+class KeptWeights:
+    """Looks on a search for weights, and keeps where it has come to.
+
+    ``place`` says which problem it is: other rows or hyperparameters begin anew.
+    """
+
+    def __init__(self, clock: Clock, name: str, place: list[Any]) -> None:
+        self.clock, self.name, self.place, self.whole = clock, name, place, not clock.cut
+
+    def start(self, W: Array) -> Array | HeadState:
+        """Where an unfinished fit had come to, or these weights."""
+        known = self.clock.before.get(self.name, {})
+        if known.get("place") != self.place or known["W"].shape != W.shape:
+            return W
+        return HeadState.from_plain(known)
+
+    def __call__(self, state: HeadState) -> bool:
         """One more step is done."""
-        return self.clock.progress("evidence", climb.step / self.n_steps)
+        if self.whole:
+            self.clock.kept[self.name] = state.to_plain() | {"place": self.place}
+        return self.clock.tick("weights", f"objective {state.value:.6g}")
 
 
 def kept_choice(clock: Clock, rng: np.random.Generator) -> tuple[Choice, Any] | None:
@@ -183,3 +238,6 @@ def keep_choice(clock: Clock, choice: Choice, found: Any, rng: np.random.Generat
     if not clock.cut:
         state = json.dumps(rng.bit_generator.state)
         clock.kept["choice"] = {"choice": asdict(choice), "found": found, "random": state}
+        for name in (*FOLD_CLIMBS, "search"):  # needed no longer
+            clock.kept.pop(name, None)
+        clock.pause()

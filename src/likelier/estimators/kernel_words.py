@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
@@ -135,6 +137,10 @@ def by_evidence(estimator: Any) -> bool:
     )
 
 
+class OutOfTime(Exception):  # noqa: N818 - no error: what was done is kept
+    """The time of a fit that goes on with an earlier one is over, after a piece that is kept."""
+
+
 @dataclass
 class Clock:
     """Time that is left, progress, what callbacks say, and what is needed to go on later.
@@ -145,10 +151,16 @@ class Clock:
         Of the random numbers of the fit; None where it cannot go on later.
     before, kept : dict
         What an unfinished fit has left, and what this one would leave, as plain values.
+    model : dict
+        What the unfinished fit predicts by: its fitted attributes.
     held : Rows, optional
         Rows held out to stop in time.
     cut : bool
         Whether anything was left out for want of time.
+    thorough : bool
+        Nothing is left out, as if there were no budget: when time is over the fit ends by
+        `OutOfTime`, but only where a piece has just been done and kept. So every fit that goes
+        on gets further, however short its time is.
     """
 
     estimator: Any
@@ -162,8 +174,10 @@ class Clock:
     seed: int | None = None
     before: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
     held: Any = None
     cut: bool = False
+    thorough: bool = False
 
     def __post_init__(self) -> None:
         self.latest = self.begin
@@ -171,23 +185,44 @@ class Clock:
     @property
     def over(self) -> bool:
         """Whether the time budget is used up, or a callback asked to stop."""
+        if self.thorough:
+            return False
+        self.cut = self.cut or self._is_late()  # whoever asks ends what they do
+        return self._is_late()
+
+    def _is_late(self) -> bool:
         budget = self.estimator.time_budget
-        late = budget is not None and time.perf_counter() - self.begin > budget
-        self.cut = self.cut or self.stopped or late  # whoever asks ends what they do
-        return self.stopped or late
+        return self.stopped or (budget is not None and time.perf_counter() - self.begin > budget)
+
+    def pause(self) -> None:
+        """A piece of work is done and kept: here a thorough fit may end."""
+        if self.thorough and self._is_late():
+            raise OutOfTime
+
+    @contextmanager
+    def aside(self, *stages: str) -> Iterator[None]:
+        """Work that is not counted where an unfinished fit had come to one of these stages.
+
+        It had been done then, and was lost when that fit ended. Were it counted, a budget that
+        it fills would leave nothing to get further by.
+        """
+        begin = time.perf_counter()
+        yield
+        if self.thorough and not self.before.keys().isdisjoint(stages):
+            self.begin += time.perf_counter() - begin
 
     @property
     def left(self) -> float | None:
         """Seconds that are left, None where there is no budget."""
         budget = self.estimator.time_budget
-        if budget is None:
+        if budget is None or self.thorough:
             return None
         return max(0.0, float(budget) - (time.perf_counter() - self.begin))
 
     def allows(self, seconds: float) -> bool:
         """Whether so many seconds are left for a piece of work; else it is to be left out."""
         left = self.left
-        fits = left is None or seconds <= left
+        fits = left is None or seconds < left
         self.cut = self.cut or not fits
         return fits
 
@@ -204,7 +239,13 @@ class Clock:
         return self.tick(stage, f"{done}, {text}" if text else done)
 
     def tick(self, stage: str, text: str = "", **fitted: Any) -> bool:
-        """One step of a stage is done; True asks for an end."""
+        """One step of a stage is done, and kept where it may be; True asks for an end."""
+        self.tell(stage, text, **fitted)
+        self.pause()
+        return self.over
+
+    def tell(self, stage: str, text: str = "", **fitted: Any) -> None:
+        """Say that one step of a stage is done."""
         self.n_iter += 1
         self.latest = time.perf_counter()
         if self.estimator.verbose:
@@ -218,7 +259,6 @@ class Clock:
                 estimator=self.estimator, X=X, y=y, reconstruction_attributes=fitted or None
             )
             self.stopped = self.stopped or bool(stop)
-        return self.over
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

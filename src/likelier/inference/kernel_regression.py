@@ -10,11 +10,13 @@ the kernel. Sums over rows are additive: any order, any blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array, Batch
+from likelier.inference.head_state import HeadState
 from likelier.inference.kernel_search import Choice, Fold
 from likelier.inference.softmax_head import (
     CURVATURE_FLOOR,
@@ -155,6 +157,13 @@ class RegressionJudge:
     def __init__(self, folds: list[Fold], loss: EpsilonLoss | None) -> None:
         self.folds, self.loss = folds, loss
 
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Nothing: a fit does not depend on the others."""
+        return []
+
+    def restore(self, plain: list[dict[str, Any]]) -> None:
+        """Nothing to know."""
+
     @property
     def omega(self) -> Array:
         """Weights of the held-out rows."""
@@ -186,7 +195,8 @@ class RegressionJudge:
             weights = solve_weights(sums, choice.precision)
         else:
             reduce = rows_in_memory(Phi, fold.codes, fold.weight)
-            weights = fit_weights(reduce, ready_features, self.loss, choice, Phi.shape[1])
+            start = np.zeros((Phi.shape[1], 1))
+            weights = fit_weights(reduce, ready_features, self.loss, choice, start)
         inside = weights.variance(held, made.residual(held))
         return fold.held_codes - held @ weights.mean, inside
 
@@ -196,17 +206,19 @@ def fit_weights(
     features: object,
     loss: EpsilonLoss,
     choice: Choice,
-    n_features: int,
+    start: Array | HeadState,
     watch: object = None,
     limits: tuple[float, int] = (JUDGE_TOL, JUDGE_ITER),
 ) -> Weights:
     """Weights under a loss that has no closed form; a point, without a posterior.
 
-    ``limits`` are the tolerance and the largest number of steps.
+    ``start`` are weights ``(n_features, 1)``, or where an earlier search ended. ``limits`` are the
+    tolerance and the largest number of steps.
     """
-    prior = Prior(ridge(n_features, choice.precision))
+    W = start.W if isinstance(start, HeadState) else start
+    prior = Prior(ridge(len(W), choice.precision))
     problem = HeadProblem(reduce, features, loss, prior)  # type: ignore[arg-type]
-    fit = fit_head(problem, np.zeros((n_features, 1)), *limits, watch)  # type: ignore[arg-type]
+    fit = fit_head(problem, start, *limits, watch)  # type: ignore[arg-type]
     return Weights(fit.W[:, 0], np.empty((0, 0)), choice.precision)
 
 

@@ -175,6 +175,25 @@ class Judge:
         covariance = posterior.covariance(held, made.residual(held))
         return Held(posterior.scores(held), covariance, fold.held_codes, fold.held_weight)
 
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Plain form of the fits so far: later ones begin with theirs."""
+        return [
+            {
+                "fold": number, "scale": scale, "precisions": np.array(list(fits)),
+                "W": np.array([fit.W for fit in fits.values()]),
+                "gram": next(iter(fits.values())).gram,  # fits that begin near keep it
+            }
+            for (number, scale), fits in self._found.items() if fits
+        ]  # fmt: skip
+
+    def restore(self, plain: list[dict[str, Any]]) -> None:
+        """Know fits from their plain form."""
+        for part in plain:
+            self._found[part["fold"], part["scale"]] = {
+                float(precision): HeadFit(W, np.nan, 0, True, gram=part["gram"])
+                for precision, W in zip(part["precisions"], part["W"], strict=True)
+            }
+
     @property
     def omega(self) -> Array:
         """Weights of the held-out rows."""
@@ -190,11 +209,14 @@ def search(
     start: Choice,
     move_precision: bool,
     move_scale: bool,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[Choice], bool] | None = None,
     n_rounds: int = N_ROUNDS,
     limits: tuple[float, float] = SEARCH_RANGE,
 ) -> Choice:
-    """Move precision and scale while held-out rows gain; each try costs one small fit."""
+    """Move precision and scale while held-out rows gain; each try costs one small fit.
+
+    ``stop`` is asked before each of them, the first excepted; True ends the search.
+    """
     moves = []
     if move_precision:
         moves += [(1.0 / PRECISION_MOVE, 1.0), (PRECISION_MOVE, 1.0)]
@@ -210,13 +232,13 @@ def search(
     for _ in range(n_rounds):
         before = best
         for precision, scale in moves:
-            if stop is not None and stop():
-                return best
             moved = min(max(best.precision * precision, least), most)
             option = Choice(moved, best.scale * scale)
             key = (round(option.precision, 12), round(option.scale, 12))
             if key in tried or any(is_between(other, best, option) for other in worse):
                 continue
+            if stop is not None and stop(option):
+                return best
             tried.add(key)
             losses = judge.losses(option)
             if worth(best_losses - losses, omega):

@@ -15,15 +15,15 @@ share, refreshed after the first step. A trial point costs two products with the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from likelier.base import Array, Batch
+from likelier.inference.head_state import HeadState
 
-MEMORY = 10
 MAX_HALVINGS = 20
 # A row that is sure now may not be after the next step: its curvature in the metric is at
 # least this share of the largest possible for two classes, and half of that for more.
@@ -228,58 +228,55 @@ class HeadFit:
 
 def fit_head(
     problem: HeadProblem,
-    W: Array,
+    W: Array | HeadState,
     tol: float = 1e-4,
     max_iter: int = 100,
-    watch: Callable[[Array, float, int], bool] | None = None,
+    watch: Callable[[HeadState], bool] | None = None,
     gram: Array | None = None,
     near: bool = False,
 ) -> HeadFit:
     """Minimise from ``W`` until the expected decrease is below ``tol`` times the objective.
 
-    ``watch`` is called after every step with the weights, the objective and the number of the
-    step; True ends the search. ``gram`` is that of ``problem.gram(W)`` where it is known
-    already: it does not depend on the prior. ``near`` says that ``W`` is near the optimum, and
-    that ``gram`` will do for all steps, as that of another `HeadFit` does. Cost per step: two
-    products of the features with the weights (rows x features x outputs each), and twice a Gram
-    matrix (rows x features^2 / 2).
+    ``watch`` is called after every step with where the search has come to; True ends it. Begun
+    with such a state instead of weights, a search goes on to the same bits. ``gram`` is that of
+    ``problem.gram(W)`` where it is known already: it does not depend on the prior. ``near`` says
+    that ``W`` is near the optimum, and that ``gram`` will do for all steps, as that of another
+    `HeadFit` does. Cost per step: two products of the features with the weights (rows x features x
+    outputs each), and twice a Gram matrix (rows x features^2 / 2).
 
     What a step expects to gain is what the metric says, and that may be far too little where the
     loss has kinks. ``problem.sure`` ends the search only where the objective cannot be further than
     ``tol`` times itself from the optimum, and refreshes the metric more often on the way.
     """
-    value, gradient = problem.value_gradient(W)
-    gram = problem.gram(W) if gram is None else gram
-    metric = problem.metric(gram)
-    changes: list[tuple[Array, Array, float]] = []
-    values, sure = [value], problem.sure
+    state, sure = W if isinstance(W, HeadState) else _first_state(problem, W, gram), problem.sure
+    metric = problem.metric(state.gram)
 
-    def done(n_steps: int, converged: bool) -> HeadFit:
-        return HeadFit(W, value, n_steps, converged, tuple(values), gram)
+    def done(converged: bool) -> HeadFit:
+        return HeadFit(state.W, state.value, state.step, converged, state.values, state.gram)
 
-    for step in range(max_iter):
+    for step in range(state.step, max_iter):
         if (step == 1 and not near) or (sure and step and step % REFRESHED == 0):
             floor = (KINK_FLOOR if sure else 1.0) * problem.loss.least_curvature
-            gram, changes = problem.gram(W, floor), []
-            metric = problem.metric(gram)
-        direction = -_two_loops(gradient, changes, metric)
-        slope = float(np.vdot(direction, gradient))
-        gain = problem.prior.most_gain(gradient) if sure else -0.5 * slope
-        if not gain > tol * abs(value):
-            return done(step, True)
-        moved = _line_search(problem, W, value, direction, slope)
+            state = replace(state, gram=problem.gram(state.W, floor), changes=())
+            metric = problem.metric(state.gram)
+        direction = -_two_loops(state.gradient, state.changes, metric)
+        slope = float(np.vdot(direction, state.gradient))
+        gain = problem.prior.most_gain(state.gradient) if sure else -0.5 * slope
+        if not gain > tol * abs(state.value):
+            return done(True)
+        moved = _line_search(problem, state.W, state.value, direction, slope)
         if moved is None:  # rounding is all that is left
-            return done(step, not sure)
-        new, value, new_gradient = moved
-        change, bend = new - W, new_gradient - gradient
-        curve = float(np.vdot(change, bend))
-        if curve > 0.0:
-            changes = [*changes[1 - MEMORY :], (change, bend, curve)]
-        W, gradient = new, new_gradient
-        values.append(value)
-        if watch is not None and watch(W, value, step + 1):
-            return done(step + 1, False)
-    return done(max_iter, False)
+            return done(not sure)
+        state = state.after(moved)
+        if watch is not None and watch(state):
+            return done(False)
+    return done(False)
+
+
+def _first_state(problem: HeadProblem, W: Array, gram: Array | None) -> HeadState:
+    value, gradient = problem.value_gradient(W)
+    gram = problem.gram(W) if gram is None else gram
+    return HeadState(W, value, gradient, gram, values=(value,))
 
 
 def _line_search(
@@ -299,7 +296,9 @@ def _line_search(
 
 
 def _two_loops(
-    gradient: Array, changes: list[tuple[Array, Array, float]], metric: Callable[[Array], Array]
+    gradient: Array,
+    changes: tuple[tuple[Array, Array, float], ...],
+    metric: Callable[[Array], Array],
 ) -> Array:
     """Inverse curvature times the gradient, by the last changes with the metric in the middle."""
     q, kept = gradient.copy(), []

@@ -49,5 +49,5 @@ def test_between_is_of_one_scale_and_open():
 
 def test_time_ends_the_search():
     judge = Told(2.0)
-    assert search(judge, Choice(0.1), True, True, lambda: True) == Choice(0.1)
+    assert search(judge, Choice(0.1), True, True, lambda _: True) == Choice(0.1)
     assert len(judge.tried) == 1

@@ -124,7 +124,7 @@ def test_a_matrix_prior_is_a_quadratic():
 
 def test_a_watch_may_end_the_search():
     head, Phi, _, _ = problem(HeadLoss(3))
-    fit = fit_head(head, np.zeros((Phi.shape[1], 3)), 0.0, 50, lambda W, value, step: step == 2)
+    fit = fit_head(head, np.zeros((Phi.shape[1], 3)), 0.0, 50, lambda state: state.step == 2)
     assert fit.n_iter == 2 and not fit.converged
 
 

@@ -1,0 +1,62 @@
+"""Sums and residuals of a kernel regression in pieces, so that a later fit goes on after the last.
+
+A closed form is one pass over the rows for its sums, and one over the sample that leaves its rows
+out. Both are done block by block, and what the blocks have given so far is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Batch, Engine
+from likelier.estimators.kernel_expert_rows import take
+from likelier.estimators.kernel_fit import HEAD_BLOCK
+from likelier.estimators.kernel_words import Clock
+from likelier.inference.kernel_regression import Sums, batch_sums
+from likelier.models.kernel_machine import KernelMap
+
+
+def kept_sums(engine: Engine, made: KernelMap, place: list[Any], clock: Clock) -> Sums:
+    """Sums of all rows, from the first block to the last; ``place`` says of which problem."""
+    known, whole = clock.before.get("sums", {}), not clock.cut
+    total: Sums | None = None
+    n_done = 0
+    if known.get("place") == place:
+        n_done = known["n_rows"]
+        total = Sums(known["gram"], known["cross"], known["weight"])
+
+    def look(batch: Batch) -> tuple[int, Sums | None]:
+        n_rows, n_known = batch.n_rows, n_done - batch.start
+        if n_known >= n_rows:
+            return 0, None
+        fresh = batch if n_known <= 0 else take(batch, np.arange(n_known, n_rows))
+        # a closed form needs its digits: double precision
+        return fresh.n_rows, batch_sums(fresh, made(fresh.X, np.float64))
+
+    n_summed = n_done
+    for n_rows, sums in engine.map_blocks(look):
+        if sums is None:
+            continue
+        total, n_summed = sums if total is None else total + sums, n_summed + n_rows
+        if whole:
+            clock.kept["sums"] = vars(total) | {"place": place, "n_rows": n_summed}
+        clock.pause()
+    assert total is not None  # engines have rows
+    return total
+
+
+def kept_rest(
+    n_rows: int, leave: Callable[[slice], Array], place: list[Any], clock: Clock
+) -> Array:
+    """What ``leave`` says of so many rows, block by block."""
+    known, whole = clock.before.get("left out", {}), not clock.cut
+    parts = [known["rest"]] if known.get("place") == place else []
+    for start in range(sum(map(len, parts)), n_rows, HEAD_BLOCK):
+        parts.append(leave(slice(start, min(start + HEAD_BLOCK, n_rows))))
+        if whole:
+            clock.kept["left out"] = {"place": place, "rest": np.concatenate(parts)}
+        clock.pause()
+    return np.concatenate(parts)
