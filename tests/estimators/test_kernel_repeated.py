@@ -16,6 +16,8 @@ from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.estimators import kernel_fit, kernel_pieces, kernel_words
 from likelier.inference import evidence, kernel_search
 from likelier.inference.head_state import HeadState
+from likelier.inference.kernel_experts import ExpertJudge
+from likelier.inference.number_experts import NumberJudge
 from likelier.inference.softmax_head import fit_head
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
@@ -30,9 +32,12 @@ def small_blocks(monkeypatch):
 
 
 def repeated(model, rows, step=lambda model: model):
-    """Fit until it is finished; how often."""
+    """Fit until it is finished; how often. ``rows`` end with two targets, or with a stream."""
     for number in range(1, MOST):
-        fit(model, *rows)
+        if len(rows) == 3:
+            fit(model, *rows)
+        else:
+            model.fit(rows[1])
         assert np.isfinite(says(model, rows[0])).all()  # a model all the time
         if not model.unfinished_:
             return number
@@ -62,6 +67,8 @@ def pieces(monkeypatch):
         {"features": "fourier"},
         {"alpha": 0.05, "gamma": 0.5},
         {"n_experts": 0, "temperature": 2.0},
+        {"n_experts": 4},
+        {"n_experts": 4, "n_particles": 2},
     ],
 )
 def test_fits_out_of_time_come_to_the_same_bits(kind, words):
@@ -111,6 +118,37 @@ def test_parts_that_learn_their_own_scales(kind):
     model = make(kind, time_budget=1e-9)
     repeated(model, rows)
     np.testing.assert_array_equal(says(model, rows[0]), says(whole, rows[0]))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("words", [{}, {"n_experts": 4}, {"n_experts": 4, "n_particles": 2}])
+def test_a_stream_comes_to_the_same_bits(kind, words):
+    X, y, t = data()
+    target = y if kind is BayesianKernelClassifier else t
+    blocks = [(X[i : i + 60], target[i : i + 60]) for i in range(0, 240, 60)]
+    whole = make(kind, **words).fit(blocks)
+    model = make(kind, time_budget=1e-9, **words)
+    repeated(model, (X, blocks))
+    np.testing.assert_array_equal(says(model, X), says(whole, X))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_experts_are_tried_choice_by_choice(kind, monkeypatch):
+    rows = data()
+    whole = fit(make(kind, n_experts=4), *rows)
+    tried = []
+    for judge in (ExpertJudge, NumberJudge):
+        losses = judge.losses
+
+        def spy(self, choice, losses=losses):
+            tried.append(choice)
+            return losses(self, choice)
+
+        monkeypatch.setattr(judge, "losses", spy)
+    model = make(kind, n_experts=4, time_budget=1e-9)
+    repeated(model, rows)
+    assert len(tried) == len(set(tried)) > 4
+    np.testing.assert_array_equal(model.experts_[0]["weights"], whole.experts_[0]["weights"])
 
 
 @pytest.mark.parametrize("kind", BOTH)

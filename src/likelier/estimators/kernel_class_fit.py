@@ -185,7 +185,7 @@ class ClassFit(ClassPredictions):
         """How many rows the weights can be learned from; all where there is no time budget."""
         if clock.left is None:
             return n_rows
-        pace = self._row_seconds(made, prepared.sample)
+        pace = self._row_seconds(made, prepared.sample) if clock.left else np.inf
         n_sample = prepared.sample.n  # more rows than that start from weights of the sample,
         extra = n_sample if n_rows > n_sample else 0  # which have to be paid for too
         most = affordable_rows(clock, n_rows + extra, pace, share)
@@ -216,14 +216,15 @@ class ClassFit(ClassPredictions):
         part = replace(part, far=replace(loss, margin=0.0).start(1, shares)[-1])
         prior = head_prior(made, precision, latest)
         hinge = self.loss == "hinge"
-        kept = KeptWeights(clock, "weights", place)
+        name = self._stage("weights", n_rows)
+        kept = KeptWeights(clock, name, place)
         start = kept.start(latest)
         if start is latest and n_rows > prepared.sample.n:  # most of the way by a sample
-            near = KeptWeights(clock, "start", place)
+            near = KeptWeights(clock, self._stage("start", n_rows), place)
             start = self._sample_weights(prepared, made, prior, near.start(latest), near)
-            kept = KeptWeights(clock, "weights", place)  # not where the start was cut short
+            kept = KeptWeights(clock, name, place)  # not where the start was cut short
         latest = start.W if isinstance(start, HeadState) else start
-        with clock.aside("weights"):
+        with clock.aside(name):
             rows, features = self._features(engine, made, n_rows)
         problem = HeadProblem(rows.reduce, features, loss, prior, sure=hinge)
 

@@ -79,12 +79,14 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         is time for it, and where one has not been reached, the common machine predicts alone.
         However short it is, one step for the scales, one small fit of 384 features to judge by,
         and 512 features (as many as ``n_components``, where that is a number) of some 2,048 rows
-        come first: a few tenths of a second, and about as much may a longer budget be exceeded.
+        come first: a few tenths of a second of the processor, and about as much may a longer
+        budget be exceeded.
     warm_start : bool, default=False
         Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
-        same as if it had not ended, to the last bit, also from a file in another process. Where
-        the search for the weights was cut short it begins with what it had, and comes to the same
-        optimum. A stream is read again, its rows in the same order; one that can be read once
+        same as if it had not ended, to the last bit, also from a file in another process. With a
+        budget, such a fit does what is left to do until time is over, at least one piece of it;
+        what the pieces need and no fit can keep (features of all rows) is made again and not
+        counted. Until it is finished, the model is an earlier one of fewer rows. A stream is read again, its rows in the same order; one that can be read once
         only is refused (``partial_fit`` goes on with those). A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.

@@ -37,7 +37,7 @@ from likelier.estimators.kernel_pace import SHARE
 from likelier.estimators.kernel_passes import StreamPasses
 from likelier.estimators.kernel_resume import check_same_words, same_units, words_of
 from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import Clock, _number_or_auto
+from likelier.estimators.kernel_words import Clock, OutOfTime, _number_or_auto
 from likelier.estimators.problem import is_stream
 from likelier.inference.kernel_search import Choice
 from likelier.models.kernel_experts import Experts
@@ -128,8 +128,6 @@ class ExpertStream(StreamPasses):
         seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
         plan: dict[str, Any] = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
         plan |= {"made_with": words_of(self), "drawn": clock.seed, "stream": not engine.in_memory}
-        if self._n_particles() > 1:  # then the weights are learned again, to the same bits
-            clock.kept.pop("weights", None)
         part = replace(part, unfinished={} if early else plan)
         if not clock.allows(trial):
             return part
@@ -137,22 +135,39 @@ class ExpertStream(StreamPasses):
             stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)
             chosen = stage.choose(batch.X, part.choice.precision, self._must_have_experts())
             if chosen is None and clock.over:
-                return part
+                return part if early else replace(part, unfinished=plan | _trial(clock))
             if chosen is not None:
                 choice, verdict = chosen
                 plan = plan | {"precision": choice.precision, "scale": choice.scale}
                 part = replace(part, experts=stage.experts, unfinished={} if early else plan)
                 part = self._with_verdict(part, verdict)
+                if self._n_particles() > 1 and not early:
+                    part = self._taken_up(stage, part, clock)
                 whole = stage.learn(choice)
                 part = self._with_verdict(part, self._last_verdict(stage, verdict, prepared.sample))
-                return replace(part, unfinished={}) if whole else part
+                # a verdict by fewer rows than there is time for is not the last one
+                return replace(part, unfinished={}) if whole and not clock.cut else part
         except KeyboardInterrupt:
             self._keep_interrupted(part, prepared, clock)
             raise
         # no experts: then the weights deserve all rows, if there is time
+        clock.thorough = bool(clock.before)
         if n_few == n_rows or self._rows_in_time(prepared, part.map, n_rows, clock) < n_rows:
             return replace(part, unfinished={})
         return self._learn_weights(engine, prepared, start, n_rows, clock)
+
+    @staticmethod
+    def _taken_up(stage: ExpertFit, part: Any, clock: Clock) -> Any:
+        """Of several fits: the experts that this one had learned, kept as they learn."""
+        if "experts" in clock.before:
+            stage.experts = Experts(**clock.before["experts"])
+        assert stage.experts is not None
+        clock.kept["experts"] = stage.experts.to_arrays()  # which learning changes in place
+        return replace(part, experts=stage.experts)
+
+    def _stage(self, name: str, n_rows: int) -> str:
+        """Name of a stage of the weights: after experts that are not wanted it is another one."""
+        return name if n_rows <= common_rows(self.n_features_in_) else f"{name} of all"
 
     def _shared_time(
         self, prepared: Prepared, made: Any, n_few: int, n_rows: int, clock: Clock
@@ -164,6 +179,8 @@ class ExpertStream(StreamPasses):
         left = clock.left
         if left is None:
             return COMMON_SHARE, 0.0
+        if left == 0.0:  # nothing is timed where there is no time for anything
+            return SHARE, np.inf
         number = self._n_experts(n_rows)
         n_learned = n_rows if n_few == n_rows else 0
         trial = self._trial_seconds(made, prepared.sample, number, n_learned)
@@ -216,6 +233,8 @@ class ExpertStream(StreamPasses):
         plan, units = self.unfinished_, self._target_units()
         seed = seed if plan.get("drawn") is None else int(plan["drawn"])
         engine, sample = self._rows_again(X, y, weight, seed)
+        clock.before = {name: plan[name] for name in ("n_learned", "trial") if name in plan}
+        clock.thorough = True
         with engine:
             if engine.n_rows != plan["n_rows"] or not same_units(units, self._target_units()):
                 raise ValueError(
@@ -224,7 +243,8 @@ class ExpertStream(StreamPasses):
                     "rows; fit with warm_start=False"
                 )
             common = self._common_now(int(plan["n_learned"]))
-            stage = self._expert_stage(engine, common, int(plan["seed"]), clock)
+            with clock.aside("n_learned"):
+                stage = self._expert_stage(engine, common, int(plan["seed"]), clock)
             n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
             if self.experts_[0]:
                 stage.experts = Experts(**self.experts_[0])
@@ -234,7 +254,9 @@ class ExpertStream(StreamPasses):
             elif self._chose_none(stage, engine.sample(n_few, COMMON_SAMPLE).X, clock):
                 return
             choice = Choice(self.unfinished_["precision"], self.unfinished_["scale"])
+            clock.thorough = False
             whole = stage.learn(choice)  # its arrays are those of the model
+            clock.thorough = whole  # then the last verdict is by all of its rows
             self._trust(self._last_verdict(stage, None, sample))
             self.unfinished_ = {} if whole else self.unfinished_
         self.n_iter_ += clock.n_iter
@@ -256,9 +278,13 @@ class ExpertStream(StreamPasses):
 
     def _chose_none(self, stage: ExpertFit, sample: Matrix, clock: Clock) -> bool:
         """Choose experts where an earlier fit had no time to; True where there are none."""
-        chosen = stage.choose(sample, float(self.alpha_[0]), self._must_have_experts())
+        try:
+            chosen = stage.choose(sample, float(self.alpha_[0]), self._must_have_experts())
+        except OutOfTime:
+            self.unfinished_ = self.unfinished_ | _trial(clock)
+            return True
         if chosen is None or stage.experts is None:
-            self.unfinished_ = self.unfinished_ if clock.over else {}
+            self.unfinished_ = {}
             return True
         choice, verdict = chosen
         self._trust(verdict)
@@ -346,3 +372,8 @@ class ExpertStream(StreamPasses):
         """Let the experts learn what waits for them."""
         nothing = np.empty(0)
         self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
+
+
+def _trial(clock: Clock) -> dict[str, Any]:
+    """What a trial of experts has judged so far."""
+    return {"trial": clock.kept["trial"]} if "trial" in clock.kept else {}

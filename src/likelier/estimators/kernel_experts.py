@@ -19,6 +19,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads
 from likelier.estimators.kernel_expert_rows import Drawn, Waiting, not_learned, take
+from likelier.estimators.kernel_resume import KeptJudge
 from likelier.estimators.kernel_words import Clock
 from likelier.inference.class_integral import choose_spread
 from likelier.inference.kernel_experts import (
@@ -221,7 +222,8 @@ class ExpertFit:
             return None
         m = n_landmarks(self.n_regions)
         judge = self.common.judge(drawn, m, self.seed)
-        choice = choose_experts(judge, precision, lambda: self.clock.over, must)
+        kept = KeptJudge(judge, self.clock, "trial")
+        choice = choose_experts(kept, precision, lambda: self.clock.over, must)
         if choice is None or self.clock.over:
             return None
         verdict = self.common.verdict(judge, choice)

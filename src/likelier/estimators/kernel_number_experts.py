@@ -160,7 +160,8 @@ class NumberExperts(ExpertStream):
         """How many rows the sums can be made of; all where there is no time budget."""
         if clock.left is None:
             return n_rows
-        pace, n_sample = self._row_seconds(made, prepared.sample), prepared.sample.n
+        pace = self._row_seconds(made, prepared.sample) if clock.left else np.inf
+        n_sample = prepared.sample.n
         if self.loss != "gaussian":
             return affordable_rows(clock, n_rows, pace, share)
         # rows of the sample pass twice: the noise is learned from them

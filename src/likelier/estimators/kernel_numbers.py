@@ -148,7 +148,8 @@ class NumberStream(RowKeeper, NumberExperts):
         """Rows for the sums, and those the noise is learned from: all, or as time allows."""
         if clock.left is None:
             return engine, sample
-        most = affordable_rows(clock, n_rows + sample.n, sums_pace(made, sample))
+        pace = sums_pace(made, sample) if clock.left else np.inf
+        most = affordable_rows(clock, n_rows + sample.n, pace)
         if most >= n_rows + sample.n:
             return engine, sample
         n_few = max(most - sample.n, most // 2)

@@ -19,9 +19,13 @@ from likelier.inference.kernel_regression import Sums, batch_sums
 from likelier.models.kernel_machine import KernelMap
 
 
-def kept_sums(engine: Engine, made: KernelMap, place: list[Any], clock: Clock) -> Sums:
-    """Sums of all rows, from the first block to the last; ``place`` says of which problem."""
-    known, whole = clock.before.get("sums", {}), not clock.cut
+def kept_sums(engine: Engine, made: KernelMap, stage: tuple[str, list[Any]], clock: Clock) -> Sums:
+    """Sums of all rows, from the first block to the last.
+
+    ``stage`` is the name that they are kept under, and what says of which problem they are.
+    """
+    name, place = stage
+    known, whole = clock.before.get(name, {}), not clock.cut
     total: Sums | None = None
     n_done = 0
     if known.get("place") == place:
@@ -42,21 +46,22 @@ def kept_sums(engine: Engine, made: KernelMap, place: list[Any], clock: Clock) -
             continue
         total, n_summed = sums if total is None else total + sums, n_summed + n_rows
         if whole:
-            clock.kept["sums"] = vars(total) | {"place": place, "n_rows": n_summed}
+            clock.kept[name] = vars(total) | {"place": place, "n_rows": n_summed}
         clock.pause()
     assert total is not None  # engines have rows
     return total
 
 
 def kept_rest(
-    n_rows: int, leave: Callable[[slice], Array], place: list[Any], clock: Clock
+    n_rows: int, leave: Callable[[slice], Array], stage: tuple[str, list[Any]], clock: Clock
 ) -> Array:
-    """What ``leave`` says of so many rows, block by block."""
-    known, whole = clock.before.get("left out", {}), not clock.cut
+    """What ``leave`` says of so many rows, block by block; ``stage`` as for the sums."""
+    name, place = stage
+    known, whole = clock.before.get(name, {}), not clock.cut
     parts = [known["rest"]] if known.get("place") == place else []
     for start in range(sum(map(len, parts)), n_rows, HEAD_BLOCK):
         parts.append(leave(slice(start, min(start + HEAD_BLOCK, n_rows))))
         if whole:
-            clock.kept["left out"] = {"place": place, "rest": np.concatenate(parts)}
+            clock.kept[name] = {"place": place, "rest": np.concatenate(parts)}
         clock.pause()
     return np.concatenate(parts)

@@ -121,12 +121,14 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         is time for it, and where one has not been reached, the common machine predicts alone.
         However short it is, one step for the scales, one small fit of 384 features to judge by,
         and 512 features (as many as ``n_components``, where that is a number) of some 2,048 rows
-        come first: a few tenths of a second, and about as much may a longer budget be exceeded.
+        come first: a few tenths of a second of the processor, and about as much may a longer
+        budget be exceeded.
     warm_start : bool, default=False
         Go on with a fit of the same rows that was interrupted, or ended by its time budget: the
-        same as if it had not ended, to the last bit, also from a file in another process. Where
-        the search for the weights was cut short it begins with what it had, and comes to the same
-        optimum. A stream is read again, its rows in the same order; one that can be read once
+        same as if it had not ended, to the last bit, also from a file in another process. With a
+        budget, such a fit does what is left to do until time is over, at least one piece of it;
+        what the pieces need and no fit can keep (features of all rows) is made again and not
+        counted. Until it is finished, the model is an earlier one of fewer rows. A stream is read again, its rows in the same order; one that can be read once
         only is refused (``partial_fit`` goes on with those). A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
@@ -322,14 +324,15 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     ) -> Particle:
         """Weights in closed form, and the noise by rows of the sample left out one by one."""
         made, T = part.map, float(self.temperature)
-        place = [part.choice.precision, part.choice.scale, int(engine.n_rows or 0), sample.n]
-        place.append(made.n_features)
-        sums = kept_sums(engine, made, place, clock)
+        place: list[Any] = [part.choice.precision, part.choice.scale, int(engine.n_rows or 0)]
+        place += [sample.n, made.n_features]
+        of_sums, of_rest = (self._stage(name, place[2]) for name in ("sums", "left out"))
+        sums = kept_sums(engine, made, (of_sums, place), clock)
         # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
         row = T * self._light_row(unit)
         choice = replace(part.choice, precision=part.choice.precision * T / row)
         sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
-        with clock.aside("left out"):
+        with clock.aside(of_rest):
             weights = solve_weights(sums, choice.precision)
         omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / row
 
@@ -337,7 +340,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
             Phi = made(slice_rows(sample.X, rows.start, rows.stop), np.float64)
             return left_out(weights, Phi, sample.y[rows], omega[rows], made.residual(Phi))
 
-        rest = kept_rest(sample.n, leave, place, clock)
+        rest = kept_rest(sample.n, leave, (of_rest, place), clock)
         others = np.setdiff1d(np.arange(sample.n), part.landmarks)
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
             rest, omega = rest[others], omega[others]

@@ -24,10 +24,12 @@ from likelier.models.kernel_machine import KernelMap, Standard, restore_map
 
 # What is kept of stages that have been gone through, by a later fit too.
 FOLD_CLIMBS = ("climb 0", "climb 1", "climb 2")  # of parts that learn scales of their own
-WEIGHT_STAGES = ("start", "weights", "sums", "left out")
+WEIGHT_STAGES = tuple(
+    name + of for name in ("start", "weights", "sums", "left out") for of in ("", " of all")
+)
 KEPT = (
-    "climb", *FOLD_CLIMBS, "search", "choice", *WEIGHT_STAGES, "strength", "particles", "finished",
-    "random",
+    "climb", *FOLD_CLIMBS, "search", "choice", *WEIGHT_STAGES, "trial", "experts", "strength",
+    "particles", "finished", "random",
 )  # fmt: skip
 # Constructor words that may change between an unfinished fit and the one that goes on with it.
 FREE = ("time_budget", "warm_start", "n_jobs", "verbose", "random_state")
@@ -169,19 +171,18 @@ class KeptClimb:
 class KeptJudge:
     """A judge of choices whose verdicts are kept, one after another."""
 
-    def __init__(self, judge: Any, clock: Clock) -> None:
-        self.judge, self.clock, self.whole = judge, clock, not clock.cut
-        known = clock.before.get("search", {"choices": [], "losses": [], "fits": []})
+    def __init__(self, judge: Any, clock: Clock, name: str = "search") -> None:
+        self.judge, self.clock, self.name, self.whole = judge, clock, name, not clock.cut
+        known = clock.before.get(name, {"choices": [], "losses": [], "fits": []})
         judge.restore(known["fits"])
         pairs = zip(known["choices"], known["losses"], strict=True)
         self.known: dict[tuple[float, float], Array] = {
             (float(p), float(s)): v for (p, s), v in pairs
         }
 
-    @property
-    def omega(self) -> Array:
-        """Weights of the held-out rows."""
-        return np.asarray(self.judge.omega)
+    def __getattr__(self, name: str) -> Any:
+        """All else is the judge's own."""
+        return getattr(self.judge, name)
 
     def losses(self, choice: Choice) -> Array:
         """Loss of every held-out row."""
@@ -189,7 +190,7 @@ class KeptJudge:
         if key not in self.known:
             self.known[key] = self.judge.losses(choice)
             if self.whole:
-                self.clock.kept["search"] = {
+                self.clock.kept[self.name] = {
                     "choices": np.array(list(self.known)), "fits": self.judge.to_plain(),
                     "losses": np.array(list(self.known.values())),
                 }  # fmt: skip

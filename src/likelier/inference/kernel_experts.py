@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch
-from likelier.inference.kernel_search import Choice, output_precision, worth
+from likelier.inference.kernel_search import Choice, IndependentFits, output_precision, worth
 from likelier.inference.laplace import HeadPosterior, head_posterior
 from likelier.inference.softmax_head import (
     HeadLoss,
@@ -126,7 +126,7 @@ def absorb_rows(
     return expert_posterior(problem, fit.W, before.prior_variance)
 
 
-class ExpertJudge:
+class ExpertJudge(IndependentFits):
     """Held-out losses of choices for the experts of a few regions."""
 
     limits = LIMITS

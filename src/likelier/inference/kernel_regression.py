@@ -10,14 +10,13 @@ the kernel. Sums over rows are additive: any order, any blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array, Batch
 from likelier.inference.head_state import HeadState
-from likelier.inference.kernel_search import Choice, Fold
+from likelier.inference.kernel_search import Choice, Fold, IndependentFits
 from likelier.inference.softmax_head import (
     CURVATURE_FLOOR,
     HeadProblem,
@@ -151,18 +150,11 @@ def _logistic(z: Array) -> Array:
     return np.asarray(np.exp(np.minimum(z, 0.0)) / (1.0 + np.exp(-np.abs(z))))
 
 
-class RegressionJudge:
+class RegressionJudge(IndependentFits):
     """Held-out losses of ratios and scales: minus log density, or the loss itself."""
 
     def __init__(self, folds: list[Fold], loss: EpsilonLoss | None) -> None:
         self.folds, self.loss = folds, loss
-
-    def to_plain(self) -> list[dict[str, Any]]:
-        """Nothing: a fit does not depend on the others."""
-        return []
-
-    def restore(self, plain: list[dict[str, Any]]) -> None:
-        """Nothing to know."""
 
     @property
     def omega(self) -> Array:

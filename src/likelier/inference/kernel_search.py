@@ -118,6 +118,17 @@ class Held:
     weight: Array | None
 
 
+class IndependentFits:
+    """A judge whose fits do not depend on each other: there is nothing of them to keep."""
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Nothing."""
+        return []
+
+    def restore(self, plain: list[dict[str, Any]]) -> None:
+        """Nothing to know."""
+
+
 class Judge:
     """Held-out losses of choices, over one or more folds."""
 

@@ -26,7 +26,7 @@ from likelier.inference.kernel_regression import (
     regression_sums,
     solve_weights,
 )
-from likelier.inference.kernel_search import Choice
+from likelier.inference.kernel_search import Choice, IndependentFits
 from likelier.inference.laplace import HeadPosterior
 from likelier.inference.noise_shape import NoiseShape, noise_shape
 from likelier.inference.softmax_head import Prior, ridge
@@ -137,7 +137,7 @@ def noise_law(left: LeftOut, common_noise: float | None = None) -> NoiseLaw:
     return NoiseLaw(noise * shape.variance, shape, scale)
 
 
-class NumberJudge:
+class NumberJudge(IndependentFits):
     """Losses of choices for the experts of a few regions: rows left out one by one.
 
     In every region at most half of the rows are landmarks, and the others judge.
