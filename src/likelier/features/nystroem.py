@@ -13,6 +13,12 @@ from likelier.base import Array, Matrix
 from likelier.features.landmarks import METHODS, choose_landmarks, find_candidates
 from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
 from likelier.kernels import Kernel, make_kernel
+from likelier.kernels.kinds import Linear
+
+# kernel values up to which sums of a few of them can still be told, by precision
+LARGEST = {np.dtype(np.float32): 1e36, np.dtype(np.float64): 1e300}
+# and up to which their roots, the features, and one over these have all digits in single precision
+LARGEST_OF_SINGLE = 1e60
 
 
 class _Learnt(NamedTuple):
@@ -184,7 +190,8 @@ class NystroemFeatures(KernelFeatures):
         if kernel.precomputed:
             kernel.prepare(X)  # complains unless X is square
             rows = rows[:, candidates.numbers]
-        chosen = choose_landmarks(kernel, rows, candidates.weight, count, self.landmarks, key)
+        seen = rows if kernel.precomputed else _wide_enough(kernel, rows)
+        chosen = choose_landmarks(kernel, seen, candidates.weight, count, self.landmarks, key)
         numbers = candidates.numbers[chosen]
         among = rows[chosen][:, chosen] if kernel.precomputed else rows[chosen]
         projection, eigenvalues = _whitened(kernel.matrix(among.astype(np.float64)), X.dtype)
@@ -211,16 +218,52 @@ class NystroemFeatures(KernelFeatures):
             return out
         ready = kernel.prepare(landmarks.astype(X.dtype, copy=False))
         values = np.empty((min(step, X.shape[0]), len(projection)), dtype=X.dtype)
+        bounded = not isinstance(kernel, Linear)
         for start in range(0, X.shape[0], step):
-            rows = X[start : start + step]
-            here = ready.against(rows, out=values[: rows.shape[0]])
-            np.matmul(here, projection, out=out[start : start + step])
+            rows, part = X[start : start + step], out[start : start + step]
+            with np.errstate(over="ignore", invalid="ignore"):
+                here = ready.against(rows, out=values[: rows.shape[0]])
+                np.matmul(here, projection, out=part)
+            if not (bounded or np.isfinite(part).all()):
+                _fill_wide(kernel, params, rows, part)
         return out
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
+
+
+def _wide_enough(kernel: Kernel, rows: Matrix) -> Matrix:
+    """Rows in a precision in which their kernel values do not overflow."""
+    if not isinstance(kernel, Linear):
+        return rows
+    for wide in (rows, rows.astype(np.float64)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            largest = float(np.abs(kernel.diagonal(wide)).max(initial=0.0))
+        if largest < LARGEST[wide.dtype]:  # not where it is NaN
+            break
+    single = rows.dtype == np.float32
+    if not largest < (LARGEST_OF_SINGLE if single else LARGEST[rows.dtype]):
+        raise ValueError(_overflow(kernel, " or features in float32" if single else ""))
+    return wide
+
+
+def _fill_wide(kernel: Kernel, params: Mapping[str, Any], rows: Matrix, out: Array) -> None:
+    """Features of rows whose kernel values overflow in their own precision."""
+    double = np.float64
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = kernel.matrix(rows.astype(double), params["landmarks"].astype(double))
+        out[:] = values @ params["projection"].astype(double)
+    if not np.isfinite(out).all():
+        raise ValueError(_overflow(kernel, f" or features in {out.dtype}"))
+
+
+def _overflow(kernel: Kernel, features: str = "") -> str:
+    return (
+        f"values of kernel {kernel.name!r}{features} overflow; scale the features of X down, or "
+        "choose a smaller gamma or degree"
+    )
 
 
 def _whitened(K: Array, dtype: Any) -> tuple[Array, Array]:

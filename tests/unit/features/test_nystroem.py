@@ -166,7 +166,7 @@ def test_indefinite_kernels_keep_their_positive_part():
 
 
 def test_values_that_overflow_are_an_error():
-    with pytest.raises(ValueError, match="not finite; scale the features down"):
+    with pytest.raises(ValueError, match="overflow; scale the features of X down"):
         NystroemFeatures(kernel=Poly(1.0, 9)).fit(1e100 * rows())
 
 
@@ -302,3 +302,31 @@ def test_bad_weights():
         NystroemFeatures().fit(rows(), sample_weight=-np.ones(60))
     with pytest.raises(ValueError, match="sample_weight"):
         NystroemFeatures().fit(rows(), sample_weight=np.ones(59))
+
+
+@pytest.mark.parametrize("landmarks", ["kmeans++", "uniform", "leverage"])
+@pytest.mark.parametrize(
+    ("words", "size", "shift"),
+    [({}, 1e-7, 1.0), ({"degree": 5, "gamma": 1.0}, 1e4, 0.0), ({"degree": 2}, 1e12, 0.0)],
+)
+def test_single_precision_where_kernel_values_need_double(landmarks, words, size, shift):
+    X = (shift + size * np.random.default_rng(0).normal(size=(300, 6))).astype(np.float32)
+    made = NystroemFeatures(50, kernel="poly", landmarks=landmarks, random_state=0, **words)
+    phi = made.fit_transform(X)
+    assert phi.dtype == np.float32 and np.isfinite(phi).all()
+    rows = made.landmark_indices_
+    exact = made.kernel_.matrix(X[rows].astype(np.float64))
+    found = phi[rows].astype(np.float64) @ phi[rows].T.astype(np.float64)
+    np.testing.assert_allclose(found, exact, atol=1e-4 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("landmarks", ["kmeans++", "uniform", "leverage"])
+def test_kernel_values_that_overflow_are_refused_by_name(landmarks):
+    X = np.random.default_rng(0).normal(size=(300, 6))
+    made = NystroemFeatures(50, kernel="poly", gamma=1.0, landmarks=landmarks, random_state=0)
+    with pytest.raises(ValueError, match=r"kernel 'poly'.* overflow; scale the features of X"):
+        made.fit(1e60 * X)
+    with pytest.raises(ValueError, match=r"kernel 'poly' or features in float32 overflow"):
+        made.fit(X.astype(np.float32)).transform((1e15 * X).astype(np.float32))
+    with pytest.raises(ValueError, match=r"kernel 'poly' or features in float32 overflow"):
+        made.fit((1e20 * X).astype(np.float32))
