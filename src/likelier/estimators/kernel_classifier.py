@@ -86,8 +86,9 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         same as if it had not ended, to the last bit, also from a file in another process. With a
         budget, such a fit does what is left to do until time is over, at least one piece of it;
         what the pieces need and no fit can keep (features of all rows) is made again and not
-        counted. Until it is finished, the model is an earlier one of fewer rows. A stream is read again, its rows in the same order; one that can be read once
-        only is refused (``partial_fit`` goes on with those). A fit that was finished is done anew.
+        counted. Until it is finished, the model is an earlier one of fewer rows. A stream is read
+        again, its rows in the same order; one that can be read once only is refused
+        (``partial_fit`` goes on with those). A fit that was finished is done anew.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
