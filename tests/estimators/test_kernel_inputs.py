@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.datasets import load_diabetes, load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier.data import block_source
 
 FORMS = [np.asarray, sparse.csr_matrix, sparse.csc_array]
 
@@ -155,3 +156,16 @@ def test_inputs_whose_squares_overflow_are_named(size, thin):
         for data in ((rows, y), ([(rows[:30], y[:30]), (rows[30:], y[30:])],)):
             with pytest.raises(ValueError, match="input 1 holds numbers whose squares overflow"):
                 model.fit(*data)
+
+
+def test_missing_values_of_a_file_are_refused_with_words_that_work(tmp_path):
+    path = tmp_path / "t.csv"
+    lines = [f"{i % 7 if i != 5 else ''},{i % 5},{i % 2}" for i in range(60)]
+    path.write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    model = BayesianKernelClassifier(random_state=0)
+    with pytest.raises(ValueError, match="missing values in column 'a'") as refused:
+        model.fit(str(path), "y")
+    advice = str(refused.value).split("likelier.data: ")[1]
+    assert advice == f"fit(block_source({str(path)!r}, target='y', missing='impute'))"
+    eval(advice, {"fit": model.fit, "block_source": block_source})
+    assert list(model.feature_names_in_) == ["a", "a is missing", "b"]

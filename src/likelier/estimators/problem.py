@@ -32,6 +32,7 @@ from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
+READER_WORDS = ("missing='", "exclude", "categories=", "decimal=", "also_missing")
 LARGEST = float(np.finfo(np.float64).max) / 16.0  # with some room for sums of the like
 
 
@@ -108,12 +109,24 @@ def open_source(estimator: Any, X: Any, y: Any) -> Any:
             f"got {type(y).__name__}"
         )
     allow_nan = bool(get_tags(estimator).input_tags.allow_nan)
-    source = block_source(X, target=y, allow_nan=allow_nan)
+    try:
+        source = block_source(X, target=y, allow_nan=allow_nan)
+    except ValueError as error:
+        raise ValueError(f"{error}{_reader_advice(str(error), X, y)}") from error
     estimator.n_features_in_ = int(source.n_features)
     estimator.__dict__.pop("feature_names_in_", None)
     if isinstance(source.encoder, TableEncoder):  # columns of a libsvm file have no names
         estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
     return source
+
+
+def _reader_advice(message: str, X: Any, y: Any) -> str:
+    """Where a message names words that `block_source` takes and no estimator: how to say them."""
+    if not any(word in message for word in READER_WORDS):
+        return ""
+    path = str(X) if isinstance(X, str | os.PathLike) else X
+    words = f"target={y!r}, missing='impute'" if "missing='" in message else f"target={y!r}, ..."
+    return f"; such words are for likelier.data: fit(block_source({path!r}, {words}))"
 
 
 @dataclass(frozen=True)
