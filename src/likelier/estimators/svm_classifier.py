@@ -57,7 +57,8 @@ class SVC(ClassifierMixin, SVMWords):
         Weight of the errors.
     kernel : str or callable, default="rbf"
         "rbf", "linear", "poly", "sigmoid", "precomputed" (also "laplacian", "matern32",
-        "matern52"), or a function of two matrices.
+        "matern52"), or a function of two matrices. One that is not positive definite, such as
+        "sigmoid", has several stationary points; which is found may differ from LIBSVM.
     degree, gamma, coef0 : int, {"scale", "auto"} or float, float
         Parameters of the kernels that have them. "scale" is ``1 / (n_features v)``, ``v`` the
         variance of all entries of ``X``, in which a row counts by its ``sample_weight`` (unlike
