@@ -17,6 +17,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
+from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -111,6 +112,32 @@ def test_probabilities_are_probabilities(name, request):
     np.testing.assert_allclose(share, p[:5, 0], atol=0.04)
 
 
+@pytest.mark.parametrize("name", ["of_two", "of_three"])
+def test_log_densities_of_labels_that_cannot_be_keep_their_digits(name, request):
+    """Without label noise, against sums over a fine grid of scores in logarithms."""
+    sure = copy.deepcopy(request.getfixturevalue(name))
+    sure.label_noise_ = 0.0
+    sure.layers_[-1]["mean"] = 40.0 * sure.layers_[-1]["mean"]
+    rows = X[:3]
+    mean, variance = next(iter(sure._moments(sure._check_X(rows, reset=False))))
+    if name == "of_two":  # the other score of two is zero without a doubt: noise of one
+        mean = np.concatenate([np.zeros_like(mean), mean], axis=-1)
+        variance = np.concatenate([np.full_like(variance, 0.5), variance + 0.5], axis=-1)
+    for code, label in enumerate(sure.classes_):
+        told = sure.log_predictive_density(rows, [label] * len(rows))
+        sd = np.sqrt(variance)
+        low, high = (mean - 60.0 * sd).min(), (mean + 60.0 * sd).max()
+        h = np.linspace(low, high, 20_001)[:, None, None]
+        log_terms = norm.logpdf(h, mean[..., code], sd[..., code]) + np.log(h[1] - h[0])
+        for other in set(range(len(sure.classes_))) - {code}:
+            log_terms = log_terms + norm.logcdf((h - mean[..., other]) / sd[..., other])
+        samples = logsumexp(log_terms, axis=0)
+        expected = logsumexp(samples, axis=1) - np.log(samples.shape[1])
+        np.testing.assert_allclose(told, expected, rtol=1e-7, atol=1e-7)
+    least = min(sure.log_predictive_density(rows, [label] * 3).min() for label in sure.classes_)
+    assert least < -50.0
+
+
 def in_batches(function, rows, size):
     parts = [function(rows[first : first + size]) for first in range(0, len(rows), size)]
     return np.concatenate(parts)
@@ -140,6 +167,9 @@ def test_draws_of_a_row_do_not_depend_on_the_rows_after_it(fitted, of_three):
         for n_rows in (1, 7, 65):
             first = model.sample_y(rows[:n_rows], 9, random_state=3)
             np.testing.assert_array_equal(first, whole[:n_rows])
+            one_stream = np.random.RandomState(3)
+            batches = in_batches(lambda r: model.sample_y(r, 9, one_stream), rows, n_rows)  # noqa: B023
+            np.testing.assert_array_equal(batches, whole)
 
 
 def test_fits_of_other_rows_and_inputs_share_their_programs():

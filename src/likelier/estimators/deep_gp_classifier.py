@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit, log_ndtr, logit, logsumexp, ndtr
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -34,7 +34,7 @@ from likelier.estimators.targets import (
     require_two_classes,
 )
 from likelier.models.columns import ColumnMoments
-from likelier.models.deep_gp_posterior import label_chances
+from likelier.models.deep_gp_posterior import label_chances, log_label_chances
 from likelier.models.deep_gp_start import KernelStart
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
@@ -282,10 +282,30 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         return self._predictives(self._check_X(X, reset=False))
 
     def _log_density(self, X: Matrix, y: Array) -> Array:
-        """Log probability of encoded targets, for early stopping."""
+        """Log probability of encoded targets, for early stopping.
+
+        From probabilities, whose program a prediction needs anyway; where one is so small that
+        it has few digits, its logarithm is large enough to decide without them.
+        """
         p = np.concatenate([part.probabilities() for part in self._predictives(X)])
         codes = 0.5 * (y + 1.0) if len(self.classes_) == 2 else y
-        return np.asarray(np.log(np.maximum(_at(p, codes), SMALLEST)))
+        chances = p[np.arange(len(p)), codes.astype(np.intp)]
+        return np.asarray(np.log(np.maximum(chances, SMALLEST)))
+
+    def _log_chances(self, X: Matrix, codes: Array) -> Array:
+        """Log probability of class numbers, taken in logarithms: small ones keep their digits."""
+        n_classes, out, start = len(self.classes_), [], 0
+        for mean, variance in self._moments(X):
+            mine = codes[start : start + len(mean), None]
+            start += len(mean)
+            if n_classes == 2:
+                sign = 2.0 * mine - 1.0
+                log_p = log_ndtr(sign * mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
+            else:
+                log_p = _log_largest(mine, mean, variance)
+            mixture = logsumexp(log_p, axis=1) - np.log(log_p.shape[1])
+            out.append(log_label_chances(mixture, self.label_noise_, n_classes))
+        return np.concatenate(out)
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class: a mean over samples of the layers.
@@ -319,24 +339,26 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         )
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
-        """Log probability of the label of each row."""
-        p = self.predict_proba(X)
-        labels = np.asarray(y)
-        if labels.shape != (len(p),):
-            raise ValueError(f"y must hold one label for each of {len(p)} rows: {labels.shape}")
+        """Log probability of the label of each row; that of a tiny one has all its digits."""
+        check_is_fitted(self, "layers_")
+        rows, labels = self._check_X(X, reset=False), np.asarray(y)
+        if labels.shape != (rows.shape[0],):
+            raise ValueError(
+                f"y must hold one label for each of {rows.shape[0]} rows: {labels.shape}"
+            )
         check_no_missing_label(labels)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(_at(p, class_codes(self.classes_, labels))))
+        return self._log_chances(rows, class_codes(self.classes_, labels))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the label of each row, ``(n, n_samples)``; rows are drawn independently.
 
-        The draws of a row follow from ``random_state`` and its place, whatever rows come after it.
+        The draws of a row follow from ``random_state`` and its place, whatever rows come after
+        it; with one ``RandomState`` for all, batches draw what all rows at once would.
         """
         _integer("n_samples", n_samples, 1)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        rng = check_random_state(random_state)
         bounds = np.cumsum(self.predict_proba(X), axis=1)
-        uniform = rng.random((len(bounds), int(n_samples)))
+        uniform = rng.random_sample((len(bounds), int(n_samples)))
         codes = (uniform[:, :, None] > bounds[:, None, :-1]).sum(axis=2)
         return np.asarray(self.classes_[codes])
 
@@ -351,14 +373,23 @@ class _SignSource(EncodedSource):
         return replace(encoded, y=2.0 * y - 1.0 if len(self.classes) == 2 else y)
 
 
-def _at(p: Array, codes: Array) -> Array:
-    return np.asarray(p[np.arange(len(p)), np.asarray(codes).astype(np.intp)])
-
-
 def _largest(mean: Array, variance: Array) -> Array:
     """Chance of every class to have the largest score, in blocks of one compiled size."""
     require_jax()
     from likelier.inference.deep_scores import largest_scores
 
-    rows = 2 ** int(np.log2(SCORE_VALUES / mean.shape[-1]))
-    return largest_scores(mean, variance, int(np.clip(rows, LEAST_SCORE_ROWS, MOST_SCORE_ROWS)))
+    return largest_scores(mean, variance, _score_rows(mean.shape[-1]))
+
+
+def _log_largest(codes: Array, mean: Array, variance: Array) -> Array:
+    """Logarithm of the chance of one class to have the largest score, likewise."""
+    require_jax()
+    from likelier.inference.deep_scores import log_largest_score
+
+    return log_largest_score(codes, mean, variance, _score_rows(mean.shape[-1]))
+
+
+def _score_rows(n_classes: int) -> int:
+    """Rows of one call of the compiled quadrature."""
+    rows = 2 ** int(np.log2(SCORE_VALUES / n_classes))
+    return int(np.clip(rows, LEAST_SCORE_ROWS, MOST_SCORE_ROWS))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -20,6 +21,8 @@ from likelier.estimators.problem import NumberSource, require_targets
 from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Gaussian
+
+LEAST_SHARE = 2.0**-46  # the digits that a uniform number has left after it chose of 128
 
 
 class DeepGPRegressor(RegressorMixin, DeepFit):
@@ -313,19 +316,20 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently.
 
-        The draws of a row follow from ``random_state`` and its place, whatever rows come after it.
+        The draws of a row follow from ``random_state`` and its place, whatever rows come after
+        it; with one ``RandomState`` for all, batches draw what all rows at once would.
         """
         _integer("n_samples", n_samples, 1)
-        seed = check_random_state(random_state).randint(2**31 - 1)
-        # a stream for each kind of number: rows are then drawn alike in blocks of any size
-        which, normal = np.random.default_rng(seed).spawn(2)
+        rng = check_random_state(random_state)
         out = []
         for part in self._predictives(X):
-            shares = which.random((part.n_rows, int(n_samples)))
-            chosen = (shares * part.loc.shape[1]).astype(np.intp)
+            # one number for a draw, so that the size of blocks does not matter: where it lies
+            # among equal shares chooses the Gaussian, where within the share the place in it
+            place = rng.random_sample((part.n_rows, int(n_samples))) * part.loc.shape[1]
+            chosen = place.astype(np.intp)
             loc = np.take_along_axis(part.loc, chosen, axis=1)
             scale = np.take_along_axis(part.scale, chosen, axis=1)
-            out.append(loc + scale * normal.standard_normal(loc.shape))
+            out.append(loc + scale * ndtri(np.maximum(place - chosen, LEAST_SHARE)))
         return np.concatenate(out)
 
 

@@ -39,7 +39,7 @@ START_NOISE, START_LABEL_NOISE = 0.1, 0.01
 INPUT_SIZES = (4, 8, 16, 32, 64, 128)
 NODE_SIZES = (4, 8, 12, 16, 20, 24, 28, 32)
 INDUCING_SIZES = (50, 100, 128, 160, 200, 256, 384, 512)
-SMALL = 50  # inducing points up to which compiling takes longer than running
+SMALL = 50  # inducing points up to which, as with one layer, compiling takes longer than running
 BATCH_SIZES = (64, 256, 512)
 
 
@@ -210,7 +210,7 @@ class DeepAdam(Inference):
         arguments = (state.running, fixed, tuple(rows), xi, rates, moving)
         with own_settings():
             name = (repr(padded), STEPS)
-            quick = padded.n_inducing <= SMALL
+            quick = padded.n_inducing <= SMALL or len(padded.widths) == 2
             program = compiled_program(lambda: training_loop(padded), arguments, name, quick)
             running, energies = program(*arguments)
             energy = np.asarray(energies)[rates > 0.0]

@@ -28,10 +28,10 @@ from jax.experimental import serialize_executable
 from jax.scipy.linalg import solve_triangular
 
 Program = Callable[..., Any]
-# of small models; less optimised they run as fast, and compile in two thirds of the time
-QUICK: dict[str, str | bool] = {
-    "xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": "1",
-}  # fmt: skip
+# XLA's newer way to fuse loops takes most of a compilation, and the programs run no faster; small
+# models less optimised run as fast too.
+USUAL: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False}
+QUICK: dict[str, str | bool] = {**USUAL, "xla_backend_optimization_level": "1"}
 _programs: dict[str, Program] = {}
 _lock = threading.Lock()
 
@@ -88,7 +88,7 @@ def forget_programs() -> None:
 def _compile(make: Callable[[], Any], arguments: tuple[Any, ...], key: str, quick: bool) -> Program:
     lowered = jax.jit(make()).lower(*arguments)
     try:
-        program = lowered.compile(compiler_options=QUICK if quick else None)
+        program = lowered.compile(compiler_options=QUICK if quick else USUAL)
     except Exception:  # an option that this version of XLA does not have
         program = lowered.compile()
     with suppress(Exception):  # a cache that cannot be written is no reason to fail

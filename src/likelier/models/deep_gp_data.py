@@ -85,3 +85,11 @@ def largest_score(mean: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.
     """Chance of every class to have the largest score, ``(R, K)``, to 1e-9; and their sum."""
     p = argmax_probabilities(mean, variance)
     return p, p.sum()
+
+
+def log_score_is_largest(
+    codes: jax.Array, mean: jax.Array, variance: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Logarithm of the chance that class ``codes`` has the largest score, ``(R,)``; and a sum."""
+    log_p = log_z_argmax(codes, mean, variance)
+    return log_p, log_p.sum()

@@ -192,6 +192,13 @@ def label_chances(p: Array, label_noise: float, n_classes: int) -> Array:
     return np.asarray(other + (1.0 - label_noise - other) * p)
 
 
+def log_label_chances(log_p: Array, label_noise: float, n_classes: int) -> Array:
+    """`label_chances` in logarithms; the noise may be zero."""
+    other = label_noise / (n_classes - 1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.logaddexp(np.log(other), np.log1p(-label_noise - other) + log_p))
+
+
 def plain_layers(layers: Sequence[Any]) -> list[dict[str, Array]]:
     """Layers as dictionaries of NumPy arrays."""
     return [{k: np.asarray(v) for k, v in layer._asdict().items()} for layer in layers]
