@@ -183,19 +183,40 @@ def test_fits_of_other_rows_and_inputs_share_their_programs():
     assert len(numbers) == 1
 
 
+def random_posterior(n_inducing, widths, n_samples):
+    rng = np.random.default_rng(0)
+    layers = [
+        {"inducing": rng.standard_normal((n_inducing, widths[0])),
+         "log_scale": np.zeros((1, widths[0])), "log_amplitude": np.zeros(1),
+         "mean": rng.standard_normal((nodes, n_inducing)),
+         "root": np.zeros((nodes, n_inducing, n_inducing)), "log_noise": np.asarray(-5.0)}
+        for nodes in widths[1:]
+    ]  # fmt: skip
+    projections = [np.eye(widths[0]), np.zeros((widths[0], widths[-1]))]
+    return DeepPosterior(layers, projections, "rbf", shared_normals(n_samples, widths[1], 0))
+
+
+@pytest.mark.parametrize(("n_samples", "n_outputs"), [(128, 1), (32, 10)])
+def test_moments_of_default_sizes_do_not_depend_on_the_other_rows(n_samples, n_outputs):
+    """To the last bit, with the inducing points, nodes and samples that are used unasked."""
+    posterior = random_posterior(100, (8, 8, n_outputs), n_samples)
+    rows = np.random.default_rng(1).standard_normal((70, 8))
+
+    def flat(rows):
+        parts = [np.concatenate(pair, axis=-1) for pair in posterior.moments(rows)]
+        return np.concatenate(parts)
+
+    whole = flat(rows)
+    for size in (1, 3, 9, 64):
+        np.testing.assert_array_equal(in_batches(flat, rows, size), whole)
+    np.testing.assert_array_equal(flat(rows[::-1]), whole[::-1])
+
+
 def test_blocks_hold_few_values_whatever_the_number_of_outputs():
     """Of a model of a thousand classes, and of one that draws very many samples."""
     for n_outputs, n_samples in ((1000, 32), (1, 5000)):
-        rng = np.random.default_rng(0)
-        layers = [
-            {"inducing": rng.standard_normal((4, 2)), "log_scale": np.zeros((1, 2)),
-             "log_amplitude": np.zeros(1), "mean": rng.standard_normal((nodes, 4)),
-             "root": np.zeros((nodes, 4, 4)), "log_noise": np.asarray(-5.0)}
-            for nodes in (2, n_outputs)
-        ]  # fmt: skip
-        normals = shared_normals(n_samples, 2, 0)
-        posterior = DeepPosterior(layers, [np.eye(2), np.zeros((2, n_outputs))], "rbf", normals)
-        rows = rng.standard_normal((300, 2))
+        posterior = random_posterior(4, (2, 2, n_outputs), n_samples)
+        rows = np.random.default_rng(1).standard_normal((300, 2))
         sizes = [mean.size for mean, _ in posterior.moments(rows)]
         assert sum(sizes) == 300 * n_samples * n_outputs
         assert len(sizes) > 1 or n_outputs == 1
