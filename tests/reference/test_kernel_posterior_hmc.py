@@ -22,6 +22,7 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit, softmax
 from tests.reference.hmc import hmc
 
+from likelier import BayesianKernelClassifier
 from likelier.inference.class_integral import class_predictive
 from likelier.inference.laplace import head_posterior, mean_shift, skewness
 from likelier.inference.softmax_head import (
@@ -57,12 +58,19 @@ def small_model(case):
     return Phi, codes, rng.uniform(0.2, 1.5, n), 2, 1.0
 
 
-def log_joint(Phi, codes, weight, n_classes, precision):
-    """Value and gradient at many points, weights of one class after the other."""
+def log_joint(Phi, codes, weight, n_classes, precision, constant=None, centres=0.0):
+    """Value and gradient at many points, weights of one class after the other.
+
+    The constants have a precision of their own, around ``centres``.
+    """
     n, D = Phi.shape
     omega = np.ones(n) if weight is None else weight
-    diagonal = np.append(np.full(D - 1, precision), min(precision, 1e-2))
+    constant = min(precision, 1e-2) if constant is None else constant
     n_outputs = 1 if n_classes == 2 else n_classes
+    diagonal = np.tile(np.append(np.full(D - 1, precision), constant), n_outputs)
+    centre = np.zeros((n_outputs, D))
+    centre[:, -1] = centres
+    centre = centre.ravel()
     target = codes[None] if n_classes == 2 else np.eye(n_classes)[codes.astype(int)].T
 
     def scores(theta):
@@ -73,7 +81,7 @@ def log_joint(Phi, codes, weight, n_classes, precision):
         top = np.maximum(f.max(axis=1), 0.0 if n_classes == 2 else -np.inf)
         total = np.exp(f - top[:, None]).sum(axis=1) + (np.exp(-top) if n_classes == 2 else 0.0)
         likelihood = ((f * target).sum(axis=1) - top - np.log(total)) @ omega
-        return likelihood - 0.5 * (theta**2) @ np.tile(diagonal, n_outputs)
+        return likelihood - 0.5 * ((theta - centre) ** 2) @ diagonal
 
     def slope(theta):
         f = scores(theta)
@@ -83,7 +91,7 @@ def log_joint(Phi, codes, weight, n_classes, precision):
             p = np.exp(f - f.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
         by_score = ((target - p) * omega).reshape(-1, n)
-        return (by_score @ Phi).reshape(theta.shape) - np.tile(diagonal, n_outputs) * theta
+        return (by_score @ Phi).reshape(theta.shape) - diagonal * (theta - centre)
 
     return value, slope
 
@@ -168,6 +176,57 @@ def test_posterior_of_many_weights_agrees_with_hmc():
     own = found.draw(20_000, np.random.default_rng(0)).transpose(0, 2, 1).reshape(20_000, -1)
     assert np.abs(own.std(axis=0) / exact.std(axis=0) - 1.0).max() < 0.1
     check_predictive(found, exact, Phi)
+
+
+ESTIMATED = {
+    "two classes, landmarks": {"features": "nystroem", "gamma": 0.5, "alpha": 0.3},
+    "three classes, fourier": {"features": "fourier", "gamma": 0.7, "alpha": 5.0},
+    "two classes, weighted, linear": {"features": "identity", "alpha": 40.0},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_estimator_predicts_what_hmc_does(case):
+    """`predict_proba` and the draws of the weights, for given hyperparameters.
+
+    ``alpha`` is the precision of the weights of a class, so that the only score of two classes,
+    a difference, has half of it. Constants lie around the classes' shares: with a precision of
+    0.1 where the other features vanish far away, else hardly bound. Probabilities are compared
+    where features tell nearly all of the kernel: the estimator adds what they leave out.
+    """
+    rng = np.random.default_rng(CASES.index(case))
+    X = rng.standard_normal((2400, 2))
+    scores = X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=len(X))
+    codes = np.digitize(scores, [-0.7, 0.9] if case.startswith("three") else [0.2]).astype(float)
+    weight = rng.uniform(0.2, 1.5, len(X)) if "weighted" in case else None
+    words = ESTIMATED[case]
+    model = BayesianKernelClassifier(
+        posterior_scale=1.0, n_components=12, n_experts=0, tol=1e-12, random_state=0, **words
+    ).fit(X, codes, sample_weight=weight)
+    made, posterior = model._posteriors()[0]
+    Phi = made(X, np.float64)
+    two = len(model.classes_) == 2
+    one_row = 1.0 if weight is None else weight.mean()
+    logs = np.log(np.bincount(codes.astype(int), weight) + one_row)
+    value, slope = log_joint(
+        Phi, codes, weight, len(model.classes_), words["alpha"] / (2.0 if two else 1.0),
+        0.1 if words["features"] == "nystroem" else 0.01,
+        logs[1] - logs[0] if two else logs - logs.mean(),
+    )  # fmt: skip
+    mode = posterior.mean.T.ravel()
+    assert np.abs(slope(mode[None])).max() < 0.02
+    covariance = np.linalg.inv(curvature_by_differences(slope, mode))
+    exact = hmc(value, slope, mode, covariance, n_chains=32, n_draws=150, n_warm=20).flat()
+    own = posterior.draw(20_000, np.random.default_rng(0)).transpose(0, 2, 1).reshape(20_000, -1)
+    sd = exact.std(axis=0)
+    assert np.abs((own.mean(axis=0) - exact.mean(axis=0)) / sd).max() < 0.1
+    assert np.abs(own.std(axis=0) / sd - 1.0).max() < 0.1
+    n_outputs = posterior.mean.shape[1]
+    rows = np.argsort(made.residual(Phi), kind="stable")[:50]
+    scores = np.einsum("skd,nd->snk", exact.reshape(-1, n_outputs, Phi.shape[1]), Phi[rows])
+    p = softmax(scores, axis=2) if n_outputs > 1 else expit(scores)
+    found = model.predict_proba(X[rows])[:, -n_outputs:]
+    assert np.abs(found - p.mean(axis=0)).max() < 0.01
 
 
 def test_draws_have_the_shifted_mean():
