@@ -26,7 +26,7 @@ from benchmarks.kernel.problem import Split
 SETS = ("covtype", "kddcup99")
 STREAMS = (100_000, 1_000_000, 10_000_000)
 BLOCK, NOISE = 50_000, 0.01
-WANTED, MOST_MEGABYTES = 0.93, 1536
+WANTED, MINUTES, MOST_MEGABYTES = 0.93, 30, 1536
 CATEGORIES, NORMAL = (1, 2, 3), "normal"
 
 
@@ -134,7 +134,8 @@ def text(folder: Path) -> str:
     stream = sorted((v for k, v in stored.items() if k.startswith("stream")), key=_rows)
     parts = ["## Many rows", "", "No options but two threads. " + _verdict(stored), ""]
     if whole:
-        header = ["data set", "rows", "experts", "accuracy", "log loss", "processor s", "peak MB"]
+        header = ["data set", "rows", "experts", "accuracy", "log loss", "wall s", "processor s",
+                  "peak MB"]  # fmt: skip
         parts += [markdown_table(header, [_row(k, v) for k, v in sorted(whole.items())]), ""]
     if stream:
         header = ["stream of", "experts", "accuracy", "processor s per 100,000 rows", "peak MB"]
@@ -158,7 +159,7 @@ def _rows(record: dict[str, Any]) -> int:
 def _row(key: str, v: dict[str, Any]) -> list[str]:
     return [
         key.rsplit("/", 1)[0], f"{v['rows']:,}", str(v["experts"]), f"{100 * v['accuracy']:.2f}",
-        f"{v['log_loss']:.3f}", f"{v['cpu']:.0f}", f"{v['peak']:,.0f}",
+        f"{v['log_loss']:.3f}", f"{v['wall']:.0f}", f"{v['cpu']:.0f}", f"{v['peak']:,.0f}",
     ]  # fmt: skip
 
 
@@ -168,9 +169,10 @@ def _verdict(stored: dict[str, Any]) -> str:
     text = f"Largest peak {peak:,.0f} MB (target {MOST_MEGABYTES:,}: "
     text += ("met" if peak < MOST_MEGABYTES else "missed") + ")."
     if found:
-        least = min(v["accuracy"] for v in found)
-        met = "met" if least >= WANTED else "missed"
-        text += f" covtype {100 * least:.2f}% (target {100 * WANTED:.0f}: {met})."
+        least, minutes = (min(v["accuracy"] for v in found), max(v["wall"] for v in found) / 60)
+        met = "met" if least >= WANTED and minutes <= MINUTES else "missed"
+        text += f" covtype {100 * least:.2f}% in {minutes:.1f} minutes "
+        text += f"(target {100 * WANTED:.0f} in {MINUTES}: {met})."
     return text
 
 
