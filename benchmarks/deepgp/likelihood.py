@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.common import Cases, interleave, markdown_table, seconds_text
 
 SHAPE = (10, 256)  # samples, rows
-CLASSES = (3, 10, 30, 100, 300)
+CLASSES = (3, 10, 30, 100, 300, 1000)
 HERMITE_NODES = 20
 # more nodes than anyone needs, and an interval wide enough for rounding
 REFERENCE = (400, 34.0, 20.0, 6)
