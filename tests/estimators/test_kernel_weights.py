@@ -155,3 +155,11 @@ def test_missing_labels_are_told(missing):
     y = np.array(["a", "b", "a", missing, "b"], dtype=object)
     with pytest.raises(ValueError, match="1 missing labels .* row 3"):
         BayesianKernelClassifier().fit(np.arange(5.0)[:, None], y)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-200, 1e100, 1e200])
+@pytest.mark.parametrize("machine", [BayesianKernelClassifier, BayesianKernelRegressor])
+def test_weights_without_digits_are_refused_by_name(machine, size):
+    X, f = bumps(60, 0)
+    with pytest.raises(ValueError, match="sample_weight goes up to .* divide it by its mean"):
+        machine(random_state=0).fit(X, (f > 0.0).astype(float), sample_weight=np.full(60, size))

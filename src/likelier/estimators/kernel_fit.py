@@ -19,6 +19,7 @@ from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.hold_out import held_rows
+from likelier.estimators.kernel_copies import settle_few
 from likelier.estimators.kernel_going_on import GoingOn, earlier_model
 from likelier.estimators.kernel_pace import components_in_time, timed
 from likelier.estimators.kernel_resume import (
@@ -30,7 +31,7 @@ from likelier.estimators.kernel_resume import (
     kept_choice,
     left_over,
 )
-from likelier.estimators.kernel_rows import Prepared, Rows, merge_equal
+from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import MIN_COMPONENTS, Clock
 from likelier.estimators.problem import checked_rows, is_stream
 from likelier.estimators.rollback import unchanged_on_failure
@@ -54,6 +55,7 @@ KEEP_BYTES = 1 << 30  # features that are kept in memory; beyond, every pass mak
 KEEP_STREAM = 1 << 28  # and those of a stream, whose memory must stay bounded
 HEAD_BLOCK = 2048
 STOP_ROWS = 2048  # largest number of rows that are held out to stop by
+LEAST_WEIGHT, MOST_WEIGHT = 1e-30, 1e30  # of the heaviest row
 
 
 class KernelFit(GoingOn):
@@ -80,6 +82,9 @@ class KernelFit(GoingOn):
             prior are learned from rows as such: a common factor of all weights makes the
             weights of the model surer, not others. Weights below one, such as shares that add
             up to one, leave probabilities and intervals what rows of weight one make them.
+            Equal rows are copies of one observation unless they often answer differently or
+            there are few different ones, as in a table of counts: then each counts, and weights
+            that are whole numbers are such counts.
         """
         self._check_words()
         left = left_over(self)
@@ -136,8 +141,8 @@ class KernelFit(GoingOn):
             self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, clock)
 
     def _merged(self, rows: Rows) -> Rows:
-        """Rows of which equal ones are one, as far as that is worth it."""
-        return merge_equal(rows)
+        """Rows of which copies are one, as far as that is worth it."""
+        return settle_few(rows)
 
     def _held_apart(self, rows: Rows, seed: int) -> tuple[Rows, Rows]:
         """Rows to learn from, and some of every class to stop by."""
@@ -153,6 +158,11 @@ class KernelFit(GoingOn):
         X, y, weight = checked_rows(self, X, y, sample_weight, reset, self._check_y)
         if weight is not None and not weight.any():
             raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
+        if weight is not None and not LEAST_WEIGHT <= weight.max() <= MOST_WEIGHT:
+            raise ValueError(
+                f"sample_weight goes up to {weight.max():.3g}, where numbers lose their digits: "
+                "divide it by its mean"
+            )
         return X, y, weight
 
     # -- hyperparameters ----------------------------------------------------------------

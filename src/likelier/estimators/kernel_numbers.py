@@ -17,7 +17,7 @@ from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.kernel_copies import first_equals
+from likelier.estimators.kernel_copies import settle_many
 from likelier.estimators.kernel_course import ParticleState
 from likelier.estimators.kernel_experts import COMMON_SAMPLE, MAX_INPUTS, common_rows
 from likelier.estimators.kernel_fit import HEAD_BLOCK
@@ -79,18 +79,12 @@ class NumberStream(RowKeeper, NumberExperts):
         return NOISE_LEAST
 
     def _merged(self, rows: Rows) -> Rows:
-        """Copies of a row are one that weighs more, also of many rows.
+        """Copies are one row that weighs more, also of many rows.
 
         The noise is learned from rows left out, which would find themselves in their copies.
         """
         few = super()._merged(rows)
-        first = first_equals(rows.X, rows.y) if few is rows else None
-        if first is None:
-            return few
-        omega = np.ones(rows.n) if rows.weight is None else rows.weight
-        weight = np.bincount(first, omega, rows.n)
-        kept = np.flatnonzero(first == np.arange(rows.n))
-        return replace(rows.take(kept), weight=weight[kept])
+        return settle_many(rows) if few is rows else few
 
     # -- particles ----------------------------------------------------------------------
     def _particle_loss(self) -> Loss:

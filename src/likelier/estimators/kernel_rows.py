@@ -95,15 +95,26 @@ def merge_equal(rows: Rows) -> Rows:
     So the model does not depend on the order of few rows, and a weight means exactly as many
     rows. Larger data are left as they are.
     """
+    found = sorted_equals(rows)
+    return rows if found is None else merge_sorted(rows, *found)
+
+
+def sorted_equals(rows: Rows) -> tuple[Array, Array] | None:
+    """An order of few rows, and where in it each kind of equal row and target begins."""
     if rows.n > MERGE_ROWS or rows.n * rows.X.shape[1] > MERGE_VALUES:
-        return rows
+        return None
     dense = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
     joined = np.column_stack([dense, rows.y])
-    order = np.lexsort(joined.T[::-1])
+    keys = joined if rows.weight is None else np.column_stack([joined, rows.weight])
+    order = np.lexsort(keys.T[::-1])
     ordered = joined[order]
     first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
+    return order, first
+
+
+def merge_sorted(rows: Rows, order: Array, first: Array) -> Rows:
+    """One row of each kind, by what `sorted_equals` found."""
     omega = np.ones(rows.n) if rows.weight is None else rows.weight
     weight = np.add.reduceat(omega[order], first)
     merged = rows.take(order[first])
-    one = bool((weight == 1.0).all())
-    return Rows(merged.X, merged.y, None if one else weight)
+    return Rows(merged.X, merged.y, None if (weight == 1.0).all() else weight)
