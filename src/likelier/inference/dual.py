@@ -7,6 +7,7 @@ duality gap says how far they are from it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,7 @@ from likelier.base import Array, Engine, Inference, Info, Matrix
 from likelier.inference.dual_rows import DualRows, dual_rows
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.dual import dual_pass, duality_gap, lane_losses, take_labelled
-from likelier.loops.lanes import WIDTHS, aligned_zeros, padded
+from likelier.loops.lanes import MOST_LANES, WIDTHS, aligned_zeros, padded, tables
 from likelier.loops.memory import touched_empty
 from likelier.models.linear import LinearModel
 
@@ -26,7 +27,7 @@ FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is wort
 NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest
 INTERCEPT = 0.1  # how fast it moves, in units of a feature of typical size: all rows share it
 KINKED_INTERCEPT = 0.03  # the same where a loss has kinks: rows at one do not slow it down
-LANES = max(WIDTHS)  # of a group: classes whose rows are visited together
+LANES = max(WIDTHS)  # of a group, or a few more: classes whose rows are visited together
 ROUNDING = 1e-9  # of the tolerance: as good as nothing
 EARLY = 1.5  # times the tolerance: an erratic gap expected below it is worth computing
 LITTLE = 0.1  # of the tolerance: a row that is owed less is left out of the next passes
@@ -52,6 +53,13 @@ class _Part:
     def lanes(self) -> slice:
         """Which of all outputs they are."""
         return slice(self.first_class, self.first_class + len(self.intercept))
+
+    def tables(self, model: LinearModel) -> list[tuple[slice, Array]]:
+        """Some of the part's lanes, and their weights with a row for every feature, padded."""
+        d, n_lanes = model.n_features, len(self.intercept)
+        if model.loss.coupled:  # as many as there are, side by side
+            return [(slice(0, n_lanes), self.weights.reshape(d, n_lanes))]
+        return tables(self.weights, d, n_lanes)
 
 
 @dataclass
@@ -87,14 +95,15 @@ class DualState:
         return theta
 
     def _write(self, part: _Part, theta: Array) -> None:
-        W = part.weights.reshape(self.model.n_features, -1)
-        lanes = part.lanes
-        if self.data.label is None:
-            theta[: len(W), lanes] = W[:, : len(part.intercept)]
-        else:
-            take_labelled(W, self.data.label, theta[: len(W), lanes])
+        mine = theta[:, part.lanes]
+        for lanes, W in part.tables(self.model):
+            out = mine[: len(W), lanes]
+            if self.data.label is None:
+                out[:] = W[:, : out.shape[1]]
+            else:
+                take_labelled(W, self.data.label, out)
         if self.model.fit_intercept:
-            theta[-1, lanes] = part.intercept
+            mine[-1] = part.intercept
 
 
 def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
@@ -196,16 +205,23 @@ def _little(state: DualState, goal: float) -> float:
     return share * goal / state.model.n_outputs
 
 
-def _borders(model: LinearModel, n_jobs: int) -> list[int]:
-    """Where parts of the lanes begin and end: groups, the last ones cut if threads would idle.
+def _groups(model: LinearModel) -> list[int]:
+    """Where groups of lanes begin and end: as few as can be with enough lanes in each of them.
 
-    The weights of a group stay in the cache more often than those of all classes together.
+    The weights of a group stay in the cache more often than those of all classes together. What
+    a few classes too many for full groups would cost in one of their own is saved.
     """
     K = model.n_outputs
     if model.loss.coupled:
         return [0, K]
-    groups = list(pairwise([*range(0, K, LANES), K]))
-    rest = len(groups) % n_jobs  # of the groups, when every thread has had as many as another
+    count = max(K // LANES, -(-K // MOST_LANES))
+    return np.linspace(0, K, count + 1).astype(int).tolist()
+
+
+def _borders(model: LinearModel, n_jobs: int) -> list[int]:
+    """Where parts of the lanes begin and end: groups, the last ones cut if threads would idle."""
+    groups = list(pairwise(_groups(model)))
+    rest = 0 if model.loss.coupled else len(groups) % n_jobs  # when every thread has had as many
     borders = [0]
     for number, (a, b) in enumerate(groups):
         pieces = -(-n_jobs // rest) if number >= len(groups) - rest else 1
@@ -220,12 +236,11 @@ def _new_parts(model: LinearModel, borders: list[int], n_rows: int) -> list[_Par
     """
     coupled, K = model.loss.coupled, model.n_outputs
     stretches = list(pairwise(borders))
-    groups = [0 if coupled else first // LANES for first, _ in stretches]
+    groups = [bisect_right(_groups(model), first) - 1 for first, _ in stretches]
     sizes: list[int] = []
-    for group, (first, last) in zip(groups, stretches, strict=True):
+    for first, last in stretches:
         n_lanes = last - first
-        alone = K == group * LANES + 1  # in its group, not only in its part
-        width = n_lanes if coupled or alone else padded(max(2, n_lanes))
+        width = n_lanes if coupled or K == 1 else padded(max(2, n_lanes))
         sizes += [model.n_features * width, n_rows * n_lanes, n_rows * n_lanes]
     arrays = iter(aligned_zeros(sizes))
     return [
@@ -265,9 +280,10 @@ def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
     if data.rates is not None:
         W[len(W) - len(data.rates) :] *= data.rates[:, None]
     for part in state.parts:
-        lanes, n_lanes = part.lanes, len(part.intercept)
+        lanes = part.lanes
         part.dual[present], part.points[present] = duals[:, lanes], scores[:, lanes]
-        part.weights.reshape(len(W), -1)[:, :n_lanes] = W[:, lanes]
+        for some, table in part.tables(model):
+            table[:, : some.stop - some.start] = W[:, lanes][:, some]
         if model.fit_intercept:
             part.intercept[:] = theta[-1, lanes]
             part.anchor[:] = part.intercept - state.intercept_rate * given[:, lanes].sum(axis=0)
@@ -290,12 +306,14 @@ def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
 def _penalty_values(state: DualState, part: _Part) -> Array:
     """Half the sums of the squared weights times the strengths, in whatever order they are."""
     rates, strength = state.data.rates, 1.0 / (state.share * state.n_rows)
-    W = part.weights.reshape(state.model.n_features, -1)[:, : len(part.intercept)]
-    even = len(W) - (0 if rates is None else len(rates))
-    total = np.einsum("jk,jk->k", W[:even], W[:even])
-    if rates is not None:
-        total += np.einsum("jk,jk,j->k", W[even:], W[even:], 1.0 / rates)
-    return np.asarray(0.5 * strength * total)
+    even = state.model.n_features - (0 if rates is None else len(rates))
+    total = np.empty(len(part.intercept))
+    for lanes, table in part.tables(state.model):
+        W = table[:, : lanes.stop - lanes.start]
+        total[lanes] = np.einsum("jk,jk->k", W[:even], W[:even])
+        if rates is not None:
+            total[lanes] += np.einsum("jk,jk,j->k", W[even:], W[even:], 1.0 / rates)
+    return 0.5 * strength * total
 
 
 def _lane_objectives(state: DualState, part: _Part) -> Array:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from likelier.loops.lanes import MOST_LANES
 from likelier.loops.rows import (
     prefetch_ahead,
     prefetch_weights,
-    row_add,
     row_add_rates,
     row_axpy,
     row_axpy_rates,
     row_dot,
-    row_scores,
     row_start,
+    table_add,
+    table_scores,
 )
 from likelier.loops.sgd import lane_target
 from likelier.losses import coupled_prox, coupled_value, loss_prox, loss_value
@@ -62,16 +63,18 @@ def dual_pass(
     lane's part of the duality gap, ``|change of the dual| |f - point|``, was more than
     ``little``. Returns the sum of these parts: about the gap before the pass.
 
-    There may be more lanes of weights than intercepts; the last ones then stay zero.
+    There may be more lanes of weights than intercepts; the last ones then stay zero. Weights of the
+    most lanes are in two tables (`likelier.loops.lanes`), unless the loss couples them.
     """
     n_lanes, width = len(intercept), len(weights) // n_columns
+    split = width == MOST_LANES and not coupled
     single = width == 1 and not coupled  # all in registers
     m, g, f, step = np.empty(n_lanes), np.empty(n_lanes), np.zeros(width), np.zeros(width)
     total = 0.0
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
-        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width)
+        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width, split)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         size = omega * (norms[i] * share + intercept_rate)
@@ -96,7 +99,7 @@ def dual_pass(
                     else:
                         row_add_rates(data, indices, start, stop, weights, step, rates)
             continue
-        row_scores(data, indices, start, stop, weights, f)
+        table_scores(data, indices, start, stop, weights, f, split)
         for k in range(n_lanes):
             m[k] = f[k] + intercept[k] - size * dual[i, k]
         if coupled:
@@ -118,10 +121,7 @@ def dual_pass(
         active[i] = largest > little
         if not moved:
             continue
-        if rates is None:
-            row_add(data, indices, start, stop, weights, step)
-        else:
-            row_add_rates(data, indices, start, stop, weights, step, rates)
+        table_add(data, indices, start, stop, weights, step, rates, split)
     return total
 
 
@@ -153,15 +153,16 @@ def duality_gap(
     together, if they are coupled).
     """
     n_lanes, width = len(intercept), len(weights) // n_columns
+    split = width == MOST_LANES and not coupled
     f = np.zeros(width)
     total, gap = 0.0, 0.0
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
-        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width)
+        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width, split)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        row_scores(data, indices, start, stop, weights, f)
+        table_scores(data, indices, start, stop, weights, f, split)
         for k in range(n_lanes):
             f[k] += intercept[k]
         if coupled:
@@ -205,14 +206,15 @@ def lane_losses(
 ):
     """Summed loss of every lane; of all together, if they are coupled."""
     n_lanes, width = len(intercept), len(weights) // n_columns
+    split = width == MOST_LANES and not coupled
     f, total = np.zeros(width), np.zeros(1 if coupled else n_lanes)
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
-        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width)
+        prefetch_weights(indices, indptr, n_columns, rows, r, weights, width, split)
         omega = weight[i] if len(weight) else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        row_scores(data, indices, start, stop, weights, f)
+        table_scores(data, indices, start, stop, weights, f, split)
         for k in range(n_lanes):
             f[k] += intercept[k]
             if not coupled:

@@ -1,15 +1,18 @@
-"""Rows times weights of two, four or eight lanes side by side, in vectors of that width.
+"""Rows times weights of two, four, eight or twelve lanes side by side, in vectors.
 
 A loop over lanes whose number is not known to the compiler tests for overlaps and counts
 remainders at every entry of a row, and keeps its sums in memory. Here the lanes of a column are
 one vector and the sums stay in registers; every processor carries that out in what it has.
+
+Twelve lanes are two tables one behind the other: the first eight lanes of every column, which fill
+a cache line, then the other four. A row is read once for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -23,6 +26,8 @@ from likelier.base import Array
 from likelier.loops.memory import touched
 
 WIDTHS = (2, 4, 8)
+TABLES = (8, 4)  # widths of the two tables of the most lanes
+MOST_LANES = sum(TABLES)
 CHAINS = 2  # sums in flight: an entry does not wait for the sum of the one before
 CACHE_LINE = 64  # bytes
 # Sums along a row may be reordered; infinities and NaN keep their meaning.
@@ -45,7 +50,21 @@ def aligned_zeros(sizes: Sequence[int]) -> list[Array]:
 
 def padded(n_lanes: int) -> int:
     """Number of lanes to store for so many: a width there are vectors of, or the number itself."""
-    return next((w for w in WIDTHS if 1 < n_lanes <= w), n_lanes)
+    return next((w for w in (*WIDTHS, MOST_LANES) if 1 < n_lanes <= w), n_lanes)
+
+
+def tables(weights: Array, n_columns: int, n_lanes: int) -> list[tuple[slice, Array]]:
+    """Which lanes the tables of padded weights hold, and these with a row for every column.
+
+    The last lanes of a table may be padding.
+    """
+    widths = TABLES if len(weights) == n_columns * MOST_LANES else (len(weights) // n_columns,)
+    found, first = [], 0
+    for width in widths:
+        table = weights[n_columns * first : n_columns * (first + width)].reshape(n_columns, width)
+        found.append((slice(first, min(first + width, n_lanes)), table))
+        first += width
+    return found
 
 
 @dataclass
@@ -83,7 +102,7 @@ class _Row:
 
     @contextmanager
     def entry(self, p: Any) -> Iterator[tuple[Any, Any]]:
-        """The value at position ``p`` in every lane, and where its weights are.
+        """The value at position ``p``, times its rate, and its column.
 
         Zeros of a dense row are left out: they are many, or the test costs little.
         """
@@ -92,23 +111,25 @@ class _Row:
         x = x if x.type is _double else build.fpext(x, _double)
         if self.indices is None:
             with build.if_then(build.fcmp_unordered("!=", x, ir.Constant(_double, 0.0))):
-                yield self._at(x, build.sub(p, self.start))
+                column = build.sub(p, self.start)
+                yield self._rated(x, column), column
             return
         column = build.load(build.gep(self.indices, [p]))
         column = column if column.type.width == _int64.width else build.zext(column, _int64)
-        yield self._at(x, column)
+        yield self._rated(x, column), column
 
-    def _at(self, x: Any, column: Any) -> tuple[Any, Any]:
+    def _rated(self, x: Any, column: Any) -> Any:
+        if self.rates is None:
+            return x
         build = self.build
-        if self.rates is not None:
-            product = cgutils.alloca_once_value(build, x)
-            with build.if_then(build.icmp_unsigned(">=", column, self.even), likely=False):
-                rate = build.load(build.gep(self.rates, [build.sub(column, self.even)]))
-                build.store(build.fmul(x, rate), product)
-            x = build.load(product)
-        return self.splat(x), self._place(column)
+        product = cgutils.alloca_once_value(build, x)
+        with build.if_then(build.icmp_unsigned(">=", column, self.even), likely=False):
+            rate = build.load(build.gep(self.rates, [build.sub(column, self.even)]))
+            build.store(build.fmul(x, rate), product)
+        return build.load(product)
 
-    def _place(self, column: Any) -> Any:
+    def place(self, column: Any) -> Any:
+        """Where the weights of a column are."""
         if self.stride is None:
             first = self.build.mul(column, ir.Constant(_int64, self.vector.count))
         else:
@@ -116,6 +137,7 @@ class _Row:
         return self.build.bitcast(self.build.gep(self.weights, [first]), self.vector.as_pointer())
 
     def splat(self, x: Any) -> Any:
+        """The number in every lane."""
         empty = ir.Constant(self.vector, ir.Undefined)
         first = self.build.insert_element(empty, x, ir.Constant(_int32, 0))
         same = ir.Constant(ir.VectorType(_int32, self.vector.count), [0] * self.vector.count)
@@ -129,24 +151,32 @@ class _Row:
         """All of them, from the first to the last."""
         return reduce(lambda a, b: self.build.fadd(a, b, flags=self.flags), values)
 
-    def products(self, first: Any, stop: Any) -> Any:
-        """Sum of ``x_k w[j_k]`` over positions, in chains that do not wait for each other."""
-        build, chains = self.build, ir.Constant(_int64, CHAINS)
-        zeros = ir.Constant(self.vector, [0.0] * self.vector.count)
-        sums = [cgutils.alloca_once_value(build, zeros) for _ in range(CHAINS)]
-        even = build.sub(stop, build.urem(build.sub(stop, first), chains))
 
-        def gather(p: Any, total: Any) -> None:
-            with self.entry(p) as (x, place):
-                weights = build.load(place, align=8)
-                build.store(self.add_product(build.load(total), x, weights), total)
+def _products(rows: list[_Row], first: Any, stop: Any) -> list[Any]:
+    """Sums of ``x_k w[j_k]`` over positions, for the weights of every ``_Row`` of the same row.
 
-        with _positions(build, first, even, CHAINS) as (p, _):
-            for k, total in enumerate(sums):
-                gather(build.add(p, ir.Constant(_int64, k)), total)
-        with _positions(build, even, stop, 1) as (p, _):
-            gather(p, sums[0])
-        return self.sum([build.load(total) for total in sums])
+    They are taken in chains that do not wait for each other.
+    """
+    build, chains = rows[0].build, ir.Constant(_int64, CHAINS)
+    zeros = [ir.Constant(row.vector, [0.0] * row.vector.count) for row in rows]
+    sums = [[cgutils.alloca_once_value(build, zero) for zero in zeros] for _ in range(CHAINS)]
+    even = build.sub(stop, build.urem(build.sub(stop, first), chains))
+
+    def gather(p: Any, totals: list[Any]) -> None:
+        with rows[0].entry(p) as (x, column):
+            for row, total in zip(rows, totals, strict=True):
+                weights = build.load(row.place(column), align=8)
+                build.store(row.add_product(build.load(total), row.splat(x), weights), total)
+
+    with _positions(build, first, even, CHAINS) as (p, _):
+        for k, totals in enumerate(sums):
+            gather(build.add(p, ir.Constant(_int64, k)), totals)
+    with _positions(build, even, stop, 1) as (p, _):
+        gather(p, sums[0])
+    return [
+        row.sum([build.load(total) for total in totals])
+        for row, totals in zip(rows, zip(*sums, strict=True), strict=True)
+    ]
 
 
 def _address(context: Any, build: Any, kind: Any, array: Any) -> Any:
@@ -157,14 +187,35 @@ def _positions(build: Any, first: Any, stop: Any, step: int) -> Any:
     return cgutils.for_range_slice(build, first, stop, ir.Constant(_int64, step))
 
 
+def _lanes_of(rows: list[_Row], numbers: Any) -> list[Any]:
+    """Where the numbers of the lanes of every table begin in a vector of all of them."""
+    build, places, first = rows[0].build, [], 0
+    for row in rows:
+        place = build.gep(numbers, [ir.Constant(_int64, first)])
+        places.append(build.bitcast(place, row.vector.as_pointer()))
+        first += row.vector.count
+    return places
+
+
+def _rows(context: Any, build: Any, kinds: Any, args: Any, width: int) -> list[_Row]:
+    """The row with weights of so many lanes, in as many tables as these have."""
+    if width < MOST_LANES:
+        return [_Row.of(context, build, kinds, args, width)]
+    n_weights = context.make_array(kinds[4])(context, build, args[4]).nitems
+    columns = build.udiv(n_weights, ir.Constant(_int64, MOST_LANES))
+    wide, narrow = (_Row.of(context, build, kinds, args, width) for width in TABLES)
+    first = build.mul(columns, ir.Constant(_int64, TABLES[0]))
+    return [wide, replace(narrow, weights=build.gep(narrow.weights, [first]))]
+
+
 def _scores(width: int) -> Any:
     """Compiled ``out[lane] = sum_j x_j w[j, lane]`` for this number of lanes."""
 
     def generate(context, build, signature, args):
-        row = _Row.of(context, build, signature.args, args, width)
-        out = _address(context, build, signature.args[5], args[5])
-        result = row.products(args[2], args[3])
-        build.store(result, build.bitcast(out, row.vector.as_pointer()), align=8)
+        rows = _rows(context, build, signature.args, args, width)
+        out = _lanes_of(rows, _address(context, build, signature.args[5], args[5]))
+        for result, place in zip(_products(rows, args[2], args[3]), out, strict=True):
+            build.store(result, place, align=8)
         return context.get_dummy_value()
 
     @intrinsic
@@ -174,21 +225,22 @@ def _scores(width: int) -> Any:
     return scores
 
 
-def _move(context: Any, build: Any, row: _Row, args: Any, step: Any) -> Any:
-    step = build.load(build.bitcast(step, row.vector.as_pointer()), align=8)
-    with _positions(build, args[2], args[3], 1) as (p, _), row.entry(p) as (x, place):
-        moved = row.add_product(build.load(place, align=8), x, step)
-        build.store(moved, place, align=8)
-    return context.get_dummy_value()
+def _move(build: Any, rows: list[_Row], args: Any, step: Any) -> None:
+    steps = [build.load(place, align=8) for place in _lanes_of(rows, step)]
+    with _positions(build, args[2], args[3], 1) as (p, _), rows[0].entry(p) as (x, column):
+        for row, one in zip(rows, steps, strict=True):
+            place = row.place(column)
+            moved = row.add_product(build.load(place, align=8), row.splat(x), one)
+            build.store(moved, place, align=8)
 
 
 def _add(width: int) -> Any:
     """Compiled ``w[j, lane] += x_j step[lane]`` for this number of lanes."""
 
     def generate(context, build, signature, args):
-        row = _Row.of(context, build, signature.args, args, width)
-        step = _address(context, build, signature.args[5], args[5])
-        return _move(context, build, row, args, step)
+        rows = _rows(context, build, signature.args, args, width)
+        _move(build, rows, args, _address(context, build, signature.args[5], args[5]))
+        return context.get_dummy_value()
 
     @intrinsic
     def add(_, data, indices, start, stop, weights, step):
@@ -204,10 +256,11 @@ def _add_rates(width: int) -> Any:
     """
 
     def generate(context, build, signature, args):
-        row = _Row.of(context, build, signature.args, args, width)
-        step, row.rates = (_address(context, build, signature.args[k], args[k]) for k in (5, 6))
-        row.even = args[7]
-        return _move(context, build, row, args, step)
+        rows = _rows(context, build, signature.args, args, width)
+        step, rates = (_address(context, build, signature.args[k], args[k]) for k in (5, 6))
+        rows[0] = replace(rows[0], rates=rates, even=args[7])
+        _move(build, rows, args, step)
+        return context.get_dummy_value()
 
     @intrinsic
     def add_rates(_, data, indices, start, stop, weights, step, rates, even):
@@ -217,9 +270,11 @@ def _add_rates(width: int) -> Any:
     return add_rates
 
 
-scores_2, scores_4, scores_8 = (_scores(width) for width in WIDTHS)
-add_2, add_4, add_8 = (_add(width) for width in WIDTHS)
-add_rates_2, add_rates_4, add_rates_8 = (_add_rates(width) for width in WIDTHS)
+scores_2, scores_4, scores_8, scores_12 = (_scores(width) for width in (*WIDTHS, MOST_LANES))
+add_2, add_4, add_8, add_12 = (_add(width) for width in (*WIDTHS, MOST_LANES))
+add_rates_2, add_rates_4, add_rates_8, add_rates_12 = (
+    _add_rates(width) for width in (*WIDTHS, MOST_LANES)
+)
 
 
 def _scores_among(width: int) -> Any:
@@ -231,7 +286,7 @@ def _scores_among(width: int) -> Any:
     def generate(context, build, signature, args):
         row = _Row.listed(context, build, signature.args, args, width)
         out = _address(context, build, signature.args[6], args[6])
-        result = row.products(row.start, args[2])
+        (result,) = _products([row], row.start, args[2])
         place = build.bitcast(build.gep(out, [row.first]), row.vector.as_pointer())
         build.store(row.sum([build.load(place, align=8), result]), place, align=8)
         return context.get_dummy_value()
@@ -253,11 +308,11 @@ def _keep_among(width: int) -> Any:
         step = build.bitcast(build.gep(step, [row.first]), row.vector.as_pointer())
         step = build.load(step, align=8)
         every = _positions(build, ir.Constant(_int64, 0), args[2], 1)
-        with every as (p, _), row.entry(p) as (x, place):
-            kept = row.splat(build.load(build.gep(keep, [p])))
+        with every as (p, _), row.entry(p) as (x, column):
+            kept, place = row.splat(build.load(build.gep(keep, [p]))), row.place(column)
             # rounded by itself: which of two products is fused must not depend on the width
             kept = build.fmul(kept, build.load(place, align=8))
-            build.store(row.add_product(kept, x, step), place, align=8)
+            build.store(row.add_product(kept, row.splat(x), step), place, align=8)
         return context.get_dummy_value()
 
     @intrinsic

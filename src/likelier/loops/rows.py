@@ -25,12 +25,15 @@ from likelier.loops.lanes import (
     add_2,
     add_4,
     add_8,
+    add_12,
     add_rates_2,
     add_rates_4,
     add_rates_8,
+    add_rates_12,
     scores_2,
     scores_4,
     scores_8,
+    scores_12,
 )
 
 # Sums along a row may be reordered (which is what lets them use the vector unit), but
@@ -124,15 +127,22 @@ def prefetch_ahead(data, indices, indptr, n_columns, rows, r):
 
 
 @njit(cache=True, nogil=True)
-def prefetch_weights(indices, indptr, n_columns, rows, r, weights, width):
+def prefetch_weights(indices, indptr, n_columns, rows, r, weights, width, split):
     """Load the weights of the sparse row after ``rows[r]``, if those of a column share a line.
 
-    Its own row must have come before (`prefetch_ahead`): the columns have to be known by now.
+    Its own row must have come before (`prefetch_ahead`): the columns have to be known by now. Of
+    weights ``split`` into two tables both are loaded.
     """
-    if indices is None or width > LINE or r + 1 >= len(rows):
+    if indices is None or (width > LINE and not split) or r + 1 >= len(rows):
         return
     start = row_start(indptr, n_columns, rows[r + 1])
     stop = row_start(indptr, n_columns, rows[r + 1] + 1)
+    if split:
+        rest, second = np.uintp(width - LINE), np.uintp(n_columns * LINE)
+        for p in range(start, stop):
+            prefetch(weights, np.uintp(indices[p]) * np.uintp(LINE))
+            prefetch(weights, np.uintp(indices[p]) * rest + second)
+        return
     for p in range(start, stop):
         prefetch(weights, np.uintp(indices[p]) * np.uintp(width))
 
@@ -273,6 +283,30 @@ def row_add_rates(data, indices, start, stop, weights, step, rates):
         if x != 0.0:
             for lane in range(n_lanes):
                 weights[j * n_lanes + lane] += x * step[lane]
+
+
+@njit(cache=True, nogil=True)
+def table_scores(data, indices, start, stop, weights, out, split):
+    """`row_scores`, of weights that may be ``split`` into two tables (`likelier.loops.lanes`)."""
+    if split:
+        scores_12(data, indices, start, stop, weights, out)
+    else:
+        row_scores(data, indices, start, stop, weights, out)
+
+
+@njit(cache=True, nogil=True)
+def table_add(data, indices, start, stop, weights, step, rates, split):
+    """`row_add`, or with rates `row_add_rates`, to weights that may be ``split`` likewise."""
+    if rates is None:
+        if split:
+            add_12(data, indices, start, stop, weights, step)
+        else:
+            row_add(data, indices, start, stop, weights, step)
+    elif split:
+        even = np.uintp(len(weights) // len(step) - len(rates))
+        add_rates_12(data, indices, start, stop, weights, step, rates, even)
+    else:
+        row_add_rates(data, indices, start, stop, weights, step, rates)
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)

@@ -205,7 +205,7 @@ def test_frequent_columns_first_changes_nothing_but_memory(uneven, warm, monkeyp
 @pytest.mark.parametrize("uneven", [False, True], ids=["one strength", "many"])
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Hinge()], ids=repr)
 def test_groups_of_classes_find_what_each_class_finds_alone(loss, uneven, monkeypatch):
-    """Eleven classes: a full group and a padded one, whatever the number of threads."""
+    """Eleven classes: one group in two tables, or cut into parts of one for several threads."""
     monkeypatch.setattr("likelier.inference.dual_rows.CACHED_BYTES", 0)
     X = sparse.random_array((400, 30), density=0.2, format="csr", rng=np.random.default_rng(0))
     y = (np.arange(400) % 11).astype(float)
@@ -224,14 +224,37 @@ def test_groups_of_classes_find_what_each_class_finds_alone(loss, uneven, monkey
         assert both[1] == pytest.approx(both[0], rel=2e-3)  # eleven classes share a tolerance
 
 
+@pytest.mark.parametrize("kind", [sparse.csr_array, np.asarray], ids=["csr", "dense"])
+@pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
+def test_a_start_of_many_classes_is_kept_in_whatever_tables(loss, kind, monkeypatch):
+    """Eleven classes, whose weights are in two tables, and twelve that a loss couples, in none."""
+    monkeypatch.setattr("likelier.inference.dual_rows.CACHED_BYTES", 0)
+    K = 12 if loss.coupled else 11
+    rng = np.random.default_rng(0)
+    X = kind(rng.standard_normal((300, 20)) * (rng.random((300, 20)) < 0.4))
+    l2 = np.append(np.full(20, 0.05), 0.0)
+    model = LinearModel(loss, 20, K, True, True, ElasticNet(l2, 0.0 * l2))
+    engine = LocalEngine(X, (np.arange(300) % K).astype(float), seed=0)
+    found, _ = run(Dual(1e-7), model, engine, 500)
+    starts = [Dual(1e-7, n).init(model, engine, found) for n in (1, 3)]
+    for state in starts:
+        np.testing.assert_allclose(state.theta(), found, atol=1e-3)
+        objectives = Dual.objectives(state)
+        assert objectives.sum() == pytest.approx(energy(model, engine, found), rel=1e-4)
+    np.testing.assert_array_equal(starts[0].theta(), starts[1].theta())
+
+
 def test_borders_of_parts_are_those_of_groups_and_threads():
     def borders(n_outputs, n_jobs, loss=None):
         loss = loss or losses.Hinge()
         return _borders(LinearModel(loss, 1, n_outputs, True, False, None), n_jobs)
 
-    assert borders(20, 1) == borders(20, 3) == [0, 8, 16, 20]
-    assert borders(20, 4) == [0, 4, 8, 12, 16, 18, 20]
-    assert borders(20, 2) == [0, 8, 16, 18, 20]  # the odd group is shared
+    assert borders(12, 1) == [0, 12]  # eight and a few more are one group
+    assert borders(13, 1) == [0, 6, 13]
+    assert borders(12, 2) == [0, 6, 12]
+    assert borders(20, 1) == borders(20, 2) == [0, 10, 20]
+    assert borders(20, 3) == borders(20, 4) == [0, 5, 10, 15, 20]
+    assert borders(25, 2) == [0, 8, 16, 20, 25]  # the odd group is shared
     assert borders(24, 2) == [0, 8, 16, 20, 24]
     assert borders(40, 3) == [0, 8, 16, 24, 28, 32, 36, 40]
     assert borders(3, 8) == [0, 1, 2, 3]

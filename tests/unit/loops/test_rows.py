@@ -17,6 +17,8 @@ from likelier.loops.rows import (
     row_norms,
     row_scores,
     row_start,
+    table_add,
+    table_scores,
 )
 
 KINDS = {
@@ -61,6 +63,29 @@ def test_scores_and_updates(kind, n_lanes):
         V, rates[:2] = W.copy(), 1.0  # which need not be given
         row_add_rates(data, indices, start, stop, V.reshape(-1), step, rates[2:])
         np.testing.assert_allclose(V, W + np.outer(rates * X[i], step), rtol=1e-12, atol=1e-15)
+
+
+@every_kind
+@pytest.mark.parametrize("split", [True, False])
+def test_twelve_lanes_in_two_tables_or_in_one(kind, split):
+    X, W, step = draw(), np.random.default_rng(1).standard_normal((4, 12)), np.arange(1.0, 13.0)
+    data, indices, indptr, n_columns = as_rows(kind(X))
+
+    def stored(W):
+        return np.concatenate([W[:, :8].ravel(), W[:, 8:].ravel()]) if split else W.ravel()
+
+    rates = np.array([1.0, 1.0, 3.0, 0.1])
+    given = {"none": (None, np.ones(4)), "all": (rates, rates), "last": (rates[2:], rates)}
+    for i in range(len(X)):
+        row = (data, indices, *(np.uintp(row_start(indptr, n_columns, r)) for r in (i, i + 1)))
+        out = np.empty(12)
+        table_scores(*row, stored(W), out, split)
+        np.testing.assert_allclose(out, X[i] @ W, rtol=1e-12, atol=1e-15)
+        for told, every in given.values():
+            weights = stored(W).copy()
+            table_add(*row, weights, step, told, split)
+            moved = stored(W + np.outer(every * X[i], step))
+            np.testing.assert_allclose(weights, moved, rtol=1e-12, atol=1e-15)
 
 
 @every_kind
