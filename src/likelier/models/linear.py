@@ -9,6 +9,7 @@ row if the model has one, the intercept. Statistics are additive over blocks of 
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -367,7 +368,7 @@ def _scratch(shape: tuple[int, ...]) -> Array:
 
     Pieces larger than a tile and a half are not kept.
     """
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     if 16 * size > 3 * TILE_BYTES:
         return np.empty(shape)
     memory: Array | None = getattr(_own, "memory", None)
