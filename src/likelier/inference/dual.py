@@ -215,7 +215,7 @@ def _groups(model: LinearModel) -> list[int]:
     if model.loss.coupled:
         return [0, K]
     count = max(K // LANES, -(-K // MOST_LANES))
-    return np.linspace(0, K, count + 1).astype(int).tolist()
+    return [number * K // count for number in range(count + 1)]
 
 
 def _borders(model: LinearModel, n_jobs: int) -> list[int]:
