@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -292,3 +293,13 @@ def check_flag(name: str, value: Any) -> None:
     """Raise unless ``value`` is true or false: a text such as "no" would count as true."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return a share such as a coverage; raise unless it is a number between 0 and 1."""
+    number = np.asarray(value)[()] if np.ndim(value) == 0 else None
+    if not isinstance(number, Real):
+        raise TypeError(f"{name} must be a number strictly between 0 and 1, got {value!r}")
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    return float(number)

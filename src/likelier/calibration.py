@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 
-from likelier.base import Array
+from likelier.base import Array, check_share
 from likelier.inference.label_thresholds import best_thresholds as best_thresholds
 
 Weight = ArrayLike | None
@@ -268,8 +268,7 @@ def conformal_quantile(residuals: ArrayLike, coverage: float, weight: Weight = N
     0.4
     """
     r = _finite(residuals, "residuals", 1)
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
+    coverage = check_share("coverage", coverage)
     w = _weights(weight, len(r))
     order = np.argsort(r, kind="stable")
     held = np.cumsum(w[order])

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, kl_div, logsumexp, ndtr, ndtri, stdtr, stdtrit, xlogy
 
-from likelier.base import Array, Uncertainty
+from likelier.base import Array, Uncertainty, check_share
 
 _MAX_STEPS = 200  # bisection alone needs about 60 from a bracket of ordinary size
 _TOLERANCE = 1e-13  # of a quantile, relative to its size and the smallest scale
@@ -283,7 +283,7 @@ class NumberPredictive(Predictive):
 
     def interval(self, coverage: float = 0.9) -> Array:
         """Central interval that holds the target with probability ``coverage``, ``(n, 2)``."""
-        half = 0.5 * float(_levels(float(coverage), "coverage")[0])
+        half = 0.5 * check_share("coverage", coverage)
         return self.quantiles([0.5 - half, 0.5 + half])
 
     def _quantile(self, alpha: float) -> Array:

@@ -12,7 +12,7 @@ from sklearn import svm as libsvm
 from sklearn.exceptions import NotFittedError
 
 import likelier
-from likelier import SVC, SVR, LinearClassifier
+from likelier import SVC, SVR, GaussianNB, LinearClassifier, LinearRegressor
 from likelier.estimators import svm_words
 from likelier.inference import smo
 
@@ -194,6 +194,27 @@ def test_weights_of_classes_that_make_no_sense_are_named(value):
             estimator(class_weight={"a": 1.0, "b": value}).fit(X, y)
         with pytest.raises(TypeError, match=r"class_weight\['b'\] must be a number"):
             estimator(class_weight={"b": "heavy"}).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [SVC, SVR])
+@pytest.mark.parametrize("Cs", [None, [], [[1.0, 2.0]], [[1.0], [1.0, 2.0]], "ten", [1.0, "ten"],
+                                [1.0, None], [1.0, np.nan], 0.0])  # fmt: skip
+def test_values_of_C_that_make_no_sense_are_named(estimator, Cs):
+    X, y = draw()
+    with pytest.raises((TypeError, ValueError), match=r"Cs must be a (list|finite number)"):
+        estimator().fit_path(X, np.where(y == "a", 0.0, 1.0), Cs)
+
+
+@pytest.mark.parametrize("coverage", ["a", None, True, [0.9], 0.0, 1.0, np.nan])
+def test_coverages_that_make_no_sense_are_named(coverage):
+    X, y = draw()
+    model = SVR(probability=True).fit(X, X[:, 0])
+    with pytest.raises((TypeError, ValueError), match="coverage must .* strictly between 0 and 1"):
+        model.predict_interval(X, coverage)
+    with pytest.raises((TypeError, ValueError), match="coverage must .* strictly between 0 and 1"):
+        GaussianNB().fit(X, y).is_outlier(X, coverage)
+    with pytest.raises((TypeError, ValueError), match="coverage must .* strictly between 0 and 1"):
+        LinearRegressor().fit(X, X[:, 0]).predict_interval(X, coverage)
 
 
 def test_a_class_may_have_no_weight():

@@ -48,12 +48,17 @@ def seed(name: str, value: Any) -> None:
 
 def checked_grid(Cs: Any) -> list[float]:
     """Values of C for a path, as given."""
-    grid = [float(C) for C in np.atleast_1d(np.asarray(Cs, dtype=np.float64))]
-    for C in grid:
+    wanted = "Cs must be a list of values of C such as [0.1, 1, 10]"
+    try:
+        grid = np.asarray(() if Cs is None else Cs, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{wanted}, got {Cs!r}") from None
+    if grid.ndim > 1 or not grid.size:
+        raise ValueError(f"{wanted}, got {Cs!r}")
+    values: list[float] = np.atleast_1d(grid).tolist()
+    for C in values:
         number("Cs", C, 0.0, open_below=True)
-    if not grid:
-        raise ValueError("Cs must hold at least one value of C")
-    return grid
+    return values
 
 
 def kernel_values(K: Any, left: Any, right: Any) -> Array:
