@@ -300,7 +300,8 @@ def test_intervals_cover():
 
 
 @pytest.mark.parametrize("words", [{"C": 0}, {"C": -1.0}, {"tol": 0.0}, {"cache_size": 0},
-                                   {"gamma": "large"}, {"gamma": -1.0}, {"max_iter": 0},
+                                   {"C": np.nan}, {"gamma": "large"}, {"gamma": -1.0},
+                                   {"gamma": np.inf}, {"tol": np.inf}, {"max_iter": -2},
                                    {"kernel": "none"}])  # fmt: skip
 def test_bad_words_are_named(iris, words):
     (name,) = words

@@ -18,14 +18,16 @@ def truth(name: str, value: Any) -> None:
         check_flag(name, value)
 
 
-def number(name: str, value: Any, low: float, open_below: bool = False) -> None:
-    """Raise unless the value is a finite number above the bound."""
+def number(
+    name: str, value: Any, low: float, open_below: bool = False, infinite: bool = False
+) -> None:
+    """Raise unless the value is a number above the bound, and finite if it has to be."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     inside = float(value) > low if open_below else float(value) >= low
-    if not inside or not np.isfinite(float(value)):
-        sign = ">" if open_below else ">="
-        raise ValueError(f"{name} must be a finite number {sign} {low:g}, got {value!r}")
+    if not inside or not (infinite or np.isfinite(float(value))):
+        sign, kind = ">" if open_below else ">=", "number" if infinite else "finite number"
+        raise ValueError(f"{name} must be a {kind} {sign} {low:g}, got {value!r}")
 
 
 def whole_number(name: str, value: Any, low: int) -> None:
@@ -57,7 +59,7 @@ def checked_grid(Cs: Any) -> list[float]:
         raise ValueError(f"{wanted}, got {Cs!r}")
     values: list[float] = np.atleast_1d(grid).tolist()
     for C in values:
-        number("Cs", C, 0.0, open_below=True)
+        number("Cs", C, 0.0, open_below=True, infinite=True)
     return values
 
 

@@ -17,6 +17,7 @@ from likelier.engines.threads import ThreadTeam
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.svm_checks import dense, finite, like_input, one_column, truth
 from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
+from likelier.estimators.svm_hard import finite_values, reaches
 from likelier.estimators.svm_pairs import (
     InterruptedPairsError,
     class_scores,
@@ -54,7 +55,8 @@ class SVC(ClassifierMixin, SVMWords):
     Parameters
     ----------
     C : float, default=1.0
-        Weight of the errors.
+        Weight of the errors. Infinity allows none (a hard margin); where classes overlap the fit
+        ends with a warning.
     kernel : str or callable, default="rbf"
         "rbf", "linear", "poly", "sigmoid", "precomputed" (also "laplacian", "matern32",
         "matern52"), or a function of two matrices. One that is not positive definite, such as
@@ -80,7 +82,7 @@ class SVC(ClassifierMixin, SVMWords):
         Print how every pair ended.
     max_iter : int or None, default=None
         Pair updates at most: None means ten million, or a hundred per row if that is more;
-        -1 means no limit.
+        -1 means no limit, and 0 none at all: no support vectors, one class for every row.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         One score per class, or one per pair of classes.
     break_ties : bool, default=False
@@ -200,6 +202,7 @@ class SVC(ClassifierMixin, SVMWords):
                 model._calibrate(X, rows, codes, team)
 
     def _solve(self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam) -> PairTable:
+        Cs = finite_values(Cs, rows, self.tol)
         return solve_pairs(rows, codes, len(self.classes_), Cs, self._inference, team)
 
     def _store(
@@ -218,7 +221,11 @@ class SVC(ClassifierMixin, SVMWords):
             for count, left in zip(self.n_iter_, gap, strict=True):
                 say(count, left)
         unsolved = ~table.solved[number]
-        self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), quiet)
+        endless = np.isinf(self.C) and reaches(
+            joined["dual_coef"], finite_values([self.C], rows, self.tol)[0],
+            None if rows.weight is None else rows.weight[joined["support"]],
+        )  # fmt: skip
+        self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), endless, quiet)
 
     # -- probabilities -------------------------------------------------------------------
     def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:

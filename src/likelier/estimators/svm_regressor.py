@@ -13,6 +13,7 @@ from likelier.base import Array
 from likelier.calibration import conformal_quantile
 from likelier.engines.threads import ThreadTeam
 from likelier.estimators.svm_checks import dense, finite, like_input, number, one_column
+from likelier.estimators.svm_hard import finite_values, reaches
 from likelier.estimators.svm_words import Rows, SVMWords, say, weights_of_features
 from likelier.inference.smo import SMALL, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import kept_memory
@@ -41,7 +42,8 @@ class SVR(RegressorMixin, SVMWords):
     tol : float, default=1e-3
         Largest violation of the optimality conditions that is left.
     C : float, default=1.0
-        Weight of the errors.
+        Weight of the errors. Infinity allows none above ``epsilon``; where that cannot be reached
+        the fit ends with a warning.
     epsilon : float, default=0.1
         Errors up to this size cost nothing.
     shrinking : bool, default=True
@@ -55,7 +57,7 @@ class SVR(RegressorMixin, SVMWords):
         Print how the fit ended.
     max_iter : int or None, default=None
         Pair updates at most: None means ten million, or a hundred per row if that is more;
-        -1 means no limit.
+        -1 means no limit, and 0 none at all: no support vectors, one number for every row.
     n_jobs : int or None, default=None
         Threads for blocks of kernel rows.
     random_state : int, RandomState or None, default=None
@@ -157,6 +159,7 @@ class SVR(RegressorMixin, SVMWords):
     ) -> list[KernelPosterior]:
         smo = self._inference(len(y), 1, team)
         loss = EpsilonInsensitive(float(self.epsilon))
+        Cs = finite_values(Cs, rows, self.tol)
         models = [KernelExpansion(rows.prepared.kernel, loss, C) for C in Cs]
         rows.make_working(len(y) > SMALL)
         with kept_memory() as memory:
@@ -173,7 +176,9 @@ class SVR(RegressorMixin, SVMWords):
         self.n_iter_ = solution.n_iter
         if self.verbose:
             say(solution.n_iter, solution.gap)
-        self._report(solution.converged, solution.gap, quiet)
+        limit = finite_values([self.C], rows, self.tol)[0]
+        endless = np.isinf(self.C) and reaches(solution.beta, limit, rows.weight)
+        self._report(solution.converged, solution.gap, endless, quiet)
 
     # -- how far predictions are off -----------------------------------------------------
     def _measure(self, X: Any, y: Array, weight: Array | None) -> None:

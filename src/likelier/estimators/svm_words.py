@@ -170,7 +170,7 @@ class SVMWords(BaseEstimator, ABC):
     # -- checks -------------------------------------------------------------------------
     def _check_words(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
-        number("C", self.C, 0.0, open_below=True)
+        number("C", self.C, 0.0, open_below=True, infinite=True)
         number("tol", self.tol, 0.0, open_below=True)
         number("cache_size", self.cache_size, 0.0, open_below=True)
         number("coef0", self.coef0, -np.inf)
@@ -191,8 +191,8 @@ class SVMWords(BaseEstimator, ABC):
             return
         if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
             raise TypeError(f"max_iter must be an integer or None, got {self.max_iter!r}")
-        if self.max_iter < -1 or self.max_iter == 0:
-            raise ValueError(f"max_iter must be positive, or -1 for no limit, got {self.max_iter}")
+        if self.max_iter < -1:
+            raise ValueError(f"max_iter must be >= 0, or -1 for no limit, got {self.max_iter}")
 
     def _check_X(self, X: Any, reset: bool) -> Any:
         if callable(self.kernel) and not isinstance(self.kernel, Kernel):
@@ -361,10 +361,20 @@ class SVMWords(BaseEstimator, ABC):
         finally:
             team.close()
 
-    def _report(self, converged: bool, gap: float, quiet: bool = False) -> None:
-        """Set ``fit_status_`` and warn where the tolerance was not reached."""
-        self.fit_status_ = 0 if converged else 1
-        if not (converged or quiet):
+    def _report(self, converged: bool, gap: float, endless: bool, quiet: bool = False) -> None:
+        """Set ``fit_status_`` and warn where the tolerance was not reached.
+
+        ``endless`` says that with ``C=inf`` coefficients have grown beyond all that makes sense.
+        """
+        self.fit_status_ = 0 if converged and not endless else 1
+        if endless and not quiet:
+            warnings.warn(
+                "C=inf allows no error, but no solution without errors was found: lower C, or "
+                "choose a kernel that can tell the rows apart",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not (converged or quiet):
             warnings.warn(
                 f"Solver terminated early (max_iter={self.max_iter}): the optimality conditions "
                 f"are violated by {gap:.2g}, more than tol={self.tol:g}. Standardise the "

@@ -347,15 +347,26 @@ def mirror_panel(matrix, start, stop):
 
 
 @njit(cache=True, nogil=True)
+def on_bound(value, lower, upper, largest):
+    """A value within rounding of a bound or of zero on it; ``largest`` is the size of the values.
+
+    A bound far beyond all of them (a huge ``C``) says nothing about rounding.
+    """
+    scale = 1e-14 * min(max(abs(lower), abs(upper)), largest)
+    for bound in (lower, upper, 0.0):
+        value = bound if abs(value - bound) <= scale else value
+    return value
+
+
+@njit(cache=True, nogil=True)
 def on_bounds(values, lower, upper):
     """Values inside their bounds, and those within rounding of a bound or of zero on it."""
-    out = np.empty_like(values)
+    out, largest = np.empty_like(values), 0.0
     for i in range(len(values)):
-        value = min(max(values[i], lower[i]), upper[i])
-        scale = 1e-14 * max(abs(lower[i]), abs(upper[i]))
-        for bound in (lower[i], upper[i], 0.0):
-            value = bound if abs(value - bound) <= scale else value
-        out[i] = value
+        out[i] = min(max(values[i], lower[i]), upper[i])
+        largest = max(largest, abs(out[i]))
+    for i in range(len(values)):
+        out[i] = on_bound(out[i], lower[i], upper[i], largest)
     return out
 
 

@@ -16,6 +16,7 @@ from likelier.loops.smo import (
     ELSEWHERE,
     NEEDS_ROW,
     middle,
+    on_bound,
     on_bounds,
     part_of,
     set_marks,
@@ -198,15 +199,15 @@ def _newton_step(K, F, beta, lower, upper, eps, free):
     move, found = small_newton_move(part_of(K, free, free), r, low, high)
     if not found:
         return
+    largest = 0.0
+    for k in range(n):
+        moved[k] = beta[free[k]] + min(max(move[k], low[k]), high[k])
+        largest = max(largest, abs(moved[k]))
     for k in range(n):
         i = free[k]
-        b = beta[i]
-        new = b + min(max(move[k], low[k]), high[k])
-        scale = 1e-14 * max(abs(lower[i]), abs(upper[i]))
-        for bound in (lower[i], upper[i], 0.0):
-            new = bound if abs(new - bound) <= scale else new
+        new = on_bound(moved[k], lower[i], upper[i], largest)
+        moved[k] = new - beta[i]
         beta[i] = new
-        moved[k] = new - b
     subtract_rows(F, K, free, moved)
 
 
