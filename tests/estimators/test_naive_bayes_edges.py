@@ -93,6 +93,20 @@ def test_batches_leave_the_threshold_where_a_fit_has_it(order, n, n_batches, see
     assert abs(share - 0.1) < 0.02 + 3.0 * error
 
 
+@pytest.mark.parametrize(("order", "fewest"), [(by_row, 0.006), (by_class, 0.002)])
+def test_no_score_weighs_much_after_many_batches(order, fewest):
+    """One score stood for 0.7% of all rows, so that hardly any row was an outlier at 0.99.
+
+    Class by class there are fewer still: rows that a later class explains were strange before it.
+    """
+    X, y = gaussian_rows(6000, 0)
+    model = in_batches(order, 150)(GaussianNB(random_state=0), X, y)
+    weight = model.ordinary_weight_
+    assert len(weight) == HELD_OUT and abs(weight.sum() - 6000) < 1e-6
+    assert weight.max() < 0.0025 * weight.sum()
+    assert fewest < model.is_outlier(gaussian_rows(20_000, 1)[0], 0.99).mean() < 0.015
+
+
 def test_merged_models_count_for_as_many_rows_as_they_have_seen():
     rng = np.random.default_rng(0)
     many, few = rng.normal(size=(20_000, 3)), 30.0 + 20.0 * rng.normal(size=(500, 3))

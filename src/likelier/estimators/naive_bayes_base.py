@@ -78,9 +78,18 @@ class NaiveBayes(NaiveBayesPredictions):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn some more rows; in whatever batches they come, the statistics are the same.
 
-        Classes may appear at any time; ``classes`` may announce some. The threshold of
-        `is_outlier` forgets rows that were scored when little was known of their class. A batch
-        that is refused changes nothing.
+        Classes may appear at any time; ``classes`` may announce some. A batch that is refused
+        changes nothing.
+
+        Notes
+        -----
+        Only the threshold of `is_outlier` depends on the batches: their rows are not kept, so each
+        counts with the score it had when it came, unless little was known of its class then. Where
+        rows come in random order, about ``1 - coverage`` of further rows are outliers. Else there
+        are fewer: rows were strange when they came that are no longer so, where classes drift
+        (about a third as many, for means that move by six standard deviations) or come one after
+        the other and overlap (from a third to nearly all). `fit` with an iterator of blocks, in
+        memory as bounded, scores a sample of all rows at its end, and their order does not matter.
         """
         self._validate_params()
         fitted = hasattr(self, "classes_")

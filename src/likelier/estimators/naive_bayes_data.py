@@ -126,9 +126,10 @@ class OrdinaryRows:
     def joined(self, other: OrdinaryRows, start: float) -> OrdinaryRows:
         """Scores of both sets of rows, without those that are out of date.
 
-        Of too many, every so many-eth by weight stays, from a ``start`` in [0, 1), in the order of
-        classes and scores: so every score stays with a probability proportional to its weight, and
-        the shares of classes and of low scores are kept nearly exactly.
+        Too many are thinned by weight: those above a limit stay as they are, the others each with a
+        probability proportional to its weight, which is then the limit (so none weighs more than it
+        must). In the order of classes and scores every so many-eth is taken, from a ``start`` in
+        [0, 1): so the shares of classes and of low scores are kept nearly exactly.
         """
         parts = zip(self.to_arrays().items(), other.to_arrays().values(), strict=True)
         both = OrdinaryRows(**{name: np.concatenate([mine, new]) for (name, mine), new in parts})
@@ -136,11 +137,12 @@ class OrdinaryRows:
         if len(rows.scores) <= HELD_OUT:
             return rows
         rows = rows._take(np.lexsort((rows.scores, rows.codes)))
-        held = np.cumsum(rows.weight)
-        step = held[-1] / HELD_OUT
-        hits = np.searchsorted(held, (np.arange(HELD_OUT) + start) * step, side="right")
-        kept, times = np.unique(np.minimum(hits, len(held) - 1), return_counts=True)
-        return replace(rows._take(kept), weight=times * step)
+        limit = _limit_of(rows.weight)
+        held = np.cumsum(np.minimum(rows.weight / limit, 1.0))
+        hits = np.searchsorted(held, (np.arange(HELD_OUT) + start) * (held[-1] / HELD_OUT), "right")
+        kept = rows._take(np.unique(np.minimum(hits, len(held) - 1)))
+        weight = np.maximum(kept.weight, limit)
+        return replace(kept, weight=weight * (rows.weight.sum() / weight.sum()))
 
     def _without_early(self) -> OrdinaryRows:
         """Forget scores made when their class had under half the weight it had for the latest.
@@ -164,6 +166,18 @@ class OrdinaryRows:
 
     def _take(self, rows: Array) -> OrdinaryRows:
         return OrdinaryRows(**{name: array[rows] for name, array in self.to_arrays().items()})
+
+
+def _limit_of(weight: Array) -> float:
+    """Weight that scores get when `HELD_OUT` of them stand for all, those above it for themselves.
+
+    With the ``k`` heaviest set apart the others share what is left; the first ``k`` whose share is
+    no less than the next weight is the one.
+    """
+    falling = np.sort(weight)[::-1]
+    left = np.cumsum(falling[::-1])[::-1][:HELD_OUT]
+    shares = left / np.arange(HELD_OUT, 0, -1)
+    return float(shares[np.argmax(falling[:HELD_OUT] <= shares)])
 
 
 class RowSample:

@@ -197,7 +197,7 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
 
         The threshold is calibrated out of fold: `fit` keeps the scores of up to 1,000 training
         rows under statistics they were taken out of, never the rows themselves. With too few
-        of them for a coverage nothing is an outlier.
+        of them for a coverage nothing is an outlier. What `partial_fit` can promise is said there.
         """
         check_is_fitted(self, "classes_")
         ordinary = OrdinaryRows(**self.ordinary_)
