@@ -224,6 +224,22 @@ def test_little_memory_is_kept_for_the_next_fit_and_never_shared(monkeypatch):
         assert sum(map(len, again._held)) == small.nbytes  # the large piece is given up
 
 
+def test_memory_of_threads_is_kept_with_that_of_the_fit(monkeypatch):
+    monkeypatch.setattr(smo_cache, "_kept", [])
+    kind = np.dtype(np.float32)
+    with kept_memory() as first:
+        own, other = first.for_threads(2)
+        assert own is first
+        small = other.take(ROWS, 100, kind)
+        own.take(WHOLE, KEPT_BYTES // 8, kind)  # a half, and two thirds: too much together
+        other.take(WHOLE, KEPT_BYTES // 6, kind)
+    with kept_memory() as again:
+        assert again.for_threads(3)[:2] == [own, other] and again.for_threads(1) == [own]
+        assert np.shares_memory(other.take(ROWS, 50, kind), small)
+        assert sum(map(len, own._held)) == KEPT_BYTES // 2
+        assert sum(map(len, other._held)) == small.nbytes
+
+
 def test_memory_that_was_used_before_does_not_change_a_bit():
     model, engine = problem(Hinge())
     rows = Subset(model.kernel.prepare(engine._X))

@@ -95,7 +95,7 @@ class _Work:
         self._share, self._team, self._memory = share, team, memory
         self._make = partial(inference, share=share, team=threads, stopped=self.stop.is_set)
         self._own = threading.local()  # one thread solves one pair after the other in one memory
-        self._free = iter([memory])  # for the thread that comes first
+        self._free = memory.for_threads(share)[::-1]  # its own goes to the thread that comes first
         self._bytes = self._make(len(codes)).cache_bytes
         self.small = SmallPairs.among(rows.subset(None), table, rows.weight, Cs, self._bytes)
         self.blocks: ClassBlocks | None = None  # where they pay
@@ -152,7 +152,7 @@ class _Work:
             codes, weight = codes[inside], None if weight is None else weight[inside]
         y = np.where(codes == (second if self.alone else first), 1.0, -1.0)
         if not hasattr(self._own, "memory"):
-            self._own.memory = next(self._free, None) or Memory()
+            self._own.memory = self._free.pop() if self._free else Memory()
         problem = rows.subset(inside)
         if self.blocks is not None and are_dear(problem, len(y)):
             if not hasattr(self._own, "pair"):

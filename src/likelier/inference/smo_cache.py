@@ -39,11 +39,17 @@ class Memory:
     """Memory for kernel values that goes from one problem to the next.
 
     The system clears fresh memory page by page when it is first touched, which costs more than
-    the kernel values of a small problem.
+    the kernel values of a small problem; most of all in a thread that has had none before.
     """
 
     def __init__(self) -> None:
         self._held = [np.empty(0, dtype=np.uint8) for _ in range(PAIR + 1)]
+        self._others: list[Memory] = []
+
+    def for_threads(self, count: int) -> list[Memory]:
+        """Memories for so many threads: itself, and others that stay with it."""
+        self._others += [Memory() for _ in range(len(self._others), count - 1)]
+        return [self, *self._others[: count - 1]]
 
     def take(self, purpose: int, count: int, dtype: np.dtype[Any]) -> Array:
         """An array of ``count`` entries, not cleared; what was taken before is given up."""
@@ -54,9 +60,14 @@ class Memory:
 
     def trim(self) -> None:
         """Give up the largest pieces until what is left is little enough to be kept."""
-        while sum(map(len, self._held)) > KEPT_BYTES:
-            largest = max(range(len(self._held)), key=lambda purpose: len(self._held[purpose]))
-            self._held[largest] = np.empty(0, dtype=np.uint8)
+        lists = [memory._held for memory in (self, *self._others)]
+        pieces = [(len(held[k]), held, k) for held in lists for k in range(len(held))]
+        pieces.sort(key=lambda piece: piece[0])
+        kept = sum(size for size, _, _ in pieces)
+        while kept > KEPT_BYTES:
+            size, held, k = pieces.pop()
+            held[k] = np.empty(0, dtype=np.uint8)
+            kept -= size
 
 
 _kept: list[Memory] = []  # at most one
