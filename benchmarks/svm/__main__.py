@@ -20,7 +20,7 @@ from benchmarks.common import (  # noqa: E402
     write_json,
 )
 
-PARTS = ("speed", "small", "fine", "path", "threads", "scale", "coverage")
+PARTS = ("speed", "closeness", "small", "fine", "path", "threads", "scale", "coverage")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -50,13 +50,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _part(name: str, options: argparse.Namespace) -> Callable[[], Cases]:
     """A part as a call without arguments."""
-    from benchmarks.svm import scale, small, speed
+    from benchmarks.svm import closeness, scale, small, speed
 
     chosen = {"sets": tuple(options.sets.split(","))} if options.sets else {}
     if options.quick:
         few = {"sets": ("boston", "splice"), **chosen}
         return {
             "speed": lambda: speed.run(Cs=(1.0, 100.0), repeats=1, caches=(200,), **few),
+            "closeness": lambda: closeness.run(Cs=(1.0,), **few),
             "small": lambda: small.run(repeats=1),
             "fine": lambda: speed.run_fine(Cs=(1.0,), **few),
             "path": lambda: speed.run_path(repeats=1, **few),
@@ -66,6 +67,7 @@ def _part(name: str, options: argparse.Namespace) -> Callable[[], Cases]:
         }[name]
     return {
         "speed": lambda: speed.run(**chosen),
+        "closeness": lambda: closeness.run(**chosen),
         "small": small.run,
         "fine": lambda: speed.run_fine(**chosen),
         "path": lambda: speed.run_path(**chosen),

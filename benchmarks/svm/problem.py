@@ -29,6 +29,7 @@ class Problem:
     name: str
     X: Any
     y: Any
+    unit: float = 1.0  # standard deviation of the target before it was standardised
 
     @property
     def regression(self) -> bool:
@@ -61,10 +62,11 @@ def load(name: str, rows: int | None = None) -> Problem:
     if name not in ("usps", "a9a"):
         spread = X.std(axis=0)
         X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    if name not in LABELLED:
-        y = y.astype(np.float64)
-        y = (y - y.mean()) / y.std()
-    return Problem(name, X, y)
+    if name in LABELLED:
+        return Problem(name, X, y)
+    y = y.astype(np.float64)
+    unit = float(y.std())
+    return Problem(name, X, (y - y.mean()) / unit, unit)
 
 
 def certificate(problem: Problem, model: Any) -> tuple[float, float]:

@@ -17,8 +17,8 @@ TEN_CLASSES = ("pendigits", "usps")
 def in_short(found: dict[str, Any]) -> str:
     """A table of targets, once all parts have been measured."""
     parts = {
-        "speed": _speed, "fine": _fine, "path": _path, "threads": _threads, "scale": _scale,
-        "coverage": _coverage,
+        "speed": _speed, "closeness": _closeness, "fine": _fine, "path": _path,
+        "threads": _threads, "scale": _scale, "coverage": _coverage,
     }  # fmt: skip
     if not all(found.get(name) for name in parts):
         return ""
@@ -59,7 +59,6 @@ def _speed(records: list[dict[str, Any]]) -> list[list[str]]:
         if some:
             rows.append(_at_least(f"{name}, ten classes, median", 3.0, np.median(_ratios(some))))
     labels = [r["difference"] for r in both if r["set"] in CLASSES]
-    far = [r for r in both if "distance" in r]
     rows.append(_at_most("objective below LIBSVM's, worst", 1e-6, max(-_rise(r) for r in both)))
     done = [r for r in records if r["converged"]]
     rows.append(_at_most("violation of optimality, worst", TOL, max(r["gap"] for r in done)))
@@ -68,17 +67,25 @@ def _speed(records: list[dict[str, Any]]) -> list[list[str]]:
         rows.append([what, "", f"{r['gap']:.1e}", ""])
     if labels:
         rows.append(_at_most("share of labels that differ, worst", TOL, max(labels)))
-    if far:
-        worst = max(r["distance"] for r in far)
-        theirs = max(r["their_distance"] for r in far)
-        rows.append(_at_most("numbers predicted, from the optimum, worst", TOL, worst))
-        rows.append(["the same of LIBSVM", "", f"{theirs:.1e}", ""])
-    # below twice the tolerance asked for: elsewhere LIBSVM has ended without converging
-    ends = [r["to_converged"] for r in far if r.get("converged_gap", np.inf) <= 2.0 * FINE]
+    return rows
+
+
+def _closeness(records: list[dict[str, Any]]) -> list[list[str]]:
+    ours, theirs = (
+        max(r[name] for r in records if name in r) for name in ("coarse", "their_coarse")
+    )
+    rows = [_at_most("numbers predicted, from the optimum, worst", TOL, ours)]
+    rows.append(["the same of LIBSVM", "", f"{theirs:.1e}", ""])
+    ends = [r["to_converged"] for r in records if converged(r)]
     if ends:
         what = "numbers predicted, from LIBSVM's converged (`tol=1e-6`), worst"
         rows.append(_at_most(what, TOL, max(ends)))
     return rows
+
+
+def converged(r: dict[str, Any]) -> bool:
+    """Whether LIBSVM has: below twice the tolerance asked for; elsewhere it ended before."""
+    return bool(r.get("their_gap", np.inf) <= 2.0 * FINE)
 
 
 def _fine(records: list[dict[str, Any]]) -> list[list[str]]:
@@ -105,7 +112,13 @@ def _path(records: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _threads(records: list[dict[str, Any]]) -> list[list[str]]:
-    return [_at_least(f"two threads, {r['set']}", 3.0, r["theirs"] / r["two"]) for r in records]
+    """The worse of fits in a row and in turn."""
+    rows = []
+    for r in records:
+        ways = [r, *([r["in_turn"]] if "in_turn" in r else [])]
+        worst = min(times["theirs"] / times["two"] for times in ways)
+        rows.append(_at_least(f"two threads, {r['set']}", 3.0, worst))
+    return rows
 
 
 def _scale(records: list[dict[str, Any]]) -> list[list[str]]:
