@@ -297,9 +297,10 @@ def check_flag(name: str, value: Any) -> None:
 
 def check_share(name: str, value: Any) -> float:
     """Return a share such as a coverage; raise unless it is a number between 0 and 1."""
-    number = np.asarray(value)[()] if np.ndim(value) == 0 else None
+    number: Any = np.asarray(value)[()] if np.ndim(value) == 0 else None
     if not isinstance(number, Real):
         raise TypeError(f"{name} must be a number strictly between 0 and 1, got {value!r}")
-    if not 0.0 < number < 1.0:
+    share = float(number)
+    if not 0.0 < share < 1.0:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
-    return float(number)
+    return share
