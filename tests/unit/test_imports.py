@@ -43,6 +43,8 @@ X = rng.normal(size=(200, 3))
 y = X @ [1.0, -2.0, 0.5] + rng.normal(size=200)
 likelier.LinearRegressor(random_state=0).fit(X, y).predict(X)
 likelier.LinearClassifier(random_state=0).fit(X, y > 0).predict_proba(X)
+likelier.BayesianKernelRegressor(random_state=0).fit(X, y).predict_interval(X)
+likelier.BayesianKernelClassifier(random_state=0).fit(X, y > 0).predict_proba(X)
 """
 
 
@@ -72,7 +74,7 @@ def test_losses_load_no_optional_package() -> None:
     assert not loaded & OPTIONAL
 
 
-def test_fitting_linear_models_loads_no_optional_package() -> None:
+def test_fitting_linear_models_and_kernel_machines_loads_no_optional_package() -> None:
     loaded = packages_loaded_by(FIT)
     assert "sklearn" in loaded
     # scikit-learn itself imports pandas where it is installed.
