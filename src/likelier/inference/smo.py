@@ -34,6 +34,7 @@ from likelier.inference.smo_state import (
     residuals,
     rounding_matters,
     rows_to_fetch,
+    too_coarse,
     whole_part,
 )
 from likelier.kernels import Prepared
@@ -156,7 +157,7 @@ class SMO(Inference):
 
     def cache(self, rows: Subset, exact: bool = False, memory: Memory | None = None) -> RowCache:
         """Room for kernel rows, in float32 unless they are few or must be exact."""
-        exact = exact or rows.n_rows <= SMALL
+        exact = exact or rows.n_rows <= SMALL or too_coarse(rows)
         kind = np.float64 if exact else np.float32
         working: Prepared | Given
         if rows.exact.kernel.precomputed:  # its values are taken from where they are
@@ -182,7 +183,7 @@ class SMO(Inference):
             if self._burst(state) == CONVERGED:
                 self._end_round(state)
             elif 0 <= self.max_iter <= state.n_iter:
-                state.done, state.message = True, "max_iter"
+                _stop_here(state, "max_iter")
             else:
                 self._speed_up(state)
             passes = 2.0 * (state.n_iter - before) / len(state.beta)
@@ -318,6 +319,20 @@ class SMO(Inference):
         if self.shrinking and len(keep) <= 0.5 * len(state.part.F):
             state.part = state.part.take(keep)
             state.cache.keep(keep)
+
+
+def _stop_here(state: SMOState, message: str) -> None:
+    """End before the tolerance is met, with what is exactly true of the coefficients now.
+
+    Residuals of rows put aside are behind, and those of float32 rows may have drifted: neither
+    the intercept nor what is told of the violation should come from them.
+    """
+    state.beta[state.part.rows] = state.part.beta
+    state.F = residuals(state, state.beta)
+    state.drift, state.anchor = 0.0, state.beta.copy()
+    state.part = whole_part(state.box, state.beta, state.F)
+    state.gap = gap_of(state.part)
+    state.done, state.message = True, message
 
 
 def _newton_steps(state: SMOState, free: Array) -> None:

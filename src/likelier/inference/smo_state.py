@@ -15,6 +15,8 @@ from likelier.loops.smo_small import intercept_of
 from likelier.models.kernel_expansion import Box, KernelExpansion, Subset, block_rows
 
 SINGLE_ERROR = 1e-5  # relative error of a float32 kernel value that is hardly ever exceeded
+COARSE = 1e-4  # error, as a share of what tells rows apart, from which on float32 is no use at all
+EPS = float(np.finfo(np.float32).eps)
 SAMPLE = 64  # rows whose kernel values show the error where that could matter
 SEVERAL = 12.0  # typical errors that the extreme rows and a common bias may add up to
 ROOMY = 8  # blocks of rows in memory from which on one more does not drive out what is used
@@ -108,21 +110,55 @@ def rounding_matters(state: SMOState) -> bool:
     Where even a large error of kernel values would not matter nothing is measured.
     """
     cache, limit, length = state.cache, MARGIN * state.tol, moved_length(state)
-    if cache.dtype == np.float64 or SINGLE_ERROR * cache.scale * length <= limit:
+    if cache.dtype == np.float64:
+        return False
+    close = distance_error(state.rows)
+    if max(SINGLE_ERROR * cache.scale, close) * length <= limit:
         return False
     if cache.error is None:
         cache.error = _measured_error(state)
+        if close > SINGLE_ERROR:  # seen at rows close to each other only, of which there are few
+            cache.error = max(cache.error, close)
     return cache.error * length > limit
 
 
 def _measured_error(state: SMOState) -> float:
     """What rounding may do to a kernel value: several times what it does to some of them."""
-    n = len(state.beta)
-    some = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+    some = _some_rows(len(state.beta))
     off = state.cache.values(some, some) - state.rows.square(some)
     np.fill_diagonal(off, 0.0)
     typical = float(np.sqrt((off * off).mean()))
-    return max(SEVERAL * typical, float(np.finfo(np.float32).eps) * state.cache.scale)
+    return max(SEVERAL * typical, EPS * state.cache.scale)
+
+
+def _some_rows(n: int) -> Array:
+    return np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+
+
+def too_coarse(rows: Subset) -> bool:
+    """Whether float32 kernel values can hardly tell the rows apart.
+
+    Then pairs chase the rounding, and the residuals that are exact at the end of a round say that
+    all was in vain: kernel rows must be float64 from the start.
+    """
+    if rows.exact.kernel.stationary:
+        return distance_error(rows) > COARSE
+    K = rows.square(_some_rows(rows.n_rows))
+    apart = np.add.outer(K.diagonal(), K.diagonal()) - 2.0 * K
+    return bool(EPS * abs(K).max() > COARSE * abs(apart).mean())
+
+
+def distance_error(rows: Subset) -> float:
+    """Largest error of a float32 kernel value of rows close to each other, by their distance.
+
+    That is a difference of squared lengths, which may be large where ``gamma`` is.
+    """
+    kernel, norms = rows.exact.kernel, rows.exact.norms
+    if not kernel.stationary or norms is None or not len(norms):
+        return 0.0
+    gamma = getattr(kernel, "gamma", 1.0)
+    scale = 1.0 if isinstance(gamma, tuple) else float(gamma)  # scaled features have theirs
+    return 4.0 * EPS * scale * float(norms.max())
 
 
 def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
