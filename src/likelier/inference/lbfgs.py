@@ -29,6 +29,7 @@ METRIC_WORK = 4e10  # products that a metric for every output may cost
 MAX_HALVINGS = 20
 PIECES = 16  # of the rows, for a line search
 RECENT = (1, 2, 4)  # steps back to which gains are compared, to tell the pace of them
+MAX_CG, HARDLY = 60, 0.02  # iterations of a Newton step, and gain of one as a share at its end
 SLOWEST = 0.95  # pace that is believed: with it, 20 times the last gain is counted
 
 
@@ -51,6 +52,7 @@ class LBFGSState:
     value: Array | None = None
     changes: list[tuple[Array, Array]] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)  # of the steps, in the objective
+    wary: bool = False  # whether the changes have once told less than there was to gain
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,23 @@ class LBFGS(Inference):
         if state.gradient is None:
             self._look(state, engine, None)
         assert state.gradient is not None and state.value is not None
-        direction = -self._inverse(state, state.gradient)
-        slope = _dots(model, direction, state.gradient)
-        objective, gap = float(state.value.sum()), float(-0.5 * slope.sum())
-        gap = max(gap, _still_to_gain(state.gains))
-        if gap <= self.tol * abs(objective - model.floor):
-            return state, Info(objective, gap, 0.0, True)
+        objective = float(state.value.sum())
+        limit = self.tol * abs(objective - model.floor)
+        if not state.wary:
+            direction = -self._inverse(state, state.gradient)
+            slope = _dots(model, direction, state.gradient)
+            gap = max(float(-0.5 * slope.sum()), _still_to_gain(state.gains))
+            if gap <= limit and _surely_below(state, limit):
+                return state, Info(objective, gap, 0.0, True)
+        if state.wary or gap <= limit:
+            # the model of the curvature believes so; the curvature itself may know better
+            direction, gap = self._newton_direction(state, engine)
+            slope = _dots(model, direction, state.gradient)
+            if state.wary and state.gains:
+                gap = max(gap, state.gains[-1])  # such steps gain nearly all that there is
+            if gap <= limit:
+                return state, Info(objective, gap, 0.0, True)
+            state.wary, state.gains = True, []
 
         def move(batch: Batch) -> int:
             state.change[_places(batch)] = model.scores(direction, batch.X)
@@ -104,6 +117,50 @@ class LBFGS(Inference):
             state.changes = [*state.changes[1 - MEMORY :], (step * direction, bend)]
         moved = bool(np.any(step > 0.0))
         return state, Info(float(state.value.sum()), gap, 1.0, not moved)
+
+    def _newton_direction(self, state: LBFGSState, engine: Engine) -> tuple[Array, float]:
+        """Newton's step by conjugate gradients, and the gain that is expected of it.
+
+        That gain grows with every iteration towards half the Newton decrement, so they go on
+        until it hardly does. Cost of one: two products with the data.
+        """
+        model = state.model
+        assert state.gradient is not None
+        rest = -state.gradient
+        found, gain = np.zeros_like(rest), 0.0
+        ahead = self._inverse(state, rest)
+        along, size = ahead, _dots(model, rest, ahead)
+        for _ in range(MAX_CG):
+            curved = self._curved(state, engine, along)
+            curve = _dots(model, along, curved)
+            length = np.divide(size, curve, out=np.zeros_like(curve), where=curve > 0.0)
+            found, rest = found + length * along, rest - length * curved
+            more = 0.5 * float((length * size).sum())
+            gain += more
+            if more <= HARDLY * gain:
+                break
+            ahead = self._inverse(state, rest)
+            new = _dots(model, rest, ahead)
+            along = ahead + along * np.divide(new, size, out=np.zeros_like(new), where=size > 0.0)
+            size = new
+        return found, gain
+
+    def _curved(self, state: LBFGSState, engine: Engine, vector: Array) -> Array:
+        """The second derivatives of the objective at the point, times a vector."""
+        model, n_rows = state.model, engine.n_rows
+        assert n_rows is not None
+
+        def product(batch: Batch) -> Array:
+            curvature = model.terms(batch, state.scores[_places(batch)], 2)[2]
+            change = model.scores(vector, batch.X)
+            if model.loss.coupled:  # class probabilities, not weighted
+                change -= (curvature * change).sum(axis=1, keepdims=True)
+                if batch.weight is not None:
+                    change *= batch.weight[:, None]
+            return model.pull_back(batch.X, curvature * change)
+
+        total = engine.reduce(product, operator.add) / n_rows
+        return np.asarray(total + model.penalty.l2[:, None] * vector)
 
     def _look(self, state: LBFGSState, engine: Engine, step: Array | None) -> None:
         """Value and gradient at the point; scores are updated, or computed the first time."""
@@ -194,6 +251,14 @@ class LBFGS(Inference):
 def _places(batch: Batch) -> slice:
     """Where the rows of a block are among all that are present."""
     return slice(batch.start, batch.start + batch.n_rows)
+
+
+def _surely_below(state: LBFGSState, limit: float) -> bool:
+    """Whether the penalty alone curves enough for the gap to be below ``limit`` for sure."""
+    l2 = state.model.penalty.l2
+    if state.gradient is None or not (l2 > 0.0).all():
+        return False
+    return float((state.gradient**2 / (2.0 * l2[:, None])).sum()) <= limit
 
 
 def _still_to_gain(gains: list[float]) -> float:
