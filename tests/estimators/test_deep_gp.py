@@ -992,3 +992,17 @@ def test_a_failure_before_the_first_state_leaves_the_earlier_fit_as_it_was(error
         model.fit(X, TWO)
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is value for name, value in before.items())
+
+
+def test_rows_held_out_are_observations_where_inputs_take_few_values():
+    """Held out by kinds of row, all of one label in a cell would be taken from training."""
+    cells = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    shares = np.array([0.2, 0.4, 0.6, 0.8])
+    rows = np.repeat(cells, 50, axis=0)
+    y = (np.tile(np.arange(50) / 50.0, 4) < np.repeat(shares, 50)).astype(int)
+    model = classifier(early_stopping=True, length_scales="learned", max_iter=200).fit(rows, y)
+    np.testing.assert_allclose(model.predict_proba(cells)[:, 1], shares, atol=0.12)
+    table, counts = np.unique(np.column_stack([rows, y]), axis=0, return_counts=True)
+    words = {"early_stopping": True, "length_scales": "learned", "max_iter": 200}
+    counted = classifier(**words).fit(table[:, :2], table[:, 2], sample_weight=counts)
+    np.testing.assert_array_equal(counted.predict_proba(cells), model.predict_proba(cells))

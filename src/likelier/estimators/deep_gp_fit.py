@@ -24,7 +24,8 @@ from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_units import NOISE_FLOOR
 from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
-from likelier.estimators.kernel_rows import Rows, merge_equal
+from likelier.estimators.kernel_copies import settle_few
+from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.estimators.rollback import unchanged_on_failure
@@ -137,12 +138,12 @@ class DeepFit(DeepWords):
         return checked_rows(self, X, y, sample_weight, reset, self._check_y)
 
     def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> _Opened:
-        """Encoded rows, equal ones merged where they are few."""
+        """Encoded rows, copies merged where they are few."""
         if weight is not None and not weight.all():
             present = np.flatnonzero(weight)
             X, y, weight = take_rows(X, present), y[present], weight[present]
         codes, weight = self._encode(y, weight)
-        rows, held = merge_equal(Rows(X, codes, weight)), None
+        rows, held = settle_few(Rows(X, codes, weight)), None
         rows = replace(rows, y=self._standardise(rows.y, rows.weight))
         if self.early_stopping and rows.n > 1:
             order = np.random.default_rng([seed, 3]).permutation(rows.n)

@@ -89,18 +89,11 @@ class Prepared:
         return scale * (gamma * inverse + typical * self.standard.unseen())
 
 
-def merge_equal(rows: Rows) -> Rows:
-    """Equal rows with equal targets as one row that weighs as much, in sorted order.
-
-    So the model does not depend on the order of few rows, and a weight means exactly as many
-    rows. Larger data are left as they are.
-    """
-    found = sorted_equals(rows)
-    return rows if found is None else merge_sorted(rows, *found)
-
-
 def sorted_equals(rows: Rows) -> tuple[Array, Array] | None:
-    """An order of few rows, and where in it each kind of equal row and target begins."""
+    """An order of few rows, and where in it each kind of equal row and target begins.
+
+    So the model does not depend on the order of few rows. None for larger data.
+    """
     if rows.n > MERGE_ROWS or rows.n * rows.X.shape[1] > MERGE_VALUES:
         return None
     dense = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
@@ -113,7 +106,7 @@ def sorted_equals(rows: Rows) -> tuple[Array, Array] | None:
 
 
 def merge_sorted(rows: Rows, order: Array, first: Array) -> Rows:
-    """One row of each kind, by what `sorted_equals` found."""
+    """One row of each kind that weighs as much as all, by what `sorted_equals` found."""
     omega = np.ones(rows.n) if rows.weight is None else rows.weight
     weight = np.add.reduceat(omega[order], first)
     merged = rows.take(order[first])
