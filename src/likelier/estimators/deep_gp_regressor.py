@@ -51,7 +51,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
         becomes variational inference. "auto" is 1, and 0.5 for less than 3000 rows: few rows
-        let the noise collapse with power 1.
+        let the noise collapse with power 1. Where noise is most of the target, give 0.5 for many
+        rows too.
     input_scale : {"column", "common"}, default="column"
         Whether every input is divided by its own spread, or all by one: for pixels and other
         inputs that share a unit, where those that hardly vary should count little.
@@ -97,6 +98,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         The words that these layers belong to.
     noise_ : float
         Standard deviation of the noise in the units of the target; NaN if it is not constant.
+        With power 1 part of the noise is learned as spread of the function, often nearly all of
+        it: densities and intervals have both, but this number is then too small.
     target_mean_, target_spread_ : float
         What targets are measured from, and in; see the notes.
     noise_floor_ : float
@@ -294,7 +297,12 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return np.concatenate([part.quantiles(alpha) for part in self._predictives(X)])
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Variance of the target: of the noise (aleatoric) and of the function (epistemic)."""
+        """Variance of the target: of the noise (aleatoric) and of the function (epistemic).
+
+        With power 1, the default from 3000 rows on, much of the noise may be learned as spread of
+        the function and be called epistemic; the total is what it should be. A power of 0.5 keeps
+        the two apart.
+        """
         check_is_fitted(self, "layers_")
         aleatoric, epistemic = [], []
         for mean, inside, noise in self._parts(self._check_X(X, reset=False)):

@@ -151,8 +151,12 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
             coefficient, pulled towards zero. The default ``alpha="auto"`` adds about what one
             row of data would: small next to a standard error where rows are many, features not
             nearly collinear and the noise not tiny (with n rows, not below 1 / sqrt(n) of the
-            spread of the targets); else set ``alpha=0``. Coverage is asymptotic in the number of
-            rows.
+            spread of the targets). Classes that are nearly told apart leave each row little to
+            say, so that the penalty counts for many: coefficients of 3 are covered by 59% of the
+            intervals of 95% with 200 rows. Set ``alpha=0`` there, and wherever the coefficients
+            themselves are wanted. Coverage is asymptotic in the number of rows. Weights say how
+            much a row counts, and errors are those of so many independent rows as there are: for
+            a table of counts, repeat the rows.
 
         Returns
         -------

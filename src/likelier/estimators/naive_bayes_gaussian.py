@@ -27,7 +27,8 @@ class GaussianNB(NaiveBayes):
         Probabilities of the classes; by default their shares of the training weight.
     var_smoothing : float, default=1e-9
         Share of the largest variance of a feature that is added to all variances. It is the
-        variance over all rows seen, also after `partial_fit`.
+        variance over all rows seen, also after `partial_fit`; rows of weight zero are absent from
+        it, which scikit-learn counts.
     bayesian : bool, default=False
         Average over means and variances instead of plugging in their estimates: the features
         are then Student-t, under a conjugate prior that weighs as much as one row and has

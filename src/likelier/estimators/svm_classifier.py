@@ -70,7 +70,9 @@ class SVC(ClassifierMixin, SVMWords):
     probability : bool, default=False
         Calibrate probabilities on scores of five fits, each without a fifth of the rows: about
         four times the cost of the fit. With several classes the probabilities of their pairs
-        are coupled, which takes rows x classes^3 operations, and then calibrated together.
+        are coupled, which takes rows x classes^3 operations, and then calibrated together. With
+        class weights they are those of the weighted rows: a class that counts for more is more
+        probable than its share, as `predict` has it.
     tol : float, default=1e-3
         Largest violation of the optimality conditions that is left.
     cache_size : float, default=200

@@ -235,7 +235,9 @@ class SVR(RegressorMixin, SVMWords):
 
         Split conformal: the interval lies around the prediction of a fit on four fifths of the
         rows, and is as wide as the errors of that fit on the others ask for. If rows are
-        exchangeable it covers at least ``coverage``, whatever their distribution. Too few
+        exchangeable it covers at least ``coverage``, whatever their distribution. Copies of rows
+        are not exchangeable with new ones, and would be judged by themselves: give each row once,
+        with a weight. Too few
         held-out rows for a coverage make it infinite. `predict` is of the fit on all rows: where
         rows are few and the coverage is small, it may lie outside of the interval.
         """
