@@ -101,8 +101,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     classes_ : ndarray of shape (n_classes,)
     gamma_ : ndarray of shape (n_features,)
         Learned inverse length scales in the units of the data (of the first fit of an
-        ensemble; geometric mean of particles). A constant input has a typical one, by which rows
-        with another value are strange.
+        ensemble; geometric mean of particles).
     feature_relevance_ : ndarray of shape (n_features,)
         Share of every input in the scales.
     alpha_, posterior_scale_ : ndarray of shape (n_particles,)

@@ -142,8 +142,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     ----------
     gamma_ : ndarray of shape (n_features,)
         Learned inverse length scales in the units of the data (of the first fit of an
-        ensemble; geometric mean of particles). A constant input has a typical one, by which rows
-        with another value are strange.
+        ensemble; geometric mean of particles).
     feature_relevance_ : ndarray of shape (n_features,)
         Share of every input in the scales.
     noise_ : ndarray of shape (n_particles,)

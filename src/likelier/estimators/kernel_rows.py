@@ -76,17 +76,8 @@ class Prepared:
         return self.sample.X, self.centre(), self.gamma()
 
     def gamma(self, scale: float = 1.0) -> Array:
-        """Scales in the units of the data.
-
-        Nothing can be learned of an input that is constant, but a row that has another value is
-        like no other: such inputs get a typical scale. A linear function leaves them out.
-        """
-        gamma, inverse = self.scales.gamma, self.standard.inverse
-        told = inverse > 0.0
-        if self.centred or told.all():
-            return scale * gamma * inverse
-        typical = float(np.sqrt(np.mean(gamma[told] ** 2))) if told.any() else 1.0
-        return scale * (gamma * inverse + typical * self.standard.unseen())
+        """Scales in the units of the data."""
+        return scale * self.scales.gamma * self.standard.inverse
 
 
 def sorted_equals(rows: Rows) -> tuple[Array, Array] | None:

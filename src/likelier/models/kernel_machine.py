@@ -79,23 +79,12 @@ class Standard:
         """What to subtract: the means; of sparse rows only those that are far from zero."""
         if not of_sparse:
             return self.mean
-        full = (np.abs(self.mean) * self.inverse > FAR) | (self.inverse == 0.0)
-        return np.where(full, self.mean, 0.0)
+        return np.where(np.abs(self.mean) * self.inverse > FAR, self.mean, 0.0)
 
     def spread(self) -> Array:
         """Standard deviation of every input; zero where it is constant."""
         told = self.inverse > 0.0
         return np.divide(1.0, self.inverse, out=np.zeros_like(self.mean), where=told)
-
-    def unseen(self) -> Array:
-        """Inverse size of a change of every constant input that is to count; zero for others.
-
-        That is the constant itself, or where it is smaller the median spread of the other inputs.
-        """
-        told = self.inverse > 0.0
-        typical = float(np.median(self.spread()[told])) if told.any() else 1.0
-        size = np.maximum(np.abs(self.mean), typical)
-        return np.where(told, 0.0, 1.0 / size)
 
     def apply(self, X: Matrix, dtype: Any) -> Array:
         """Standardised dense rows."""
