@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from likelier import BayesianKernelClassifier
+from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 
 
 def entropy(p):
@@ -94,3 +94,16 @@ def test_a_prior_that_is_too_weak_still_knows_its_rows():
     X, y = load_digits(return_X_y=True)
     model = BayesianKernelClassifier(alpha=1e-6, random_state=0).fit(X[:200], y[:200])
     assert model.score(X[:200], y[:200]) > 0.98
+
+
+def test_an_input_that_was_constant_in_training_decides_nothing():
+    """A column of the year, say: with another one, rows are what their other inputs tell."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((200, 2)), np.full(200, 2025.0)])
+    later = X + np.array([0.0, 0.0, 1.0])
+    for machine, y in (
+        (BayesianKernelClassifier(random_state=0), X[:, 0] > 0.0),
+        (BayesianKernelRegressor(random_state=0), X[:, 0]),
+    ):
+        model = machine.fit(X, y)
+        np.testing.assert_array_equal(model.predict(later), model.predict(X))
