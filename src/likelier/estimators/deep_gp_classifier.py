@@ -69,7 +69,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         "learned" is one for every input, learned with the rest; "long" is four times what is
         typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
         held-out rows in three folds where there are 200 to 2000 rows (and no time budget), and
-        is "learned" otherwise.
+        is "learned" otherwise: where classes overlap much, "long" or ``early_stopping`` may be
+        far better there.
     power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one and "auto", towards
         zero it becomes variational inference.

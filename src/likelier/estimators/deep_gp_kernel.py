@@ -22,7 +22,7 @@ from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard
 
 LENGTH_SCALES = ("auto", "learned", "long")
-LEAST_ROWS, MOST_ROWS = 200, 2000  # with fewer folds tell nothing, with more nothing is at stake
+LEAST_ROWS, MOST_ROWS = 200, 2000  # with fewer folds tell nothing, with more they cost too much
 FOLDS, MOST_STEPS = 3, 1000
 
 
