@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.common import DOCS, machine_facts, results_folder, write_json
 from benchmarks.deepgp import (
+    choices,
     classify,
     compiling,
     default,
@@ -22,8 +23,8 @@ from benchmarks.deepgp.notes import Notes
 from benchmarks.deepgp.writer import write
 
 PARTS = (
-    "regress", "default", "classify", "noise", "speed", "race", "compile", "natural", "toys",
-    "likelihood", "mnist", "write",
+    "regress", "default", "choices", "classify", "noise", "speed", "race", "compile",
+    "natural", "toys", "likelihood", "mnist", "write",
 )  # fmt: skip
 PACKAGES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "torch", "gpytorch")
 
@@ -61,6 +62,8 @@ def _measure(part: str, options: argparse.Namespace, notes: Notes) -> None:
         regress.run(notes, sets, seeds, models or regress.MODELS)
     elif part == "default":
         default.run(notes, asked or (("boston",) if quick else regress.SETS))
+    elif part == "choices":
+        choices.run(notes, seeds)
     elif part in ("classify", "noise"):
         sets = asked or (("vowel",) if quick else classify.SETS)
         classify.run(notes, sets, seeds, models or classify.MODELS, noisy=part == "noise")

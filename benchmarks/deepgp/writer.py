@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import markdown_table, publish, read_json, seconds_text, write_page
-from benchmarks.deepgp import classify, likelihood, mnist, race, regress, toys
+from benchmarks.deepgp import classify, compiling, likelihood, mnist, race, regress, toys
 from benchmarks.deepgp.notes import elsewhere
+from benchmarks.deepgp.writer_choices import choices_tables
 from benchmarks.deepgp.writer_regress import default_table, power_table, regress_table
 
 TITLE = (
@@ -19,7 +20,8 @@ TITLE = (
 )
 # parts whose records say where they were measured
 STORED = (
-    *(f"regress-{model.replace(' ', '-')}" for model in regress.MODELS), "default", "classify",
+    *(f"regress-{model.replace(' ', '-')}" for model in regress.MODELS), "default", "choices",
+    "classify",
     "mnist", "speed", "race", "compile", "natural", "toys", "likelihood",
 )  # fmt: skip
 
@@ -29,8 +31,9 @@ def write(folder: Path, docs: Path) -> None:
     docs.mkdir(parents=True, exist_ok=True)
     parts = [
         TITLE, _machine(folder), regress_table(folder, docs), power_table(folder),
-        default_table(folder), _classify(folder), _mnist(folder), _speed(folder), _race(folder),
-        _compiling(folder), _natural(folder), _toys(folder, docs), _likelihood(folder),
+        default_table(folder), choices_tables(folder), _classify(folder), _mnist(folder),
+        _speed(folder), _race(folder), _compiling(folder),
+        _natural(folder), _toys(folder, docs), _likelihood(folder),
     ]  # fmt: skip
     write_page(docs / "deepgp.md", "\n".join(part for part in parts if part))
     publish(folder, docs, "deepgp")
@@ -164,10 +167,11 @@ def _compiling(folder: Path) -> str:
         if n != "processor"
     )
     return (
-        "## Compiling\n\nThe shortest fit (20 minibatches, default shapes, 2,000 rows) in a new "
+        "## Compiling\n\nThe shortest fit (20 minibatches, default shapes, "
+        f"{compiling.N_ROWS:,} rows) in a new "
         "process with an empty cache, and in a second one that finds the programs on disk; "
-        "starting JAX is part of both, and for classes so are the six short fits that choose the "
-        "kernel and a first prediction.\n\n" + markdown_table(header, rows) + "\n\n"
+        "starting JAX is part of both, and so are the short fits that choose the power or the "
+        "kernel; classes are predicted once.\n\n" + markdown_table(header, rows) + "\n\n"
         + (f"Processor time of an epoch: {epochs}.\n" if epochs else "")
     )  # fmt: skip
 

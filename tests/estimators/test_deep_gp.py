@@ -27,12 +27,10 @@ from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.estimators import (
     deep_gp_checkpoint,
     deep_gp_fit,
-    deep_gp_kernel,
     deep_gp_watch,
     kernel_words,
 )
 from likelier.estimators.deep_gp_units import NOISE_FLOOR, TargetSizes, Units
-from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.inference import deep_adam, deep_compile, deep_feed
 from likelier.inference.deep_compile import forget_programs
@@ -43,7 +41,7 @@ from likelier.models.deep_gp_posterior import (
     label_chances,
     shared_normals,
 )
-from likelier.models.deep_gp_start import LONG, mean_projection, typical_length
+from likelier.models.deep_gp_start import mean_projection, typical_length
 
 RNG = np.random.default_rng(0)
 N, D = 60, 3
@@ -59,7 +57,7 @@ def regressor(**words):
 
 
 def classifier(**words):
-    return DeepGPClassifier(**{**WORDS, **words})
+    return DeepGPClassifier(**{**WORDS, "length_scales": "learned", **words})
 
 
 @pytest.fixture(scope="module")
@@ -339,6 +337,8 @@ def test_a_file_of_another_kind_is_no_checkpoint(tmp_path):
     np.save(tmp_path / "other.npy", np.arange(3))
     with pytest.raises(ValueError, match="checkpoint .* cannot be read"):
         regressor(checkpoint=str(tmp_path / "other.npy")).fit(X, Y)
+    with pytest.raises(ValueError, match="checkpoint .* is a folder; name a file"):
+        regressor(checkpoint=str(tmp_path)).fit(X, Y)
 
 
 def test_an_interrupt_writes_the_checkpoint(tmp_path):
@@ -394,13 +394,6 @@ def test_inputs_of_one_unit_keep_their_proportions():
     np.testing.assert_allclose(model.predict(moved), model.predict(small), atol=1e-2)
     own = regressor().fit(small, Y)
     assert np.abs(own.predict(moved) - own.predict(small)).max() > 1e-2
-
-
-def test_power_by_the_number_of_rows():
-    assert regressor()._power(2999.0) == 0.5
-    assert regressor()._power(3000.0) == 1.0
-    assert regressor(power=0.2)._power(1e6) == 0.2
-    assert classifier()._power(10.0) == 1.0
 
 
 def test_single_precision():
@@ -695,57 +688,6 @@ def test_long_length_scales_are_kept():
     np.testing.assert_array_equal(part.fit(X, LABELS).predict_proba(X), model.predict_proba(X))
     learned = classifier().fit(X, LABELS).layers_[0]["log_scale"]
     assert len(np.unique(learned)) == D
-
-
-def test_held_out_rows_judge_kernels_in_folds(monkeypatch):
-    """All rows are judged once, by models that have not seen them, and the sum decides."""
-    judged, value = [], {LONG: 0.0, None: -1.0}
-
-    class Probe:
-        def __init__(self, rows, kernel):
-            self.rows, self.kernel = rows, kernel
-
-        def _log_density(self, X, y):
-            seen = {tuple(row) for row in self.rows.X}
-            assert not any(tuple(row) in seen for row in X)
-            judged.append((self.kernel, len(y)))
-            return np.full(len(y), value[self.kernel])
-
-    monkeypatch.setattr(
-        deep_gp_kernel, "_probe", lambda estimator, rows, seed, kernel: Probe(rows, kernel)
-    )
-    assert "long" not in classifier().fit(X, LABELS).training_  # too few rows to ask
-    monkeypatch.setattr(deep_gp_kernel, "LEAST_ROWS", 10)
-    assert "long" in classifier().fit(X, LABELS).training_
-    assert sum(n for kernel, n in judged if kernel == LONG) == N
-    value[LONG] = -2.0
-    assert "long" not in classifier().fit(X, LABELS).training_
-    assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
-
-
-def test_the_kernels_that_are_judged_are_those_that_are_named():
-    """A probe keeps the kernel it is given and learns one otherwise."""
-    model = classifier().fit(X, LABELS)
-    twice, labels = np.tile(X, (2, 1)), np.tile(LABELS, 2)
-    rows = Rows(twice, model._standardise(np.searchsorted(model.classes_, labels), None), None)
-    long, learned = (
-        deep_gp_kernel._probe(model, rows, 0, kernel).layers_[0]["log_scale"]
-        for kernel in (LONG, None)
-    )
-    assert len(np.unique(long)) == 1
-    assert len(np.unique(learned)) == D
-
-
-@pytest.mark.slow
-def test_held_out_rows_choose_the_kernel():
-    """A sharp step calls for a learned kernel, a faint trend in all inputs does not."""
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((300, 12))
-    sharp = np.sin(3.0 * rows[:, 0]) > 0.0
-    faint = rows.sum(axis=1) + 4.0 * rng.standard_normal(300) > 0.0
-    words = {"layers": 1, "random_state": 0, "dtype": "float32", "max_iter": 300}
-    assert "long" not in DeepGPClassifier(**words).fit(rows, sharp).training_
-    assert "long" in DeepGPClassifier(**words).fit(rows, faint).training_
 
 
 def test_power_one_finds_two_branches_where_the_variational_bound_finds_none():

@@ -38,6 +38,8 @@ class Checkpoint:
         """What an unfinished training left behind, or None where there is no file."""
         if not self.path.exists():
             return None
+        if self.path.is_dir():
+            raise ValueError(f"checkpoint {self.path} is a folder; name a file, such as one in it")
         try:
             with np.load(self.path, allow_pickle=False) as archive:
                 found = unflatten({name: archive[name] for name in archive.files})

@@ -68,9 +68,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     length_scales : {"auto", "learned", "long"}, default="auto"
         "learned" is one for every input, learned with the rest; "long" is four times what is
         typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
-        held-out rows in three folds where there are 200 to 2000 rows (and no time budget), and
-        is "learned" otherwise: where classes overlap much, "long" or ``early_stopping`` may be
-        far better there.
+        rows that short fits have not seen, from 60 rows on; with fewer, or with a time budget,
+        it is "learned".
     power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one and "auto", towards
         zero it becomes variational inference.
@@ -88,7 +87,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     learning_rate : float, default=0.02
         First rate of Adam; it falls to a fiftieth along half a cosine.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is five for every row, between 200 and 2000.
+        Minibatches; "auto" is five for every row, between 500 and 2000.
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1
@@ -127,6 +126,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         probability of a label only, which wide scores explain as well, and it may end near zero
         with a fifth of the labels wrong. Towards power 0 scores are asked to be sure, and it
         comes near that share.
+    power_ : float
+        Power that it was trained with.
     n_iter_ : int
         Minibatches done.
     energy_ : float
@@ -210,6 +211,9 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     def _check_words(self) -> None:
         super()._check_words()
         _one_of("length_scales", self.length_scales, LENGTH_SCALES)
+
+    def _find_power(self, task: Task) -> float:
+        return 1.0 if self.power == "auto" else float(self.power)
 
     def _find_kernel(self, task: Task) -> KernelStart | None:
         return find_kernel(self, task)

@@ -50,6 +50,7 @@ class Task:
     checkpoint: Checkpoint | None = None
     mark: str = ""
     kernel: KernelStart | None = None
+    power: float = 1.0
 
 
 class DeepFit(DeepWords):
@@ -58,7 +59,8 @@ class DeepFit(DeepWords):
     ``_encode`` turns targets into numbers, ``_standardise`` gives them their units,
     ``_open_encoded`` does both for a stream, ``_outputs`` names the likelihood and how many
     outputs it has, ``_store_likelihood`` keeps its parameter, ``_log_density`` judges held-out
-    rows, ``_find_kernel`` says whether to keep a kernel instead of learning it.
+    rows, ``_find_power`` and ``_find_kernel`` say which power to train with and whether to keep a
+    kernel instead of learning it.
     """
 
     @with_callbacks
@@ -105,7 +107,7 @@ class DeepFit(DeepWords):
                     if found:
                         checkpoint.check(found, task.mark)
                         self._take_up(found)
-                task = replace(task, kernel=self._kernel(task, resumed or bool(found)))
+                task = self._chosen(task, resumed or bool(found))
             self._train(task, resumed or bool(found), clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -183,7 +185,7 @@ class DeepFit(DeepWords):
         from likelier.inference.deep_adam import DeepAdam  # loads JAX
 
         inference = DeepAdam(
-            task.standard, task.total, self._power(task.total), self._n_steps(task.n_rows),
+            task.standard, task.total, task.power, self._n_steps(task.n_rows),
             int(self.batch_size), float(self.learning_rate), int(self.n_draws),
             self._least_noise(), task.seed, task.kernel,
         )  # fmt: skip
@@ -212,11 +214,14 @@ class DeepFit(DeepWords):
         if task.checkpoint is not None:
             task.checkpoint.remove()
 
-    def _kernel(self, task: Task, resumed: bool) -> KernelStart | None:
-        """A kernel to keep, or None where it is learned."""
+    def _chosen(self, task: Task, resumed: bool) -> Task:
+        """The task with the power and a kernel to keep; a fit that goes on keeps its own."""
         if resumed:
-            return LONG if self.training_.get("long", False) else None
-        return self._find_kernel(task)
+            power = self.training_["power"] if self.power == "auto" else self.power
+            kernel = LONG if self.training_.get("long", False) else None
+            return replace(task, power=float(power), kernel=kernel)
+        task = replace(task, power=self._find_power(task))
+        return replace(task, kernel=self._find_kernel(task))
 
     def _find_kernel(self, task: Task) -> KernelStart | None:
         return None
@@ -283,7 +288,8 @@ class DeepFit(DeepWords):
         self.layers_, self.likelihood_ = plain.pop("layers"), plain.pop("likelihood")
         self.projections_ = [np.asarray(B) for B in state.projections]
         self.kernel_, self.node_kernels_ = state.model.kernel, state.model.per_node
-        self.training_ = {**plain, "seed": task.seed}
+        self.training_ = {**plain, "seed": task.seed, "power": task.power}
+        self.power_ = task.power
         if task.kernel is not None:
             self.training_["long"] = True
         self.input_mean_, self.input_inverse_ = task.standard.mean, task.standard.inverse

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix, Uncertainty, check_flag
 from likelier.engines import StreamEngine
-from likelier.estimators.deep_gp_fit import DeepFit
+from likelier.estimators.deep_gp_fit import DeepFit, Task
+from likelier.estimators.deep_gp_power import find_power
 from likelier.estimators.deep_gp_units import TargetSizes
 from likelier.estimators.kernel_words import _integer
 from likelier.estimators.problem import NumberSource, require_targets
@@ -50,9 +51,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         Whether the noise depends on the inputs, by a second output.
     power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
-        becomes variational inference. "auto" is 1, and 0.5 for less than 3000 rows: few rows
-        let the noise collapse with power 1. Where noise is most of the target, give 0.5 for many
-        rows too.
+        becomes variational inference. "auto" is 0.5 for less than 3000 rows, which let the noise
+        collapse with power 1; for more it is 1 or 0.5, whichever predicts rows better that short
+        fits have not seen (1 with a time budget).
     input_scale : {"column", "common"}, default="column"
         Whether every input is divided by its own spread, or all by one: for pixels and other
         inputs that share a unit, where those that hardly vary should count little.
@@ -65,7 +66,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     learning_rate : float, default=0.02
         First rate of Adam; it falls to a fiftieth along half a cosine.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is five for every row, between 200 and 2000.
+        Minibatches; "auto" is five for every row, between 500 and 2000.
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1
@@ -104,6 +105,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         What targets are measured from, and in; see the notes.
     noise_floor_ : float
         Least variance of the noise, in units of ``target_spread_ ** 2``.
+    power_ : float
+        Power that it was trained with.
     n_iter_ : int
         Minibatches done.
     energy_ : float
@@ -139,8 +142,6 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     >>> bool(std[1] > 3.0 * std[0])
     True
     """
-
-    power_of_few: ClassVar[float] = 0.5
 
     def __init__(
         self,
@@ -194,6 +195,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _check_words(self) -> None:
         super()._check_words()
         check_flag("heteroscedastic", self.heteroscedastic)
+
+    def _find_power(self, task: Task) -> float:
+        return find_power(self, task)
 
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
@@ -270,14 +274,16 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
 
     def _predictives(self, X: Any) -> Generator[Gaussian, None, None]:
         check_is_fitted(self, "layers_")
-        for mean, inside, noise in self._parts(self._check_X(X, reset=False)):
+        return self._mixtures(self._check_X(X, reset=False))
+
+    def _mixtures(self, X: Matrix) -> Generator[Gaussian, None, None]:
+        """What is known of the targets of validated rows, block by block."""
+        for mean, inside, noise in self._parts(X):
             yield Gaussian(mean, np.sqrt(inside + noise))
 
     def _log_density(self, X: Matrix, y: Array) -> Array:
-        """Log density of encoded targets, for early stopping."""
-        parts = [Gaussian(m, np.sqrt(v + n)) for m, v, n in self._parts(X)]
-        targets = self.target_mean_ + self.target_spread_ * y
-        return _log_densities(parts, targets)
+        """Log density of encoded targets, to judge by rows held out."""
+        return _log_densities(self._mixtures(X), self.target_mean_ + self.target_spread_ * y)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation.
@@ -299,9 +305,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Variance of the target: of the noise (aleatoric) and of the function (epistemic).
 
-        With power 1, the default from 3000 rows on, much of the noise may be learned as spread of
-        the function and be called epistemic; the total is what it should be. A power of 0.5 keeps
-        the two apart.
+        With power 1 (see ``power_``), much of the noise may be learned as spread of the function
+        and be called epistemic; the total is what it should be. A power of 0.5 keeps the two apart.
         """
         check_is_fitted(self, "layers_")
         aleatoric, epistemic = [], []
@@ -314,12 +319,11 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def log_predictive_density(self, X: Any, y: Any) -> Array:
         """Log density of the target of each row, in nats and the units of the target."""
         check_is_fitted(self, "layers_")
-        parts = list(self._predictives(X))
-        targets = self._check_y(np.asarray(y))
-        n_rows = sum(part.n_rows for part in parts)
+        X, targets = self._check_X(X, reset=False), self._check_y(np.asarray(y))
+        n_rows = X.shape[0]
         if targets.shape != (n_rows,):
             raise ValueError(f"y must hold one number for each of {n_rows} rows: {targets.shape}")
-        return _log_densities(parts, targets)
+        return _log_densities(self._mixtures(X), targets)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently.
@@ -341,10 +345,14 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return np.concatenate(out)
 
 
-def _log_densities(parts: list[Gaussian], targets: Array) -> Array:
-    ends = np.cumsum([part.n_rows for part in parts])[:-1]
-    pieces = np.split(targets, ends)
-    return np.concatenate([p.log_density(t) for p, t in zip(parts, pieces, strict=True)])
+def _log_densities(parts: Iterable[Gaussian], targets: Array) -> Array:
+    """Log density of each target by its row's mixture; mixtures are not kept."""
+    out, start = np.empty(len(targets)), 0
+    for part in parts:
+        rows = slice(start, start + part.n_rows)
+        out[rows] = part.log_density(targets[rows])
+        start = rows.stop
+    return out
 
 
 @dataclass(frozen=True)

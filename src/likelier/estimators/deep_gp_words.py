@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,10 +21,7 @@ DTYPES = ("float64", "float32")
 INPUT_SCALES = ("column", "common")
 MAX_HIDDEN = 30
 FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
-# From here on power 1 has the higher densities where the noise is small: the spread of the samples
-# then stands for it. Where the noise is most of the target, a smaller power is better at any size.
-MANY_ROWS = 3000
-STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 5, 200, 2000
+STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 5, 500, 2000
 
 
 def require_jax() -> None:
@@ -37,8 +34,6 @@ def require_jax() -> None:
 
 class DeepWords(CallbackSupportMixin, BaseEstimator):
     """Constructor words of both deep Gaussian processes; see the two public classes."""
-
-    power_of_few: ClassVar[float] = 1.0  # what "auto" means for few rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -95,12 +90,6 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         """Inputs, hidden nodes of every layer, outputs."""
         hidden = min(n_inputs, MAX_HIDDEN) if self.hidden_dim == "auto" else int(self.hidden_dim)
         return (n_inputs, *(hidden for _ in range(int(self.layers) - 1)), n_outputs)
-
-    def _power(self, total: float) -> float:
-        """Power for rows of this total weight."""
-        if self.power != "auto":
-            return float(self.power)
-        return 1.0 if total >= MANY_ROWS else self.power_of_few
 
     def _n_inducing(self, n_rows: int) -> int:
         if self.n_inducing != "auto":

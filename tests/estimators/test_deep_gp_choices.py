@@ -1,0 +1,216 @@
+"""What deep Gaussian processes choose by rows held out: the power and whether to learn kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from likelier import DeepGPClassifier, DeepGPRegressor
+from likelier.engines import LocalEngine
+from likelier.estimators import deep_gp_kernel, deep_gp_power, deep_gp_probe
+from likelier.estimators.deep_gp_fit import Task
+from likelier.estimators.deep_gp_probe import Probe, clear, fit_probe
+from likelier.estimators.kernel_rows import Rows
+from likelier.models.deep_gp_start import LONG
+from likelier.models.kernel_machine import Standard
+
+RNG = np.random.default_rng(0)
+N, D = 60, 3
+X = RNG.uniform(-2.0, 2.0, (N, D))
+Y = 5.0 + 2.0 * np.sin(2.0 * X[:, 0]) + 0.2 * RNG.standard_normal(N)
+LABELS = np.array(["low", "mid", "top"])[np.digitize(Y, [4.0, 6.0])]
+WORDS = {"n_inducing": 20, "max_iter": 40, "n_draws": 16, "random_state": 0}
+
+
+def regressor(**words):
+    return DeepGPRegressor(**{**WORDS, **words})
+
+
+def classifier(**words):
+    return DeepGPClassifier(**{**WORDS, **words})
+
+
+def task_of(n_rows, weight=1.0):
+    rows = np.random.default_rng(1).standard_normal((n_rows, 2))
+    weights = np.full(n_rows, weight)
+    engine = LocalEngine(rows, rows[:, 0].copy(), weights, seed=0)
+    return Task(engine, Standard.of(rows, None), float(weights.sum()), n_rows, 0)
+
+
+class Told:
+    """A probe whose log densities are given."""
+
+    def __init__(self, rows, value, judged):
+        self.rows, self.value, self.judged = rows, value, judged
+
+    def _log_density(self, X, y):
+        seen = {tuple(row) for row in self.rows.X}
+        assert not any(tuple(row) in seen for row in X)
+        self.judged.append(len(y))
+        noise = np.random.default_rng(len(self.judged)).standard_normal(len(y))
+        return self.value + 5.0 * (noise - noise.mean())
+
+
+# -- kernels -------------------------------------------------------------------------------
+@pytest.fixture
+def told(monkeypatch):
+    """Log densities of long and learned kernels, and how many rows were judged at a time."""
+    value, judged = {LONG: 0.0, None: -1.0}, []
+
+    def fit(estimator, rows, seed, probe):
+        assert probe.layers == 1
+        return Told(rows, value[probe.kernel], judged)
+
+    monkeypatch.setattr(deep_gp_probe, "fit_probe", fit)
+    return value, judged
+
+
+def test_held_out_rows_judge_kernels_in_folds(told, monkeypatch):
+    """All rows are judged once, by models that have not seen them, and the sum decides."""
+    value, judged = told
+    assert "long" in classifier().fit(X, LABELS).training_
+    assert sum(judged) == 2 * N
+    value[LONG] = -2.0
+    assert "long" not in classifier().fit(X, LABELS).training_
+    judged.clear()
+    assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
+    assert "long" not in classifier(time_budget=100.0).fit(X, LABELS).training_
+    monkeypatch.setattr(deep_gp_kernel, "LEAST_ROWS", N + 1)
+    assert "long" not in classifier().fit(X, LABELS).training_
+    assert judged == []
+
+
+def test_what_one_fold_shows_clearly_is_not_asked_of_the_others(told):
+    value, judged = told
+    value[LONG] = 50.0
+    assert "long" in classifier().fit(X, LABELS).training_
+    assert judged == [N // 3, N // 3]
+
+
+def test_many_rows_are_judged_by_one_part_of_a_sample(told):
+    value, judged = told
+    assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is LONG
+    assert judged == [1000, 1000]
+    judged.clear()
+    assert deep_gp_kernel.find_kernel(classifier(), task_of(20_000)) is LONG
+    assert judged == [2000, 2000]
+    value[LONG] = -2.0
+    assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is None
+
+
+def test_a_sign_is_clear_when_the_sum_is_far_from_zero_in_its_errors():
+    noise = np.random.default_rng(2).standard_normal(400)
+    noise = (noise - noise.mean()) / noise.std()
+    assert clear(noise + 0.25)
+    assert clear(noise - 0.25)
+    assert not clear(noise + 0.15)
+
+
+def test_the_kernels_that_are_judged_are_those_that_are_named():
+    """A probe keeps the kernel it is given and learns one otherwise."""
+    model = classifier(length_scales="learned").fit(X, LABELS)
+    twice, labels = np.tile(X, (2, 1)), np.tile(LABELS, 2)
+    rows = Rows(twice, model._standardise(np.searchsorted(model.classes_, labels), None), None)
+    long, learned = (
+        fit_probe(model, rows, 0, Probe(1, 100, 1.0, kernel)).layers_[0]["log_scale"]
+        for kernel in (LONG, None)
+    )
+    assert len(np.unique(long)) == 1
+    assert len(np.unique(learned)) == D
+
+
+@pytest.mark.slow
+def test_held_out_rows_choose_the_kernel():
+    """A sharp step calls for a learned kernel, a faint trend in all inputs does not."""
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((300, 12))
+    sharp = np.sin(3.0 * rows[:, 0]) > 0.0
+    faint = rows.sum(axis=1) + 4.0 * rng.standard_normal(300) > 0.0
+    words = {"layers": 1, "random_state": 0, "dtype": "float32", "max_iter": 300}
+    assert "long" not in DeepGPClassifier(**words).fit(rows, sharp).training_
+    assert "long" in DeepGPClassifier(**words).fit(rows, faint).training_
+
+
+@pytest.mark.parametrize("n_rows", [150, 2400])
+def test_classes_that_overlap_are_not_learned_by_heart(n_rows):
+    """Log loss near that of the true chances, for few and for many rows."""
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((n_rows + 4000, 3))
+    chance = 1.0 / (1.0 + np.exp(-0.7 * rows[:, 0]))
+    labels = (rng.random(len(chance)) < chance).astype(int)
+    words = {"random_state": 0, "dtype": "float32", "layers": 1}
+    model = DeepGPClassifier(**words, n_inducing=50, max_iter=500)
+    model.fit(rows[:n_rows], labels[:n_rows])
+    p, truth = model.predict_proba(rows[n_rows:])[:, 1], chance[n_rows:]
+    lost = truth * np.log(truth / p) + (1.0 - truth) * np.log((1.0 - truth) / (1.0 - p))
+    assert lost.mean() < 4.0 / n_rows + 0.002  # two are what four coefficients cost
+
+
+# -- powers --------------------------------------------------------------------------------
+@pytest.fixture
+def weighed(monkeypatch):
+    """What power 1 gains with one layer and with two, and the probes that were asked for."""
+    value, asked = {1: -1.0, 2: 1.0}, []
+
+    def gains(estimator, rows, out, seed, probes):
+        assert [probe.power for probe in probes] == [1.0, 0.5]
+        asked.append((probes[0].layers, rows.n, len(out)))
+        return np.full(len(out), value[probes[0].layers])
+
+    monkeypatch.setattr(deep_gp_power, "gains", gains)
+    return value, asked
+
+
+def test_power_of_few_rows_and_of_words(weighed):
+    assert regressor()._find_power(task_of(2999)) == 0.5
+    assert regressor(power=0.2)._find_power(task_of(4000)) == 0.2
+    assert regressor(time_budget=9.0)._find_power(task_of(4000)) == 1.0
+    assert classifier()._find_power(task_of(10)) == 1.0
+    assert classifier(power=0.3)._find_power(task_of(10)) == 0.3
+    assert weighed[1] == []
+
+
+def test_power_of_many_rows_is_asked_of_one_layer_then_of_two(weighed):
+    value, asked = weighed
+    assert regressor()._find_power(task_of(4000)) == 1.0
+    assert asked == [(1, 4000, 1000), (2, 4000, 1000)]
+    asked.clear()
+    value[1] = 1.0
+    assert regressor()._find_power(task_of(20_000)) == 1.0
+    assert asked == [(1, 10_000, 2000)]
+    value.update({1: -1.0, 2: -1.0})
+    assert regressor()._find_power(task_of(4000)) == 0.5
+    asked.clear()
+    value[2] = 1.0
+    assert regressor(layers=1)._find_power(task_of(4000)) == 0.5
+    assert regressor(layers=1)._find_power(task_of(40, weight=100.0)) == 0.5
+    assert asked == [(1, 4000, 1000), (1, 40, 10)]
+
+
+def test_a_fit_that_goes_on_keeps_its_power(monkeypatch):
+    monkeypatch.setattr(DeepGPRegressor, "_find_power", lambda self, task: 0.7)
+    model = regressor(warm_start=True).fit(X, Y)
+    assert model.power_ == 0.7
+    monkeypatch.setattr(DeepGPRegressor, "_find_power", lambda self, task: 0.9)
+    assert model.set_params(max_iter=60).fit(X, Y).power_ == 0.7
+    assert model.set_params(max_iter=80, power=0.4).fit(X, Y).power_ == 0.4
+    assert model.set_params(warm_start=False, power="auto").fit(X, Y).power_ == 0.9
+
+
+@pytest.mark.parametrize(
+    ("spread", "power"),
+    [(lambda rows: np.ones(len(rows)), 0.5), (lambda rows: 0.1 + np.abs(rows[:, 1]), 1.0)],
+    ids=["even", "uneven"],
+)
+def test_noise_that_is_most_of_the_target_is_not_learned_by_heart(spread, power):
+    """Power 1 would take it for a function; noise that differs from place to place needs it."""
+    rng = np.random.default_rng(6)
+    rows = rng.standard_normal((7000, 3))
+    scale = spread(rows)
+    y = 0.5 * rows[:, 0] + scale * rng.standard_normal(7000)
+    words = {"random_state": 0, "dtype": "float32", "layers": 1}
+    model = DeepGPRegressor(**words, n_inducing=50, max_iter=500).fit(rows[:3000], y[:3000])
+    assert model.power_ == power
+    truth = -0.5 * np.log(2.0 * np.pi * scale**2) - 0.5 * ((y - 0.5 * rows[:, 0]) / scale) ** 2
+    lost = truth[3000:] - model.log_predictive_density(rows[3000:], y[3000:])
+    assert lost.mean() < (0.02 if power == 0.5 else 0.12)
