@@ -396,8 +396,8 @@ def test_inputs_of_one_unit_keep_their_proportions():
     assert np.abs(own.predict(moved) - own.predict(small)).max() > 1e-2
 
 
-def test_single_precision():
-    double = regressor(max_iter=400).fit(X, Y).predict(X)
+def test_single_precision(fitted):
+    double = fitted.predict(X)
     single = regressor(max_iter=400, dtype="float32").fit(X.astype(np.float32), Y)
     assert np.corrcoef(single.predict(X.astype(np.float32)), double)[0, 1] > 0.99
     assert single.layers_[0]["mean"].dtype == np.float32
@@ -736,7 +736,7 @@ def test_missing_labels_are_named(labels, of_two):
         of_two.log_predictive_density(rows, np.array(["yes", None, "no"], dtype=object))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_thousand_classes(layers):
     """Training and prediction stay finite with as many classes as rows are few."""
     rng = np.random.default_rng(8)

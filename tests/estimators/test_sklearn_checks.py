@@ -12,9 +12,13 @@ import likelier
 from .expected_failures import EXPECTED_FAILURES
 
 # Long training says nothing new here, nor do more inducing points than data as small as these have
-# unasked; with all their defaults these are checked as slow tests.
+# unasked, nor the short fits that choose a kernel; with all their defaults they are checked as slow
+# tests.
 FEW = {"max_iter": 40, "n_inducing": 50}
-SHORTER = {"DeepGPClassifier": FEW, "DeepGPRegressor": FEW}
+SHORTER = {
+    "DeepGPClassifier": {**FEW, "length_scales": "learned"},
+    "DeepGPRegressor": FEW,
+}
 ESTIMATORS = [
     value(**SHORTER.get(name, {}))
     for name in sorted(likelier.__all__)
