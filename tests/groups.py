@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScheduling
 # A test belongs to the first pattern that its name matches. From the longest to the shortest.
 GROUPS = (
     "DeepGPClassifier",
-    r"/test_deep_(gp|gp_choices|inference|compile)\.py",
+    r"/test_deep_(gp|gp_answers|gp_choices|gp_going_on|inference|compile)\.py",
     "DeepGPRegressor",
     r"/test_deep_argmax_mpmath\.py",
     r"/test_deep_gp_energy\.py",

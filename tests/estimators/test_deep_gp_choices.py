@@ -14,16 +14,7 @@ from likelier.estimators.kernel_rows import Rows
 from likelier.models.deep_gp_start import LONG
 from likelier.models.kernel_machine import Standard
 
-RNG = np.random.default_rng(0)
-N, D = 60, 3
-X = RNG.uniform(-2.0, 2.0, (N, D))
-Y = 5.0 + 2.0 * np.sin(2.0 * X[:, 0]) + 0.2 * RNG.standard_normal(N)
-LABELS = np.array(["low", "mid", "top"])[np.digitize(Y, [4.0, 6.0])]
-WORDS = {"n_inducing": 20, "max_iter": 40, "n_draws": 16, "random_state": 0}
-
-
-def regressor(**words):
-    return DeepGPRegressor(**{**WORDS, **words})
+from .deep_gp_problem import LABELS, WORDS, D, N, X, Y, regressor
 
 
 def classifier(**words):

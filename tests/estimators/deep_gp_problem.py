@@ -1,0 +1,45 @@
+"""Data and models that the tests of deep Gaussian processes share.
+
+Few shapes and few minibatches: every new shape is compiled. Rows, inputs and minibatches are
+chosen so that tests share programs, with each other and with other files.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from likelier import DeepGPClassifier, DeepGPRegressor
+from likelier.inference import deep_adam
+
+RNG = np.random.default_rng(0)
+N, D = 60, 3
+X = RNG.uniform(-2.0, 2.0, (N, D)) * (RNG.random((N, D)) < 0.9)
+Y = 5.0 + 2.0 * np.sin(2.0 * X[:, 0]) + 0.2 * RNG.standard_normal(N)
+LABELS = np.array(["low", "mid", "top"])[np.digitize(Y, [4.0, 6.0])]
+TWO = np.where(Y > 5.0, "yes", "no")
+WORDS = {"n_inducing": 20, "max_iter": 40, "n_draws": 16, "random_state": 0}
+
+
+def regressor(**words):
+    return DeepGPRegressor(**{**WORDS, **words})
+
+
+def classifier(**words):
+    return DeepGPClassifier(**{**WORDS, "length_scales": "learned", **words})
+
+
+def interrupt(model, after=1, y=Y):
+    """Fit, and press Ctrl-C after some calls of the compiled loop."""
+    original, calls = deep_adam.DeepAdam.step, []
+
+    def interrupted(self, state, engine):
+        if len(calls) == after:
+            raise KeyboardInterrupt
+        calls.append(state)
+        return original(self, state, engine)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_adam.DeepAdam, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)

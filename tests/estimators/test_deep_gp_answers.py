@@ -1,0 +1,313 @@
+"""Deep Gaussian processes: their words and options, units, and answers to bad input."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from likelier import DeepGPClassifier, DeepGPRegressor
+from likelier.estimators.deep_gp_units import NOISE_FLOOR, TargetSizes, Units
+from likelier.inference.deep_compile import forget_programs
+from likelier.models.deep_gp_start import mean_projection, typical_length
+
+from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
+
+
+def test_inputs_of_one_unit_keep_their_proportions():
+    """A column that hardly varies counts little, unless every column has its own unit."""
+    small = X * [1.0, 1.0, 1e-3]
+    model = regressor(input_scale="common").fit(small, Y)
+    assert len(set(model.input_inverse_)) == 1
+    spread = ((small - small.mean(axis=0)) * model.input_inverse_).var(axis=0)
+    assert spread.mean() == pytest.approx(1.0)
+    same = regressor(input_scale="common").fit(7.0 * small, Y)
+    np.testing.assert_allclose(same.predict(7.0 * small), model.predict(small), rtol=1e-6)
+    moved = small + np.array([0.0, 0.0, 1e-3])
+    np.testing.assert_allclose(model.predict(moved), model.predict(small), atol=1e-2)
+    own = regressor().fit(small, Y)
+    assert np.abs(own.predict(moved) - own.predict(small)).max() > 1e-2
+
+
+def test_the_configuration_of_jax_is_left_alone(fitted, of_three):
+    before = dict(jax.config.values)
+    regressor().fit(X, Y).predict(X)
+    of_three.predict_proba(X)
+    assert dict(jax.config.values) == before
+    assert jax.numpy.ones(1).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"jax_numpy_rank_promotion": "raise"},
+        {"jax_disable_jit": True},
+        {"jax_transfer_guard": "disallow"},
+    ],
+)
+def test_settings_of_the_user_for_his_own_programs_do_not_matter(setting, of_three, tmp_path):
+    """Programs are made anew, as where nothing is on disk yet."""
+    expected = of_three.predict_proba(X)
+    ((name, value),) = setting.items()
+    before = getattr(jax.config, name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIKELIER_CACHE_DIR", str(tmp_path))
+        forget_programs()
+        jax.config.update(name, value)
+        try:
+            np.testing.assert_allclose(of_three.predict_proba(X), expected, rtol=1e-6)
+            assert getattr(jax.config, name) == value
+        finally:
+            jax.config.update(name, before)
+
+
+def test_a_training_that_diverges_says_so():
+    with (
+        np.errstate(over="ignore"),
+        pytest.warns(ConvergenceWarning, match="training diverged with learning_rate"),
+    ):
+        regressor(learning_rate=1e6, max_iter=60).fit(X, Y)
+
+
+def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "jax" else find(name, *a)
+    )
+    for model in (regressor(), classifier()):
+        with pytest.raises(ImportError, match=r'pip install "likelier\[jax\]"') as error:
+            clone(model).fit(X, Y)
+        assert "\n" not in str(error.value)
+    assert np.isfinite(fitted.predict(X)).all()  # prediction needs NumPy only
+    assert np.isfinite(of_two.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"layers": 0}, "layers must be at least 1"),
+        ({"power": 0.0}, "power must be a finite number above 0"),
+        ({"power": 1.5}, "power must lie in"),
+        ({"power": "most"}, "power must be a number or"),
+        ({"input_scale": "row"}, "input_scale must be one of"),
+        ({"kernel": "cosine"}, "kernel must be one of"),
+        ({"dtype": "float16"}, "dtype must be one of"),
+        ({"hidden_dim": "wide"}, "hidden_dim must be a number or"),
+        ({"max_iter": 0}, "max_iter must be at least 1"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie in"),
+    ],
+)
+def test_words_that_make_no_sense_are_named(words, message):
+    with pytest.raises(ValueError, match=message):
+        regressor(**words).fit(X, Y)
+
+
+@pytest.mark.parametrize("word", ["node_kernels", "early_stopping", "warm_start"])
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_flags_are_true_or_false(make, word):
+    with pytest.raises(TypeError, match=f"{word} must be True or False, got 'no'"):
+        make(**{word: "no"}).fit(X, TWO)
+
+
+def test_heteroscedastic_is_true_or_false():
+    with pytest.raises(TypeError, match="heteroscedastic must be True or False"):
+        regressor(heteroscedastic="no").fit(X, Y)
+
+
+def test_length_scales_are_named():
+    with pytest.raises(ValueError, match="length_scales must be one of"):
+        classifier(length_scales="some").fit(X, LABELS)
+
+
+def test_long_length_scales_are_kept():
+    """Training neither moves them nor forgets them when it is taken up again."""
+    words = {"length_scales": "long", "warm_start": True}
+    model = classifier(**words).fit(X, LABELS)
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    expected = 4.0 * typical_length(rows, None)
+    np.testing.assert_allclose(np.exp(model.layers_[0]["log_scale"]), expected)
+    assert model.layers_[0]["log_amplitude"] == 0.0
+    np.testing.assert_allclose(np.exp(model.layers_[-1]["log_amplitude"]), 16.0)
+    part = classifier(**words)
+    interrupt(part, y=LABELS)
+    assert part.n_iter_ == 20
+    np.testing.assert_array_equal(part.fit(X, LABELS).predict_proba(X), model.predict_proba(X))
+    learned = classifier().fit(X, LABELS).layers_[0]["log_scale"]
+    assert len(np.unique(learned)) == D
+
+
+def test_power_one_finds_two_branches_where_the_variational_bound_finds_none():
+    rng = np.random.default_rng(5)
+    rows = rng.uniform(-1.0, 1.0, (300, 1))
+    y = rng.choice([-1.0, 1.0], 300) + 0.05 * rng.standard_normal(300)
+    words = {"hidden_dim": 2, "n_inducing": 20, "max_iter": 500, "batch_size": 64}
+    words["dtype"] = "float32"
+    between = {}
+    for power in (1.0, 1e-3):
+        model = DeepGPRegressor(power=power, random_state=0, **words).fit(rows, y)
+        between[power] = np.mean(np.abs(model.sample_y([[0.3]], 2000, random_state=0)) < 0.5)
+    assert between[1.0] < 0.2
+    assert between[1e-3] > 0.3
+
+
+def test_missing_values_and_wrong_targets_are_answered():
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        regressor().fit(holes, Y)
+    with pytest.raises(ValueError, match="use DeepGPClassifier"):
+        regressor().fit(X, LABELS)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        regressor().fit(X, np.where(Y > 7.0, np.nan, Y))
+    with pytest.raises(ValueError, match="at least two classes"):
+        classifier().fit(X, np.ones(N))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([None, "a", "b"], dtype=object),
+        np.array([0.0, 1.0, np.nan], dtype=object),
+        pd.Series([0, 1, None], dtype="Int64"),
+        pd.Series(["a", "b", None], dtype="category"),
+    ],
+    ids=["none", "nan", "nullable", "category"],
+)
+def test_missing_labels_are_named(labels, of_two):
+    rows = X[:3]
+    for data in ((rows, labels), ([(rows, np.asarray(labels, dtype=object))],)):
+        with pytest.raises(ValueError, match=r"y (contains NaN|holds (1 missing|nan))"):
+            classifier().fit(*data)
+    with pytest.raises(ValueError, match="y holds 1 missing labels"):
+        of_two.log_predictive_density(rows, np.array(["yes", None, "no"], dtype=object))
+
+
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_a_thousand_classes(layers):
+    """Training and prediction stay finite with as many classes as rows are few."""
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((2000, 2))
+    labels = np.arange(2000) % 1000
+    words = {"n_inducing": 8, "batch_size": 64, "max_iter": 20, "n_samples": 2, "n_draws": 4}
+    words |= {"length_scales": "learned", "dtype": "float32"}
+    model = DeepGPClassifier(layers, random_state=0, **words).fit(rows, labels)
+    assert np.isfinite(model.energy_)
+    assert all(np.isfinite(a).all() for layer in model.layers_ for a in layer.values())
+    p = model.predict_proba(rows[:20])
+    assert p.shape == (20, 1000)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-9)
+
+
+def test_wrong_labels_are_counted_at_a_small_power():
+    """Three classes far apart, a fifth of the labels changed: at power 1 scores become wide."""
+    rng = np.random.default_rng(6)
+    truth = np.arange(240) % 3
+    rows = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])[truth] + rng.standard_normal((240, 2))
+    labels = np.where(rng.random(240) < 0.2, (truth + rng.integers(1, 3, 240)) % 3, truth)
+    words = {"layers": 1, "max_iter": 600, "learning_rate": 0.05, "length_scales": "learned"}
+    model = classifier(power=0.01, dtype="float32", **words).fit(rows, labels)
+    assert 0.1 < model.label_noise_ < 0.3
+    assert np.mean(model.predict(rows) == truth) > 0.97
+
+
+@pytest.mark.slow
+def test_noise_that_depends_on_the_inputs():
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-1.0, 1.0, (600, 1))
+    spread = np.where(rows[:, 0] > 0.0, 1.0, 0.1)
+    y = np.sin(3.0 * rows[:, 0]) + spread * rng.standard_normal(600)
+    model = DeepGPRegressor(1, heteroscedastic=True, random_state=0).fit(rows, y)
+    noise = np.sqrt(model.predict_uncertainty([[-0.5], [0.5]]).aleatoric)
+    assert noise[0] < 0.25
+    assert 0.7 < noise[1] < 1.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [{"kernel": "matern32"}, {"node_kernels": True}, {"layers": 3}])
+def test_other_kernels_and_depths_learn(words):
+    assert regressor(max_iter=400, **words).fit(X, Y).score(X, Y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("y", "size"),
+    [
+        (Y * 1e200, "large that its squares overflow"),
+        (np.full(N, 1e200), "large that its squares overflow"),
+        (Y * 1e-200, "small that its squares underflow"),
+        (np.where(np.arange(N) % 2, 1e-200, -1e-200), "small that its squares underflow"),
+        (np.full(N, 1e-300), "small that its squares underflow"),
+    ],
+)
+def test_targets_that_cannot_be_squared_are_refused(y, size):
+    for data in ((X, y), ([(X, y)],)):
+        with pytest.raises(ValueError, match=f"y is so {size}; divide it by its size"):
+            regressor().fit(*data)
+
+
+def units_of(y, weight=None, in_two=False):
+    """Mean, spread and least noise of targets, as rows in memory and as a stream see them."""
+    parts = np.array_split(np.arange(len(y)), 2 if in_two else 1)
+    y, weight = np.asarray(y), np.ones(len(y)) if weight is None else np.asarray(weight)
+    sizes = [TargetSizes.of(y[rows], weight[rows]) for rows in parts]
+    return (sizes[0] + sizes[1] if in_two else sizes[0]).units()
+
+
+@pytest.mark.parametrize("in_two", [False, True])
+@pytest.mark.parametrize("scale", [1e-100, 1e-4, 1.0, 1e100])
+def test_targets_have_units_of_their_own(scale, in_two):
+    units = units_of(Y * scale, in_two=in_two)
+    assert units.mean == pytest.approx(scale * Y.mean())
+    assert units.spread == pytest.approx(scale * Y.std())
+    constant = units_of(np.full(N, -3.0 * scale), in_two=in_two)
+    assert constant.spread == pytest.approx(3e-6 * scale)
+    assert constant.noise_floor == units.noise_floor == NOISE_FLOOR
+
+
+@pytest.mark.parametrize(
+    ("y", "weight"), [([-3.0], None), ([-3.0], [0.5]), ([7.0, -3.0, 1e300], [0.0, 1.0, 0.0])]
+)
+def test_one_row_says_nothing_about_the_noise(y, weight):
+    for in_two in (False, True):
+        assert units_of(y, weight, in_two) == Units(-3.0, 3.0, 1.0)
+    assert units_of([-3.0], [2.0]) == Units(-3.0, pytest.approx(3e-6), NOISE_FLOOR)  # two rows
+    assert units_of([0.0]) == Units(0.0, 1.0, 1.0)
+    assert units_of([0.0, 0.0]).spread < 1e-5
+
+
+@pytest.mark.parametrize(("n_rows", "least", "most"), [(1, 1.0, 2.0), (N, 0.0, 1e-5)])
+def test_spreads_of_one_row_and_of_constant_targets_are_of_their_size(n_rows, least, most):
+    """The same in memory and from a stream."""
+    rows, y = X[:n_rows], np.full(n_rows, 1e-4)
+    for data in ((rows, y), ([(rows, y)],)):
+        mean, std = regressor(max_iter=20).fit(*data).predict(X, return_std=True)
+        np.testing.assert_allclose(mean, 1e-4, atol=1e-4 * most)
+        assert (std > 1e-4 * least).all() and (std < 1e-4 * most).all()
+
+
+def test_rows_far_beyond_all_others_overflow_nothing(fitted, of_two, of_three):
+    matern = copy.deepcopy(fitted)
+    matern.kernel_ = "matern52"
+    for function in (of_two.predict_proba, of_three.predict_proba, fitted.predict, matern.predict):
+        far = function(np.full((1, D), 1e50))
+        for size in (1e160, 1e300, 1.7e308):
+            np.testing.assert_array_equal(function(np.full((1, D), size)), far)
+
+
+def test_small_targets_are_not_constant(fitted):
+    model = regressor(max_iter=400).fit(X, (Y - Y.mean()) * 1e-13)
+    assert model.score(X, (Y - Y.mean()) * 1e-13) > 0.9
+
+
+def test_axes_of_few_rows_are_those_of_many():
+    rows = np.random.default_rng(9).normal(size=(8, 30))
+    few = mean_projection(rows, None, 4)
+    many = mean_projection(np.repeat(rows, 5, axis=0), None, 4)  # more rows than inputs
+    np.testing.assert_allclose(few, many, atol=1e-10)
+    wide = mean_projection(rows, None, 12)
+    np.testing.assert_allclose(wide.T @ wide, np.eye(12), atol=1e-10)
