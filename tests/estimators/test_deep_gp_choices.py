@@ -65,7 +65,7 @@ def test_held_out_rows_judge_kernels_in_folds(told, monkeypatch):
     assert "long" not in classifier().fit(X, LABELS).training_
     judged.clear()
     assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
-    assert "long" not in classifier(time_budget=100.0).fit(X, LABELS).training_
+    assert "long" not in classifier(time_budget=20.0).fit(X, LABELS).training_
     monkeypatch.setattr(deep_gp_kernel, "LEAST_ROWS", N + 1)
     assert "long" not in classifier().fit(X, LABELS).training_
     assert judged == []
@@ -87,6 +87,31 @@ def test_many_rows_are_judged_by_one_part_of_a_sample(told):
     assert judged == [2000, 2000]
     value[LONG] = -2.0
     assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is None
+
+
+def test_a_budget_that_leaves_time_changes_no_choice(told):
+    assert "long" in classifier(time_budget=100.0).fit(X, LABELS).training_
+
+
+def test_a_probe_takes_a_tenth_of_a_budget(monkeypatch):
+    monkeypatch.setattr(DeepGPClassifier, "_train", lambda *_: None)
+    model, rows = classifier(time_budget=100.0), Rows(X, Y, None)
+    assert fit_probe(model, rows, 0, Probe(1, 20, 1.0)).time_budget == 10.0
+
+
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_copies_of_a_row_do_not_judge_it(as_stream):
+    """Judged by their copies, rows learned by heart would seem right."""
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((600, 3))
+    labels = (rng.random(600) < 1.0 / (1.0 + np.exp(-0.7 * rows[:, 0]))).astype(int)
+    words = {"layers": 1, "n_inducing": 50, "max_iter": 500, "dtype": "float32"}
+    model = DeepGPClassifier(random_state=0, **words)
+    if as_stream:
+        model.fit([(rows, labels)] * 4)
+    else:
+        model.fit(np.tile(rows, (4, 1)), np.tile(labels, 4))
+    assert "long" in model.training_
 
 
 def test_a_sign_is_clear_when_the_sum_is_far_from_zero_in_its_errors():
@@ -155,7 +180,7 @@ def weighed(monkeypatch):
 def test_power_of_few_rows_and_of_words(weighed):
     assert regressor()._find_power(task_of(2999)) == 0.5
     assert regressor(power=0.2)._find_power(task_of(4000)) == 0.2
-    assert regressor(time_budget=9.0)._find_power(task_of(4000)) == 1.0
+    assert regressor(time_budget=9.0)._find_power(task_of(4000)) == 1.0  # no time to ask
     assert classifier()._find_power(task_of(10)) == 1.0
     assert classifier(power=0.3)._find_power(task_of(10)) == 0.3
     assert weighed[1] == []

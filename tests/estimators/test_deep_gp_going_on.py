@@ -265,10 +265,13 @@ def test_a_time_budget_counts_the_reading_of_a_stream():
 def test_progress_tells_the_time_left(capsys):
     regressor(verbose=1).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert "of 40" in lines[0] and "s left" in lines[0]
+    assert len(lines) == 3
+    assert "choosing" in lines[0]
+    assert "of 40" in lines[1] and "s left" in lines[1]
     regressor(verbose=1, max_iter=10**7, time_budget=0.5).fit(X, Y)
-    told = [float(line.split(", ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()]
+    told = [
+        float(line.split(", ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()[1:]
+    ]
     assert max(told) <= 1.0  # no longer than the budget allows
 
 
@@ -343,6 +346,12 @@ def test_words_of_another_model_change_no_prediction_and_are_refused_by_a_warm_f
     with pytest.raises(ValueError, match=f"warm_start goes on with {next(iter(changed))}"):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_other_length_scales_are_refused_by_a_warm_fit(of_three):
+    model = clone(of_three).set_params(warm_start=True).fit(X, LABELS)
+    with pytest.raises(ValueError, match="goes on with length_scales='learned'"):
+        model.set_params(length_scales="long").fit(X, LABELS)
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), MemoryError(), KeyboardInterrupt()], ids=repr)

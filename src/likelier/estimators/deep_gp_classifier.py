@@ -68,8 +68,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     length_scales : {"auto", "learned", "long"}, default="auto"
         "learned" is one for every input, learned with the rest; "long" is four times what is
         typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
-        rows that short fits have not seen, from 60 rows on; with fewer, or with a time budget,
-        it is "learned".
+        rows that short fits have not seen, from 60 rows on; with fewer, or with a time
+        budget of less than 30 seconds, it is "learned".
     power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one and "auto", towards
         zero it becomes variational inference.
@@ -217,6 +217,14 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
 
     def _find_kernel(self, task: Task) -> KernelStart | None:
         return find_kernel(self, task)
+
+    def _check_resumed(self, kernel: KernelStart | None) -> None:
+        known = "learned" if kernel is None else "long"
+        if self.length_scales not in ("auto", known):
+            raise ValueError(
+                f"warm_start goes on with length_scales={known!r}, but it is now "
+                f"{self.length_scales!r}; set it back, or fit with warm_start=False"
+            )
 
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:

@@ -24,7 +24,7 @@ from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_units import NOISE_FLOOR
 from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
-from likelier.estimators.kernel_copies import settle_few
+from likelier.estimators.kernel_copies import settle_few, settle_many
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
@@ -107,7 +107,7 @@ class DeepFit(DeepWords):
                     if found:
                         checkpoint.check(found, task.mark)
                         self._take_up(found)
-                task = self._chosen(task, resumed or bool(found))
+                task = self._chosen(task, resumed or bool(found), clock)
             self._train(task, resumed or bool(found), clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -146,6 +146,8 @@ class DeepFit(DeepWords):
             X, y, weight = take_rows(X, present), y[present], weight[present]
         codes, weight = self._encode(y, weight)
         rows, held = settle_few(Rows(X, codes, weight)), None
+        if self.early_stopping:  # a row held out must not find itself in a copy
+            rows = settle_many(rows)
         rows = replace(rows, y=self._standardise(rows.y, rows.weight))
         if self.early_stopping and rows.n > 1:
             order = np.random.default_rng([seed, 3]).permutation(rows.n)
@@ -214,17 +216,22 @@ class DeepFit(DeepWords):
         if task.checkpoint is not None:
             task.checkpoint.remove()
 
-    def _chosen(self, task: Task, resumed: bool) -> Task:
+    def _chosen(self, task: Task, resumed: bool, clock: Clock) -> Task:
         """The task with the power and a kernel to keep; a fit that goes on keeps its own."""
         if resumed:
             power = self.training_["power"] if self.power == "auto" else self.power
             kernel = LONG if self.training_.get("long", False) else None
+            self._check_resumed(kernel)
             return replace(task, power=float(power), kernel=kernel)
+        clock.say("choosing by rows held out what the words leave open")
         task = replace(task, power=self._find_power(task))
         return replace(task, kernel=self._find_kernel(task))
 
     def _find_kernel(self, task: Task) -> KernelStart | None:
         return None
+
+    def _check_resumed(self, kernel: KernelStart | None) -> None:
+        """Raise where a word asks for another kernel than the one that a fit goes on with."""
 
     def _least_noise(self) -> float:
         """Least noise variance of numbers, in the units of the targets."""

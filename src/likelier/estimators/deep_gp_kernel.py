@@ -14,29 +14,26 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, clear, gains, judged_rows
+from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, clear, gains, judged_rows, may_judge
 from likelier.models.deep_gp_start import LONG, KernelStart
 
 LENGTH_SCALES = ("auto", "learned", "long")
 LEAST_ROWS = 60  # with fewer, folds tell nothing
-FOLDED_ROWS, FOLDS, FOLD_STEPS = 2000, 3, 1000  # up to so many rows all are judged
-SPLIT_STEPS = 500
+FOLDED_ROWS, FOLDS = 2000, 3  # up to so many rows all are judged
+STEPS = 500
 
 
 def find_kernel(estimator: Any, task: Task) -> KernelStart | None:
     """The kernel of nearly linear functions, or None where it should be learned.
 
-    Cost of the choice: fits of one layer, two to six of at most `FOLD_STEPS` minibatches for few
-    rows, two of `SPLIT_STEPS` for many.
+    Cost of the choice: two to six fits of one layer, of at most `STEPS` minibatches each.
     """
     if estimator.length_scales != "auto":
         return LONG if estimator.length_scales == "long" else None
-    if estimator.time_budget is not None or task.n_rows < LEAST_ROWS:
+    if not may_judge(estimator) or task.n_rows < LEAST_ROWS:
         return None
     rows = judged_rows(task)
-    folded = rows.n <= FOLDED_ROWS
-    steps = FOLD_STEPS if folded else SPLIT_STEPS
-    probes = (Probe(1, steps, task.power, LONG), Probe(1, steps, task.power))
+    probes = (Probe(1, STEPS, task.power, LONG), Probe(1, STEPS, task.power))
     found = np.empty(0)
     for out in _parts(rows.n, task.seed):
         found = np.append(found, gains(estimator, rows, out, task.seed, probes))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, gains, judged_rows
+from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, gains, judged_rows, may_judge
 
 FULL, HALF = 1.0, 0.5
 MANY_ROWS = 3000
@@ -29,7 +29,7 @@ def find_power(estimator: Any, task: Task) -> float:
         return float(estimator.power)
     if task.total < MANY_ROWS:
         return HALF
-    if estimator.time_budget is not None:
+    if not may_judge(estimator):
         return FULL
     rows = judged_rows(task)
     order = np.random.default_rng([task.seed, 5]).permutation(rows.n)

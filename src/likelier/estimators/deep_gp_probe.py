@@ -11,6 +11,7 @@ from sklearn.base import clone
 from likelier.base import Array
 from likelier.engines import LocalEngine
 from likelier.estimators.deep_gp_fit import Task
+from likelier.estimators.kernel_copies import settle_many
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.models.deep_gp_start import KernelStart
@@ -18,6 +19,7 @@ from likelier.models.kernel_machine import Standard
 
 # Enough to see a difference; more would cost more than what the choice is worth.
 MOST_JUDGED, MOST_HELD = 10_000, 2000
+LEAST_BUDGET, BUDGET_SHARE = 30.0, 0.1  # seconds of the whole fit, share of one probe
 SURE = 4.0  # standard errors
 ENCODING = ("classes_", "target_mean_", "target_spread_", "noise_floor_")
 
@@ -43,9 +45,14 @@ class Probe:
 
 
 def judged_rows(task: Task) -> Rows:
-    """Rows to judge by: all, or a sample of many."""
+    """Rows to judge by: all, or a sample of many; copies are one row, or they would tell on it."""
     batch = task.engine.sample(min(task.n_rows, MOST_JUDGED))
-    return Rows(batch.X, np.asarray(batch.y), batch.weight)
+    return settle_many(Rows(batch.X, np.asarray(batch.y), batch.weight))
+
+
+def may_judge(estimator: Any) -> bool:
+    """Whether there is time: short budgets are left to the training."""
+    return estimator.time_budget is None or estimator.time_budget >= LEAST_BUDGET
 
 
 def gains(estimator: Any, rows: Rows, out: Array, seed: int, probes: tuple[Probe, Probe]) -> Array:
@@ -66,10 +73,11 @@ def clear(found: Array) -> bool:
 
 def fit_probe(estimator: Any, rows: Rows, seed: int, probe: Probe) -> Any:
     """The same estimator, but shorter and as the probe says, fitted to encoded rows."""
+    budget = estimator.time_budget
     small = clone(estimator).set_params(
         layers=probe.layers, power=probe.power, dtype="float32", early_stopping=False,
-        max_iter=min(probe.steps, estimator._n_steps(rows.n)), checkpoint=None, time_budget=None,
-        verbose=0,
+        max_iter=min(probe.steps, estimator._n_steps(rows.n)), checkpoint=None, verbose=0,
+        time_budget=None if budget is None else BUDGET_SHARE * budget,
     )  # fmt: skip
     for name in ENCODING:
         if hasattr(estimator, name):

@@ -53,7 +53,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
         becomes variational inference. "auto" is 0.5 for less than 3000 rows, which let the noise
         collapse with power 1; for more it is 1 or 0.5, whichever predicts rows better that short
-        fits have not seen (1 with a time budget).
+        fits have not seen (1 with a time budget of less than 30 seconds). Where the noise differs
+        from place to place, few rows too may be better off with 1 or with ``heteroscedastic``.
     input_scale : {"column", "common"}, default="column"
         Whether every input is divided by its own spread, or all by one: for pixels and other
         inputs that share a unit, where those that hardly vary should count little.
@@ -120,7 +121,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
 
     Targets are measured in their standard deviation. Constant ones are measured in a millionth of
     their size, so their predictions are nearly sure. One row says nothing about the noise, and
-    the size of its target stands for it; where that is zero, one does.
+    the size of its target stands for it; where that is zero, one does. The noise is Gaussian: a
+    single target far beyond all others sets that unit and bends the function near it, so leave
+    such rows out, or measure the target in its logarithm or rank.
 
     All rows share the random numbers that a prediction is made with, so it is a function of the
     row alone: other rows, their order and number change no bit of it. Rows are predicted in

@@ -29,6 +29,7 @@ class Watch:
         self.best: tuple[float, Any] | None = None
         self.energy = float("nan")
         self.waited = 0
+        self.begin = time.perf_counter()
         self.first_step = first_step  # of this fit, which may go on from another
         self.warm: tuple[float, int] | None = None  # time and step after the first call
 
@@ -55,7 +56,7 @@ class Watch:
     def _time_left(self, state: Any) -> str:
         """By the pace of this fit after its first call, which may have compiled."""
         now = time.perf_counter()
-        since, step = self.warm or (self.clock.begin, self.first_step)
+        since, step = self.warm or (self.begin, self.first_step)
         self.warm = self.warm or (now, state.step)
         seconds = (now - since) / max(1, state.step - step) * (state.horizon - state.step)
         if self.clock.left is not None:  # by which the horizon will be shortened

@@ -244,12 +244,16 @@ class Clock:
         self.pause()
         return self.over
 
+    def say(self, text: str) -> None:
+        """Print what is being done, where that is asked for."""
+        if self.estimator.verbose:
+            print(text)
+
     def tell(self, stage: str, text: str = "", **fitted: Any) -> None:
         """Say that one step of a stage is done."""
         self.n_iter += 1
         self.latest = time.perf_counter()
-        if self.estimator.verbose:
-            print(f"{stage} {self.n_iter}: {text}")
+        self.say(f"{stage} {self.n_iter}: {text}")
         context = getattr(self.estimator, "_callback_fit_ctx", None)
         if context is not None and getattr(self.estimator, "_skl_callbacks", None):
             X, y = self.data
