@@ -8,8 +8,10 @@ import sys
 
 import numpy as np
 
+from .helpers import run
 
-def run(*words):
+
+def run_apart(*words):
     command = [sys.executable, "-m", "likelier", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -34,10 +36,10 @@ def test_classes_and_numbers_end_to_end(tmp_path):
         write_table(data, task)
         words = ("--param", "C=10", "--param", word)
         done = run("fit", data, "-t", "kind", "-m", "svm", *words, "-o", model)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert "SVC" in done.stderr or "SVR" in done.stderr
         done = run("predict", model, data, "-o", out)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         with out.open() as file:
             rows = list(csv.DictReader(file))
         with data.open() as file:
@@ -56,18 +58,18 @@ def test_what_it_cannot_do_is_named(tmp_path):
     write_table(data, "classes")
     words = ("fit", data, "-t", "kind", "-m", "svm", "-o", tmp_path / "model")
     done = run(*words, "--param", "probability=False")
-    assert done.returncode != 0 and "probability=True" in done.stderr
+    assert done.exit_code != 0 and "probability=True" in done.stderr
     done = run(*words, "--memory", "0")
-    assert done.returncode != 0 and "memory" in done.stderr
+    assert done.exit_code != 0 and "memory" in done.stderr
     done = run(*words, "--alpha", "1")
-    assert done.returncode != 0 and "alpha" in done.stderr
+    assert done.exit_code != 0 and "alpha" in done.stderr
     data.write_text("a,kind\n0.0,in\n1.0,out\n")
     done = run(*words)  # a model that could not predict probabilities is not saved
-    assert done.returncode != 0 and "two rows or more of some class" in done.stderr
+    assert done.exit_code != 0 and "two rows or more of some class" in done.stderr
     assert not (tmp_path / "model").exists()
 
 
 def test_the_module_is_the_command():
-    done = run("--help")
+    done = run_apart("--help")
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: likelier ")

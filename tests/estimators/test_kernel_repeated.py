@@ -68,7 +68,7 @@ def pieces(monkeypatch):
         {"alpha": 0.05, "gamma": 0.5},
         {"n_experts": 0, "temperature": 2.0},
         {"n_experts": 4},
-        {"n_experts": 4, "n_particles": 2},
+        pytest.param({"n_experts": 4, "n_particles": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_fits_out_of_time_come_to_the_same_bits(kind, words):
@@ -121,7 +121,14 @@ def test_parts_that_learn_their_own_scales(kind):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("words", [{}, {"n_experts": 4}, {"n_experts": 4, "n_particles": 2}])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"n_experts": 4},
+        pytest.param({"n_experts": 4, "n_particles": 2}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stream_comes_to_the_same_bits(kind, words):
     X, y, t = data()
     target = y if kind is BayesianKernelClassifier else t

@@ -74,7 +74,7 @@ def test_several_fits_out_of_time_go_on(kind):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("number", [2, 6])
+@pytest.mark.parametrize("number", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_several_fits_with_experts_go_on(kind, number, monkeypatch, tmp_path):
     """Interrupted among the experts of the first fit, and of the second."""
     rows, words = data(), {"n_particles": 2, "n_experts": 4}
@@ -121,7 +121,7 @@ def cut_short(monkeypatch, kind, stream, number):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("number", [1, 3, 9])
+@pytest.mark.parametrize("number", [1, 3, pytest.param(9, marks=pytest.mark.slow)])
 def test_experts_of_a_stream_go_on_to_the_same_bits(
     kind, number, monkeypatch, tmp_path, small_buffers
 ):
