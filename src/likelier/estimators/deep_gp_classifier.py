@@ -87,7 +87,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     learning_rate : float, default=0.02
         First rate of Adam; it falls to a fiftieth along half a cosine.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is five for every row, between 500 and 2000.
+        Minibatches; "auto" is four for every row, between 500 and 2000.
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1

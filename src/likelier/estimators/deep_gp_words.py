@@ -21,7 +21,7 @@ DTYPES = ("float64", "float32")
 INPUT_SCALES = ("column", "common")
 MAX_HIDDEN = 30
 FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
-STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 5, 500, 2000
+STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 4, 500, 2000
 
 
 def require_jax() -> None:
