@@ -89,6 +89,14 @@ def test_many_rows_are_judged_by_one_part_of_a_sample(told):
     assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is None
 
 
+def test_few_rows_copied_many_times_are_few_rows(told):
+    rows = np.random.default_rng(3).standard_normal((25, 2))
+    engine = LocalEngine(np.tile(rows, (4, 1)), np.tile(rows[:, 0], 4), seed=0)
+    task = Task(engine, Standard.of(rows, None), 100.0, 100, 0)
+    assert deep_gp_kernel.find_kernel(classifier(), task) is None
+    assert told[1] == []
+
+
 def test_a_budget_that_leaves_time_changes_no_choice(told):
     assert "long" in classifier(time_budget=100.0).fit(X, LABELS).training_
 
@@ -201,6 +209,7 @@ def test_power_of_many_rows_is_asked_of_one_layer_then_of_two(weighed):
     assert regressor(layers=1)._find_power(task_of(4000)) == 0.5
     assert regressor(layers=1)._find_power(task_of(40, weight=100.0)) == 0.5
     assert asked == [(1, 4000, 1000), (1, 40, 10)]
+    assert regressor()._find_power(task_of(1, weight=5000.0)) == 0.5  # nobody to ask
 
 
 def test_a_fit_that_goes_on_keeps_its_power(monkeypatch):

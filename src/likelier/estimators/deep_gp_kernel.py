@@ -33,6 +33,8 @@ def find_kernel(estimator: Any, task: Task) -> KernelStart | None:
     if not may_judge(estimator) or task.n_rows < LEAST_ROWS:
         return None
     rows = judged_rows(task)
+    if rows.n < LEAST_ROWS:  # most were copies
+        return None
     probes = (Probe(1, STEPS, task.power, LONG), Probe(1, STEPS, task.power))
     found = np.empty(0)
     for out in _parts(rows.n, task.seed):

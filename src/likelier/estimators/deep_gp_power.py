@@ -16,7 +16,7 @@ from likelier.estimators.deep_gp_fit import Task
 from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, gains, judged_rows, may_judge
 
 FULL, HALF = 1.0, 0.5
-MANY_ROWS = 3000
+MANY_ROWS, LEAST_ROWS = 3000, 20
 HELD_SHARE = 4  # one row of so many
 # One layer takes a fraction of the time, and where it gains by the full power two do. Where it
 # loses, two may still gain: their samples make tails that no Gaussian has.
@@ -32,6 +32,8 @@ def find_power(estimator: Any, task: Task) -> float:
     if not may_judge(estimator):
         return FULL
     rows = judged_rows(task)
+    if rows.n < LEAST_ROWS:  # they weigh much, but are few
+        return HALF
     order = np.random.default_rng([task.seed, 5]).permutation(rows.n)
     out = np.sort(order[: max(1, min(rows.n // HELD_SHARE, MOST_HELD))])
     for layers, steps in STAGES:
