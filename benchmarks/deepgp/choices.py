@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
+from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -22,10 +24,6 @@ N_TEST = 4000
 DTYPE = "float32"
 POWERS: dict[str, Any] = {"power 0.5": 0.5, "power 1": 1.0, "auto": "auto"}
 SCALES = ("long", "learned", "auto")
-
-
-def _expit(score: Array) -> Array:
-    return np.asarray(1.0 / (1.0 + np.exp(-score)))
 
 
 # mean of a target, and the scale of its noise, which has so many degrees of freedom
@@ -47,31 +45,29 @@ CLASSES: dict[str, tuple[int, int, Callable[[Array], Array]]] = {
     "nothing to learn, 60 rows": (60, 3, lambda X: np.full(len(X), 0.3)),
     "nothing to learn, 150 rows": (150, 2, lambda X: np.full(len(X), 0.3)),
     "nothing to learn, 2,100 rows": (2100, 4, lambda X: np.full(len(X), 0.3)),
-    "weak trend, 100 rows": (100, 4, lambda X: _expit(X[:, 0] + 0.5 * X[:, 1])),
-    "weak trend, 2,400 rows": (2400, 4, lambda X: _expit(X[:, 0] + 0.5 * X[:, 1])),
-    "strong trend, 60 rows": (60, 3, lambda X: _expit(5.0 * X[:, 0] + 3.0 * X[:, 1])),
-    "strong trend, 3,000 rows": (3000, 5, lambda X: _expit(5.0 * X[:, 0] + 3.0 * X[:, 1])),
-    "circle, 60 rows": (60, 2, lambda X: _expit(8.0 * (np.hypot(X[:, 0], X[:, 1]) - 1.2))),
-    "circle, 2,500 rows": (2500, 6, lambda X: _expit(8.0 * (np.hypot(X[:, 0], X[:, 1]) - 1.2))),
-    "checkerboard, 150 rows": (150, 2, lambda X: _expit(6.0 * np.sign(X[:, 0] * X[:, 1]))),
-    "checkerboard, 2,500 rows": (2500, 4, lambda X: _expit(6.0 * np.sign(X[:, 0] * X[:, 1]))),
+    "weak trend, 100 rows": (100, 4, lambda X: expit(X[:, 0] + 0.5 * X[:, 1])),
+    "weak trend, 2,400 rows": (2400, 4, lambda X: expit(X[:, 0] + 0.5 * X[:, 1])),
+    "strong trend, 60 rows": (60, 3, lambda X: expit(5.0 * X[:, 0] + 3.0 * X[:, 1])),
+    "strong trend, 3,000 rows": (3000, 5, lambda X: expit(5.0 * X[:, 0] + 3.0 * X[:, 1])),
+    "circle, 60 rows": (60, 2, lambda X: expit(8.0 * (np.hypot(X[:, 0], X[:, 1]) - 1.2))),
+    "circle, 2,500 rows": (2500, 6, lambda X: expit(8.0 * (np.hypot(X[:, 0], X[:, 1]) - 1.2))),
+    "checkerboard, 150 rows": (150, 2, lambda X: expit(6.0 * np.sign(X[:, 0] * X[:, 1]))),
+    "checkerboard, 2,500 rows": (2500, 4, lambda X: expit(6.0 * np.sign(X[:, 0] * X[:, 1]))),
 }
 
 
 def run(notes: Notes, seeds: Iterable[int]) -> None:
     """Measure every problem and seed that is not stored yet."""
     for seed in seeds:
-        for kind, problems in (("numbers", NUMBERS), ("classes", CLASSES)):
-            for name in problems:
-                measure = partial(globals()[f"measure_{kind}"], name, seed)
-                record = notes.keep("choices", f"{kind}/{name}/{seed}", measure)
-                print(f"{name}: {record}", flush=True)
+        measures = {f"numbers/{name}": partial(measure_numbers, name, seed) for name in NUMBERS}
+        measures |= {f"classes/{name}": partial(measure_classes, name, seed) for name in CLASSES}
+        for name, measure in measures.items():
+            record = notes.keep("choices", f"{name}/{seed}", measure)
+            print(f"{name}: {record}", flush=True)
 
 
 def measure_numbers(name: str, seed: int) -> dict[str, Any]:
     """Log density lost by every power."""
-    from scipy.stats import t as student
-
     n_rows, n_inputs, problem, freedom = NUMBERS[name]
     rng = np.random.default_rng([seed, 90])
     X = rng.standard_normal((n_rows + N_TEST, n_inputs))

@@ -21,8 +21,7 @@ TITLE = (
 # parts whose records say where they were measured
 STORED = (
     *(f"regress-{model.replace(' ', '-')}" for model in regress.MODELS), "default", "choices",
-    "classify",
-    "mnist", "speed", "race", "compile", "natural", "toys", "likelihood",
+    "classify", "mnist", "speed", "race", "compile", "natural", "toys", "likelihood",
 )  # fmt: skip
 
 
@@ -32,8 +31,8 @@ def write(folder: Path, docs: Path) -> None:
     parts = [
         TITLE, _machine(folder), regress_table(folder, docs), power_table(folder),
         default_table(folder), choices_tables(folder), _classify(folder), _mnist(folder),
-        _speed(folder), _race(folder), _compiling(folder),
-        _natural(folder), _toys(folder, docs), _likelihood(folder),
+        _speed(folder), _race(folder), _compiling(folder), _natural(folder),
+        _toys(folder, docs), _likelihood(folder),
     ]  # fmt: skip
     write_page(docs / "deepgp.md", "\n".join(part for part in parts if part))
     publish(folder, docs, "deepgp")
