@@ -121,10 +121,16 @@ def log_normaliser(mean, covariance):
     return 0.5 * (mean @ np.linalg.solve(covariance, mean) + log_det + k * np.log(2.0 * np.pi))
 
 
-def cavity_of(mean, T, e):
+def q_of(mean, T, e):
+    """What is learned is the cavity; ``q`` from it in natural parameters, without any identity."""
+    precision, eye = np.linalg.inv(T @ T.T), np.eye(len(T))
+    S_q = np.linalg.inv((precision - e * eye) / (1.0 - e))
+    return S_q @ precision @ mean / (1.0 - e), S_q
+
+
+def cavity_of(mean, S_q, e):
     """The cavity in natural parameters: ``q^{1-e} ... p^e``, written without any identity."""
-    S_q, eye = T @ T.T, np.eye(len(T))
-    precision = (1.0 - e) * np.linalg.inv(S_q) + e * eye
+    precision = (1.0 - e) * np.linalg.inv(S_q) + e * np.eye(len(S_q))
     covariance = np.linalg.inv(precision)
     return covariance @ ((1.0 - e) * np.linalg.solve(S_q, mean)), covariance
 
@@ -140,11 +146,11 @@ def test_renyi_form_equals_the_log_normaliser_form(power, kernels):
     laws, normalisers = [], 0.0
     for layer in parameters.layers:
         T = roots(layer)
-        cavities = [cavity_of(layer.mean[p], T[p], e) for p in range(len(T))]
-        laws.append(cavities)
-        for p, (mean, covariance) in enumerate(cavities):
-            phi_q = log_normaliser(layer.mean[p], T[p] @ T[p].T)
-            phi_cavity = log_normaliser(mean, covariance)
+        posteriors = [q_of(layer.mean[p], T[p], e) for p in range(len(T))]
+        laws.append([cavity_of(*q, e) for q in posteriors])
+        for p, (cavity, q) in enumerate(zip(laws[-1], posteriors, strict=True)):
+            np.testing.assert_allclose(cavity[1], T[p] @ T[p].T, rtol=1e-9, atol=1e-10)
+            phi_q, phi_cavity = log_normaliser(*q), log_normaliser(*cavity)
             phi_prior = log_normaliser(np.zeros(M), np.eye(M))
             # F = Phi(q) - Phi(prior) + (N/alpha) [Phi(cavity) - Phi(q)] + data
             normalisers += phi_q - phi_prior + (phi_cavity - phi_q) / e
@@ -215,25 +221,27 @@ def test_the_series_and_the_factors_give_one_cavity(dtype):
     rng = np.random.default_rng(6)
     n = 40
     axes = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    G = (axes * rng.uniform(-0.5, 1.0, n)) @ axes.T
-    e = 0.99 * deep_gp_layer.SERIES_BELOW[dtype] / np.linalg.norm(G @ G) ** 0.5
+    S_c, mean = (axes * rng.uniform(0.0, 1.5, n)) @ axes.T, rng.standard_normal(n)
+    e = 0.99 * deep_gp_layer.SERIES_BELOW[dtype] / np.linalg.norm(S_c @ S_c) ** 0.5
     beyond = 1.02 * e  # the smallest of the factors
 
     def truth(e):
-        C = np.eye(n) - e * G
-        return np.linalg.solve(C, G), np.linalg.slogdet(C)[1] / (2.0 * e)
+        R = np.linalg.inv(np.eye(n) - e * S_c)
+        return R, R @ mean, np.linalg.slogdet(R)[1] / (2.0 * e)
 
-    single = dtype == "float32"
+    single, given = dtype == "float32", [a[None] for a in (mean, S_c, S_c @ S_c)]
     with jax.enable_x64(True):
-        given = (np.asarray(a, dtype)[None] for a in (G, G @ G))
-        product, half_log = quick_jit(deep_gp_layer.by_series)(*given, np.asarray(e, dtype))
-        exact = quick_jit(deep_gp_layer.by_factors)(G[None], (G @ G)[None], np.asarray(beyond))
-    assert product.dtype == dtype
+        arguments = [np.asarray(a, dtype) for a in (*given, e)]
+        series = quick_jit(deep_gp_layer.by_series)(*arguments)
+        exact = quick_jit(deep_gp_layer.by_factors)(*given, np.asarray(beyond))
+    assert all(part.dtype == dtype for part in series)
     rtol = 1e-5 if single else 1e-9
-    np.testing.assert_allclose(product[0], truth(e)[0], rtol=rtol, atol=1e-7 if single else 1e-11)
-    np.testing.assert_allclose(half_log[0], truth(e)[1], rtol=rtol)
-    np.testing.assert_allclose(exact[0][0], truth(beyond)[0], rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(exact[1][0], truth(beyond)[1], rtol=1e-11)
+    third = (1.5 * e) ** 3  # the first term that is left out of slopes
+    np.testing.assert_allclose(series[0][0], truth(e)[0], rtol=rtol, atol=max(rtol, third))
+    np.testing.assert_allclose(series[1][0], truth(e)[1], rtol=rtol, atol=1e-7 if single else 1e-11)
+    np.testing.assert_allclose(series[2][0], truth(e)[2], rtol=rtol)
+    for ours, wanted in zip(exact, truth(beyond), strict=True):
+        np.testing.assert_allclose(ours[0], wanted, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize(("e", "wide"), [(1e-6, 120.0), (1e-5, 40.0), (1e-4, 11.0)])
@@ -243,12 +251,12 @@ def test_a_wide_node_does_not_cost_others_their_digits(e, wide):
     n = 64
     T = np.stack([np.tril(rng.standard_normal((n, n))) * 0.05 + 0.1 * np.eye(n), 0.1 * np.eye(n)])
     T[1, 0, 0] = wide
-    G = np.eye(n) - T[0] @ T[0].T
-    wanted = np.linalg.slogdet(np.eye(n) - e * G)[1] / (2.0 * e)
+    log_det = np.linalg.slogdet(np.eye(n) - e * T[0] @ T[0].T)[1]
+    wanted = (1.0 - e) / (2.0 * e) * (n * np.log1p(-e) - log_det)
     with jax.enable_x64(True):
         found = quick_jit(deep_gp_layer.cavity)(
             np.zeros((2, n), np.float32), T.astype(np.float32), np.float32(e)
-        )[2]
+        )[1]
     assert found.dtype == np.float32
     assert float(found[0]) == pytest.approx(wanted, rel=1e-5)
 

@@ -50,6 +50,19 @@ def forward(parameters, held, X, xi, e):
         return [np.asarray(a) for a in moments(parameters, held, X, xi)]
 
 
+def with_q(part, e):
+    """The layer with ``q`` in place of its cavity: ``S^{-1} = (S_c^{-1} - e I) / (1 - e)``."""
+    means, roots = [], []
+    for mean, root in zip(part.mean, part.root, strict=True):
+        T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
+        precision = np.linalg.inv(T @ T.T)
+        S = np.linalg.inv((precision - e * np.eye(M)) / (1.0 - e))
+        means.append(S @ precision @ mean / (1.0 - e))
+        T = np.linalg.cholesky(S)
+        roots.append(np.tril(T, -1) + np.diag(np.log(np.diagonal(T))))
+    return part._replace(mean=np.stack(means), root=np.stack(roots))
+
+
 @pytest.fixture(scope="module")
 def deep():
     rng = np.random.default_rng(0)
@@ -58,14 +71,19 @@ def deep():
 
 
 def test_prediction_uses_the_posterior_and_not_the_cavity(deep):
-    """With few rows the cavity is far from the posterior, and would give wide predictions."""
+    """With few rows the cavity is far from the posterior, and would give wide predictions.
+
+    The cavity is what is learned. Its posterior is found here in natural parameters, and goes
+    through the layers as a cavity that leaves nothing out.
+    """
     parameters, held, X = deep
-    normals = shared_normals(8, P, 0)
-    ours = DeepPosterior(plain_layers(parameters.layers), held.projections, "rbf", normals)
+    e, normals = 1.0 / 5.0, shared_normals(8, P, 0)
+    ours = DeepPosterior(plain_layers(parameters.layers), held.projections, "rbf", normals, e)
     mean, variance = ours.block_moments(X)
     xi = np.broadcast_to(normals[:, None, :], (8, len(X), P))
-    posterior = forward(parameters, held, X, (xi,), np.float64(0.0))
-    cavity = forward(parameters, held, X, (xi,), np.float64(1.0 / 5.0))
+    of_q = Parameters(tuple(with_q(part, e) for part in parameters.layers), np.asarray(0.0))
+    posterior = forward(of_q, held, X, (xi,), np.float64(0.0))
+    cavity = forward(parameters, held, X, (xi,), np.float64(e))
     np.testing.assert_allclose(mean.swapaxes(0, 1), posterior[0], rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(variance.swapaxes(0, 1), posterior[1], rtol=1e-5, atol=1e-8)
     assert np.abs(posterior[0] - cavity[0]).max() > 0.05

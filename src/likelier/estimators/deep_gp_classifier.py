@@ -117,7 +117,9 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     classes_ : ndarray of shape (n_classes,)
         Labels.
     layers_ : list of dict of ndarray
-        Inducing points, scales and ``q`` of every layer.
+        Inducing points, scales, and ``q`` of every layer as if one row were left out.
+    removed_ : float
+        Share of ``q`` that this row has.
     kernel_, node_kernels_ : str, bool
         The words that these layers belong to.
     label_noise_ : float

@@ -29,7 +29,7 @@ from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.estimators.rollback import unchanged_on_failure
-from likelier.models.deep_gp_posterior import DeepPosterior, shared_normals
+from likelier.models.deep_gp_posterior import DeepPosterior, removed_share, shared_normals
 from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard
 
@@ -296,7 +296,7 @@ class DeepFit(DeepWords):
         self.projections_ = [np.asarray(B) for B in state.projections]
         self.kernel_, self.node_kernels_ = state.model.kernel, state.model.per_node
         self.training_ = {**plain, "seed": task.seed, "power": task.power}
-        self.power_ = task.power
+        self.power_, self.removed_ = task.power, removed_share(task.power, task.total)
         if task.kernel is not None:
             self.training_["long"] = True
         self.input_mean_, self.input_inverse_ = task.standard.mean, task.standard.inverse
@@ -309,7 +309,8 @@ class DeepFit(DeepWords):
     # -- prediction ------------------------------------------------------------------------
     def _posterior(self) -> DeepPosterior:
         check_is_fitted(self, "layers_")
-        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_)
+        removed = self.__dict__.get("removed_", 0.0)  # models of earlier versions hold q itself
+        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_, removed)
 
     def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
         """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, by blocks."""

@@ -95,7 +95,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     Attributes
     ----------
     layers_ : list of dict of ndarray
-        Inducing points, scales and ``q`` of every layer.
+        Inducing points, scales, and ``q`` of every layer as if one row were left out.
+    removed_ : float
+        Share of ``q`` that this row has.
     kernel_, node_kernels_ : str, bool
         The words that these layers belong to.
     noise_ : float

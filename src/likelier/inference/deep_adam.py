@@ -19,7 +19,12 @@ from likelier.inference.deep_compile import compiled_program, own_settings
 from likelier.inference.deep_feed import Feed
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_layer import Layer
-from likelier.models.deep_gp_posterior import DeepPosterior, plain_layers, shared_normals
+from likelier.models.deep_gp_posterior import (
+    DeepPosterior,
+    plain_layers,
+    removed_share,
+    shared_normals,
+)
 from likelier.models.deep_gp_start import (
     KernelStart,
     Start,
@@ -37,7 +42,7 @@ LAST_RATE = 0.02  # of the first one; the rate falls along half a cosine
 SAMPLE_ROWS = 10_000  # rows that inducing points and principal axes are found from
 START_NOISE, START_LABEL_NOISE = 0.1, 0.01
 INPUT_SIZES = (4, 8, 16, 32, 64, 128)
-NODE_SIZES = (4, 8, 12, 16, 20, 24, 28, 32)
+NODE_SIZES = (4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 INDUCING_SIZES = (50, 100, 128, 160, 200, 256, 384, 512)
 SMALL = 50  # inducing points up to which, as with one layer, compiling takes longer than running
 BATCH_SIZES = (64, 256, 512)
@@ -226,7 +231,10 @@ class DeepAdam(Inference):
         plain = plain_state(state)
         n_hidden = sum(state.model.widths[1:-1])
         normals = shared_normals(self.n_draws, n_hidden, self.seed)
-        return DeepPosterior(plain["layers"], state.projections, state.model.kernel, normals)
+        removed = removed_share(self.power, self.total)
+        return DeepPosterior(
+            plain["layers"], state.projections, state.model.kernel, normals, removed
+        )
 
     def _rates(self, first: int, horizon: int) -> Array:
         steps = first + np.arange(STEPS)

@@ -30,7 +30,10 @@ from jax.scipy.linalg import solve_triangular
 Program = Callable[..., Any]
 # XLA's newer way to fuse loops takes most of a compilation, and the programs run no faster; small
 # models less optimised run as fast too.
-USUAL: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False}
+USUAL: dict[str, str | bool] = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_multi_thread_eigen": False,
+}
 QUICK: dict[str, str | bool] = {**USUAL, "xla_backend_optimization_level": "1"}
 _programs: dict[str, Program] = {}
 _lock = threading.Lock()

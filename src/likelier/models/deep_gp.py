@@ -27,8 +27,7 @@ import jax.numpy as jnp
 from likelier.base import Model
 from likelier.models.deep_gp_data import log_mean_z
 from likelier.models.deep_gp_layer import Law, Layer, layer_moments, node_law
-
-MOST_REMOVED = 0.5  # share of q that the cavity leaves out, where weights add up to less than 2
+from likelier.models.deep_gp_posterior import MOST_REMOVED
 
 
 class Parameters(NamedTuple):

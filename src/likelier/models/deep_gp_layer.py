@@ -1,9 +1,12 @@
 """One layer of a deep Gaussian process: sparse, whitened, in JAX.
 
 Per output node ``u = L_z w``, ``q(w) = N(mu, S)``, ``A = L_z^{-1} K_zx``. With ``e = alpha / N``
-and ``C = (1-e) I + e S`` the cavity is ``mu_c = (1-e) C^{-1} mu``, ``S_c = C^{-1} S``, and the
-node predicts mean ``m(x) + A^T mu_c`` and variance ``k(x,x) - A^T (I - S_c) A``; with ``e = 0``
-this is the posterior itself.
+and ``C = (1-e) I + e S`` the cavity is ``mu_c = (1-e) C^{-1} mu``, ``S_c = C^{-1} S``, and in
+training the node has mean ``m(x) + A^T mu_c`` and variance ``k(x,x) - A^T (I - S_c) A``.
+
+What is learned are ``mu_c`` and ``S_c`` themselves: every minibatch needs the cavity, and ``q``,
+which follows from it by ``mu = R mu_c``, ``S = (1-e) R S_c`` with ``R = (I - e S_c)^{-1}``, is
+needed by its divergence alone, where a short series does, and once at the end, for prediction.
 
 Shapes: ``M`` inducing points, ``D`` inputs, ``P`` nodes, ``Q`` kernels (one, or one per node),
 ``R`` rows. Matrices of kernel values are ``(Q, M, R)``, as in the formulas.
@@ -26,7 +29,7 @@ from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation,
 
 NOTHING = 1e4  # exp(-NOTHING) is zero
 CHUNK_ROWS = {"float32": 512, "float64": 256}  # kernel values of 128 points: a quarter megabyte
-SERIES_BELOW = {"float32": 1e-2, "float64": 4e-3}  # of e |I - S|; the fourth power is the error
+SERIES_BELOW = {"float32": 1e-2, "float64": 4e-3}  # of e |S_c|; its fourth power is the error
 UNROLLED = 8  # nodes at most that a loop over nodes takes in one round
 
 
@@ -41,9 +44,9 @@ class Layer(NamedTuple):
     log_amplitude : array of shape (Q,)
         Prior variance of the nodes.
     mean : array of shape (P, M)
-        ``mu``.
+        ``mu_c``.
     root : array of shape (P, M, M)
-        ``S = T T^T``; below the diagonal this is ``T``, on it the logarithm of T's diagonal.
+        ``S_c = T T^T``; below the diagonal this is ``T``, on it the logarithm of T's diagonal.
     log_noise : array of shape ()
         Noise added to the nodes before the next layer.
     """
@@ -57,7 +60,7 @@ class Layer(NamedTuple):
 
 
 def root_matrix(root: jax.Array) -> jax.Array:
-    """``T`` of ``S = T T^T``, lower triangular with a positive diagonal."""
+    """``T`` of ``S_c = T T^T``, lower triangular with a positive diagonal."""
     diagonal = jnp.exp(jnp.diagonal(root, axis1=-2, axis2=-1))
     return jnp.tril(root, -1) + diagonal[..., None] * jnp.eye(root.shape[-1], dtype=root.dtype)
 
@@ -102,7 +105,7 @@ def factor_and_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class Law(NamedTuple):
-    """What training needs of ``q``: the cavity and the divergence from the prior.
+    """What training needs of the cavity and of ``q``.
 
     Attributes
     ----------
@@ -120,25 +123,25 @@ class Law(NamedTuple):
 
 
 def node_law(layer: Layer, e: jax.Array) -> Law:
-    """Remove the share ``e`` of one row from ``q``; ``e = 0`` leaves ``q``. Cost ``P M^3``.
+    """Cavity of the layer, and how far ``q`` is from the prior. Cost ``P M^3``.
 
     ``D_{1-e} = (1-e)/2 mu^T C^{-1} mu + 1/(2e) log|C| - 1/2 log|S|`` is the Renyi divergence,
-    Kullback-Leibler's for ``e = 0``.
+    Kullback-Leibler's for ``e = 0``. With ``R = (I - e S_c)^{-1}``, so that ``C = (1-e) R``,
+    ``mu = R mu_c`` and ``S = C S_c``, it is ``1/2 mu_c^T R mu_c + (1-e)/(2e) (M log(1-e) +
+    log|R|) - 1/2 log|S_c|``.
     """
-    mean, shrinkage, terms = cavity(layer.mean, root_matrix(layer.root), e)
+    shrinkage, terms = cavity(layer.mean, root_matrix(layer.root), e)
     log_roots = jnp.diagonal(layer.root, axis1=-2, axis2=-1).sum()
-    return Law(mean, shrinkage, terms.sum() - log_roots)
+    return Law(layer.mean, shrinkage, terms.sum() - log_roots)
 
 
 @jax.custom_vjp
-def cavity(mean: jax.Array, T: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """``mu_c``, ``I - S_c`` and ``(1-e)/2 mu^T C^{-1} mu + 1/(2e) log|C|`` of every node.
+def cavity(mean: jax.Array, T: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``I - S_c`` of every node, and its divergence but for ``-1/2 log|S_c|``.
 
-    With ``G = I - S``: ``C = I - e G`` and ``I - S_c = (1-e) C^{-1} G``, which is no difference
-    of nearly equal matrices, and ``C^{-1} = I + e C^{-1} G``. As ``e`` is the share of one row,
-    a few terms of a series are enough but for few rows. The derivative is written by hand:
-    ``d C^{-1} = e C^{-1} dG C^{-1}`` makes ``d(I - S_c) = (1-e) C^{-1} dG C^{-1}``, three
-    products for each node in all.
+    As ``e`` is the share of one row, a few terms of a series in ``e S_c`` are enough but for few
+    rows. The derivative is written by hand: ``d log|R| = e tr(R dS_c)`` and ``dR = e R dS_c R``
+    need nothing but ``R`` and ``R mu_c``, so that there are three products for each node in all.
     """
     law, _ = _cavity_forward(mean, T, e)
     return law
@@ -146,64 +149,72 @@ def cavity(mean: jax.Array, T: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.
 
 def _cavity_forward(
     mean: jax.Array, T: jax.Array, e: jax.Array
-) -> tuple[tuple[jax.Array, jax.Array, jax.Array], Any]:
-    eye = jnp.eye(T.shape[-1], dtype=T.dtype)
-    G = eye - T @ _transposed(T)
-    square = G @ G
+) -> tuple[tuple[jax.Array, jax.Array], Any]:
+    size = T.shape[-1]
+    S = T @ _transposed(T)
+    square = S @ S
     small = _sizes(square, e).max() < SERIES_BELOW[T.dtype.name]
-    product, half_log = jax.lax.cond(small, by_series, by_factors, G, square, e)
-    inverse = eye + e * product
-    solved = (inverse @ mean[..., None])[..., 0]
-    quadratic = 0.5 * (1.0 - e) * (mean * solved).sum(-1)
-    return ((1.0 - e) * solved, (1.0 - e) * product, quadratic + half_log), (T, e, inverse, solved)
+    R, solved, half_log = jax.lax.cond(small, by_series, by_factors, mean, S, square, e)
+    quadratic = 0.5 * (mean * solved).sum(-1)
+    terms = quadratic + (1.0 - e) * (half_log + 0.5 * size * jnp.log1p(-e) / e)
+    return (jnp.eye(size, dtype=T.dtype) - S, terms), (T, e, R, solved)
 
 
-def by_series(G: jax.Array, square: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """``C^{-1} G`` and ``1/(2e) log|C|`` of every node, with ``C = I - e G`` and small ``e |G|``.
+def by_series(
+    mean: jax.Array, S: jax.Array, square: jax.Array, e: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """``R = (I - e S)^{-1}``, ``R mean`` and ``1/(2e) log|R|`` of every node, for small ``e |S|``.
 
-    ``G + e G^2 + e^2 G^3 + e^3 G^4`` and ``-1/2 tr(G + e/2 G^2 + e^2/3 G^3 + e^3/4 G^4)``, by one
-    product. In single precision nothing else would do: the logarithm of a number near one, divided
-    by ``e``, has no digits left when rows are many.
+    ``I + e S + e^2 S^2``, which slopes need only, and one term more of the other two:
+    ``1/2 tr(S + e/2 S^2 + e^2/3 S^3 + e^3/4 S^4)`` is the last. In single precision nothing else
+    would do: the logarithm of a number near one, divided by ``e``, has no digits left when rows
+    are many.
     """
-    two = G + e * square
-    return two + e * e * (two @ square), _series_log(G, square, e)
+    R = jnp.eye(S.shape[-1], dtype=S.dtype) + e * S + e * e * square
+    two = mean + e * _times(S, mean)
+    return R, two + e * e * _times(square, two), _series_log(S, square, e)
 
 
-def _series_log(G: jax.Array, square: jax.Array, e: jax.Array) -> jax.Array:
-    """``1/(2e) log|C|`` of every node whose ``e |G|`` is small."""
+def _series_log(S: jax.Array, square: jax.Array, e: jax.Array) -> jax.Array:
+    """``1/(2e) log|R|`` of every node whose ``e |S|`` is small."""
     traces = (
-        jnp.trace(G, axis1=-2, axis2=-1), (G * G).sum((-2, -1)), (G * square).sum((-2, -1)),
+        jnp.trace(S, axis1=-2, axis2=-1), (S * S).sum((-2, -1)), (S * square).sum((-2, -1)),
         (square * square).sum((-2, -1)),
     )  # fmt: skip
-    return jnp.asarray(-0.5 * sum(e**k / (k + 1) * trace for k, trace in enumerate(traces)))
+    return jnp.asarray(0.5 * sum(e**k / (k + 1) * trace for k, trace in enumerate(traces)))
 
 
 def _sizes(square: jax.Array, e: jax.Array) -> jax.Array:
-    """Bound of ``e |G|`` of every node, by the fourth root of ``tr G^4``."""
+    """Bound of ``e |S|`` of every node, by the fourth root of ``tr S^4``."""
     return e * jnp.sqrt(jnp.sqrt((square * square).sum((-2, -1))))
 
 
-def by_factors(G: jax.Array, square: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same for any ``e`` up to one half, by the Cholesky factor of ``C``.
+def by_factors(
+    mean: jax.Array, S: jax.Array, square: jax.Array, e: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The same for any ``e |S|`` below one, by the Cholesky factor of ``I - e S``.
 
     A node that is small itself, beside others that are not, keeps the digits of the series.
     """
-    factor, half = jax.lax.map(factor_and_inverse, jnp.eye(G.shape[-1], dtype=G.dtype) - e * G)
+    factor, half = jax.lax.map(factor_and_inverse, jnp.eye(S.shape[-1], dtype=S.dtype) - e * S)
     logarithm = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
-    small = _sizes(square, e) < SERIES_BELOW[G.dtype.name]
-    half_log = jnp.where(small, _series_log(G, square, e), logarithm / e)
-    return _transposed(half) @ (half @ G), half_log
+    small = _sizes(square, e) < SERIES_BELOW[S.dtype.name]
+    half_log = jnp.where(small, _series_log(S, square, e), -logarithm / e)
+    R = _transposed(half) @ half
+    return R, _times(R, mean), half_log
+
+
+def _times(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
+    return (matrices @ vectors[..., None])[..., 0]
 
 
 def _cavity_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    T, e, inverse, solved = kept
-    to_mean, to_shrinkage, to_value = slopes
-    pulled = (inverse @ to_mean[..., None])[..., 0]
-    to_G = (1.0 - e) * (inverse @ to_shrinkage @ inverse)
-    left = (1.0 - e) * e * (pulled + 0.5 * to_value[:, None] * solved)
-    to_G = to_G + left[:, :, None] * solved[:, None, :] - 0.5 * to_value[:, None, None] * inverse
-    to_T = -(to_G + _transposed(to_G)) @ T
-    return (1.0 - e) * (pulled + to_value[:, None] * solved), to_T, jnp.zeros_like(e)
+    T, e, R, solved = kept
+    to_shrinkage, to_terms = slopes
+    from_terms = (1.0 - e) * R + e * solved[:, :, None] * solved[:, None, :]
+    to_S = 0.5 * to_terms[:, None, None] * from_terms - to_shrinkage
+    to_T = (to_S + _transposed(to_S)) @ T
+    return to_terms[:, None] * solved, to_T, jnp.zeros_like(e)
 
 
 cavity.defvjp(_cavity_forward, _cavity_backward)

@@ -1,11 +1,12 @@
 """Prediction with a fitted deep Gaussian process, in NumPy alone.
 
-Prediction uses the posterior ``q`` itself, not its cavity. Samples go through the layers as in
-training, with one difference: the normal numbers ``xi`` of a sample are the same for all rows, so
-that the prediction of a row does not depend on which rows are predicted with it. They are
-points of a scrambled Sobol sequence, which need fewer samples than independent draws do. Rows go
-through the layers in blocks of one size, padded: a matrix product rounds the same row differently
-among another number of rows, and so the prediction of a row has the same bits in any company.
+Prediction uses the posterior ``q`` itself, not its cavity, which is what was learned. Samples go
+through the layers as in training, with one difference: the normal numbers ``xi`` of a sample are
+the same for all rows, so that the prediction of a row does not depend on which rows are predicted
+with it. They are points of a scrambled Sobol sequence, which need fewer samples than independent
+draws do. Rows go through the layers in blocks of one size, padded: a matrix product rounds the same
+row differently among another number of rows, and so the prediction of a row has the same bits in
+any company.
 """
 
 from __future__ import annotations
@@ -27,6 +28,26 @@ from likelier.predictive import Gaussian
 BLOCK_VALUES = 250_000  # kernel values, or moments, of one block: they stay in the cache
 LEAST_BLOCK, MOST_BLOCK = 8, 64  # rows of a block: one row alone costs as much as a block
 HELD_VALUES = 4_000_000  # moments of the outputs that are held at a time
+MOST_REMOVED = 0.5  # share of q that a cavity leaves out, where weights add up to less than 2
+
+
+def removed_share(power: float, total: float) -> float:
+    """``e = alpha / N``: the share of ``q`` that the cavity of one row leaves out."""
+    return min(power / total, MOST_REMOVED)
+
+
+def posterior_of(mean: Array, root: Array, e: float) -> tuple[Array, Array]:
+    """``mu`` and ``I - S`` of a node from its cavity, as training leaves it; cost ``M^3``.
+
+    ``mu = R mu_c`` and ``S = (1-e) R S_c`` with ``R = (I - e S_c)^{-1}``, so ``I - S`` is
+    ``R (I - S_c)``: no difference of nearly equal matrices.
+    """
+    T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
+    S, eye = T @ T.T, np.eye(len(T))
+    both = np.column_stack([mean, eye - S])
+    solved = linalg.solve(eye - e * S, both, assume_a="pos") if e > 0.0 else both
+    shrinkage = solved[:, 1:]
+    return solved[:, 0], 0.5 * (shrinkage + shrinkage.T)
 
 
 def shared_normals(n_samples: int, n_nodes: int, seed: int) -> Array:
@@ -67,8 +88,10 @@ class PosteriorLayer:
     noise: float
 
     @classmethod
-    def of(cls, plain: Mapping[str, Array], projection: Array, kernel: str) -> PosteriorLayer:
-        """From the fitted arrays of a layer. Cost ``P M^3``."""
+    def of(
+        cls, plain: Mapping[str, Array], projection: Array, kernel: str, removed: float
+    ) -> PosteriorLayer:
+        """From the fitted arrays of a layer, whose cavity leaves out a share. Cost ``P M^3``."""
         given = {name: np.asarray(value, dtype=np.float64) for name, value in plain.items()}
         inverse_scale = np.exp(-given["log_scale"])
         Z = given["inducing"] * inverse_scale[:, None]
@@ -79,9 +102,9 @@ class PosteriorLayer:
         to_mean, folded = np.empty_like(given["mean"]), np.empty_like(given["root"])
         for p, root in enumerate(given["root"]):
             inverse = inverses[p % len(inverses)]
-            T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
-            to_mean[p] = inverse.T @ given["mean"][p]
-            folded[p] = inverse.T @ (eye - T @ T.T) @ inverse
+            mean, shrinkage = posterior_of(given["mean"][p], root, removed)
+            to_mean[p] = inverse.T @ mean
+            folded[p] = inverse.T @ shrinkage @ inverse
         return cls(
             given["inducing"], inverse_scale, given["log_amplitude"], to_mean, folded,
             np.asarray(projection, dtype=np.float64), float(np.exp(given["log_noise"])),
@@ -115,12 +138,15 @@ class DeepPosterior(Posterior):
         Mean functions.
     kernel : str
     normals : array of shape (S, hidden nodes)
+    removed : float
+        Share of ``q`` that the cavities in ``layers`` leave out; zero where they hold ``q``.
     """
 
     layers: Sequence[Mapping[str, Array]]
     projections: Sequence[Array]
     kernel: str
     normals: Array
+    removed: float = 0.0
 
     def predictive(self, X: Matrix) -> Gaussian:
         """Law of the first output of standardised rows, without the noise of the targets."""
@@ -131,7 +157,7 @@ class DeepPosterior(Posterior):
     @cached_property
     def _prepared(self) -> list[PosteriorLayer]:
         return [
-            PosteriorLayer.of(plain, projection, self.kernel)
+            PosteriorLayer.of(plain, projection, self.kernel, self.removed)
             for plain, projection in zip(self.layers, self.projections, strict=True)
         ]
 
