@@ -83,7 +83,7 @@ def test_nodes_beyond_the_inputs_start_as_noise_that_the_last_layer_passes_on():
     np.testing.assert_allclose(roots, np.repeat([[0.01], [1.0], [1.0]], 30, axis=1))
     noise = last["inducing"][:, 1:]
     assert np.abs(noise.std(axis=0) - 1.0).max() < 0.4
-    posterior = PosteriorLayer.of(last, start.projections[1], "rbf")
+    posterior = PosteriorLayer.of(last, start.projections[1], "rbf", 0.0)
     told = noise.sum(axis=1) / noise.sum(axis=1).std()
     found = posterior.moments("rbf", last["inducing"])[0][:, 0]
     assert np.corrcoef(found, told)[0, 1] > 0.99
