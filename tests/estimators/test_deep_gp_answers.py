@@ -311,3 +311,16 @@ def test_axes_of_few_rows_are_those_of_many():
     np.testing.assert_allclose(few, many, atol=1e-10)
     wide = mean_projection(rows, None, 12)
     np.testing.assert_allclose(wide.T @ wide, np.eye(12), atol=1e-10)
+
+
+@pytest.mark.parametrize("total", [1e-3, 1.0, 2.0])
+def test_weights_that_add_up_to_hardly_a_row(total):
+    """The cavity leaves out half of ``q`` there, which must not grow beyond all bounds."""
+    weight, quick = np.full(N, total / N), {"max_iter": 500, "learning_rate": 0.1}
+    number = regressor(power=1.0, **quick).fit(X, Y, sample_weight=weight)
+    label = classifier(power=1.0, **quick).fit(X, TWO, sample_weight=weight)
+    assert number.removed_ == label.removed_ == 0.5
+    assert np.isfinite([number.energy_, label.energy_]).all()
+    std = number.predict(X, return_std=True)[1]
+    assert (0.3 * Y.std() < std).all() and (std < 3.0 * Y.std()).all()  # little was learned
+    assert np.isfinite(label.predict_proba(X)).all()

@@ -15,6 +15,7 @@ from likelier.models import deep_gp_layer
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_kernels import JITTER
 from likelier.models.deep_gp_layer import Layer, node_law
+from likelier.models.deep_gp_posterior import posterior_of
 from likelier.models.deep_gp_start import start_layers
 
 M, D, P, S, B = 7, 3, 2, 4, 6
@@ -259,6 +260,25 @@ def test_a_wide_node_does_not_cost_others_their_digits(e, wide):
         )[1]
     assert found.dtype == np.float32
     assert float(found[0]) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_cavity_wider_than_any_q_has_is_made_narrower():
+    """``e S_c`` is below one for any ``q``; beyond that there would be no divergence."""
+    rng, e = np.random.default_rng(9), 0.4
+    layer = make_layer(rng, D, P)
+    wide = layer._replace(root=layer.root + 3.0 * np.eye(M))
+    with jax.enable_x64(True):
+        found = [quick_jit(node_law)(*given) for given in ((wide, e), (layer, 1e-3))]
+        law, usual = jax.tree.map(np.asarray, found)
+    np.testing.assert_allclose(usual.shrinkage, np.eye(M) - roots(layer) @ roots(layer).mT)
+    assert np.isfinite(law.divergence)
+    largest = np.linalg.eigvalsh(np.eye(M) - law.shrinkage)[:, -1]
+    assert (0.1 < e * largest).all() and (e * largest < 1.0).all()
+    for p, mean in enumerate(wide.mean):  # prediction agrees on what the cavity is
+        mu, shrinkage = posterior_of(mean, wide.root[p], e)
+        cavity = cavity_of(mu, np.eye(M) - shrinkage, e)
+        np.testing.assert_allclose(cavity[0], mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(cavity[1], np.eye(M) - law.shrinkage[p], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("total", [5e5, 1e7])

@@ -13,6 +13,17 @@ KERNELS = ("rbf", "matern32", "matern52")
 # their energies can be compared. Single precision factorises no K_zz with much less added.
 JITTER = 1e-4  # added to the diagonal of K_zz
 LEAST_VARIANCE = 1e-6  # of a node
+WIDEST = 0.9  # of e S_c, which is below one for any q
+
+
+def root_shrinkage(xp: Any, T: Any, e: Any) -> Any:
+    """What ``T`` of every node is multiplied by so that ``e S_c = e T T^T`` stays below one.
+
+    That is one but where rows are hardly any or steps are huge: ``|T|_1 |T|_inf`` bounds ``|S_c|``.
+    """
+    size = abs(T)
+    bound = size.sum(-1).max(-1) * size.sum(-2).max(-1)
+    return xp.sqrt(WIDEST / xp.maximum(e * bound, WIDEST))[..., None, None]
 
 
 def half_squares(xp: Any, Z: Any, X: Any) -> Any:

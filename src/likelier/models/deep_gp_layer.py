@@ -25,7 +25,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation, half_squares
+from likelier.models.deep_gp_kernels import (
+    JITTER,
+    LEAST_VARIANCE,
+    correlation,
+    half_squares,
+    root_shrinkage,
+)
 
 NOTHING = 1e4  # exp(-NOTHING) is zero
 CHUNK_ROWS = {"float32": 512, "float64": 256}  # kernel values of 128 points: a quarter megabyte
@@ -130,8 +136,11 @@ def node_law(layer: Layer, e: jax.Array) -> Law:
     ``mu = R mu_c`` and ``S = C S_c``, it is ``1/2 mu_c^T R mu_c + (1-e)/(2e) (M log(1-e) +
     log|R|) - 1/2 log|S_c|``.
     """
-    shrinkage, terms = cavity(layer.mean, root_matrix(layer.root), e)
+    T = root_matrix(layer.root)
+    scale = jax.lax.stop_gradient(root_shrinkage(jnp, T, e))
+    shrinkage, terms = cavity(layer.mean, T * scale, e)
     log_roots = jnp.diagonal(layer.root, axis1=-2, axis2=-1).sum()
+    log_roots = log_roots + T.shape[-1] * jnp.log(scale).sum()
     return Law(layer.mean, shrinkage, terms.sum() - log_roots)
 
 

@@ -22,7 +22,13 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from likelier.base import Array, Matrix, Posterior
-from likelier.models.deep_gp_kernels import JITTER, LEAST_VARIANCE, correlation, half_squares
+from likelier.models.deep_gp_kernels import (
+    JITTER,
+    LEAST_VARIANCE,
+    correlation,
+    half_squares,
+    root_shrinkage,
+)
 from likelier.predictive import Gaussian
 
 BLOCK_VALUES = 250_000  # kernel values, or moments, of one block: they stay in the cache
@@ -43,6 +49,7 @@ def posterior_of(mean: Array, root: Array, e: float) -> tuple[Array, Array]:
     ``R (I - S_c)``: no difference of nearly equal matrices.
     """
     T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
+    T = T * root_shrinkage(np, T, e)
     S, eye = T @ T.T, np.eye(len(T))
     both = np.column_stack([mean, eye - S])
     solved = linalg.solve(eye - e * S, both, assume_a="pos") if e > 0.0 else both
