@@ -316,7 +316,7 @@ def test_axes_of_few_rows_are_those_of_many():
 @pytest.mark.parametrize("total", [1e-3, 1.0, 2.0])
 def test_weights_that_add_up_to_hardly_a_row(total):
     """The cavity leaves out half of ``q`` there, which must not grow beyond all bounds."""
-    weight, quick = np.full(N, total / N), {"max_iter": 500, "learning_rate": 0.1}
+    weight, quick = np.full(N, total / N), {"max_iter": 200, "learning_rate": 0.1}
     number = regressor(power=1.0, **quick).fit(X, Y, sample_weight=weight)
     label = classifier(power=1.0, **quick).fit(X, TWO, sample_weight=weight)
     assert number.removed_ == label.removed_ == 0.5
