@@ -46,9 +46,16 @@ def elsewhere(parts: Mapping[str, Mapping[str, Any]], here: str) -> str:
 
 
 def _grouped(keys: Sequence[str]) -> str:
-    """Cases by their data set: ``boston/1`` and ``boston/2`` become ``boston 1 2``."""
+    """Cases by their data set: ``boston/1`` and ``boston/2`` become ``boston 1 2``.
+
+    Cases with longer names are only counted.
+    """
     sets: dict[str, list[str]] = {}
     for key in keys:
         name, _, rest = key.partition("/")
         sets.setdefault(name, []).append(rest)
-    return ", ".join(" ".join([name, *rests]).strip() for name, rests in sets.items())
+    return ", ".join(
+        f"{name} ({len(rests)})" if any("/" in rest for rest in rests)
+        else " ".join([name, *rests]).strip()
+        for name, rests in sets.items()
+    )  # fmt: skip
