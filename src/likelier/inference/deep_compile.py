@@ -29,7 +29,8 @@ from jax.scipy.linalg import solve_triangular
 
 Program = Callable[..., Any]
 # XLA's newer way to fuse loops takes most of a compilation, and the programs run no faster; small
-# models less optimised run as fast too.
+# models less optimised run as fast too. Products of matrices this small take no less time on two
+# threads than on one, and more where the other core is busy.
 USUAL: dict[str, str | bool] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_multi_thread_eigen": False,
