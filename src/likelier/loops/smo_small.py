@@ -137,8 +137,8 @@ def small_newton_move(K, r, low, high):
     for k in range(n):
         bound = high[k] if first[k] > 0.0 else low[k]
         room = min(room, bound / first[k]) if first[k] != 0.0 else room
-    for k in range(n):
-        move[k] = room * first[k]
+    for k in range(n):  # rounding may lead beyond a bound
+        move[k] = min(max(room * first[k], low[k]), high[k])
     return move, _rise(K, r, move) > 0.0
 
 
