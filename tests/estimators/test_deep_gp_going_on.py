@@ -381,3 +381,9 @@ def test_rows_held_out_are_observations_where_inputs_take_few_values():
     words = {"early_stopping": True, "length_scales": "learned", "max_iter": 200}
     counted = classifier(**words).fit(table[:, :2], table[:, 2], sample_weight=counts)
     np.testing.assert_array_equal(counted.predict_proba(cells), model.predict_proba(cells))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"checkpoint .* cannot be written"):
+        regressor(checkpoint=str(tmp_path / "file" / "inside")).fit(X, Y)

@@ -51,6 +51,18 @@ class Checkpoint:
                 f"checkpoint {self.path} cannot be read ({error}); delete it to start anew"
             ) from None
 
+    def check_place(self) -> None:
+        """Raise before any training where the file could not be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path.parent):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"checkpoint {self.path} cannot be written ({error}); name a file in a folder of "
+                "yours"
+            ) from None
+
     def check(self, found: Mapping[str, Any], mark: str) -> None:
         """Raise unless the file belongs to these words and data."""
         if str(found.get("mark")) != mark:

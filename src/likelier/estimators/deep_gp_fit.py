@@ -82,6 +82,8 @@ class DeepFit(DeepWords):
         self._check_words()
         checkpoint = None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
         found = None if checkpoint is None else checkpoint.read()
+        if checkpoint is not None:
+            checkpoint.check_place()
         resumed = bool(self.warm_start) and hasattr(self, "training_")
         seed = int(self.training_["seed"]) if resumed else self._seed()
         seed = int(found["training"]["seed"]) if found else seed
