@@ -11,7 +11,7 @@ import pytest
 from scipy import linalg
 from tests.reference.quick_jit import quick_jit
 
-from likelier.models import deep_gp_layer
+from likelier.models import deep_gp_chunks, deep_gp_layer
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_kernels import JITTER
 from likelier.models.deep_gp_layer import Layer, node_law
@@ -370,7 +370,7 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
 
     with jax.enable_x64(True):
         whole = slopes()
-        monkeypatch.setitem(deep_gp_layer.CHUNK_ROWS, "float64", B // 2)
+        monkeypatch.setitem(deep_gp_chunks.CHUNK_VALUES, "float64", S * B // 2)
         parts = slopes()
     for one, other in zip(parts, whole, strict=True):
         # another order of summation, times the condition of K_zz

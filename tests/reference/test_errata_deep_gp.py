@@ -44,7 +44,8 @@ def forward(parameters, held, X, xi, e):
     @quick_jit
     def moments(parameters, held, X, xi):
         laws = tuple(node_law(part, e) for part in parameters.layers)
-        return model.propagate(parameters, held, laws, X, xi)
+        h = model.hidden(parameters, held, laws, X, xi)
+        return model.outputs(model.ready(parameters, held, laws, model.n_layers - 1, h), h)
 
     with jax.enable_x64(True):
         return [np.asarray(a) for a in moments(parameters, held, X, xi)]

@@ -19,14 +19,16 @@ processes", 2017.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from likelier.base import Model
+from likelier.models.deep_gp_chunks import chunk_rows, in_chunks, summed
 from likelier.models.deep_gp_data import log_mean_z
-from likelier.models.deep_gp_layer import Law, Layer, layer_moments, node_law
+from likelier.models.deep_gp_layer import Law, Layer, Ready, node_law, ready_layer, row_moments
 from likelier.models.deep_gp_posterior import MOST_REMOVED
 
 
@@ -109,38 +111,71 @@ class DeepGP(Model):
     def energy(
         self, parameters: Parameters, fixed: Fixed, rows: Rows, xi: tuple[jax.Array, ...]
     ) -> jax.Array:
-        """``-F / N`` estimated from a minibatch, to be minimised; ``xi`` as in `propagate`.
+        """``-F / N`` estimated from a minibatch, to be minimised; ``xi`` as in `hidden`.
 
         Cost: ``M^2`` for every node and row of the first layer, ``S M^2`` for the others.
         """
         e = jnp.minimum(fixed.power / fixed.total, MOST_REMOVED)
         laws = tuple(node_law(layer, e) for layer in parameters.layers)
-        mean, variance = self.propagate(parameters, fixed, laws, rows.X, xi)
-        value = log_mean_z(self.likelihood, rows.y, (mean, variance), parameters.likelihood, fixed)
-        data_term = (rows.weight * value).sum()
+        h = self.hidden(parameters, fixed, laws, rows.X, xi)
+        data_term = self.data_term(parameters, fixed, laws, h, rows)
         divergence = jnp.stack([law.divergence for law in laws]).sum()
         return jnp.asarray((divergence - data_term) / fixed.total)
 
-    def propagate(
+    def hidden(
         self,
         parameters: Parameters,
         fixed: Fixed,
         laws: tuple[Law, ...],
         X: jax.Array,
         xi: tuple[jax.Array, ...],
-    ) -> tuple[jax.Array, jax.Array]:
-        """Mean and variance of the outputs for every sample and row, ``(S, B, P)`` each.
+    ) -> jax.Array:
+        """What the last layer is fed with: every sample of every row, ``(S, B, D)``.
 
         ``xi`` holds standard normal numbers of shape ``(S, B, P)`` for every layer but the last.
         All samples share the first layer's moments.
         """
-        h, n_rows = X, X.shape[0]
-        for depth, (layer, law) in enumerate(zip(parameters.layers, laws, strict=True)):
-            mean, variance = layer_moments(self.kernel, layer, fixed.masks[depth], law, h)
-            mean = (mean + h @ fixed.projections[depth]).reshape(-1, n_rows, mean.shape[-1])
-            variance = variance.reshape(mean.shape)
-            if depth + 1 == self.n_layers:
-                return mean, variance
-            drawn = mean + jnp.sqrt(variance + jnp.exp(layer.log_noise)) * xi[depth]
-            h = (drawn * fixed.nodes[depth]).reshape(-1, mean.shape[-1])
-        raise ValueError("a deep Gaussian process needs at least one layer")
+        h = X[None]
+        for depth, layer in enumerate(parameters.layers[:-1]):
+            ready = self.ready(parameters, fixed, laws, depth, h)
+            of_rows = partial(row_moments, self.kernel, ready)
+            moments = in_chunks(of_rows, h.reshape(-1, h.shape[-1]))
+            mean, variance = (part.T.reshape(*h.shape[:2], -1) for part in moments)
+            mean = mean + h @ fixed.projections[depth]
+            h = mean + jnp.sqrt(variance + jnp.exp(layer.log_noise)) * xi[depth]
+            h = h * fixed.nodes[depth]
+        return h
+
+    def ready(
+        self, parameters: Parameters, fixed: Fixed, laws: tuple[Law, ...], depth: int, h: jax.Array
+    ) -> Ready:
+        """The layer of this depth, made ready for the rows ``h``, ``(S, B, D)``."""
+        layer, mask, n_rows = parameters.layers[depth], fixed.masks[depth], h.shape[0] * h.shape[1]
+        return ready_layer(self.kernel, layer, mask, laws[depth], n_rows)
+
+    def outputs(self, ready: Ready, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Mean and variance of the outputs for every sample and row of ``h``, ``(S, B, P)`` each.
+
+        The last layer has no mean function.
+        """
+        moments = row_moments(self.kernel, ready, h.reshape(-1, h.shape[-1]))
+        mean, variance = (part.T.reshape(*h.shape[:2], -1) for part in moments)
+        return mean, variance
+
+    def data_term(
+        self, parameters: Parameters, fixed: Fixed, laws: tuple[Law, ...], h: jax.Array, rows: Rows
+    ) -> jax.Array:
+        """``N/(alpha |B|) sum_{n in B} log (1/S) sum_s Z_{n,s}``, a sum over chunks of rows."""
+        ready = self.ready(parameters, fixed, laws, self.n_layers - 1, h)
+
+        def of_chunk(learned: Any, h: jax.Array, given: Any) -> jax.Array:
+            ready, parameter = learned
+            y, weight = given
+            value = log_mean_z(self.likelihood, y, self.outputs(ready, h), parameter, fixed)
+            return jnp.asarray((weight * value).sum())
+
+        n_samples, n_rows, width = h.shape
+        size = chunk_rows(n_rows, n_samples, self.dtype)
+        chunks = jnp.moveaxis(h.reshape(n_samples, -1, size, width), 1, 0)
+        given = (rows.y.reshape(-1, size), rows.weight.reshape(-1, size))
+        return jnp.asarray(summed(of_chunk, (ready, parameters.likelihood), chunks, given))
