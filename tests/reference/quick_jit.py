@@ -1,7 +1,6 @@
 """``jax.jit`` for programs that a test runs a few times: compiling takes a third of the time.
 
-What is compared is the formula, which does not depend on how well its program is optimised; tests
-of how accurate the library is use `jax.jit` as the library does.
+What is compared is the formula, which does not depend on how well its program is optimised.
 """
 
 from __future__ import annotations

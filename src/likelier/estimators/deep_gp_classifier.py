@@ -141,8 +141,9 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     for every sample, row and node of the others, and ``M^3`` for every node; the likelihood is
     linear in the number of classes. Programs are compiled once per shape and kept on disk.
 
-    Training takes the likelihood of three and more classes by a quadrature that is right to 3e-5
-    in its logarithm; predictions take one that is right to 1e-9, in double precision always.
+    Training takes the likelihood of three and more classes by a quadrature that is right to 2e-5
+    in its logarithm, but for rounding; predictions take one that is right to 1e-9, in double
+    precision always. Both hold while no variance is more than 1e4 times another.
 
     All rows share the random numbers that a prediction is made with, so it is a function of the
     row alone: other rows, their order and number change no bit of it. Rows are predicted in

@@ -47,9 +47,9 @@ def log_mean_z(
     Notes
     -----
     The argmax likelihood is taken by the rule `FAST`, in both precisions. Its error of ``log p``,
-    at most 3e-5, is far below what ten samples and one minibatch leave open, and `PRECISE` takes
-    twice the time: for ten classes more than a tenth of a whole minibatch. Prediction, in
-    `largest_score`, uses `WHOLE`, which is right to 1e-9.
+    at most 2e-5 beside that of rounding, is far below what ten samples and one minibatch leave
+    open, and `PRECISE` takes half as long again. Prediction, in `largest_score`, uses `WHOLE`,
+    which is right to 1e-9.
     """
     mean, variance = moments
     power = fixed.power
