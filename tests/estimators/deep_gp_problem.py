@@ -18,7 +18,9 @@ X = RNG.uniform(-2.0, 2.0, (N, D)) * (RNG.random((N, D)) < 0.9)
 Y = 5.0 + 2.0 * np.sin(2.0 * X[:, 0]) + 0.2 * RNG.standard_normal(N)
 LABELS = np.array(["low", "mid", "top"])[np.digitize(Y, [4.0, 6.0])]
 TWO = np.where(Y > 5.0, "yes", "no")
-WORDS = {"n_inducing": 20, "max_iter": 40, "n_draws": 16, "random_state": 0}
+WORDS = {
+    "n_inducing": 20, "max_iter": 40, "n_draws": 16, "length_scales": "learned", "random_state": 0,
+}  # fmt: skip
 
 
 def regressor(**words):
@@ -26,7 +28,7 @@ def regressor(**words):
 
 
 def classifier(**words):
-    return DeepGPClassifier(**{**WORDS, "length_scales": "learned", **words})
+    return DeepGPClassifier(**{**WORDS, **words})
 
 
 def interrupt(model, after=1, y=Y):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.estimators.deep_gp_units import NOISE_FLOOR, TargetSizes, Units
+from likelier.inference import deep_adam
 from likelier.inference.deep_compile import forget_programs
 from likelier.models.deep_gp_start import mean_projection, typical_length
 
@@ -67,12 +69,27 @@ def test_settings_of_the_user_for_his_own_programs_do_not_matter(setting, of_thr
             jax.config.update(name, before)
 
 
-def test_a_training_that_diverges_says_so():
-    with (
-        np.errstate(over="ignore"),
-        pytest.warns(ConvergenceWarning, match="training diverged with learning_rate"),
-    ):
-        regressor(learning_rate=1e6, max_iter=60).fit(X, Y)
+def test_a_training_that_diverges_is_refused():
+    """What it would leave predicts nothing, so an earlier fit is better kept."""
+    model = regressor().fit(X, Y)
+    before = model.predict(X)
+    message = "training diverged with learning_rate=1000000.0.*choose a smaller one"
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
+        model.set_params(learning_rate=1e6).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_an_energy_that_is_not_finite_is_told_where_rows_can_be_predicted(monkeypatch):
+    step = deep_adam.DeepAdam.step
+
+    def without_energy(self, state, engine):
+        state, info = step(self, state, engine)
+        return state, replace(info, objective=float("nan"))
+
+    monkeypatch.setattr(deep_adam.DeepAdam, "step", without_energy)
+    with pytest.warns(ConvergenceWarning, match="training diverged with learning_rate"):
+        model = regressor().fit(X, Y)
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
@@ -101,6 +118,9 @@ def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
         ({"hidden_dim": "wide"}, "hidden_dim must be a number or"),
         ({"max_iter": 0}, "max_iter must be at least 1"),
         ({"validation_fraction": 1.0}, "validation_fraction must lie in"),
+        ({"length_scales": "some"}, "length_scales must be one of"),
+        ({"verbose": -1}, "verbose must be at least 0"),
+        ({"random_state": -1}, "random_state must be None, a number from 0"),
     ],
 )
 def test_words_that_make_no_sense_are_named(words, message):
@@ -120,9 +140,14 @@ def test_heteroscedastic_is_true_or_false():
         regressor(heteroscedastic="no").fit(X, Y)
 
 
-def test_length_scales_are_named():
-    with pytest.raises(ValueError, match="length_scales must be one of"):
-        classifier(length_scales="some").fit(X, LABELS)
+def test_verbose_is_no_text():
+    with pytest.raises(TypeError, match="verbose must be an integer, got 'loud'"):
+        classifier(verbose="loud").fit(X, LABELS)
+
+
+def test_return_std_is_true_or_false(fitted):
+    with pytest.raises(TypeError, match="return_std must be True or False"):
+        fitted.predict(X, return_std="no")
 
 
 def test_long_length_scales_are_kept():

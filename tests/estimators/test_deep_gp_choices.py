@@ -18,7 +18,7 @@ from .deep_gp_problem import LABELS, WORDS, D, N, X, Y, regressor
 
 
 def classifier(**words):
-    return DeepGPClassifier(**{**WORDS, **words})
+    return DeepGPClassifier(**{**WORDS, "length_scales": "auto", **words})
 
 
 def task_of(n_rows, weight=1.0):
@@ -89,10 +89,18 @@ def test_many_rows_are_judged_by_one_part_of_a_sample(told):
     assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is None
 
 
+def test_numbers_are_asked_where_rows_are_too_few_to_tell_scales_from_noise(told):
+    auto = regressor(length_scales="auto")
+    assert "long" in auto.fit(X, Y).training_
+    assert auto._find_kernel(task_of(2999)) is LONG
+    assert auto._find_kernel(task_of(3000)) is None
+    assert regressor(length_scales="long")._find_kernel(task_of(3000)) is LONG
+
+
 def test_few_rows_copied_many_times_are_few_rows(told):
-    rows = np.random.default_rng(3).standard_normal((25, 2))
+    rows = np.random.default_rng(3).standard_normal((11, 2))
     engine = LocalEngine(np.tile(rows, (4, 1)), np.tile(rows[:, 0], 4), seed=0)
-    task = Task(engine, Standard.of(rows, None), 100.0, 100, 0)
+    task = Task(engine, Standard.of(rows, None), 44.0, 44, 0)
     assert deep_gp_kernel.find_kernel(classifier(), task) is None
     assert told[1] == []
 
@@ -168,6 +176,19 @@ def test_classes_that_overlap_are_not_learned_by_heart(n_rows):
     p, truth = model.predict_proba(rows[n_rows:])[:, 1], chance[n_rows:]
     lost = truth * np.log(truth / p) + (1.0 - truth) * np.log((1.0 - truth) / (1.0 - p))
     assert lost.mean() < 4.0 / n_rows + 0.002  # two are what four coefficients cost
+
+
+def test_few_rows_of_mostly_noise_are_not_learned_by_heart():
+    """Intervals keep their word; with learned scales those of 90% held 65 to 80%."""
+    held = []
+    words = {"random_state": 0, "dtype": "float32", "layers": 1, "max_iter": 500}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        rows = rng.standard_normal((1050, 5))
+        y = rng.standard_normal(1050)
+        low, high = DeepGPRegressor(**words).fit(rows[:50], y[:50]).predict_interval(rows[50:]).T
+        held.append(np.mean((low <= y[50:]) & (y[50:] <= high)))
+    assert 0.82 < np.mean(held) < 0.97
 
 
 # -- powers --------------------------------------------------------------------------------

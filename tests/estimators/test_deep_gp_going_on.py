@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tracemalloc
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,6 +95,34 @@ def test_an_interrupt_writes_the_checkpoint(tmp_path):
     again = regressor(checkpoint=str(path)).fit(X, Y)
     assert again.n_iter_ == 40
     np.testing.assert_array_equal(again.predict(X), regressor().fit(X, Y).predict(X))
+
+
+def test_an_interrupt_before_the_first_minibatch_leaves_an_earlier_fit():
+    model = regressor().fit(X, Y)
+    before = model.predict(X)
+    interrupt(model, after=0)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert model.n_iter_ == 40
+    new = regressor()
+    interrupt(new, after=0)
+    assert not hasattr(new, "layers_")
+
+
+def test_an_interrupt_leaves_the_energy_of_what_is_kept():
+    model = regressor().fit(X, Y)
+    energy = model.energy_
+    interrupt(model)
+    assert np.isfinite(model.energy_)
+    assert model.energy_ != energy
+
+
+def test_targets_far_from_those_a_fit_goes_on_from_are_told():
+    model = regressor(warm_start=True).fit(X, Y)
+    with pytest.warns(UserWarning, match="warm_start measures targets as those of the earlier"):
+        model.set_params(max_iter=60).fit(X, 1000.0 * Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(max_iter=80).fit(X, Y + 0.5)
 
 
 def test_saved_models_predict_and_go_on(tmp_path, fitted, of_three):
@@ -310,7 +339,8 @@ def test_a_refused_fit_leaves_the_earlier_one_as_it_was(of_three):
 def test_a_fit_that_goes_on_keeps_its_units():
     model = regressor(warm_start=True).fit(X, Y)
     before, energy = model.predict(X), model.energy_
-    model.fit(X + 1.0, Y * 100.0)  # max_iter is reached already
+    with pytest.warns(UserWarning, match="warm_start measures targets as those of the earlier"):
+        model.fit(X + 1.0, Y * 100.0)  # max_iter is reached already
     assert model.energy_ == energy
     np.testing.assert_allclose(model.predict(X), before)
 

@@ -12,13 +12,10 @@ import likelier
 from .expected_failures import EXPECTED_FAILURES
 
 # Long training says nothing new here, nor do more inducing points than data as small as these have
-# unasked, nor the short fits that choose a kernel; with all their defaults they are checked as slow
-# tests.
-FEW = {"max_iter": 40, "n_inducing": 50}
-SHORTER = {
-    "DeepGPClassifier": {**FEW, "length_scales": "learned"},
-    "DeepGPRegressor": FEW,
-}
+# unasked, nor the short fits that choose a kernel, nor a program for every number of hidden nodes;
+# with all their defaults they are checked as slow tests.
+FEW = {"max_iter": 40, "n_inducing": 50, "hidden_dim": 3, "length_scales": "learned"}
+SHORTER = {"DeepGPClassifier": FEW, "DeepGPRegressor": FEW}
 ESTIMATORS = [
     value(**SHORTER.get(name, {}))
     for name in sorted(likelier.__all__)

@@ -16,9 +16,9 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.engines import StreamEngine
 from likelier.estimators.deep_gp_fit import DeepFit, Task
-from likelier.estimators.deep_gp_kernel import LENGTH_SCALES, find_kernel
+from likelier.estimators.deep_gp_kernel import find_kernel
 from likelier.estimators.deep_gp_words import require_jax
-from likelier.estimators.kernel_words import _integer, _one_of
+from likelier.estimators.kernel_words import _integer
 from likelier.estimators.problem import (
     EncodedSource,
     Summary,
@@ -68,7 +68,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     length_scales : {"auto", "learned", "long"}, default="auto"
         "learned" is one for every input, learned with the rest; "long" is four times what is
         typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
-        rows that short fits have not seen, from 60 rows on; with fewer, or with a time
+        rows that short fits have not seen, from 12 rows on; with fewer, or with a time
         budget of less than 30 seconds, it is "learned".
     power : float or "auto", default="auto"
         Power of the expectation propagation, in (0, 1]: 1 is the usual one and "auto", towards
@@ -87,7 +87,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     learning_rate : float, default=0.02
         First rate of Adam; it falls to a fiftieth along half a cosine.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is four for every row, between 500 and 2000.
+        Minibatches; "auto" is eight for every row, between 1000 and 2000.
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1
@@ -211,23 +211,11 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_words(self) -> None:
-        super()._check_words()
-        _one_of("length_scales", self.length_scales, LENGTH_SCALES)
-
     def _find_power(self, task: Task) -> float:
         return 1.0 if self.power == "auto" else float(self.power)
 
     def _find_kernel(self, task: Task) -> KernelStart | None:
         return find_kernel(self, task)
-
-    def _check_resumed(self, kernel: KernelStart | None) -> None:
-        known = "learned" if kernel is None else "long"
-        if self.length_scales not in ("auto", known):
-            raise ValueError(
-                f"warm_start goes on with length_scales={known!r}, but it is now "
-                f"{self.length_scales!r}; set it back, or fit with warm_start=False"
-            )
 
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:

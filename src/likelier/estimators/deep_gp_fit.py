@@ -201,22 +201,33 @@ class DeepFit(DeepWords):
             steps = _steps(inference, state, task.engine, clock)
             while not watch.enough and (step := next(steps, None)) is not None:
                 watch(*step)
-        except KeyboardInterrupt:  # keep what has been learned so far
-            watch.store(watch.latest or state)
-            self._write_checkpoint(task)
+        except KeyboardInterrupt:  # keep what has been learned so far, if anything has
+            if watch.latest is not None or resumed:
+                watch.store(watch.latest or state)
+                self._store_energy(watch)
+                self._write_checkpoint(task)
             raise
         watch.finish(state)
-        if watch.latest is not None or not hasattr(self, "energy_"):  # no step, no new energy
-            self.energy_ = watch.energy
-        if watch.latest is not None and not np.isfinite(watch.energy):
-            warnings.warn(
-                f"training diverged with learning_rate={self.learning_rate}: the energy is not "
-                "finite; choose a smaller one",
-                ConvergenceWarning,
-                stacklevel=4,  # who called fit, past the wrapper of callbacks
-            )
+        self._store_energy(watch)
         if task.checkpoint is not None:
             task.checkpoint.remove()
+        if watch.latest is not None and not np.isfinite(watch.energy):
+            self._report_divergence()
+
+    def _store_energy(self, watch: Watch) -> None:
+        if watch.latest is not None or not hasattr(self, "energy_"):  # no step, no new energy
+            self.energy_ = watch.energy
+
+    def _report_divergence(self) -> None:
+        """Warn, or raise where nothing can be predicted."""
+        text = (
+            f"training diverged with learning_rate={self.learning_rate}: the energy is not finite; "
+            "choose a smaller one"
+        )
+        if not self._posterior().is_finite():
+            raise ValueError(text)
+        # who called fit, past the wrapper of callbacks
+        warnings.warn(text, ConvergenceWarning, stacklevel=5)
 
     def _chosen(self, task: Task, resumed: bool, clock: Clock) -> Task:
         """The task with the power and a kernel to keep; a fit that goes on keeps its own."""
@@ -229,11 +240,14 @@ class DeepFit(DeepWords):
         task = replace(task, power=self._find_power(task))
         return replace(task, kernel=self._find_kernel(task))
 
-    def _find_kernel(self, task: Task) -> KernelStart | None:
-        return None
-
     def _check_resumed(self, kernel: KernelStart | None) -> None:
-        """Raise where a word asks for another kernel than the one that a fit goes on with."""
+        """Raise where the word asks for another kernel than the one that a fit goes on with."""
+        known = "learned" if kernel is None else "long"
+        if self.length_scales not in ("auto", known):
+            raise ValueError(
+                f"warm_start goes on with length_scales={known!r}, but it is now "
+                f"{self.length_scales!r}; set it back, or fit with warm_start=False"
+            )
 
     def _least_noise(self) -> float:
         """Least noise variance of numbers, in the units of the targets."""

@@ -17,8 +17,7 @@ from likelier.estimators.deep_gp_fit import Task
 from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, clear, gains, judged_rows, may_judge
 from likelier.models.deep_gp_start import LONG, KernelStart
 
-LENGTH_SCALES = ("auto", "learned", "long")
-LEAST_ROWS = 60  # with fewer, folds tell nothing
+LEAST_ROWS = 12  # with fewer, folds tell nothing
 FOLDED_ROWS, FOLDS = 2000, 3  # up to so many rows all are judged
 STEPS = 500
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array
 from likelier.engines import LocalEngine
@@ -87,7 +89,9 @@ def fit_probe(estimator: Any, rows: Rows, seed: int, probe: Probe) -> Any:
     engine = LocalEngine(rows.X, rows.y, rows.weight, seed=seed)
     try:
         task = Task(engine, standard, total, rows.n, seed, kernel=probe.kernel, power=probe.power)
-        small._train(task, False, Clock(small, (None, None)))
+        with warnings.catch_warnings():  # the fit itself will say it
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            small._train(task, False, Clock(small, (None, None)))
     finally:
         engine.close()
     return small

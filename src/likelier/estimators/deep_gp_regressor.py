@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,14 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Array, Batch, Matrix, Uncertainty, check_flag
 from likelier.engines import StreamEngine
 from likelier.estimators.deep_gp_fit import DeepFit, Task
-from likelier.estimators.deep_gp_power import find_power
-from likelier.estimators.deep_gp_units import TargetSizes
+from likelier.estimators.deep_gp_kernel import find_kernel
+from likelier.estimators.deep_gp_power import MANY_ROWS, find_power
+from likelier.estimators.deep_gp_units import TargetSizes, Units
 from likelier.estimators.kernel_words import _integer
 from likelier.estimators.problem import NumberSource, require_targets
 from likelier.models.columns import ColumnMoments
+from likelier.models.deep_gp_start import KernelStart
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Gaussian
 
+FAR_TARGETS = 3.0  # spreads of the mean, or times the spread
 LEAST_SHARE = 2.0**-46  # the digits that a uniform number has left after it chose of 128
 
 
@@ -44,9 +48,14 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     n_inducing : int or "auto", default="auto"
         Inducing points of every layer; "auto" is 100, and 50 for at most 250 rows.
     kernel : {"rbf", "matern32", "matern52"}, default="rbf"
-        With a length scale for every input.
+        See ``length_scales``.
     node_kernels : bool, default=False
         Whether every node has a kernel of its own; otherwise those of a layer share one.
+    length_scales : {"auto", "learned", "long"}, default="auto"
+        "learned" is one for every input, learned with the rest; "long" is four times what is
+        typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
+        rows that short fits have not seen, for 12 to 3000 rows; with fewer or more, or with a
+        time budget of less than 30 seconds, it is "learned".
     heteroscedastic : bool, default=False
         Whether the noise depends on the inputs, by a second output.
     power : float or "auto", default="auto"
@@ -67,7 +76,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     learning_rate : float, default=0.02
         First rate of Adam; it falls to a fiftieth along half a cosine.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is four for every row, between 500 and 2000.
+        Minibatches; "auto" is eight for every row, between 1000 and 2000.
     early_stopping : bool, default=False
         Whether to hold rows out and keep the parameters that predict them best.
     validation_fraction : float, default=0.1
@@ -156,6 +165,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         n_inducing: int | str = "auto",
         kernel: str = "rbf",
         node_kernels: bool = False,
+        length_scales: str = "auto",
         heteroscedastic: bool = False,
         power: float | str = "auto",
         input_scale: str = "column",
@@ -179,6 +189,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         self.n_inducing = n_inducing
         self.kernel = kernel
         self.node_kernels = node_kernels
+        self.length_scales = length_scales
         self.heteroscedastic = heteroscedastic
         self.power = power
         self.input_scale = input_scale
@@ -204,6 +215,11 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _find_power(self, task: Task) -> float:
         return find_power(self, task)
 
+    def _find_kernel(self, task: Task) -> KernelStart | None:
+        if self.length_scales == "auto" and task.total >= MANY_ROWS:
+            return None  # so many rows tell scales from noise by themselves
+        return find_kernel(self, task)
+
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
         try:
@@ -217,11 +233,26 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return y
 
     def _set_units(self, sizes: TargetSizes) -> None:
-        if self.warm_start and hasattr(self, "training_"):
-            return  # a fit that goes on measures its targets as before
         units = sizes.units()
+        if self.warm_start and hasattr(self, "training_"):
+            self._compare_units(units)
+            return  # a fit that goes on measures its targets as before
         self.target_mean_, self.target_spread_ = units.mean, units.spread
         self.noise_floor_ = units.noise_floor
+
+    def _compare_units(self, units: Units) -> None:
+        """Warn where targets are far from those that a fit goes on from."""
+        known = self.target_spread_
+        moved = abs(units.mean - self.target_mean_) > FAR_TARGETS * known
+        if moved or not 1.0 / FAR_TARGETS < units.spread / known < FAR_TARGETS:
+            warnings.warn(
+                f"warm_start measures targets as those of the earlier fit (mean "
+                f"{self.target_mean_:.4g}, spread {known:.4g}), but y now has mean "
+                f"{units.mean:.4g} and spread {units.spread:.4g}; for other targets fit with "
+                "warm_start=False",
+                UserWarning,
+                stacklevel=6,
+            )
 
     def _least_noise(self) -> float:
         return float(self.noise_floor_)
@@ -295,6 +326,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
 
         The same bits whatever other rows are predicted with a row.
         """
+        check_flag("return_std", return_std)
         parts = [(part.mean(), part.std()) for part in self._predictives(X)]
         mean, std = (np.concatenate(column) for column in zip(*parts, strict=True))
         return (mean, std) if return_std else mean

@@ -19,9 +19,10 @@ from likelier.models.kernel_machine import Standard
 
 DTYPES = ("float64", "float32")
 INPUT_SCALES = ("column", "common")
+LENGTH_SCALES = ("auto", "learned", "long")
 MAX_HIDDEN = 30
 FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
-STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 4, 500, 2000
+STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 8, 1000, 2000
 
 
 def require_jax() -> None:
@@ -47,6 +48,7 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         _number_or_auto("n_inducing", self.n_inducing, 1, integer=True)
         _one_of("kernel", self.kernel, KERNELS)
         _one_of("input_scale", self.input_scale, INPUT_SCALES)
+        _one_of("length_scales", self.length_scales, LENGTH_SCALES)
         _number_or_auto("power", self.power, 0.0)
         if self.power != "auto" and self.power > 1.0:
             raise ValueError(f"power must lie in (0, 1], got {self.power}")
@@ -62,6 +64,8 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         if self.time_budget is not None:
             _number("time_budget", self.time_budget, 0.0)
         _one_of("dtype", self.dtype, DTYPES)
+        if not isinstance(self.verbose, bool | np.bool_):
+            _integer("verbose", self.verbose, 0)
         for name in ("node_kernels", "early_stopping", "warm_start"):
             check_flag(name, getattr(self, name))
         if not isinstance(self.checkpoint, str | None):  # a saved model keeps its words
@@ -70,7 +74,14 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
             )
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        try:
+            rng = check_random_state(self.random_state)
+        except ValueError:
+            raise ValueError(
+                "random_state must be None, a number from 0 to 2^32 - 1, or a RandomState; got "
+                f"{self.random_state!r}"
+            ) from None
+        return int(rng.randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         X = validate_data(

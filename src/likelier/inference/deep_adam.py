@@ -44,7 +44,9 @@ START_NOISE, START_LABEL_NOISE = 0.1, 0.01
 INPUT_SIZES = (4, 8, 16, 32, 64, 128)
 NODE_SIZES = (4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 INDUCING_SIZES = (50, 100, 128, 160, 200, 256, 384, 512)
-SMALL = 50  # inducing points up to which, as with one layer, compiling takes longer than running
+# inducing points and outputs up to which, as with one layer, compiling takes longer than running
+SMALL = 50
+SHORT = 200  # minibatches
 BATCH_SIZES = (64, 256, 512)
 
 
@@ -215,8 +217,9 @@ class DeepAdam(Inference):
         arguments = (state.running, fixed, tuple(rows), xi, rates, moving)
         with own_settings():
             name = (repr(padded), STEPS)
-            quick = padded.n_inducing <= SMALL or len(padded.widths) == 2
-            program = compiled_program(lambda: training_loop(padded), arguments, name, quick)
+            program = compiled_program(
+                lambda: training_loop(padded), arguments, name, self._effort(padded)
+            )
             running, energies = program(*arguments)
             energy = np.asarray(energies)[rates > 0.0]
             running = jax.tree.map(np.asarray, running)
@@ -235,6 +238,13 @@ class DeepAdam(Inference):
         return DeepPosterior(
             plain["layers"], state.projections, state.model.kernel, normals, removed
         )
+
+    def _effort(self, padded: DeepGP) -> str:
+        """How much it is worth to optimise a program of this model and so many minibatches."""
+        if padded.n_inducing > SMALL and len(padded.widths) > 2:
+            return "usual"
+        short = self.max_iter <= SHORT and padded.widths[-1] <= SMALL
+        return "least" if short else "little"
 
     def _rates(self, first: int, horizon: int) -> Array:
         steps = first + np.arange(STEPS)

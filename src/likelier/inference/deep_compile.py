@@ -28,14 +28,20 @@ from jax.experimental import serialize_executable
 from jax.scipy.linalg import solve_triangular
 
 Program = Callable[..., Any]
-# XLA's newer way to fuse loops takes most of a compilation, and the programs run no faster; small
-# models less optimised run as fast too. Products of matrices this small take no less time on two
-# threads than on one, and more where the other core is busy.
+# XLA's newer way to fuse loops takes most of a compilation, and the programs run no faster.
+# Products of matrices this small take no less time on two threads than on one, and more where the
+# other core is busy.
 USUAL: dict[str, str | bool] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_multi_thread_eigen": False,
 }
-QUICK: dict[str, str | bool] = {**USUAL, "xla_backend_optimization_level": "1"}
+# Small models less optimised run as fast; not optimised at all they compile in a third of the time
+# and take twice as long to run, which pays up to about a thousand minibatches.
+EFFORTS: dict[str, dict[str, str | bool]] = {
+    "usual": USUAL,
+    "little": {**USUAL, "xla_backend_optimization_level": "1"},
+    "least": {**USUAL, "xla_backend_optimization_level": "0"},
+}
 _programs: dict[str, Program] = {}
 _lock = threading.Lock()
 
@@ -44,7 +50,7 @@ def compiled_program(
     make: Callable[[], Callable[..., Any]],
     arguments: tuple[Any, ...],
     name: tuple[Any, ...],
-    quick: bool = False,
+    effort: str = "usual",
 ) -> Program:
     """Return the program that ``make()`` defines for arguments of these shapes.
 
@@ -57,13 +63,13 @@ def compiled_program(
         Arrays (or trees of them) of the shapes to compile for.
     name : tuple
         What tells this function from others of the same shapes: plain values.
-    quick : bool
-        Whether a quick compilation matters more than the fastest program.
+    effort : {"usual", "little", "least"}
+        Less where a quick compilation matters more than the fastest program.
     """
-    key = _key(arguments, (*name, quick))
+    key = _key(arguments, (*name, effort))
     with _lock:
         if key not in _programs:
-            _programs[key] = _from_disk(key, arguments) or _compile(make, arguments, key, quick)
+            _programs[key] = _from_disk(key, arguments) or _compile(make, arguments, key, effort)
         return _programs[key]
 
 
@@ -89,10 +95,10 @@ def forget_programs() -> None:
         _programs.clear()
 
 
-def _compile(make: Callable[[], Any], arguments: tuple[Any, ...], key: str, quick: bool) -> Program:
+def _compile(make: Callable[[], Any], arguments: tuple[Any, ...], key: str, effort: str) -> Program:
     lowered = jax.jit(make()).lower(*arguments)
     try:
-        program = lowered.compile(compiler_options=QUICK if quick else USUAL)
+        program = lowered.compile(compiler_options=EFFORTS[effort])
     except Exception:  # an option that this version of XLA does not have
         program = lowered.compile()
     with suppress(Exception):  # a cache that cannot be written is no reason to fail

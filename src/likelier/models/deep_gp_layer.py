@@ -90,8 +90,10 @@ def point_products(Z: jax.Array, X: jax.Array) -> jax.Array:
 
 def _points_backward(kept: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
     Z, X = kept
-    # the barrier keeps the compiler from turning it round
-    return slope @ X, _transposed(jax.lax.optimization_barrier(_transposed(Z) @ slope))
+    to_X = _transposed(Z) @ slope
+    # the barrier keeps the compiler from turning the product round
+    to_X = jax.lax.optimization_barrier(to_X)  # type: ignore[no-untyped-call]
+    return slope @ X, _transposed(to_X)
 
 
 point_products.defvjp(lambda Z, X: (Z @ _transposed(X), (Z, X)), _points_backward)

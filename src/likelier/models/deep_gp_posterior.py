@@ -155,6 +155,16 @@ class DeepPosterior(Posterior):
     normals: Array
     removed: float = 0.0
 
+    def is_finite(self) -> bool:
+        """Whether anything can be predicted: not where training has diverged."""
+        middle = np.zeros((1, len(self.projections[0])))
+        with np.errstate(all="ignore"):
+            try:
+                parts = [part for pair in self.moments(middle) for part in pair]
+            except (ValueError, np.linalg.LinAlgError):
+                return False
+        return all(np.isfinite(part).all() for part in parts)
+
     def predictive(self, X: Matrix) -> Gaussian:
         """Law of the first output of standardised rows, without the noise of the targets."""
         parts = list(self.moments(np.asarray(X)))

@@ -90,17 +90,18 @@ def test_other_shapes_names_and_processors_are_other_programs(folder, monkeypatc
     assert len(list(folder.iterdir())) == 3
 
 
-def test_the_compiler_knows_the_options_of_quick_programs():
+@pytest.mark.parametrize("effort", deep_compile.EFFORTS)
+def test_the_compiler_knows_the_options_of_quick_programs(effort):
     """Else they would be left out in silence, and small models wait longer than they need."""
     lowered = jax.jit(lambda a: a @ a).lower(MATRIX)
-    program = lowered.compile(compiler_options=deep_compile.QUICK)
+    program = lowered.compile(compiler_options=deep_compile.EFFORTS[effort])
     np.testing.assert_allclose(program(MATRIX), MATRIX @ MATRIX)
 
 
 def test_an_option_unknown_to_the_compiler_is_left_out(folder, monkeypatch):
-    monkeypatch.setattr(deep_compile, "QUICK", {"xla_no_such_option": True})
+    monkeypatch.setitem(deep_compile.EFFORTS, "little", {"xla_no_such_option": True})
     arguments = (MATRIX, np.float32(1.0))
-    program = compiled_program(make, arguments, ("quick",), quick=True)
+    program = compiled_program(make, arguments, ("quick",), effort="little")
     np.testing.assert_allclose(np.asarray(program(*arguments)[1]), MATRIX.sum())
 
 
