@@ -6,13 +6,17 @@ densities, so zero is the best that any method could do.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
+from scipy.stats import norm
 from scipy.stats import t as student
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -20,7 +24,7 @@ from benchmarks.deepgp.notes import Notes
 from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.base import Array
 
-N_TEST = 4000
+N_TEST, COVERAGE = 4000, 0.9
 DTYPE = "float32"
 POWERS: dict[str, Any] = {"power 0.5": 0.5, "power 1": 1.0, "auto": "auto"}
 SCALES = ("long", "learned", "auto")
@@ -40,6 +44,15 @@ NUMBERS: dict[str, tuple[int, int, Callable[[Array], tuple[Array, Array]], float
         5000, 4, lambda X: (np.sin(2.0 * X[:, 0]) * X[:, 1], np.full(len(X), 0.05)), np.inf,
     ),
 }  # fmt: skip
+# few rows: mean of a target, and the spread of its noise
+FEW: dict[str, tuple[int, int, Callable[[Array], Array], float]] = {
+    "nothing to learn, 50 rows": (50, 5, lambda X: np.zeros(len(X)), 1.0),
+    "weak trend, 40 rows": (40, 8, lambda X: 0.3 * X[:, 0], 1.0),
+    "strong trend, 12 rows": (12, 5, lambda X: X @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]), 0.02),
+    "strong trend, 50 rows": (50, 5, lambda X: X @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]), 0.1),
+    "wave, 60 rows": (60, 1, lambda X: np.sin(2.0 * X[:, 0]), 0.1),
+    "smooth, 100 rows": (100, 3, lambda X: np.sin(X[:, 0]) * X[:, 1] + 0.5 * X[:, 2] ** 2, 0.2),
+}
 # chance of the second class
 CLASSES: dict[str, tuple[int, int, Callable[[Array], Array]]] = {
     "nothing to learn, 60 rows": (60, 3, lambda X: np.full(len(X), 0.3)),
@@ -60,6 +73,7 @@ def run(notes: Notes, seeds: Iterable[int]) -> None:
     """Measure every problem and seed that is not stored yet."""
     for seed in seeds:
         measures = {f"numbers/{name}": partial(measure_numbers, name, seed) for name in NUMBERS}
+        measures |= {f"few/{name}": partial(measure_few, name, seed) for name in FEW}
         measures |= {f"classes/{name}": partial(measure_classes, name, seed) for name in CLASSES}
         for name, measure in measures.items():
             record = notes.keep("choices", f"{name}/{seed}", measure)
@@ -84,6 +98,43 @@ def measure_numbers(name: str, seed: int) -> dict[str, Any]:
             density = fitted.log_predictive_density(X[n_rows:], y[n_rows:])
             out[model] = float(np.mean(truth - density))
     return {**out, "chosen": fitted.power_}
+
+
+def measure_few(name: str, seed: int) -> dict[str, Any]:
+    """Log density lost by every choice and by scikit-learn's process, and what intervals hold."""
+    n_rows, n_inputs, problem, spread = FEW[name]
+    rng = np.random.default_rng([seed, 92])
+    X = rng.standard_normal((n_rows + N_TEST, n_inputs))
+    mean = problem(X)
+    y = mean + spread * rng.standard_normal(len(X))
+    new, targets = X[n_rows:], y[n_rows:]
+    truth = norm.logpdf(targets, mean[n_rows:], spread)
+    out: dict[str, Any] = {}
+    with threadpool_limits(1):
+        for scales in SCALES:
+            fitted = DeepGPRegressor(length_scales=scales, dtype=DTYPE, random_state=seed)
+            fitted.fit(X[:n_rows], y[:n_rows])
+            density = fitted.log_predictive_density(new, targets)
+            low, high = fitted.predict_interval(new, COVERAGE).T
+            out[scales] = float(np.mean(truth - density))
+            out[f"{scales} holds"] = float(np.mean((low <= targets) & (targets <= high)))
+        centre, std = _scikit_learn(X[:n_rows], y[:n_rows], new)
+    half = -norm.ppf(0.5 - 0.5 * COVERAGE)
+    out["scikit-learn"] = float(np.mean(truth - norm.logpdf(targets, centre, std)))
+    out["scikit-learn holds"] = float(np.mean(np.abs(targets - centre) <= half * std))
+    return {**out, "chosen": "long" if "long" in fitted.training_ else "learned"}
+
+
+def _scikit_learn(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
+    """Mean and deviation of an exact process: a scale for every input, noise, two starts."""
+    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+    process = GaussianProcessRegressor(
+        kernel, normalize_y=True, n_restarts_optimizer=1, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scales at their bounds
+        mean, std = process.fit(X, y).predict(new, return_std=True)
+    return mean, std
 
 
 def measure_classes(name: str, seed: int) -> dict[str, Any]:

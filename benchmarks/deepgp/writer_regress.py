@@ -202,7 +202,7 @@ def default_table(folder: Path) -> str:
     slowest = max(r["wall"] for r in records.values())
     return (
         "## Training time with the defaults\n\n`DeepGPRegressor().fit(X, y)` on split "
-        f"{default.SPLIT}, {kinds}, on both cores of an otherwise idle machine, in a new process "
+        f"{default.SPLIT}, {kinds}, on both cores with no other work of ours, in a new process "
         "that finds no compiled program on disk. The longest takes "
         f"{seconds_text(slowest)}.\n\n"
         + markdown_table(["data set", "rows", "wall time", "processor time", "test log density"],

@@ -14,7 +14,7 @@ from tests.reference.quick_jit import quick_jit
 from likelier.models import deep_gp_chunks, deep_gp_layer
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
 from likelier.models.deep_gp_kernels import JITTER
-from likelier.models.deep_gp_layer import Layer, node_law
+from likelier.models.deep_gp_layer import Layer, node_law, ready_layer, row_moments
 from likelier.models.deep_gp_posterior import posterior_of
 from likelier.models.deep_gp_start import start_layers
 
@@ -375,6 +375,28 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
     for one, other in zip(parts, whole, strict=True):
         # another order of summation, times the condition of K_zz
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernels", [1, P])
+def test_the_ways_to_use_the_root_of_the_prior_agree(kernels):
+    """Folded into the nodes, tied to them or as it is: the same moments and slopes."""
+    rng = np.random.default_rng(6)
+    layer, X = make_layer(rng, D, P, kernels), rng.standard_normal((9, D))
+    toward = rng.standard_normal((2, P, 9))
+
+    def slopes(n_rows):
+        def value(layer, X):
+            ready = ready_layer("rbf", layer, np.ones(M), node_law(layer, 0.05), n_rows)
+            mean, variance = row_moments("rbf", ready, X)
+            return (toward[0] * mean + toward[1] * variance).sum()
+
+        return jax.tree.leaves(quick_jit(jax.value_and_grad(value, argnums=(0, 1)))(layer, X))
+
+    with jax.enable_x64(True):
+        plain, tied, folded = (slopes(n * P * M // kernels) for n in (1, 2, 3))
+    for others in (tied, folded):
+        for one, other in zip(others, plain, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("kernel", "kernels"), [("rbf", 1), ("matern32", P), ("matern52", 1)])
