@@ -145,6 +145,9 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     in its logarithm, but for rounding; predictions take one that is right to 1e-9, in double
     precision always. Both hold while no variance is more than 1e4 times another.
 
+    Inputs are measured in their standard deviations: a single value far beyond all others of its
+    column makes those others alike, so leave such rows out, or take logarithms or ranks.
+
     All rows share the random numbers that a prediction is made with, so it is a function of the
     row alone: other rows, their order and number change no bit of it. Rows are predicted in
     blocks of 8 to 64, and one row costs as much as a block.

@@ -136,6 +136,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     single target far beyond all others sets that unit and bends the function near it, so leave
     such rows out, or measure the target in its logarithm or rank.
 
+    Inputs are measured in their standard deviations: a single value far beyond all others of its
+    column makes those others alike, so leave such rows out, or take logarithms or ranks.
+
     All rows share the random numbers that a prediction is made with, so it is a function of the
     row alone: other rows, their order and number change no bit of it. Rows are predicted in
     blocks of 8 to 64, and one row costs as much as a block.

@@ -16,9 +16,13 @@ CHUNK_VALUES = {"float32": 640, "float64": 320}  # rows times samples: of 128 po
 
 
 def chunk_rows(n_rows: int, n_samples: int, dtype: str) -> int:
-    """How many rows a chunk has: the largest part of all that the cache holds with its samples."""
+    """How many rows a chunk has: the largest part of all that the cache holds with its samples.
+
+    All of them where they have no such part, as a prime number of rows: tiny chunks cost more.
+    """
     most = max(1, CHUNK_VALUES[dtype] // n_samples)
-    return next(size for size in range(min(n_rows, most), 0, -1) if n_rows % size == 0)
+    size = next(size for size in range(min(n_rows, most), 0, -1) if n_rows % size == 0)
+    return size if 4 * size >= most else n_rows
 
 
 def in_chunks(
