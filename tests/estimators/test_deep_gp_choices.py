@@ -95,6 +95,9 @@ def test_numbers_are_asked_where_rows_are_too_few_to_tell_scales_from_noise(told
     assert auto._find_kernel(task_of(2999)) is LONG
     assert auto._find_kernel(task_of(3000)) is None
     assert regressor(length_scales="long")._find_kernel(task_of(3000)) is LONG
+    told[1].clear()
+    assert auto._find_kernel(task_of(600)) is LONG
+    assert told[1] == [200, 200]
 
 
 def test_few_rows_copied_many_times_are_few_rows(told):

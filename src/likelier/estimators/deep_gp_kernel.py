@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from likelier.base import Array
 from likelier.estimators.deep_gp_fit import Task
@@ -18,7 +19,8 @@ from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, clear, gains, ju
 from likelier.models.deep_gp_start import LONG, KernelStart
 
 LEAST_ROWS = 12  # with fewer, folds tell nothing
-FOLDED_ROWS, FOLDS = 2000, 3  # up to so many rows all are judged
+FOLDS = 3
+FOLDED_LABELS, FOLDED_NUMBERS = 2000, 300  # up to so many rows all are judged: numbers tell more
 STEPS = 500
 
 
@@ -36,16 +38,17 @@ def find_kernel(estimator: Any, task: Task) -> KernelStart | None:
         return None
     probes = (Probe(1, STEPS, task.power, LONG), Probe(1, STEPS, task.power))
     found = np.empty(0)
-    for out in _parts(rows.n, task.seed):
+    folded = FOLDED_LABELS if is_classifier(estimator) else FOLDED_NUMBERS
+    for out in _parts(rows.n, folded, task.seed):
         found = np.append(found, gains(estimator, rows, out, task.seed, probes))
         if clear(found):  # no need to ask the other folds
             break
     return LONG if found.sum() > 0.0 else None
 
 
-def _parts(n_rows: int, seed: int) -> list[Array]:
+def _parts(n_rows: int, folded: int, seed: int) -> list[Array]:
     """Rows to hold out in turn: folds of all where they are few, else one part."""
     order = np.random.default_rng([seed, 4]).permutation(n_rows)
-    if n_rows > FOLDED_ROWS:
+    if n_rows > folded:
         return [np.sort(order[: min(n_rows // FOLDS, MOST_HELD)])]
     return [np.sort(order[k::FOLDS]) for k in range(FOLDS)]

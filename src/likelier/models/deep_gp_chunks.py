@@ -14,6 +14,8 @@ import jax.numpy as jnp
 
 CHUNK_VALUES = {"float32": 640, "float64": 320}  # rows times samples: of 128 points 320 kB
 
+INNER_ROWS = 1024  # with so many, what chunks leave behind for the slopes costs more than it saves
+
 
 def chunk_rows(n_rows: int, n_samples: int, dtype: str) -> int:
     """How many rows a chunk has: the largest part of all that the cache holds with its samples.
@@ -30,7 +32,7 @@ def in_chunks(
 ) -> tuple[jax.Array, jax.Array]:
     """``of_rows(X)``, two arrays ``(P, R)``, made from chunks of rows one after another."""
     n_rows = X.shape[0]
-    size = chunk_rows(n_rows, 1, X.dtype.name)
+    size = n_rows if n_rows <= INNER_ROWS else chunk_rows(n_rows, 1, X.dtype.name)
     parts = jax.lax.map(of_rows, X.reshape(-1, size, X.shape[1]))
     mean, inside = (jnp.moveaxis(part, 1, 0).reshape(-1, n_rows) for part in parts)
     return mean, inside

@@ -26,12 +26,9 @@ def root_shrinkage(xp: Any, T: Any, e: Any) -> Any:
     return xp.sqrt(WIDEST / xp.maximum(e * bound, WIDEST))[..., None, None]
 
 
-def half_squares(xp: Any, Z: Any, X: Any, cross: Any = None) -> Any:
-    """Half the squared distances of scaled points, ``(..., M, R)``; rounding may leave -0.
-
-    ``cross`` is ``Z X^T`` where that is known already.
-    """
-    cross = Z @ xp.swapaxes(X, -1, -2) if cross is None else cross
+def half_squares(xp: Any, Z: Any, X: Any) -> Any:
+    """Half the squared distances of scaled points, ``(..., M, R)``; rounding may leave -0."""
+    cross = Z @ xp.swapaxes(X, -1, -2)
     return 0.5 * ((Z * Z).sum(-1)[..., :, None] + (X * X).sum(-1)[..., None, :]) - cross
 
 

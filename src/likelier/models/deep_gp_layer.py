@@ -29,7 +29,6 @@ from likelier.models.deep_gp_kernels import (
     JITTER,
     LEAST_VARIANCE,
     correlation,
-    half_squares,
     root_shrinkage,
 )
 
@@ -75,11 +74,30 @@ def kernel_values(kind: str, layer: Layer, X: jax.Array, mask: jax.Array) -> jax
 
     Points that do not exist have no amplitude: that costs no sweep of its own.
     """
-    inverse = jnp.exp(-layer.log_scale)[:, None, :]
-    Z, X = layer.inducing * inverse, X * inverse
-    halves = half_squares(jnp, Z, X, point_products(Z, X))
+    squared = jnp.exp(-2.0 * layer.log_scale)
     log_amplitude = layer.log_amplitude[:, None] - NOTHING * (1.0 - mask)
+    if kind == "rbf":  # the value of the amplitude is added at the end, its slope comes with near
+        value = jax.lax.stop_gradient(log_amplitude)
+        near = nearness(layer.inducing, X, squared, log_amplitude - value)
+        return jnp.asarray(correlation(jnp, kind, -near, value[:, :, None]))
+    halves = -nearness(layer.inducing, X, squared, jnp.zeros_like(log_amplitude))
     return jnp.asarray(correlation(jnp, kind, halves, log_amplitude[:, :, None]))
+
+
+def nearness(Z: jax.Array, X: jax.Array, s: jax.Array, more: jax.Array) -> jax.Array:
+    """``more - sum_d s_d (z_d - x_d)^2 / 2`` for every kernel, point and row, ``(Q, M, R)``.
+
+    As one product, ``(s z, more - s z^2/2, 1)^T (x, 1, -s x^2/2)``: so its slopes are products
+    too, without sweeps over all values for each term.
+    """
+    scaled = Z * s[:, None, :]
+    from_Z = more[:, :, None] - 0.5 * (Z * scaled).sum(-1, keepdims=True)
+    from_X = -0.5 * (s @ (X * X).T)[:, :, None]
+    ones = jnp.ones_like(from_Z), jnp.ones_like(from_X)
+    rows = jnp.broadcast_to(X, (len(s), *X.shape))
+    return point_products(
+        jnp.concatenate([scaled, from_Z, ones[0]], -1), jnp.concatenate([rows, ones[1], from_X], -1)
+    )
 
 
 @jax.custom_vjp
@@ -90,13 +108,15 @@ def point_products(Z: jax.Array, X: jax.Array) -> jax.Array:
 
 def _points_backward(kept: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
     Z, X = kept
-    to_X = _transposed(Z) @ slope
-    # the barrier keeps the compiler from turning the product round
-    to_X = jax.lax.optimization_barrier(to_X)  # type: ignore[no-untyped-call]
-    return slope @ X, _transposed(to_X)
+    return slope @ X, _transposed(_done_first(_transposed(Z) @ slope))
 
 
 point_products.defvjp(lambda Z, X: (Z @ _transposed(X), (Z, X)), _points_backward)
+
+
+def _done_first(values: Any) -> Any:
+    """The same values, which the compiler may neither make over and over nor turn round."""
+    return jax.lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
 
 
 def prior_root(kind: str, layer: Layer, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -281,7 +301,7 @@ def _products_forward(
 
 def _products_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     V, product, K = kept
-    by_linear, by_form = slopes
+    by_linear, by_form = _made_once(*slopes)
     if K.shape[0] == 1:
 
         def add_node(to_K: jax.Array, node: Any) -> tuple[jax.Array, jax.Array]:
@@ -289,7 +309,7 @@ def _products_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, ja
             return to_K + 2.0 * product_p * by_form_p, (K[0] * by_form_p) @ K[0].T
 
         to_K, to_W = _node_by_node(add_node, V.T @ by_linear, (product, by_form))
-        return by_linear @ K[0].T, to_W, to_K[None]
+        return (K[0] @ by_linear.T).T, to_W, to_K[None]
 
     def of_node(_: None, node: Any) -> tuple[None, tuple[jax.Array, jax.Array]]:
         V_p, product_p, K_p, by_linear_p, by_form_p = node
@@ -298,6 +318,15 @@ def _products_backward(kept: Any, slopes: Any) -> tuple[jax.Array, jax.Array, ja
 
     _, (to_W, to_K) = _node_by_node(of_node, None, (V, product, K, by_linear, by_form))
     return jnp.einsum("pr,pmr->pm", by_linear, K), to_W, to_K
+
+
+def _made_once(by_linear: jax.Array, by_form: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Both as they are, but as a product: else every value of ``K`` makes its slope anew."""
+    if len(by_linear) > UNROLLED:
+        return by_linear, by_form
+    both = jnp.concatenate([by_linear, by_form])
+    both = jnp.eye(len(both), dtype=both.dtype) @ both
+    return both[: len(by_linear)], both[len(by_linear) :]
 
 
 def _node_by_node(of_node: Callable[..., Any], carry: Any, nodes: tuple[jax.Array, ...]) -> Any:
