@@ -20,7 +20,7 @@ from likelier.models.deep_gp_start import LONG, KernelStart
 
 LEAST_ROWS = 12  # with fewer, folds tell nothing
 FOLDS = 3
-FOLDED_LABELS, FOLDED_NUMBERS = 2000, 300  # up to so many rows all are judged: numbers tell more
+FOLDED_LABELS, FOLDED_NUMBERS = 2000, 500  # up to so many rows all are judged: numbers tell more
 STEPS = 500
 
 
