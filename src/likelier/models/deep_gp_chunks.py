@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 CHUNK_VALUES = {"float32": 640, "float64": 320}  # rows times samples: of 128 points 320 kB
-
 INNER_ROWS = 1024  # with so many, what chunks leave behind for the slopes costs more than it saves
 
 

@@ -108,15 +108,13 @@ def point_products(Z: jax.Array, X: jax.Array) -> jax.Array:
 
 def _points_backward(kept: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
     Z, X = kept
-    return slope @ X, _transposed(_done_first(_transposed(Z) @ slope))
+    to_X = _transposed(Z) @ slope
+    # the compiler must not turn the product round
+    to_X = jax.lax.optimization_barrier(to_X)  # type: ignore[no-untyped-call]
+    return slope @ X, _transposed(to_X)
 
 
 point_products.defvjp(lambda Z, X: (Z @ _transposed(X), (Z, X)), _points_backward)
-
-
-def _done_first(values: Any) -> Any:
-    """The same values, which the compiler may neither make over and over nor turn round."""
-    return jax.lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
 
 
 def prior_root(kind: str, layer: Layer, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
