@@ -53,6 +53,16 @@ def test_labels_all_alike_are_predicted_for_none_or_all(combine, threshold):
     assert not predicted[:, L : L + 2].any() and predicted[:, L + 2 :].all()
 
 
+@pytest.mark.parametrize("n_positive", [0, 3])
+def test_labels_that_hardly_any_row_has_are_not_predicted_everywhere(n_positive):
+    """No other label holds up the F1 of all together, which any prediction would raise."""
+    rare = np.zeros((N, 2))
+    rare[:n_positive] = 1.0
+    model = fast(n_components=0).fit(X, rare)
+    for objective in ("micro", "macro", "hamming"):
+        assert model.use_threshold(objective).predict(TEST).mean() <= 10 * n_positive / N
+
+
 def test_a_label_all_alike_is_learned_when_a_batch_brings_the_other_value():
     late = Y.copy()
     late[:, 0] = 0.0

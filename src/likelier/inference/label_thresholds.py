@@ -5,9 +5,9 @@ what the score says, the more so the rarer the label; where it is unknown the sc
 speaks. Thresholds of rare labels are then not a matter of two or three lucky rows, and rows
 without labels help.
 
-F1 of a single label has a quirk: of a label that scores cannot tell at all it is largest if the
-label is predicted for everybody. Whoever asks for macro-F1 gets that, except for a label of which
-no positive is known.
+F1 has a quirk: of labels that scores cannot tell at all it is largest if they are predicted for
+everybody. So a label is predicted for at most `MOST_OFTEN` times as many rows as have it, fewer
+where few positives are known to tune by, and a label of which no positive is known for none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from likelier.base import Array
 
 OBJECTIVES = ("micro", "macro", "hamming")
 PSEUDO_POSITIVES = 10.0  # known positives at which labels and scores weigh the same
+MOST_OFTEN = 10.0  # rows that a label may be predicted for, for each that has it
 MAX_ROUNDS = 60
 
 
@@ -48,8 +49,8 @@ def best_thresholds(
     Returns
     -------
     array of shape (L,)
-        A label is predicted where its score is above. For macro-F1, a label that is known but
-        never positive has a threshold above all scores, and above even odds.
+        A label is predicted where its score is above. Where the best is to predict a label for no
+        row, as always if it is known but never positive, its threshold is also above even odds.
 
     Notes
     -----
@@ -71,27 +72,44 @@ def best_thresholds(
         raise ValueError(f"scores and Y must have one shape, got {np.shape(scores)}, {np.shape(Y)}")
     w = np.ones(len(scores)) if weight is None else np.asarray(weight, dtype=np.float64)
     scores = np.asarray(scores, dtype=np.float64)
-    expected = _expected_labels(scores, np.asarray(Y, dtype=np.float64), w, pseudo_positives)
+    Y = np.asarray(Y, dtype=np.float64)
+    expected = _expected_labels(scores, Y, w, pseudo_positives)
     hits, chosen, cuts = _curves(scores, expected, w)
-    positives = hits[-1]
-    labels = np.arange(scores.shape[1])
+    allowed = ~np.isnan(cuts) & (chosen <= _most_rows(Y, w, hits[-1], pseudo_positives))
+    best = _best_places(hits, chosen, allowed, objective)
+    found = cuts[best, np.arange(scores.shape[1])]
+    # no row here is worth a prediction; a later one is only where the label is probable
+    return np.where(best == 0, np.maximum(cuts[0], 0.0), found)
+
+
+def _best_places(hits: Array, chosen: Array, allowed: Array, objective: str) -> Array:
+    """How many of its highest scores every label chooses, of those numbers that are allowed."""
+    positives, labels = hits[-1], np.arange(hits.shape[1])
     if objective == "macro":
-        known = np.isfinite(Y)
-        had = np.where(known.any(axis=0), w @ np.where(known, Y, 0.0), np.nan)
         total = np.maximum(chosen + positives, 1e-300)
-        best = _last_argmax(np.where(np.isnan(cuts), -np.inf, 2.0 * hits / total))
-        # expected F1 alone grows with every prediction where probabilities are small and flat
-        return np.where(had == 0.0, np.maximum(cuts[0], 0.0), cuts[best, labels])
+        return _last_argmax(np.where(allowed, 2.0 * hits / total, -np.inf))
     # the share of correct labels is the same problem with F = 1, solved in one round
     F = 1.0 if objective == "hamming" else 0.5
     for _ in range(MAX_ROUNDS):
-        best = _last_argmax(np.where(np.isnan(cuts), -np.inf, 2.0 * hits - F * chosen))
+        best = _last_argmax(np.where(allowed, 2.0 * hits - F * chosen, -np.inf))
         count = float(chosen[best, labels].sum() + positives.sum())
         better = 2.0 * float(hits[best, labels].sum()) / count if count > 0.0 else F
         if objective == "hamming" or abs(better - F) < 1e-12:
             break
         F = better
-    return np.asarray(cuts[best, labels])
+    return best
+
+
+def _most_rows(Y: Array, w: Array, positives: Array, pseudo: float) -> Array:
+    """Weight of the rows that a label may be predicted for; of what is unknown, of any number.
+
+    Expected F1 alone grows with every prediction where probabilities are small and flat.
+    """
+    known = np.isfinite(Y)
+    had = w @ np.where(known, Y, 0.0)
+    often = np.maximum(1.0, MOST_OFTEN * had / np.maximum(had + pseudo, 1e-300))
+    most = np.where(had > 0.0, often * positives, 0.0)
+    return np.where(known.any(axis=0), most, np.inf)
 
 
 def _expected_labels(scores: Array, Y: Array, w: Array, pseudo: float) -> Array:

@@ -92,6 +92,19 @@ def test_a_label_nobody_has_is_not_predicted_for_macro_f1(pseudo):
     assert 10 < (scores[:, 0] > cuts[0]).sum() < 60
 
 
+@pytest.mark.parametrize("objective", ["micro", "macro", "hamming"])
+@pytest.mark.parametrize("n_positive", [0, 1, 3, 8])
+def test_labels_of_hardly_any_row_are_not_predicted_everywhere(objective, n_positive):
+    """Scores that tell nothing: F1 alone would be largest if all rows were predicted."""
+    rng = np.random.default_rng(n_positive)
+    scores = np.log((n_positive + 0.5) / 400) + 0.1 * rng.normal(size=(400, 3))
+    Y = np.zeros((400, 3))
+    Y[:n_positive] = 1.0
+    predicted = scores > best_thresholds(scores, Y, objective)
+    assert (predicted.sum(axis=0) <= 10 * n_positive).all()
+    assert best_thresholds(scores, np.zeros((400, 3)), objective).min() >= 0.0
+
+
 def test_words_are_checked():
     with pytest.raises(ValueError, match="objective must be one of"):
         best_thresholds(np.zeros((2, 1)), np.zeros((2, 1)), "accuracy")
