@@ -207,7 +207,7 @@ def test_a_failure_leaves_the_old_files(tmp_path, train, model):
     columns["length"][-1] = "oops"  # found after many blocks were written
     broken = write(tmp_path / "broken.csv", columns)
     names = folder(tmp_path)
-    assert "oops" in refused("predict", model, broken, "-o", out)
+    assert "oops" in refused("predict", model, broken, "-o", out, "--force")
     assert out.read_text() == "precious"
     refused(
         "fit", train, "-t", "length", "--task", "classification", "--loss", "huber", "-o", model

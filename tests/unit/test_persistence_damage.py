@@ -232,6 +232,18 @@ def test_what_is_saved_now_is_format_1(tmp_path):
     assert written["params"]["value"]["dict"][:5] == VERSION_1["params"]["value"]["dict"][:5]
 
 
+@pytest.mark.parametrize(("ours", "advice"), [(0, "Upgrade"), (2, "Fit the model again")])
+def test_a_file_of_another_format_names_who_wrote_it(tmp_path, monkeypatch, ours, advice):
+    monkeypatch.setattr(archive, "FORMAT", ours)
+    path = tmp_path / "m"
+    path.write_bytes(build_file({**VERSION_1, "likelier": "0.3.7"}, VERSION_1_TENSORS))
+    with pytest.raises(
+        ValueError, match=rf"format 1, written by likelier 0\.3\.7; .*{advice}"
+    ) as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
 def changed(**changes):
     return {**VERSION_1, "params": {}, "fitted": {}, "routing": {}, **changes}
 

@@ -15,6 +15,7 @@ from likelier.cli.options import (
     estimator_parameters,
     reading_arguments,
     reading_options,
+    replacing_option,
 )
 from likelier.cli.shell import OneLineErrors
 
@@ -53,6 +54,7 @@ def main(ctx: click.Context) -> None:
 @click.argument("file", type=click.Path())
 @click.option("-t", "--target", metavar="COL", help="Column to predict (not for libsvm files).")
 @click.option("-o", "--output", required=True, metavar="MODEL", help="Where to save the model.")
+@replacing_option("a likelier model")
 @click.option(
     "-m",
     "--model",
@@ -128,13 +130,14 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
       likelier fit a9a -o a9a.likelier              (libsvm has its own labels)
       likelier fit log.csv -t ms --loss quantile --param loss__tau=0.9 -o p90
     """  # noqa: D301 -- click reads the backspace
+    from likelier.cli.output import check_model_output
     from likelier.cli.work import fit_model
-    from likelier.persistence import check_writable, save
+    from likelier.persistence import save
 
     def say(text: str) -> None:
         _say(text, quiet)
 
-    check_writable(output)
+    check_model_output(output, [file], given["force"])
     options = {name: given[name] for name in ("target", "task", "missing", "exclude")}
     options["memory_limit"] = given["memory"] << 20
     model = fit_model(
@@ -161,6 +164,7 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     metavar="OUT",
     help="Where to write: a name in .csv or .parquet, or - for CSV on stdout.",
 )
+@replacing_option("predictions of such a model")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -182,10 +186,12 @@ def predict(model: str, file: str, output: str, quiet: bool, **given: Any) -> No
       likelier predict iris.likelier new.csv -o predictions.csv
       likelier predict houses.likelier new.parquet -o - | head
     """  # noqa: D301 -- click reads the backspace
-    from likelier.cli.work import load_model, predict_file
+    from likelier.cli.output import check_prediction_output
+    from likelier.cli.work import load_model, predict_file, prediction_columns
 
-    reading = reading_arguments(given)
-    rows = predict_file(load_model(model), file, output, given["coverage"], reading, quiet)
+    reading, loaded = reading_arguments(given), load_model(model)
+    check_prediction_output(output, prediction_columns(loaded), [file, model], given["force"])
+    rows = predict_file(loaded, file, output, given["coverage"], reading, quiet)
     _say(f"Wrote {rows} predictions to {'stdout' if output == '-' else output}.", quiet)
 
 

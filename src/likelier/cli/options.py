@@ -87,6 +87,12 @@ def reading_options(command: Command) -> Command:
     return command
 
 
+def replacing_option(kind: str) -> Callable[[Command], Command]:
+    """Return the option to replace an existing file that is not of this kind."""
+    text = f"Replace an existing output that is not {kind}; an input is never replaced."
+    return click.option("--force", is_flag=True, help=text)
+
+
 def common_options(command: Command) -> Command:
     """Add the options every command has."""
     command = click.option(
@@ -135,11 +141,16 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     names = ("loss", "alpha", "max_iter", "tol", "seed", "jobs")
     words = {"seed": "random_state", "jobs": "n_jobs"}
     found = {words.get(name, name): given[name] for name in names if given[name] is not None}
+    named: set[str] = set()
     for text in given["param"]:
         name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        name = name.strip()
+        if not equals or not name:
             raise click.UsageError(f"--param {text!r} is not of the form NAME=VALUE.")
-        found[name.strip()] = _value(value.strip())
+        if name in set(found) - {"random_state"} | named:  # --seed has a default
+            raise click.UsageError(f"--param {text!r} sets {name} a second time.")
+        named.add(name)
+        found[name] = _value(value.strip())
     return found
 
 

@@ -1,9 +1,14 @@
-"""Write predictions block by block to CSV or Parquet; the file appears only when it is whole."""
+"""Write predictions block by block to CSV or Parquet, and never over a file of another kind.
+
+The file appears only when it is whole.
+"""
 
 from __future__ import annotations
 
+import csv
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from likelier.base import Array
-from likelier.persistence import replacing
+from likelier.persistence import check_writable, is_model_file, replacing
 
 STDOUT = "-"
 _PARQUET = (".parquet", ".pq")
@@ -27,6 +32,47 @@ def check_output_name(path: str) -> None:
             f"cannot tell the format of the output {path!r}; "
             "end its name in .csv or .parquet, or give - for CSV on standard output."
         )
+
+
+def check_model_output(path: str, inputs: Sequence[str], force: bool) -> None:
+    """Refuse to save a model over an input, or without ``force`` over anything but a model."""
+    _check_output(path, inputs, force, is_model_file, "a likelier model")
+
+
+def check_prediction_output(
+    path: str, columns: Sequence[str], inputs: Sequence[str], force: bool
+) -> None:
+    """Refuse to write predictions over an input, or without ``force`` over other columns."""
+    check_output_name(path)
+    if path != STDOUT:
+        kind = "a file of such predictions"
+        _check_output(path, inputs, force, lambda old: _column_names(old) == list(columns), kind)
+
+
+def _check_output(
+    path: str, inputs: Sequence[str], force: bool, harmless: Callable[[str], bool], kind: str
+) -> None:
+    check_writable(path)
+    if not os.path.exists(path):
+        return
+    for other in inputs:
+        if os.path.exists(other) and os.path.samefile(path, other):
+            raise ValueError(f"the output {path!r} is the input {other!r}; give another name.")
+    if not force and not harmless(path):
+        raise ValueError(
+            f"{path!r} exists and is not {kind}; give another name, or --force to replace it."
+        )
+
+
+def _column_names(path: str) -> list[str] | None:
+    """Return the columns of a file that predictions were written to, None if it is no such."""
+    try:
+        if Path(path).suffix.lower() in _PARQUET:
+            return list(pa.parquet.read_schema(path).names)
+        with open(path, encoding="utf8", newline="") as file:
+            return next(csv.reader(file, strict=True), None)
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error):
+        return None
 
 
 class PredictionWriter:

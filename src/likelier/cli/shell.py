@@ -31,8 +31,23 @@ class Interrupted(Exception):  # noqa: N818 -- nothing went wrong
     """Ctrl-C, in place of KeyboardInterrupt, on which click has words of its own."""
 
 
+class GivenOnce(click.Command):
+    """A click command that refuses an option given twice, where the last would win silently."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        order = self.make_parser(ctx).parse_args(list(args))[2]
+        for option in order:
+            if isinstance(option, click.Option) and order.count(option) > 1 and _one_wins(option):
+                names = "/".join([*option.opts, *option.secondary_opts])
+                raise click.UsageError(f"{names} is given twice; give it once.", ctx)
+        return super().parse_args(ctx, args)
+
+
 class OneLineErrors(click.Group):
     """A click group that reports every failure in one line, and lists commands as they come."""
+
+    command_class = GivenOnce
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they are used."""
@@ -65,6 +80,11 @@ class OneLineErrors(click.Group):
         except BaseException as error:
             _end(error, debug)
         sys.exit(0)
+
+
+def _one_wins(option: click.Option) -> bool:
+    """Whether only one of several values counts; a flag without an opposite has but one."""
+    return not option.multiple and (not option.is_flag or bool(option.secondary_opts))
 
 
 def _end(error: BaseException, debug: bool) -> NoReturn:

@@ -13,12 +13,12 @@ from sklearn.callback import CallbackSupportMixin
 import likelier
 from likelier.base import Array, Loss
 from likelier.cli.options import ModelChoice
-from likelier.cli.output import STDOUT, check_output_name, prediction_file
+from likelier.cli.output import prediction_file
 from likelier.cli.progress import PassWatcher, estimate_rows, progress_bar
 from likelier.cli.scores import ClassificationScores, RegressionScores, Score
 from likelier.estimators.tabular import Predictions, TabularModel
 from likelier.losses import make_loss
-from likelier.persistence import check_writable, load
+from likelier.persistence import load
 
 Say = Callable[[str], None]
 
@@ -149,13 +149,10 @@ def predict_file(
     quiet: bool,
 ) -> int:
     """Write the predictions for a file; return their number."""
-    check_output_name(output)
-    if output != STDOUT:
-        check_writable(output)
     predictions = _predictions(model, path, coverage, reading, quiet, labelled=False)
     with prediction_file(output) as writer, predictions as blocks:
         for block in blocks:
-            writer.write(_columns(model, block))
+            writer.write(dict(zip(prediction_columns(model), _values(block), strict=True)))
         return writer.rows
 
 
@@ -179,14 +176,16 @@ def _predictions(
         yield counted()
 
 
-def _columns(model: TabularModel, block: Predictions) -> dict[str, Array]:
-    columns = {"prediction": block.label}
-    if block.probability is not None:
-        for i, name in enumerate(model.classes_):
-            columns[f"probability_{name}"] = block.probability[:, i]
-    if block.interval is not None:
-        columns["lower"], columns["upper"] = block.interval.T
-    return columns
+def prediction_columns(model: TabularModel) -> list[str]:
+    """Return the names of the columns that the model's predictions are written to."""
+    if model.task_ == "classification":
+        return ["prediction", *(f"probability_{name}" for name in model.classes_)]
+    return ["prediction", "lower", "upper"] if model.has_intervals_ else ["prediction"]
+
+
+def _values(block: Predictions) -> list[Array]:
+    parts = (block.probability, block.interval)
+    return [block.label, *(column for part in parts if part is not None for column in part.T)]
 
 
 # -- evaluate -----------------------------------------------------------------------------

@@ -40,13 +40,22 @@ from likelier.persistence.archive import (
     FORMAT,
     canonical,
     check_writable,
+    is_model_file,
     read_archive,
     replacing,
     write_archive,
 )
 from likelier.persistence.values import Decoder, Encoder, register_savable
 
-__all__ = ["check_writable", "load", "read_manifest", "register_savable", "replacing", "save"]
+__all__ = [
+    "check_writable",
+    "is_model_file",
+    "load",
+    "read_manifest",
+    "register_savable",
+    "replacing",
+    "save",
+]
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -115,8 +124,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        The file is damaged, cut short, of another kind, of a newer format, or names a class
-        that is not on the allow-list. No part of such a file is ever used.
+        The file is damaged, cut short, of another kind, of another format version, or names a
+        class that is not on the allow-list. No part of such a file is ever used.
 
     See Also
     --------

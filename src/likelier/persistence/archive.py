@@ -29,6 +29,8 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file.")
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{path} is a device or a pipe, not a file; give the name of a file.")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"The folder {target.parent} does not exist; create it first.")
     if not os.access(target.parent, os.W_OK | os.X_OK):
@@ -36,6 +38,14 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(f"{path} is write-protected; choose another name.")
     return target
+
+
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins and ends like a saved model of any version, damaged or not."""
+    with open(path, "rb") as file:
+        start = file.read(len(_ZIP_START))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _DIGEST_LENGTH - len(SEAL)))
+        return start == _ZIP_START and file.read().startswith(SEAL)
 
 
 @contextmanager
@@ -191,8 +201,10 @@ def _check_manifest(path: Path, manifest: Any) -> None:
         raise ValueError(f"{path}: the manifest is malformed ({error}).") from error
     if expected != manifest.get("sha256"):
         raise ValueError(f"{path}: the manifest does not match its SHA-256; it was changed.")
-    if version > FORMAT:
+    if version != FORMAT:
+        writer = f"likelier {manifest.get('likelier')}"
+        remedy = f"Fit the model again, or load it with {writer}."
         raise ValueError(
-            f"{path} has format {version}, written by likelier {manifest.get('likelier')}; this "
-            f"version reads formats up to {FORMAT}. Upgrade likelier to load it."
+            f"{path} has format {version}, written by {writer}; this version reads format "
+            f"{FORMAT}. {'Upgrade likelier to load it.' if version > FORMAT else remedy}"
         )
