@@ -29,6 +29,7 @@ from likelier.loops.smo_lanes import (
 TILE = 16  # side of the squares in which a matrix is turned
 STRIP = 512  # kernel values made at once: they stay in the first-level cache
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
+NEAR = 1e-9  # of a bound: what many updates round away must not make a coefficient look free
 # Kernels whose rows are made inside the loop; of all others the caller makes them.
 ELSEWHERE, RBF, LINEAR, POLY, GIVEN, SHARED = 0, 1, 2, 3, 4, 5
 
@@ -347,12 +348,12 @@ def mirror_panel(matrix, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def on_bound(value, lower, upper, largest):
+def on_bound(value, lower, upper, largest, share=1e-14):
     """A value within rounding of a bound or of zero on it; ``largest`` is the size of the values.
 
     A bound far beyond all of them (a huge ``C``) says nothing about rounding.
     """
-    scale = 1e-14 * min(max(abs(lower), abs(upper)), largest)
+    scale = share * min(max(abs(lower), abs(upper)), largest)
     for bound in (lower, upper, 0.0):
         value = bound if abs(value - bound) <= scale else value
     return value
@@ -373,9 +374,9 @@ def on_bounds(values, lower, upper):
 @njit(cache=True, nogil=True)
 def middle(F, beta, lower, upper, eps):
     """Mean of what free coefficients ask for and their number; the best gain, the lowest cost."""
-    total, count, top, low = 0.0, 0, -10.0 * FAR, 10.0 * FAR
+    total, count, top, low, largest = 0.0, 0, -10.0 * FAR, 10.0 * FAR, np.abs(beta).max()
     for i in range(len(F)):
-        b = beta[i]
+        b = on_bound(beta[i], lower[i], upper[i], largest, NEAR)
         rising, falling = b < upper[i], b > lower[i]
         if rising:
             top = max(top, F[i] + (eps if b < 0.0 else -eps))
