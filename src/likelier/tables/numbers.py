@@ -205,11 +205,11 @@ class NumberEvidence:
 
     def numbers(self, style: NumberStyle) -> Seen:
         """Return how many rows and different texts are numbers in a style."""
-        return _added(seen for layout, seen in self.layouts.items() if style.reads(layout))
+        return added(seen for layout, seen in self.layouts.items() if style.reads(layout))
 
     def others(self, style: NumberStyle) -> Seen:
         """Return how many rows and different texts are not, with examples."""
-        return _added(seen for layout, seen in self.layouts.items() if not style.reads(layout))
+        return added(seen for layout, seen in self.layouts.items() if not style.reads(layout))
 
     def style(self, decimal: str | None = None) -> NumberStyle | None:
         """Return how the numbers of the column are written.
@@ -239,7 +239,7 @@ class NumberEvidence:
         return NumberStyle(*separators, currency, units, self._multiplied())
 
     def _count(self, wanted: Callable[[Layout], object]) -> Seen:
-        return _added(seen for layout, seen in self.layouts.items() if wanted(layout))
+        return added(seen for layout, seen in self.layouts.items() if wanted(layout))
 
     def _share_base(self) -> int:
         """Different texts that say something about units: zeros may go without."""
@@ -331,7 +331,8 @@ class NumberEvidence:
         return best if read_by[best] >= SAME_SEPARATORS * forms.total() else None
 
 
-def _added(seen: Iterable[Seen]) -> Seen:
+def added(seen: Iterable[Seen]) -> Seen:
+    """Return the sum of what was seen."""
     total = Seen()
     for one in seen:
         total = total.merge(one)
@@ -344,6 +345,6 @@ def _bounded(layouts: dict[Layout, Seen]) -> dict[Layout, Seen]:
         return layouts
     order = sorted(layouts, key=lambda layout: (layout != NOTHING, -layouts[layout].distinct))
     kept = {layout: layouts[layout] for layout in order[:MAX_LAYOUTS]}
-    rest = _added(layouts[layout] for layout in order[MAX_LAYOUTS:])
+    rest = added(layouts[layout] for layout in order[MAX_LAYOUTS:])
     kept[NOTHING] = kept.get(NOTHING, Seen()).merge(rest)
     return kept
