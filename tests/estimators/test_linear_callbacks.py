@@ -146,8 +146,7 @@ def test_an_interrupt_keeps_what_was_learned(loss):
     if loss == "log_loss":
         np.testing.assert_array_equal(model.predict_proba(X), short.predict_proba(X))
     else:
-        with pytest.raises(ValueError, match="no probabilities of its own"):
-            model.predict_proba(X)
+        assert not hasattr(model, "predict_proba")
     assert not hasattr(model, "coef_stderr_")
 
 
@@ -158,8 +157,7 @@ def test_an_interrupt_forgets_the_calibration_of_the_fit_before():
     model.set_callbacks(Recorder(error=KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, 1 - y)
-    with pytest.raises(ValueError, match="no probabilities of its own"):
-        model.predict_proba(X)
+    assert not hasattr(model, "predict_proba")
 
 
 def test_an_interrupted_regressor_predicts_without_intervals():
@@ -168,8 +166,9 @@ def test_an_interrupted_regressor_predicts_without_intervals():
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, X[:, 0])
     assert np.isfinite(model.predict(X)).all()
-    with pytest.raises(ValueError, match="interrupted"):
+    with pytest.raises(AttributeError) as caught:
         model.predict_interval(X)
+    assert "interrupted" in str(caught.value.__cause__)
 
 
 def test_an_error_in_a_callback_is_an_error_of_the_fit():

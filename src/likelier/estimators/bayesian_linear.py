@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from scipy.special import log_expit, logsumexp
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
 from likelier.estimators.bayesian_linear_fit import BayesianLinearFit
 from likelier.estimators.bayesian_linear_summary import Summaries
-from likelier.estimators.probabilities import never_certain, split_entropy
+from likelier.estimators.probabilities import has_probabilities, never_certain, split_entropy
 from likelier.predictive import Categorical
 
 PREDICT_DRAWS = 500  # draws that predictions average over, evenly spaced
@@ -178,6 +179,7 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class; the largest is always the class `predict` gives.
 
@@ -193,10 +195,12 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
             scores = np.column_stack([log_expit(-scores), log_expit(scores)])
         return never_certain(np.exp(scores - logsumexp(scores, axis=1, keepdims=True)))
 
+    @available_if(has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         return np.asarray(np.log(self.predict_proba(X)))
 
+    @available_if(has_probabilities)
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of `predict_proba` in nats: of the classes given the weights, and of the weights.
 
@@ -242,13 +246,6 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
 
     def _calibrated(self, scores: Array) -> Array:
         """Probabilities (rows, classes) of scores (rows, outputs) of the hinge."""
-        if not self.calibration_:
-            reason = "fit was interrupted before it had calibrated them, or rows were too few"
-            if not self.probability:
-                reason = "the model was fitted with probability=False"
-            raise ValueError(
-                f"loss='hinge' has no probabilities of its own, and {reason}; fit again"
-            )
         found = restore(self.calibration_)
         if scores.shape[1] > 1:
             return found.probabilities(scores)

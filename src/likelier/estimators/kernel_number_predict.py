@@ -28,9 +28,14 @@ def has_covariance(estimator: Any) -> bool:
     if estimator.loss == "gaussian":
         return by_evidence(estimator)
     raise AttributeError(
-        f"loss={estimator.loss!r} has no posterior of the weights and so no score_samples; "
-        'use loss="gaussian"'
+        f"loss={estimator.loss!r} has no posterior of the weights and so neither score_samples nor "
+        'coef_draws; use loss="gaussian"'
     )
+
+
+def _has_draws(model: Any) -> bool:
+    """Whether there is a posterior of the weights to draw from: particles, or a Gaussian one."""
+    return model.inference != "evidence" or has_covariance(model)
 
 
 class NumberPredictions(NumberStream):
@@ -131,6 +136,7 @@ class NumberPredictions(NumberStream):
         epistemic = inside.mean(axis=1) + mean.var(axis=1)
         return Uncertainty(noise.mean(axis=1) + epistemic, noise.mean(axis=1), epistemic)
 
+    @available_if(_has_draws)
     def coef_draws(self, n_draws: int, random_state: Any = None) -> Array:
         """Draws of the weights from their posterior, for targets of mean zero and unit variance.
 
@@ -152,8 +158,6 @@ class NumberPredictions(NumberStream):
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if hasattr(self, "particles_"):
             return self._particle_draws(int(n_draws), rng)
-        if not self.roots_[0].size:
-            raise ValueError(f'loss={self.loss!r} has no posterior of the weights; use "gaussian"')
         out = np.empty((n_draws, len(self.weights_[0]), 1))
         for i in range(n_draws):
             part = i % len(self.weights_)

@@ -32,6 +32,13 @@ PREDICT_ROWS = 4096
 NODE_VALUES = 1 << 20  # pairs x classes of the points that some rows are integrated at together
 
 
+def _has_draws(model: Any) -> bool:
+    """Whether there is a posterior of the weights to draw from."""
+    if model.loss == "hinge" and model.inference == "evidence":
+        raise AttributeError('loss="hinge" has no posterior of the weights here; use "softmax"')
+    return True
+
+
 class ClassPredictions(ClassStream):
     """Predictions from the fitted maps, weights and covariances."""
 
@@ -165,6 +172,7 @@ class ClassPredictions(ClassStream):
             _in_order([(rows, part.epistemic) for rows, part in parts]),
         )
 
+    @available_if(_has_draws)
     def coef_draws(self, n_draws: int, random_state: Any = None) -> Array:
         """Draws of the weights from their posterior.
 
@@ -185,8 +193,6 @@ class ClassPredictions(ClassStream):
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if hasattr(self, "particles_"):
             return self._particle_draws(int(n_draws), rng)
-        if self.loss == "hinge":
-            raise ValueError('loss="hinge" has no posterior of the weights here; use "softmax"')
         posteriors = [posterior for _, posterior in self._posteriors()]
         draws = [posterior.draw(int(n_draws), rng) for posterior in posteriors]
         return np.stack([draws[i % len(draws)][i] for i in range(n_draws)])

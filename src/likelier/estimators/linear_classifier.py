@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
@@ -15,6 +16,7 @@ from likelier.estimators.probabilities import (
     class_probabilities,
     enough_to_calibrate,
     fit_calibration,
+    has_probabilities,
 )
 from likelier.estimators.problem import (
     EncodedSource,
@@ -324,26 +326,23 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class; the largest is always the class `predict` gives."""
         return self._predictive(X).probabilities()
 
+    @available_if(has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
+    @available_if(has_probabilities)
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the predicted classes in nats; a point estimate has no epistemic part."""
         return self._predictive(X).uncertainty()
 
     def _predictive(self, X: Any) -> Categorical:
         scores = self.decision_function(X)
-        loss = make_loss(self.loss)
-        calibration = getattr(self, "calibration_", {})  # a fit that was interrupted has none
-        if not loss.probabilistic and not calibration:
-            raise ValueError(
-                f"loss={loss.name!r} has no probabilities of its own and the model was fitted with "
-                "probability=False, or on too few rows to calibrate it"
-            )
-        return Categorical(class_probabilities(loss, scores, calibration))
+        calibration = getattr(self, "calibration_", {})
+        return Categorical(class_probabilities(make_loss(self.loss), scores, calibration))

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
@@ -36,6 +37,19 @@ FOLDS = 5
 ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
 STREAM_SAMPLE = 20_000
 FEW_ROWS = 2  # for each parameter: below, residuals of learned rows say little about new ones
+
+
+def _has_spread(model: Any) -> bool:
+    """Whether the spread of targets is known; before a fit, whether it will be."""
+    loss = make_loss(model.loss)
+    if not (loss.probabilistic and loss.task == "regression"):
+        raise AttributeError(
+            f"loss={loss.name!r} says nothing about the spread of the targets; use "
+            'loss="squared_error", or two fits with Quantile losses for an interval'
+        )
+    if hasattr(model, "coef_") and not hasattr(model, "noise_"):
+        raise AttributeError("the fit was interrupted before the spread of the targets was known")
+    return True
 
 
 class LinearRegressor(RegressorMixin, LinearFit):
@@ -284,14 +298,17 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         X = self._check_X(X, reset=False)
         return np.asarray(make_loss(self.loss).link(self._scores(X)))
 
+    @available_if(_has_spread)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Central interval of the target of each row, ``(n, 2)``; for squared losses."""
         return self._predictive(X).interval(coverage)
 
+    @available_if(_has_spread)
     def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of the target of each row; for squared losses."""
         return self._predictive(X).quantiles(alpha)
 
+    @available_if(_has_spread)
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Variance of the target: of the noise and of the coefficients; for squared losses."""
         check_is_fitted(self, "coef_")
@@ -314,14 +331,10 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def _predictive(self, X: Any) -> Gaussian:
         check_is_fitted(self, "coef_")
-        loss = make_loss(self.loss)
-        if not (loss.probabilistic and loss.task == "regression"):
-            raise ValueError(
-                f"loss={loss.name!r} says nothing about the spread of the targets; use "
-                'loss="squared_error", or two fits with Quantile losses for an interval'
-            )
-        if not hasattr(self, "noise_"):
-            raise ValueError("the fit was interrupted before the spread of the targets was known")
+        try:
+            _has_spread(self)
+        except AttributeError as error:  # predict(..., return_std=True) is always there
+            raise ValueError(str(error)) from None
         X = self._check_X(X, reset=False)
         variance = self.noise_**2 + self._coefficient_variance(X)
         return Gaussian(self._scores(X).astype(np.float64), np.sqrt(variance))

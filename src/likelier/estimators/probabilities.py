@@ -9,10 +9,27 @@ from scipy.special import expit
 
 from likelier.base import Array, Loss, Uncertainty
 from likelier.calibration import fit_sign_preserving, fit_temperature, restore
+from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
 SMALLEST = 1e-15  # probability that is given to a class
 ENOUGH = 100  # rows of both of two classes that a calibration wants
+
+
+def has_probabilities(model: Any) -> bool:
+    """Whether scores of a linear model can be made probabilities; before a fit, whether they will.
+
+    Raises an AttributeError that says why not, for methods that are offered only if they are.
+    """
+    loss = make_loss(model.loss)
+    # a fit that was interrupted has no calibration
+    known = getattr(model, "calibration_", {}) if hasattr(model, "coef_") else model.probability
+    if loss.probabilistic or known:
+        return True
+    raise AttributeError(
+        f"loss={loss.name!r} has no probabilities of its own, and there is no calibration: the "
+        "model was fitted with probability=False, on too few rows to calibrate it, or interrupted"
+    )
 
 
 def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likelier.base import Array
@@ -23,6 +24,12 @@ from likelier.models.kernel_expansion import KernelExpansion
 
 HELD_OUT = 0.2  # share of rows that measure how far predictions are off
 FEWEST_HELD_OUT = 50
+
+
+def _has_intervals(model: Any) -> bool:
+    if not model._asked_for_probabilities():
+        raise AttributeError("predict_interval is not available when probability=False")
+    return True
 
 
 class SVR(RegressorMixin, SVMWords):
@@ -230,6 +237,7 @@ class SVR(RegressorMixin, SVMWords):
         spread = np.sqrt(np.average(self.residuals_**2, weights=self.residual_weight_))
         return mean, np.full(len(mean), spread)
 
+    @available_if(_has_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Interval that holds the target with probability ``coverage``, of shape (n_rows, 2).
 

@@ -235,6 +235,11 @@ class TabularModel(BaseEstimator):
         estimator, X = self.estimator_, batch.X
         probability = interval = None
         if self.task_ == "classification":
+            if not hasattr(estimator, "predict_proba"):
+                raise ValueError(
+                    f"{estimator!r} has no probabilities: fit it with a loss that has them, with "
+                    "probability=True, or on more rows"
+                )
             probability = estimator.predict_proba(X)
         elif self.has_intervals_:
             interval = np.asarray(estimator.predict_interval(X, coverage=coverage))
