@@ -295,8 +295,10 @@ def test_intervals_cover():
     np.testing.assert_array_equal(mean, model.predict(X))
     assert 0.1 < std[0] < 0.5
     assert np.isinf(model.predict_interval(X, 0.999)).all()
+    bare = SVR().fit(X, y)
+    assert not hasattr(bare, "predict_interval")
     with pytest.raises(ValueError, match="probability=True"):
-        SVR().fit(X, y).predict_interval(X)
+        bare.predict(X, return_std=True)
 
 
 @pytest.mark.parametrize("words", [{"C": 0}, {"C": -1.0}, {"tol": 0.0}, {"cache_size": 0},
