@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +42,7 @@ PATTERNS = {
     "year-month": f"{_LONG_YEAR}[-/](?P<month>[0-9]{{2}})",
     "time": _CLOCK,
 }
+_ANY = "|".join(re.sub(r"\?P<[a-z]+>", "?:", pattern) for pattern in PATTERNS.values())
 # Years of two digits from here on are of the last century.
 _CENTURY = 69
 _FIRST_YEAR = 1000
@@ -143,3 +145,8 @@ def extract(name: str, texts: pa.Array) -> Moments:
     kept = found.take(pa.array(rows))
     fields = [kept.type.field(place).name for place in range(kept.type.num_fields)]
     return Moments(rows, {field: kept.field(field) for field in fields})
+
+
+def candidates(texts: pa.Array) -> Array:
+    """Where a text is written after any of the patterns: quicker than asking each of them."""
+    return np.asarray(pc.match_substring_regex(texts, f"^(?:{_ANY})$"), bool)

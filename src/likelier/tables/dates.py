@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
-from likelier.tables.calendar import PATTERNS, Moments, extract
+from likelier.tables.calendar import PATTERNS, Moments, candidates, extract
 from likelier.tables.numbers import N_EXAMPLES, Seen, added
 
 # A column is one of dates if so many of its rows are dates of one style.
@@ -127,11 +127,15 @@ class DateEvidence:
         layouts = [_NOTHING, _DIGITS]
         digits = pc.match_substring_regex(written, "^[0-9]+$")
         kinds[np.asarray(digits, bool)] = 1
+        left = np.flatnonzero(candidates(written))
         for pattern in PATTERNS:
-            found = extract(pattern, written)
+            if not len(left):
+                break
+            found = extract(pattern, written.take(pa.array(left)))
             for layout, places in _layouts(pattern, found):
-                kinds[found.rows[places]] = len(layouts)
+                kinds[left[found.rows[places]]] = len(layouts)
                 layouts.append(layout)
+            left = np.delete(left, found.rows)
         seen: dict[DateLayout, Seen] = {}
         for kind in np.unique(kinds).tolist():
             rows = np.flatnonzero(kinds == kind)

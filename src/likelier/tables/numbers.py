@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from likelier.base import Array
 from likelier.tables.numerals import NOTHING, Layout, Numeral, read
+from likelier.tables.quick import quick_numbers
 from likelier.tables.units import unit_key, unit_scales
 
 N_EXAMPLES = 5
@@ -29,14 +30,6 @@ MAX_UNITS = 3
 MIN_VALUES = 3
 MAX_LAYOUTS = 200
 
-# What is read without a loop in Python: numbers other than zero with a decimal point or none.
-_QUICK = {
-    Layout("i"): r"^-?[1-9][0-9]{0,2}$",
-    Layout("I"): r"^-?[1-9][0-9]{3,}$",
-    Layout("?."): r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$",
-    Layout("."): r"^-?(?:0\.0*[1-9][0-9]*|[1-9][0-9]*\.(?:[0-9]{1,2}|[0-9]{4,})|"
-    r"[1-9][0-9]{3,}\.[0-9]{3})$",
-}
 _SEPARATORS = [(".", ""), (".", ","), (".", " "), (".", "'")]
 _SEPARATORS += [(",", ""), (",", "."), (",", " "), (",", "'")]
 
@@ -95,20 +88,26 @@ class NumberStyle:
         values = np.full(len(texts), np.nan)
         written = pa.array(texts, pa.string())
         left = np.ones(len(texts), bool)
-        for layout, rows in _quick(written):
-            left &= ~rows
-            if self.reads(layout) and rows.any():
-                found = written.filter(pa.array(rows))
-                if self.group == ".":
-                    found = pc.replace_substring(found, ".", "")
-                values[rows] = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
         accepted = cache(self.reads)
         scales = dict(zip(map(unit_key, self.units), unit_scales(self.units) or (), strict=True))
+        for number, rows, digits in quick_numbers(written):
+            left[rows] = False
+            if self.reads(number.layout):
+                values[rows] = self._values(digits, number) * scales.get(number.layout.tail, 1.0)
         for row in np.flatnonzero(left).tolist():
-            number = read(texts[row])
-            if number is not None and accepted(number.layout):
-                values[row] = self._value(number) * scales.get(number.layout.tail, 1.0)
+            one = read(texts[row])
+            if one is not None and accepted(one.layout):
+                values[row] = self._value(one) * scales.get(one.layout.tail, 1.0)
         return values
+
+    def _values(self, digits: pa.Array, number: Numeral) -> Array:
+        if self.group:
+            digits = pc.replace_substring(digits, self.group, "")
+        if self.decimal == ",":
+            digits = pc.replace_substring(digits, ",", ".")
+        if number.power:
+            digits = pc.binary_join_element_wise(digits, str(number.power), "e")
+        return np.asarray(digits.cast(pa.float64()))
 
     def _value(self, number: Numeral) -> float:
         digits = number.digits.replace(self.group, "") if self.group else number.digits
@@ -131,13 +130,6 @@ def _fits(form: str, decimal: str, group: str) -> bool:
             return form[1] == group and form[2:] in ("", decimal)
         case _:
             return form == decimal
-
-
-def _quick(written: pa.Array) -> Iterable[tuple[Layout, Array]]:
-    """Yield the layouts of plain numbers, with the rows that have them."""
-    for layout, pattern in _QUICK.items():
-        rows = pc.match_substring_regex(written, pattern)
-        yield layout, rows.to_numpy(zero_copy_only=False).astype(bool)
 
 
 class Seen(NamedTuple):
@@ -167,23 +159,23 @@ class NumberEvidence:
         """Summarise different trimmed texts, with the number of rows of each."""
         written = pa.array(texts, pa.string())
         counts = np.asarray(counts)
-        layouts: dict[Layout, Seen] = {}
+        kinds: dict[Layout, list[Array]] = {}
         left = np.ones(len(texts), bool)
-        for layout, rows in _quick(written):
-            left &= ~rows
-            places = np.flatnonzero(rows)
-            if len(places):
-                examples = tuple(texts[place] for place in places[:N_EXAMPLES].tolist())
-                layouts[layout] = Seen(int(counts[rows].sum()), len(places), examples)
+        for number, rows, _ in quick_numbers(written):
+            left[rows] = False
+            if len(rows):
+                kinds.setdefault(number.layout, []).append(rows)
         others: dict[Layout, list[int]] = {}
         for row in np.flatnonzero(left).tolist():
-            number = read(texts[row])
-            layout = NOTHING if number is None else number.layout
-            others.setdefault(layout, []).append(row)
-        for layout, places_of in others.items():
-            examples = tuple(texts[place] for place in places_of[:N_EXAMPLES])
-            seen = Seen(int(counts[places_of].sum()), len(places_of), examples)
-            layouts[layout] = layouts[layout].merge(seen) if layout in layouts else seen
+            one = read(texts[row])
+            others.setdefault(NOTHING if one is None else one.layout, []).append(row)
+        for layout, places in others.items():
+            kinds.setdefault(layout, []).append(np.array(places))
+        layouts = {}
+        for layout, parts in kinds.items():
+            rows = np.sort(np.concatenate(parts))
+            examples = tuple(texts[row] for row in rows[:N_EXAMPLES].tolist())
+            layouts[layout] = Seen(int(counts[rows].sum()), len(rows), examples)
         return cls(_bounded(layouts))
 
     def merge(self, other: NumberEvidence) -> NumberEvidence:

@@ -1,0 +1,62 @@
+"""Numbers of the most common layouts, many texts at a time: what `read` says, only quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from likelier.base import Array
+from likelier.tables.numerals import NOTHING, Numeral, read
+
+# Digits with what stands before and behind them; columns have few different such frames.
+_FRAME = (
+    "^(?P<before>[^0-9.,+-]*)(?P<digits>-?[0-9](?:[0-9.,]*[0-9])?)(?P<behind>[^0-9]*)$"
+)
+# A number has a digit soon, behind a sign and a currency at most.
+_MAYBE = "^(?:[^0-9]{0,10}[0-9]|.?(?i:inf))"
+_MAX_FRAMES = 50
+# Forms as in `Layout`, of numbers other than zero.
+_FORMS = {
+    "i": r"^-?[1-9][0-9]{0,2}$",
+    "I": r"^-?[1-9][0-9]{3,}$",
+    "?.": r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$",
+    "?,": r"^-?[1-9][0-9]{0,2},[0-9]{3}$",
+    "g,.": r"^-?[1-9][0-9]{0,2}(?:,[0-9]{3})+\.[0-9]+$",
+    ".": r"^-?(?:0\.0*[1-9][0-9]*|[1-9][0-9]*\.(?:[0-9]{1,2}|[0-9]{4,})|[1-9][0-9]{3,}\.[0-9]{3})$",
+}
+
+
+def quick_numbers(texts: pa.Array) -> Iterator[tuple[Numeral, Array, pa.Array]]:
+    """Yield how common numbers are written, the rows that have them, and their digits.
+
+    The digits have their sign. Texts that are certainly no numbers come with the layout
+    `NOTHING`; what is not yielded is left to `read`.
+    """
+    never = np.flatnonzero(~np.asarray(pc.match_substring_regex(texts, _MAYBE), bool))
+    yield Numeral(NOTHING, "", False, 0, ""), never, texts.take(pa.array(never))
+    found = pc.extract_regex(texts, _FRAME)
+    rows = np.flatnonzero(np.asarray(found.is_valid()))
+    kept = found.take(pa.array(rows))
+    digits = kept.field("digits")
+    joined = pc.binary_join_element_wise(kept.field("before"), kept.field("behind"), "1")
+    frames = joined.dictionary_encode()
+    codes = np.asarray(frames.indices)
+    forms = {
+        form: np.asarray(pc.match_substring_regex(digits, pattern), bool)
+        for form, pattern in _FORMS.items()
+    }
+    for code in np.argsort(-np.bincount(codes), kind="stable")[:_MAX_FRAMES].tolist():
+        number = read(frames.dictionary[code].as_py())
+        if number is None:
+            number = Numeral(NOTHING, "", False, 0, "")
+        elif number.layout.form != "i" or number.negative:
+            continue
+        for form, fitting in forms.items():
+            here = np.flatnonzero(fitting & (codes == code))
+            if len(here):
+                layout = number.layout
+                layout = layout if layout == NOTHING else layout._replace(form=form)
+                yield number._replace(layout=layout), rows[here], digits.take(pa.array(here))
