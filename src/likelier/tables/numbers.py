@@ -69,7 +69,10 @@ class NumberStyle:
             parts.append("multipliers (k, M, B)")
         if self.units:
             quoted = " and ".join(f"'{unit}'" for unit in self.units)
-            parts.append(f"the unit {quoted}" if len(self.units) == 1 else f"the units {quoted}")
+            if self.units[0] in "%‰+":
+                parts.append(f"{quoted} behind them")
+            else:
+                parts.append(f"the unit{'s' * (len(self.units) > 1)} {quoted}")
             if len(set(unit_scales(self.units) or ())) > 1:
                 parts[-1] += f" (converted to '{self.units[0]}')"
         return "numbers with " + " and ".join(parts) if parts else ""
@@ -265,7 +268,10 @@ class NumberEvidence:
         units = tuple(map(self._spelling, frequent))
         share = sum(found[unit] for unit in frequent) / max(1, self._share_base())
         if share >= AGREEING and self._values(lambda layout: layout.tail in frequent):
-            return units if unit_scales(units) is not None else None
+            if unit_scales(units) is not None:
+                return units
+            # Rare units that do not go with the first one are no numbers.
+            return units[:1] if found[frequent[0]] >= AGREEING * self._share_base() else None
         return None if 2 * found.total() > numbers else ()
 
     def _most(self, part: Callable[[Layout], str]) -> Counter[str]:

@@ -12,9 +12,7 @@ from likelier.base import Array
 from likelier.tables.numerals import NOTHING, Numeral, read
 
 # Digits with what stands before and behind them; columns have few different such frames.
-_FRAME = (
-    "^(?P<before>[^0-9.,+-]*)(?P<digits>-?[0-9](?:[0-9.,]*[0-9])?)(?P<behind>[^0-9]*)$"
-)
+_FRAME = "^(?P<before>[^0-9.,+-]*)(?P<digits>-?[0-9](?:[0-9.,]*[0-9])?)(?P<behind>[^0-9]*)$"
 # A number has a digit soon, behind a sign and a currency at most.
 _MAYBE = "^(?:[^0-9]{0,10}[0-9]|.?(?i:inf))"
 _MAX_FRAMES = 50

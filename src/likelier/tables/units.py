@@ -15,6 +15,8 @@ _TABLE = {
     "time": "ms 1e-3, s 1, sec 1, second 1, min 60, minute 60, h 3600, hr 3600, hour 3600, "
     "d 86400, day 86400, wk 604800, week 604800, mo 2629800, month 2629800, yr 31557600, "
     "year 31557600",
+    "count": "thousand 1e3, lakh 1e5, lac 1e5, million 1e6, mio 1e6, mn 1e6, crore 1e7, "
+    "billion 1e9, bn 1e9, mrd 1e9, trillion 1e12",
     "bytes": "b 1, byte 1, kb 1e3, mb 1e6, gb 1e9, tb 1e12",
     "power": "mw 1e-3, w 1, kw 1e3, Mw 1e6, gw 1e9",
     "frequency": "hz 1, khz 1e3, mhz 1e6, ghz 1e9",
@@ -44,7 +46,7 @@ def unit_key(unit: str) -> str:
 def unit_scales(units: tuple[str, ...]) -> tuple[float, ...] | None:
     """Return what each unit is in terms of the first, or None if they do not go together.
 
-    Units of no known quantity count alike.
+    Units count alike if none of them is of a known quantity.
     """
     known = [_quantities(unit) for unit in units]
     if len(units) == 1 or not any(known):
@@ -52,8 +54,7 @@ def unit_scales(units: tuple[str, ...]) -> tuple[float, ...] | None:
     for quantity, first in known[0].items():
         if all(quantity in quantities for quantities in known):
             return tuple(quantities[quantity] / first for quantities in known)
-    told = [set(quantities) for quantities in known if quantities]
-    return (1.0,) * len(units) if len(told) == 1 else None
+    return None
 
 
 def _quantities(unit: str) -> dict[str, float]:

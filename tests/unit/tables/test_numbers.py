@@ -207,7 +207,13 @@ def test_units_of_one_quantity_are_converted() -> None:
     style = check(texts, [*range(1, 20), 2000, 1])
     assert style.describe() == "numbers with the units 'm' and 'km' and 'cm' (converted to 'm')"
     check(["45.5 N", "12 N", "33 N", "3.5 S"], [45.5, 12, 33, -3.5])
+    check(["$1 million", "$2 million", "$3 million", "$4 billion"], [1, 2, 3, 4000])
     check(["5 mW", "6 mW", "7 mW", "1 MW"], [5, 6, 7, 1e9])
+
+
+def test_a_rare_unit_that_does_not_go_with_the_others_is_no_number() -> None:
+    style = check([*(f"{n} kg" for n in range(1, 30)), "2 bags"], [*range(1, 30), NAN])
+    assert style.units == ("kg",)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +221,7 @@ def test_units_of_one_quantity_are_converted() -> None:
     [
         ["20 °C", "21 °C", "70 °F", "75 °F"],
         ["5 kg", "6 kg", "7 cm", "8 cm"],
+        ["90 min", "120 min", "100 min", "1 Season", "2 Seasons"],
         ["4WD", "2WD", "AWD", "FWD"],
         ["2x4", "2x6", "4x4"],
         ["1B", "2B", "3B", "SS", "OF", "LF"],
@@ -227,6 +234,11 @@ def test_units_of_one_quantity_are_converted() -> None:
 def test_units_that_do_not_agree_are_no_numbers(texts: list[str]) -> None:
     style = evidence(texts).style(".")
     assert style is None or evidence(texts).numbers(style).distinct < len(texts) / 2
+
+
+def test_a_sign_behind_is_described() -> None:
+    described = "numbers with the thousands separator ',' and '+' behind them"
+    assert learned(["10+", "5,000+", "10,000+"]).describe() == described
 
 
 def test_few_with_a_sign_behind_are_no_numbers() -> None:
