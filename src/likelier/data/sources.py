@@ -19,6 +19,7 @@ from likelier.data.encoder import TableEncoder
 from likelier.data.files import as_path, detect_format
 from likelier.data.libsvm import LibsvmFile, LibsvmLayout
 from likelier.data.tables import Table, default_block_rows, open_table
+from likelier.matrices import as_csr, checked_matrix
 
 Encoder = TableEncoder | LibsvmLayout
 SPARSE_BLOCK_ROWS = 4096
@@ -268,7 +269,7 @@ def encoder_from_json(plain: Mapping[str, Any]) -> Encoder:
 def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batch:
     """Return a block given as ``(X, y)``, ``(X, y, sample_weight)`` or a `Batch`, checked."""
     if isinstance(item, Batch):
-        item = item.compact()
+        item = replace(item, X=checked_matrix(item.X)).compact()
         item = (item.X, item.y, item.weight)
     if not isinstance(item, tuple | list) or not 2 <= len(item) <= 3:
         raise TypeError(
@@ -311,13 +312,12 @@ def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
     """Return finite floats or NaN, dense in C order or CSR without duplicates; no idle copies."""
     matrix: Any
     values: Any
+    X = checked_matrix(X)
     if sparse.issparse(X):
         matrix = sparse.csr_array(cast(Any, X))
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float64)
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
+        matrix = as_csr(matrix)
         values = matrix.data
     else:
         matrix = np.asarray(X)

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     assert_all_finite,
-    validate_data,
 )
 
 from likelier.base import Array, Batch, Engine, Matrix
@@ -25,7 +24,6 @@ from likelier.estimators.probabilities import enough_to_calibrate, fit_calibrati
 from likelier.estimators.problem import (
     EncodedSource,
     Summary,
-    as_csr,
     checked_rows,
     is_stream,
     local_engine,
@@ -46,6 +44,7 @@ from likelier.estimators.targets import (
 from likelier.inference.chains import effective_size, r_hat
 from likelier.inference.gibbs_run import Sampling, Settings
 from likelier.losses import make_loss
+from likelier.matrices import validated_rows
 from likelier.models.bayesian_linear import BayesianLinear
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
@@ -193,10 +192,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- checks -------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        return as_csr(X)
+        return validated_rows(self, X, reset, order="C")
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Array, Array | None]:
         return checked_rows(self, X, y, sample_weight, True, _finite_labels)

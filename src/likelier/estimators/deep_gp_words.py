@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from likelier.base import Matrix, check_flag
 from likelier.estimators.kernel_words import _integer, _number, _number_or_auto, _one_of
-from likelier.estimators.problem import as_csr
+from likelier.matrices import validated_rows
 from likelier.models.deep_gp_kernels import KERNELS
 from likelier.models.kernel_machine import Standard
 
@@ -84,10 +83,7 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         return int(rng.randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        return as_csr(X)
+        return validated_rows(self, X, reset, order="C")
 
     def _scaling(self, standard: Standard) -> Standard:
         """How inputs are scaled: each by its own spread, or all by the root of the mean square."""

@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, check_flag
 from likelier.engines.threads import count_threads
-from likelier.estimators.problem import as_csr
+from likelier.matrices import validated_rows
 
 FEATURES = ("auto", "nystroem", "fourier", "identity")
 INFERENCES = ("evidence", "svgd", "stein_gaussian")
@@ -81,10 +81,7 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        return as_csr(X)
+        return validated_rows(self, X, reset, order="C")
 
     def _given_gamma(self, n_inputs: int) -> Array | None:
         """Scales the caller chose, in the units of the data; None to learn them."""

@@ -10,15 +10,15 @@ from scipy import stats
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Loss, Matrix, check_flag
 from likelier.engines.threads import count_threads
 from likelier.estimators.finite import check_finite
 from likelier.estimators.linear_penalty import Penalty
-from likelier.estimators.problem import as_csr
 from likelier.inference.solve import Settings
 from likelier.losses import make_loss
+from likelier.matrices import validated_rows
 
 
 class UncertifiedError(ValueError, AttributeError):
@@ -104,11 +104,7 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
 
     def _measured(self, X: Any, reset: bool) -> tuple[Matrix, float]:
         """Rows that have been checked, and the sum of the squares of all their numbers."""
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
-            ensure_all_finite=False,
-        )  # fmt: skip
-        X = as_csr(X)
+        X = validated_rows(self, X, reset, order="C", ensure_all_finite=False)
         return X, check_finite(X, count_threads(self.n_jobs), self)
 
     # -- intervals ----------------------------------------------------------------------

@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.rows import take_rows
+from likelier.matrices import checked_matrix
 
 MATRIX, CLASSES = "labels", "classes"
 SEVERAL = "Lists or sets of labels are made a matrix by sklearn.preprocessing.MultiLabelBinarizer"
@@ -72,7 +73,7 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     names = _column_names(y)
-    given: Any = y
+    given = checked_matrix(y, "y")
     values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
     if values.ndim == 2 and kind is None:
         classes_only = _is_column(values) and (names is None or not _is_binary(values))

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.estimators.multilabel_data import (
@@ -22,12 +22,12 @@ from likelier.estimators.multilabel_data import (
 )
 from likelier.estimators.multilabel_fit import MixtureInput, keep_base_rates
 from likelier.estimators.probabilities import class_probabilities
-from likelier.estimators.problem import as_csr
 from likelier.inference.label_logistic import LabelWeights
 from likelier.inference.label_mixture import log_odds, product_scores
 from likelier.inference.label_spread import split_entropy
 from likelier.inference.svi import MixtureState
 from likelier.losses import make_loss
+from likelier.matrices import validated_rows
 from likelier.models.label_features import LabelMap
 from likelier.models.mixture import DirichletMixture, MixtureParameters
 from likelier.models.mixture_laws import LAWS
@@ -56,10 +56,7 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
     # -- rows ---------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        rows: Matrix = as_csr(X)
+        rows = validated_rows(self, X, reset, order="C")
         law = self.features if reset else self.features_
         names = getattr(self, "feature_names_in_", None)
         check_size(rows, names)

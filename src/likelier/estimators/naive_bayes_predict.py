@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.calibration import conformal_quantile
 from likelier.engines import LocalEngine
 from likelier.estimators.naive_bayes_data import OrdinaryRows
-from likelier.estimators.problem import as_csr
 from likelier.inference.closed_form import ClassPosterior, class_probabilities
+from likelier.matrices import validated_rows
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics, NaiveBayesModel
 from likelier.predictive import Categorical
 
@@ -70,13 +70,10 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     # -- checks -------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         """Rows as float32 or float64; that they are finite shows in the results."""
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )  # fmt: skip
-        if isinstance(X, np.ndarray) and not (X.flags.c_contiguous or X.flags.f_contiguous):
-            X = np.ascontiguousarray(X)
-        return as_csr(X)
+        rows = validated_rows(self, X, reset, ensure_all_finite=False)
+        if isinstance(rows, np.ndarray) and not rows.flags.forc:
+            rows = np.ascontiguousarray(rows)
+        return rows
 
     def _refuse_infinite(self, X: Matrix) -> None:
         values = X if isinstance(X, np.ndarray) else X.data

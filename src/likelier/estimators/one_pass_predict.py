@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines import LocalEngine
@@ -21,10 +21,10 @@ from likelier.estimators.probabilities import (
     never_certain,
     split_entropy,
 )
-from likelier.estimators.problem import as_csr
 from likelier.features.fourier import FourierFeatures
 from likelier.inference.one_pass import coordinates
 from likelier.losses import make_loss
+from likelier.matrices import validated_rows
 from likelier.predictive import Categorical
 
 DRAWS = 32  # of the scores, for the epistemic part of the uncertainty
@@ -69,10 +69,10 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
     # -- rows ---------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-        if isinstance(X, np.ndarray) and not (X.flags.c_contiguous or X.flags.f_contiguous):
-            X = np.ascontiguousarray(X)
-        return as_csr(X)
+        rows = validated_rows(self, X, reset)
+        if isinstance(rows, np.ndarray) and not rows.flags.forc:
+            rows = np.ascontiguousarray(rows)
+        return rows
 
     def _features(self, X: Matrix, made: dict[str, Array]) -> Matrix:
         """Rows as the weights see them."""

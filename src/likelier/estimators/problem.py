@@ -342,14 +342,6 @@ def stream_classes(summary: Summary, class_weight: Any) -> tuple[Array, Array | 
     return classes, class_weights(class_weight, classes, np.arange(float(len(classes))))
 
 
-def as_csr(X: Matrix) -> Matrix:
-    """A CSR matrix without duplicate entries; the caller's matrix is never changed."""
-    if sparse.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
-
-
 def local_engine(
     X: Matrix, y: Array, weight: Array | None, seed: int, n_jobs: int | None, shuffle: bool
 ) -> LocalEngine:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
-from likelier.estimators.problem import as_csr, is_stream
+from likelier.estimators.problem import is_stream
 from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.svm_checks import (
     checked_grid,
@@ -38,6 +38,7 @@ from likelier.estimators.svm_checks import (
 from likelier.inference.smo import SMO
 from likelier.inference.smo_cache import in_precision
 from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
+from likelier.matrices import as_csr, checked_matrix
 from likelier.models.kernel_expansion import Subset, block_rows
 
 ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
@@ -205,9 +206,8 @@ class SVMWords(BaseEstimator, ABC):
         if sparse.issparse(X) and self.kernel == "precomputed":
             raise TypeError("X must be dense for kernel='precomputed'; use X.toarray()")
         X = validate_data(
-            self, X, reset=reset, dtype=np.float64, order="C", accept_sparse="csr",
-            accept_large_sparse=False,
-        )  # fmt: skip
+            self, checked_matrix(X), reset=reset, dtype=np.float64, order="C", accept_sparse="csr"
+        )
         if sparse.issparse(X) and not reset and not sparse.issparse(self.support_vectors_):
             return dense(X)
         return as_csr(X)

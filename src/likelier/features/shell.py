@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from likelier.base import Array, FeatureMap, Matrix
 from likelier.kernels import make_kernel
+from likelier.matrices import validated_rows
 
 # Rows are mapped in blocks whose intermediate results fit the second-level cache of a core.
 BLOCK_VALUES = 1 << 17
@@ -48,10 +48,7 @@ class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _rows(self, X: Any, reset: bool) -> Matrix:
         """Rows as they are computed with: float32 or float64, dense or CSR."""
-        rows: Matrix = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
-        return rows
+        return validated_rows(self, X, reset)
 
     def _stream(self) -> np.random.Generator:
         """The random numbers of one fit."""

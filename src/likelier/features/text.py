@@ -19,6 +19,7 @@ from likelier.features.text_documents import blocks
 from likelier.features.text_vocabulary import Vocabulary
 from likelier.features.text_weights import idf_weights
 from likelier.features.text_words import Words, checked_words
+from likelier.matrices import checked_matrix
 
 
 class TextFeatures(TransformerMixin, BaseEstimator):
@@ -198,7 +199,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """Return the terms of each row of a matrix that are not zero."""
         self._check_vocabulary("inverse_transform")
         names = self.get_feature_names_out()
-        X = sparse.csr_array(X)
+        X = sparse.csr_array(checked_matrix(X), copy=True)
         if X.shape[1] != len(names):
             raise ValueError(f"X has {X.shape[1]} columns, the vocabulary {len(names)} terms")
         X.eliminate_zeros()

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
+from likelier.matrices import as_csr, checked_matrix
 
 Rows = slice | Array
 
@@ -163,10 +164,8 @@ class Kernel(ABC):
 
 def floating(X: Matrix) -> Matrix:
     """Rows as float32 or float64, dense or CSR without duplicates; copied only if they must."""
-    X = np.asarray(X) if not sparse.issparse(X) else X.tocsr()
-    if not isinstance(X, np.ndarray) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    X = checked_matrix(X)
+    X = as_csr(X) if sparse.issparse(X) else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"a kernel needs a matrix of rows, got an array of shape {X.shape}")
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
