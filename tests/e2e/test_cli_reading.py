@@ -110,7 +110,7 @@ def test_a_single_column_with_gaps(tmp_path):
     result = run_ok("predict", tmp_path / "m", tmp_path / "new.csv", "-o", "-")
     labels = [line.partition(",")[0] for line in result.stdout.splitlines()[1:]]
     assert len(labels) == 3
-    assert (labels[0], labels[2]) == ("true", "false")
+    assert (labels[0], labels[2]) == ('"True"', '"False"')
 
 
 def test_missing_values_are_told_in_the_words_of_the_command(tmp_path):
@@ -131,6 +131,9 @@ def test_missing_values_are_told_in_the_words_of_the_command(tmp_path):
         ("use decimal=',' if", "use --decimal , if"),
         ("use categories=['a b'] if", "use --categories 'a b' if"),
         ("target must name one", "--target must name one"),
+        ("use header=True if", "use --header if"),
+        ("use header=False if", "use --no-header if"),
+        ("use quotes=False if", "use --no-quotes if"),
         ("delimiter must be one character", "--delimiter must be one character"),
         ("encoding 'x' is not known", "--encoding 'x' is not known"),
         ("a target column", "a target column"),
@@ -138,6 +141,90 @@ def test_missing_values_are_told_in_the_words_of_the_command(tmp_path):
 )
 def test_words_of_python_become_options(message, expected):
     assert in_options(message) == expected
+
+
+# -- what cannot be told from the file is asked for by option ------------------------------
+def table(tmp_path, first, cells, n=300):
+    """A file of three numbers and a class, with this first line and the cells of a column."""
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal():.2f},{rng.normal():.2f},{cells(i)},{'ab'[i % 2]}\n" for i in range(n)]
+    path = tmp_path / "data.csv"
+    path.write_text(first + "".join(rows))
+    return path
+
+
+def nb(path, model, target, *args):
+    return ("fit", path, "-t", target, "-m", "gaussian_nb", "-o", model, *args)
+
+
+def n_predictions(model, path):
+    return len(run_ok("predict", model, path, "-o", "-").stdout.splitlines()) - 1
+
+
+def test_stray_quotes_are_told(tmp_path):
+    marks = {40: '"5 inch', 70: '6" inch'}
+    path, model = table(tmp_path, "a,b,c,y\n", lambda i: marks.get(i, "7 inch")), tmp_path / "m"
+    line = refusal(*nb(path, model, "y", "--exclude", "c"))
+    assert "line 42" in line
+    assert "--no-quotes" in line
+    run_ok(*nb(path, model, "y", "--exclude", "c", "--no-quotes"))
+    assert n_predictions(model, path) == 300
+
+
+def test_a_header_of_numbers(tmp_path):
+    path, model = table(tmp_path, "2019,2020,2021,label\n", lambda i: i % 9), tmp_path / "m"
+    run_ok(*nb(path, model, "label"))
+    assert list(likelier.load(model).feature_names()) == ["2019", "2020", "2021"]
+    assert n_predictions(model, path) == 300
+
+
+def test_a_first_row_that_may_be_either(tmp_path):
+    path, model = tmp_path / "data.csv", tmp_path / "m"
+    rows = [f"{i % 7},{i % 9},{i % 5},{'ab'[i % 2]}\n" for i in range(300)]
+    path.write_text("5,6,3,c\n" + "".join(rows))
+    line = refusal(*nb(path, model, "-1"))
+    assert "--header" in line
+    assert "--no-header" in line
+    run_ok(*nb(path, model, "c", "--header"))
+    assert n_predictions(model, path) == 300
+    run_ok(*nb(path, model, "3", "--no-header"))
+    assert n_predictions(model, path) == 301
+    assert "twice" in refusal(*nb(path, model, "c", "--header", "--no-header"))
+
+
+@pytest.mark.parametrize("mark", ["n/a", "NA", "null", "?", ""])
+def test_a_missing_value_in_the_first_row(tmp_path, mark):
+    path, model = table(tmp_path, f"1.5,{mark},3,a\n", lambda i: i % 9), tmp_path / "m"
+    run_ok(*nb(path, model, "3", "--missing", "impute"))
+    assert n_predictions(model, path) == 301
+
+
+@pytest.mark.parametrize("mark", ["-999", "-999.0", "-999.00"])
+def test_a_number_for_missing_values(tmp_path, mark):
+    path = table(tmp_path, "a,b,c,y\n", lambda i: ["-999", "-999.0", "2.5", "3"][i % 4])
+    run_ok(*nb(path, tmp_path / "m", "y", "--missing", "impute", f"--missing-value={mark}"))
+    means = likelier.load(tmp_path / "m").estimator_.theta_
+    assert np.abs(means).max() < 3.5  # whether in columns of numbers or of marks
+    assert n_predictions(tmp_path / "m", path) == 300
+
+
+def test_points_between_thousands(tmp_path):
+    path = table(tmp_path, "a,b,c,y\n", lambda i: ["1.529", "999", "12.345"][i % 3])
+    run_ok(*nb(path, tmp_path / "m", "y"))  # the points of other columns are decimal
+    lines = [f"{['1.529', '999'][i % 2]},{'ab'[i % 3 == 0]}\n" for i in range(60)]
+    path.write_text("c,y\n" + "".join(lines))
+    assert "--decimal" in refusal(*nb(path, tmp_path / "m", "y", "--force"))
+    run_ok(*nb(path, tmp_path / "m", "y", "--decimal", "."))
+    assert n_predictions(tmp_path / "m", path) == 60
+
+
+def test_columns_of_the_same_name(tmp_path):
+    path, model = table(tmp_path, "a,b,a,y\n", lambda i: i % 9), tmp_path / "m"
+    told = run_ok(*nb(path, model, "y")).stderr
+    assert told.count("warning") == 1
+    assert "'a' as 'a_2'" in told
+    assert list(likelier.load(model).feature_names()) == ["a", "b", "a_2"]
+    assert n_predictions(model, path) == 300
 
 
 def test_a_saved_model_reads_frames_and_files_in_python(tmp_path):

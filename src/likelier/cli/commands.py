@@ -96,7 +96,8 @@ def main(ctx: click.Context) -> None:
     "--missing-value",
     multiple=True,
     metavar="TEXT",
-    help="Stands for a missing value, besides an empty cell, ?, NA, nan and NULL. Repeatable.",
+    help="Stands for a missing value, besides an empty cell, ?, NA, N/A, NaN, NULL and None. "
+    "A number stands for all ways to write it. Repeatable.",
 )
 @click.option("--exclude", multiple=True, metavar="COL", help="Column to leave out. Repeatable.")
 @click.option(

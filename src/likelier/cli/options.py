@@ -52,7 +52,9 @@ _OPTIONS = (
     (r"\bname (another|the) delimiter\b", r"name \1 --delimiter"),
     (r"\bdelimiter must be\b", "--delimiter must be"),
     (r"\bencoding (?='[^']*' is not known)", "--encoding "),
-    (r"\bsay that the file has no header\b", "give --no-header"),
+    (r"\bheader=True\b", "--header"),
+    (r"\bheader=False\b", "--no-header"),
+    (r"\bquotes=False\b", "--no-quotes"),
     (r"\bname its format\b", "name its --format"),
     (r"^target must name\b", "--target must name"),
     (r"\bexclude (the column|it)\b", r"--exclude \1"),
@@ -70,9 +72,10 @@ def reading_options(command: Command) -> Command:
             help="Format of FILE; auto goes by its name and first line.",
         ),
         click.option(
-            "--no-header",
-            is_flag=True,
-            help="The first line of a CSV file is data; columns are called x0, x1, ...",
+            "--header/--no-header",
+            default=None,
+            help="Whether the first line of a CSV file names the columns, or is data with columns "
+            "called x0, x1, ...  [default: found out]",
         ),
         click.option("--delimiter", metavar="CHAR", help="Between the cells of a CSV file."),
         click.option("--encoding", help="Of a CSV file.  [default: utf8]"),
@@ -80,6 +83,11 @@ def reading_options(command: Command) -> Command:
             "--decimal",
             type=click.Choice([".", ","]),
             help="Decimal sign of the numbers in a CSV file.",
+        ),
+        click.option(
+            "--no-quotes",
+            is_flag=True,
+            help='Quotation marks in a CSV file are part of the text, as in 5" pipe.',
         ),
     )
     for option in reversed(options):
@@ -106,8 +114,10 @@ def reading_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if given["format"] != "auto":
         arguments["format"] = given["format"]
-    if given["no_header"]:
-        arguments["header"] = False
+    if given["header"] is not None:
+        arguments["header"] = given["header"]
+    if given["no_quotes"]:
+        arguments["quotes"] = False
     if given["delimiter"] is not None:
         tab = given["delimiter"] in ("\\t", "tab")
         arguments["delimiter"] = "\t" if tab else given["delimiter"]

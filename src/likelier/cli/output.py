@@ -80,7 +80,7 @@ class PredictionWriter:
 
     def __init__(self, file: Path | BinaryIO, parquet: bool) -> None:
         self._file = file
-        self._parquet = parquet
+        self.parquet = parquet
         self._writer: Any = None
         self.rows = 0
 
@@ -88,7 +88,7 @@ class PredictionWriter:
         """Append one block; every block has the same columns."""
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         if self._writer is None:
-            kind = pa.parquet.ParquetWriter if self._parquet else pa.csv.CSVWriter
+            kind = pa.parquet.ParquetWriter if self.parquet else pa.csv.CSVWriter
             self._writer = kind(self._file, table.schema)
         self._writer.write_table(table)
         self.rows += table.num_rows

@@ -152,7 +152,8 @@ def predict_file(
     predictions = _predictions(model, path, coverage, reading, quiet, labelled=False)
     with prediction_file(output) as writer, predictions as blocks:
         for block in blocks:
-            writer.write(dict(zip(prediction_columns(model), _values(block), strict=True)))
+            values = _values(block, typed=writer.parquet)
+            writer.write(dict(zip(prediction_columns(model), values, strict=True)))
         return writer.rows
 
 
@@ -183,9 +184,12 @@ def prediction_columns(model: TabularModel) -> list[str]:
     return ["prediction", "lower", "upper"] if model.has_intervals_ else ["prediction"]
 
 
-def _values(block: Predictions) -> list[Array]:
-    parts = (block.probability, block.interval)
-    return [block.label, *(column for part in parts if part is not None for column in part.T)]
+def _values(block: Predictions, typed: bool) -> list[Array]:
+    """Return the columns of some predictions; classes 1.0 are written so even without types."""
+    label, parts = block.label, (block.probability, block.interval)
+    if block.probability is not None and label.dtype.kind == "f" and not typed:
+        label = label.astype(str)
+    return [label, *(column for part in parts if part is not None for column in part.T)]
 
 
 # -- evaluate -----------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
-from likelier.data.notation import WHOLE_PLAIN, WHOLE_WRITTEN
+from likelier.data.notation import WHOLE_PLAIN, WHOLE_WRITTEN, as_number
 
 MAX_CATEGORIES = 1000
+LEADING_ZEROS = r"^\s*0\d+\s*$"
 TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 # ISO dates and times, times alone, and dates written with slashes or points.
 DATE_PATTERN = (
@@ -126,7 +128,8 @@ class Texts:
         types = [pa.float64()] if at_least == Kind.FLOAT else [pa.int64(), pa.float64()]
         found = self.numbers(*types)
         if found is not None:
-            return kind_of(found[1]), found[0]
+            codes = has_codes(self._array)
+            return (Kind.TEXT, None) if codes else (kind_of(found[1]), found[0])
         truth = self.truth_values()
         if truth is not None:
             return Kind.BOOLEAN, truth
@@ -136,16 +139,18 @@ class Texts:
         return Kind.TEXT, None
 
     def odd_values(self, limit: int) -> list[tuple[str, int]]:
-        """Return the first different texts that are not numbers, each with its first row."""
+        """Return the first different texts that are no numbers or have leading zeros, with rows."""
         values, codes = self._encoded
         plain = pc.match_substring_regex(_pointed(values, self._decimal), WHOLE_PLAIN)
-        odd = np.flatnonzero(_filled(plain.cast(pa.uint8()), 1) == 0)
+        zeros = pc.match_substring_regex(values, LEADING_ZEROS)
+        odd = np.flatnonzero(_filled(pc.and_not(plain, zeros).cast(pa.uint8()), 1) == 0)
         firsts = [(values[int(k)].as_py(), int(np.argmax(codes == k))) for k in odd[:limit]]
         return [(str(text), row) for text, row in firsts]
 
     def example(self) -> str | None:
         """Return a text that is not a number, if there is one."""
-        return next((text for text, _ in self.odd_values(1)), None)
+        odd = [text for text, _ in self.odd_values(10)]
+        return next((text for text in odd if not re.match(LEADING_ZEROS, text)), None)
 
     def count_numbers(self) -> int:
         """Count the rows that hold a number in any notation, also those that are not read."""
@@ -194,6 +199,24 @@ def kind_of(type: pa.DataType) -> Kind:
     return next((kind for test, kind in tests if test(type)), Kind.OTHER)
 
 
+def label_kind(kind: Kind, values: Collection[str] | None) -> Kind:
+    """Return the kind by which labels in text come out as they were written.
+
+    ``kind`` is what the texts were taken for, ``values`` the different ones where they are few.
+    Two labels such as True and False, or +1 and -1, keep their spelling; 1 and 1.0 are both 1.
+    """
+    if kind == Kind.BOOLEAN and values and len(values) <= 2:
+        return Kind.TEXT
+    if kind != Kind.FLOAT or not values:
+        return kind
+    numbers = {value: as_number(value) for value in values}
+    if not all(n is not None and n.is_integer() and abs(n) < 2.0**63 for n in numbers.values()):
+        return kind
+    if len(values) <= 2 and len({*numbers.values()}) == len(values):
+        return kind if all(value == repr(n) for value, n in numbers.items()) else Kind.TEXT
+    return Kind.INTEGER if any(map(str.isdecimal, values)) else kind
+
+
 def to_floats(array: pa.Array, missing: Collection[str], decimal: str = ".") -> Array:
     """Return numbers or truth values as float64, NaN where there is none.
 
@@ -239,6 +262,25 @@ def to_integers(array: pa.Array, missing: Collection[str], decimal: str = ".") -
     floats = to_floats(array, missing, decimal)
     whole = (floats == np.rint(floats)).all() and (np.abs(floats) < 2.0**63).all()
     return floats.astype(np.int64) if whole else None
+
+
+def without_marks(batch: pa.RecordBatch, numbers: Sequence[float], decimal: str) -> pa.RecordBatch:
+    """Return a batch of texts, null where a column of numbers holds one of these."""
+    held = pa.py_buffer(np.array(numbers, dtype=np.float64))
+    marks = pa.Array.from_buffers(pa.float64(), len(numbers), [None, held])
+    arrays = []
+    for array in batch.columns:
+        trimmed = pc.utf8_trim_whitespace(array)
+        parsed = None if has_codes(trimmed) else _cast(_pointed(trimmed, decimal), pa.float64())
+        if parsed is not None:
+            array = pc.if_else(pc.is_in(parsed, marks), pa.nulls(1, array.type)[0], array)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def has_codes(array: pa.Array) -> bool:
+    """Whether a text is written with leading zeros, as codes are and numbers are not."""
+    return bool(pc.any(pc.match_substring_regex(array, LEADING_ZEROS)).as_py())
 
 
 def _cast(array: pa.Array, type: pa.DataType) -> pa.Array | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from io import StringIO
 from itertools import islice
@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from likelier.data.files import read_sample
-from likelier.data.notation import DECIMALS, decimal_sign, is_written_number
+from likelier.data.header import columns_of, distinct_names, names_columns, numbers_rows
+from likelier.data.notation import DECIMALS, decimal_sign, shows_decimal_point
 
-MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null")
+MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None")
 SAMPLE_ROWS = 1000
+STRAY_QUOTE = (
+    'double a quotation mark that is part of a text (""), or use quotes=False if no cell of the '
+    "file is quoted"
+)
 
 
 @dataclass(frozen=True)
@@ -23,12 +28,14 @@ class Hints:
     """How a training file had to be read, where its lines did not say so.
 
     A later file is read in the same way unless its own lines show another. What is None was
-    found out, and will be again.
+    found out, and will be again. ``quote`` is what cells are quoted by: the empty text where
+    quotation marks are text like any other.
     """
 
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    quote: str | None = None
 
     def to_json(self) -> dict[str, str | None]:
         """Plain form."""
@@ -52,8 +59,9 @@ class Dialect:
 
     ``skip_lines`` counts the lines before the first row of data; ``longest_line`` is the
     number of characters of the longest line seen. A file without a header gets the column
-    names ``x0``, ``x1``, ... ``numbers_rows`` tells that the first column has no name and a
-    number of its own in every row, as data frames write their index.
+    names ``x0``, ``x1``, ... ``shows_point`` tells that its numbers have decimal points,
+    ``numbers_rows`` that the first column has no name and a number of its own in every row, as
+    data frames write their index.
     """
 
     delimiter: str
@@ -63,14 +71,18 @@ class Dialect:
     longest_line: int
     encoding: str
     decimal: str
+    quote: str
+    shows_point: bool
     numbers_rows: bool
 
 
-def sniff_dialect(path: Path, given: Hints, header: bool | None, likely: Hints) -> Dialect:
+def sniff_dialect(
+    path: Path, given: Hints, header: bool | None, likely: Hints, missing: Collection[str] = MISSING
+) -> Dialect:
     """Find the dialect of a file.
 
     What is not None in ``given`` and ``header`` is taken as said; ``likely`` is how the
-    training file was read.
+    training file was read; ``missing`` are the texts that stand for a missing value.
     """
     _check(given)
     encoding, text = _decoded(path, given.encoding, likely.encoding)
@@ -78,24 +90,28 @@ def sniff_dialect(path: Path, given: Hints, header: bool | None, likely: Hints) 
     if not content.strip():
         raise ValueError(f"{str(path)!r} holds no rows, only empty lines")
     blank_lines = text[: len(text) - len(content)].count("\n")
+    quote = _first_said(given.quote, likely.quote, '"')
     try:
-        delimiter = given.delimiter or _delimiter(content, likely.delimiter)
-        rows = _rows(content, delimiter)
+        delimiter = given.delimiter or _delimiter(content, likely.delimiter, quote)
+        rows = _rows(content, delimiter, quote)
     except csv.Error as error:
-        raise ValueError(f"{str(path)!r} is not a CSV file: {error}") from None
-    has_header = _has_header(rows) if header is None else header
-    names = _names(rows[0], path) if has_header else [f"x{i}" for i in range(len(rows[0]))]
-    columns = _columns(rows[1:] if has_header else rows, len(names))
-    present = ([cell for cell in column if cell not in MISSING] for column in columns)
+        raise ValueError(f"{str(path)!r} is not a CSV file: {error}; {STRAY_QUOTE}") from None
+    has_header = _has_header(rows, missing, path) if header is None else header
+    names = rows[0] if has_header else [""] * len(rows[0])
+    columns = columns_of(rows[1:] if has_header else rows, len(names))
+    present = [[cell for cell in column if cell not in missing] for column in columns]
+    names = distinct_names([name or f"x{i}" for i, name in enumerate(names)], str(path))
     return Dialect(
         delimiter=delimiter,
         header=has_header,
         column_names=tuple(names),
-        skip_lines=blank_lines + (_header_lines(content, delimiter) if has_header else 0),
+        skip_lines=blank_lines + (_header_lines(content, delimiter, quote) if has_header else 0),
         longest_line=max(map(len, content.split("\n"))),
         encoding=encoding,
-        decimal=given.decimal or decimal_sign(present, delimiter, likely.decimal),
-        numbers_rows=has_header and not rows[0][0] and _numbers_rows(columns[0]),
+        decimal=given.decimal or _decimal(present, delimiter, likely.decimal, path),
+        quote=quote,
+        shows_point=shows_decimal_point(present),
+        numbers_rows=has_header and not rows[0][0] and numbers_rows(columns[0]),
     )
 
 
@@ -124,20 +140,38 @@ def _decoded(path: Path, given: str | None, likely: str | None) -> tuple[str, st
         raise ValueError(f"encoding {encoding!r} is not known to Python") from None
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
+def _first_said(*answers: str | None) -> str:
+    """Return the first that is not None."""
+    return next(answer for answer in answers if answer is not None)
+
+
+def _decimal(columns: list[list[str]], delimiter: str, likely: str | None, path: Path) -> str:
+    try:
+        return decimal_sign(columns, delimiter, likely)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from None
+
+
+def _reader(text: str, delimiter: str, quote: str) -> Any:
+    form: Any = {"quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE}
+    lines = StringIO(text, newline="")
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, **form)
+
+
+def _rows(text: str, delimiter: str, quote: str) -> list[list[str]]:
     """Return the cells of the first rows, without surrounding spaces."""
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    reader = _reader(text, delimiter, quote)
     return [[cell.strip() for cell in row] for row in islice(reader, SAMPLE_ROWS) if row]
 
 
-def _header_lines(text: str, delimiter: str) -> int:
+def _header_lines(text: str, delimiter: str, quote: str) -> int:
     """Count the lines of the first row: a quoted name may contain line ends."""
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    reader = _reader(text, delimiter, quote)
     next(reader)
-    return reader.line_num
+    return int(reader.line_num)
 
 
-def _delimiter(text: str, likely: str | None) -> str:
+def _delimiter(text: str, likely: str | None, quote: str) -> str:
     """Choose the delimiter that cuts the most rows into the same number of cells.
 
     Where commas and semicolons both do, the comma is more likely inside the numbers.
@@ -145,7 +179,7 @@ def _delimiter(text: str, likely: str | None) -> str:
     best, best_share = ",", 0.0
     for candidate in ([likely] if likely else []) + ["\t", ";", ","]:
         try:
-            widths = Counter(len(row) for row in _rows(text, candidate))
+            widths = Counter(len(row) for row in _rows(text, candidate, quote))
         except csv.Error:  # a cell too long to be one
             continue
         width, count = widths.most_common(1)[0]
@@ -155,49 +189,12 @@ def _delimiter(text: str, likely: str | None) -> str:
     return best
 
 
-def _has_header(rows: list[list[str]]) -> bool:
-    """Whether the first row names the columns.
-
-    Text above a column of numbers settles it. Otherwise names are neither numbers nor
-    missing, are all different, and do not come again as values.
-    """
-    first = rows[0]
-    columns = _columns(rows[1:], len(first))
-    pairs = list(zip(first, columns, strict=True))
-    texts = [not _is_number(cell) and cell not in MISSING for cell in first]
-    if any(text and _is_numeric(column) for text, column in zip(texts, columns, strict=True)):
-        return True
-    distinct = len(set(first)) == len(first)
-    return all(texts) and distinct and not any(cell in column for cell, column in pairs)
-
-
-def _columns(rows: list[list[str]], width: int) -> list[tuple[str, ...]]:
-    """Return the cells by column; rows that are too short or too long are left out."""
-    whole = [row for row in rows if len(row) == width]
-    return list(zip(*whole, strict=True)) or [()] * width
-
-
-def _numbers_rows(column: Sequence[str]) -> bool:
-    """Whether a column has another whole number in every row."""
-    return all(map(str.isdecimal, column)) and 1 < len(column) == len(set(column))
-
-
-def _is_number(cell: str) -> bool:
-    return cell not in MISSING and is_written_number(cell)
-
-
-def _is_numeric(column: tuple[str, ...]) -> bool:
-    values = [cell for cell in column if cell not in MISSING]
-    return bool(values) and all(map(_is_number, values))
-
-
-def _names(header: list[str], path: Path) -> list[str]:
-    """Return the column names; a nameless column is named by its position."""
-    names = [name or f"x{i}" for i, name in enumerate(header)]
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
+def _has_header(rows: list[list[str]], missing: Collection[str], path: Path) -> bool:
+    found = names_columns(rows, missing)
+    if found is None:
+        start = ", ".join(map(repr, rows[0][:5]))
         raise ValueError(
-            f"{str(path)!r} has several columns named {', '.join(map(repr, twice))}; "
-            "rename them, or say that the file has no header"
+            f"{str(path)!r}: the first row ({start}, ...) may be names of columns or data; use "
+            "header=True if it has the names, header=False if it is data"
         )
-    return names
+    return found

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from likelier.base import Array, Matrix
 from likelier.data.assemble import Piece, csr, dense
-from likelier.data.columns import Kind, kind_of, to_floats, to_integers, to_texts
+from likelier.data.columns import Kind, kind_of, label_kind, to_floats, to_integers, to_texts
 from likelier.data.dialect import NO_HINTS, Hints
 from likelier.data.learn import (
     check_features,
@@ -135,7 +135,7 @@ class TableEncoder:
         if name is not None:
             goal = found.pop(name)
             check_target(name, goal, table.decimal)
-            kind = goal.kind
+            kind = label_kind(goal.kind, goal.values) if table.untyped else goal.kind
         check_features(found, missing, table.decimal)
         return cls(
             columns=_codes(table, found),

@@ -107,6 +107,13 @@ class _WithoutLastLines(io.RawIOBase):
         return whole
 
 
+def line_number(path: Path, encoding: str, text: str) -> int:
+    """Return the number of the first line that holds a text, counted from 1."""
+    with open_bytes(path) as stream:
+        lines = io.TextIOWrapper(cast(Any, stream), encoding, errors="replace")
+        return next((number for number, line in enumerate(lines, 1) if text in line), 1)
+
+
 def read_sample(path: Path) -> bytes:
     """Return whole lines from the beginning of a file: `SAMPLE_BYTES`, or three lines if longer."""
     with open_bytes(path) as stream:

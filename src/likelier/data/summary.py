@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from likelier.base import Array
 from likelier.data.columns import (
+    LEADING_ZEROS,
     MAX_CATEGORIES,
     Kind,
     Texts,
@@ -63,6 +65,8 @@ class Summary:
         """
         if self.kind != Kind.TEXT or self.declared or not (self.odd and self.n_numbers):
             return False
+        if any(re.match(LEADING_ZEROS, text) for text, _ in self.odd):
+            return False  # codes
         if self.n_numbers >= NUMBER_SHARE * (self.n_rows - self.n_missing):
             return self.values is None or self._different_numbers() >= MIN_NUMBERS
         if self.values is None:

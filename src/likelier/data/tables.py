@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from likelier.data.dialect import MISSING, NO_HINTS, Hints, sniff_dialect
-from likelier.data.files import as_path, detect_format, open_bytes, open_whole_lines
+from likelier.data.columns import without_marks
+from likelier.data.dialect import MISSING, NO_HINTS, STRAY_QUOTE, Hints, sniff_dialect
+from likelier.data.files import as_path, detect_format, line_number, open_bytes, open_whole_lines
+from likelier.data.header import distinct_names
+from likelier.data.notation import as_number
+from likelier.data.quotes import swallowed_rows
 
 CSV_CHUNK_BYTES = 1 << 18
 CSV_CHUNK_ROWS = 256
@@ -77,24 +81,23 @@ class CsvTable(Table):
     def __init__(
         self,
         path: Path,
+        given: Hints = NO_HINTS,
         *,
-        delimiter: str | None = None,
         header: bool | None = None,
         missing_values: Sequence[str] = MISSING,
-        encoding: str | None = None,
-        decimal: str | None = None,
         likely: Hints = NO_HINTS,
     ) -> None:
         self._path = path
-        given = Hints(delimiter, encoding, decimal)
-        self._dialect = dialect = sniff_dialect(path, given, header, likely)
+        missing_values = tuple(missing_values)
+        self._dialect = dialect = sniff_dialect(path, given, header, likely, missing_values)
         self.name = str(path)
         self.column_names = list(dialect.column_names)
         self.header, self.decimal = dialect.header, dialect.decimal
-        self.missing_values = tuple(missing_values)
+        self.missing_values = missing_values
         self.index_columns = (dialect.column_names[0],) if dialect.numbers_rows else ()
-        comma = "," if dialect.decimal == "," else None
-        self.hints = Hints(delimiter, encoding, decimal or comma)
+        shown = dialect.decimal if dialect.decimal == "," or dialect.shows_point else None
+        self.hints = replace(given, decimal=given.decimal or shown)
+        self._all_seen = not dialect.quote  # without quotes no cell holds rows
 
     def blocks(
         self, block_rows: int, columns: Sequence[str] | None = None
@@ -105,12 +108,38 @@ class CsvTable(Table):
             raise ValueError("columns must name at least one column")
         try:
             with ExitStack() as files:
-                reader = files.enter_context(self._open(columns, files))
-                yield from rechunk(reader, block_rows)
+                seen = columns if self._all_seen else self.column_names
+                reader = files.enter_context(self._open(seen, files))
+                yield from rechunk(self._checked(reader, columns), block_rows)
+                self._all_seen = True
         except (pa.ArrowException, OSError) as error:
             if "Empty CSV file" in str(error) or "Could not skip initial" in str(error):
                 return  # nothing follows the header
             raise ValueError(f"{self.name!r} cannot be read as CSV: {_explain(error)}") from error
+
+    def _checked(
+        self, batches: Iterable[pa.RecordBatch], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield some columns, null where a number stands for a missing value.
+
+        The first pass looks at all columns: a stray quotation mark in any of them costs rows.
+        """
+        marks = (mark.replace(self.decimal, ".") for mark in self.missing_values)
+        numbers = [number for number in map(as_number, marks) if number is not None]
+        for batch in batches:
+            cell = None if self._all_seen else swallowed_rows(batch, self._dialect.delimiter)
+            if cell is not None:
+                raise ValueError(self._stray_quote(cell))
+            batch = batch.select(list(columns))
+            yield without_marks(batch, numbers, self.decimal) if numbers else batch
+
+    def _stray_quote(self, cell: str) -> str:
+        first, *others = cell.rstrip("\r\n").split("\n")
+        line = line_number(self._path, self._dialect.encoding, f'"{first}'.rstrip("\r"))
+        return (
+            f"{self.name!r}, line {line}: a quotation mark opens a cell that would take in the "
+            f"next {len(others)} lines; {STRAY_QUOTE}"
+        )
 
     def _open(self, columns: Sequence[str], files: ExitStack) -> Any:
         dialect, encoding = self._dialect, self._dialect.encoding
@@ -135,7 +164,8 @@ class CsvTable(Table):
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=dialect.delimiter,
-                newlines_in_values=True,
+                quote_char=dialect.quote or False,
+                newlines_in_values=bool(dialect.quote),
                 ignore_empty_lines=not single,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
@@ -161,7 +191,9 @@ class ParquetTable(Table):
             schema = pyarrow.parquet.read_schema(path)
         except pa.ArrowInvalid as error:
             raise ValueError(f"{self.name!r} is not a Parquet file: {error}") from error
-        self.column_names = _distinct(schema.names, self.name)
+        self.column_names = list(schema.names)
+        if len({*schema.names}) < len(schema.names):  # they could not be read by their names
+            raise ValueError(f"{self.name!r} has several columns of the same name; rename them")
         self.index_columns = tuple(filter(_UNNAMED_INDEX.fullmatch, self.column_names))
 
     def blocks(
@@ -186,12 +218,12 @@ class FrameTable(Table):
     def __init__(self, frame: Any) -> None:
         self.name = f"the {type(frame).__module__.partition('.')[0]} frame"
         try:
-            table = nw.from_native(frame, eager_only=True).to_arrow()
+            table, names = _arrow_table(frame)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(
                 f"{self.name} has a column of values of different types: {error}"
             ) from error
-        self.column_names = _distinct(table.column_names, self.name)
+        self.column_names = distinct_names(names, self.name)
         self._table = table.rename_columns(self.column_names)
 
     def blocks(
@@ -215,15 +247,17 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
         How to read a CSV file, instead of finding it out from its first lines: ``delimiter``,
         ``header`` (whether the first line names the columns), ``missing_values`` (the texts
         that stand for a missing value) or ``also_missing`` (texts besides the usual ones),
-        ``encoding`` and ``decimal`` (the sign in 3.14); ``likely`` has the `Hints` of another
-        file, which count where this one's lines do not show it.
+        ``encoding``, ``decimal`` (the sign in 3.14) and ``quotes`` (whether cells may be
+        quoted; False if quotation marks are text); ``likely`` has the `Hints` of another file,
+        which count where this one's lines do not show it. A number in ``missing_values`` stands
+        for every way to write it, in columns of numbers.
 
     Notes
     -----
     What numbers the rows is listed in ``index_columns`` and not learned from: the nameless
     index of a pandas frame, and a nameless first CSV column with a whole number of its own in
-    every row. In a CSV file of one column an empty line is a row without a value, except at
-    the end of the file.
+    every row. Columns of the same name get numbers (``a``, ``a_2``). In a CSV file of one
+    column an empty line is a row without a value, except at the end of the file.
     """
     if not isinstance(data, str | os.PathLike):
         return FrameTable(data)
@@ -232,7 +266,9 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
     if found == "csv":
         also = csv.pop("also_missing", ())
         csv["missing_values"] = (*csv.get("missing_values", MISSING), *also)
-        return CsvTable(path, **csv)
+        said = {name: csv.pop(name, None) for name in ("delimiter", "encoding", "decimal")}
+        quote = {None: None, True: '"', False: ""}[csv.pop("quotes", None)]
+        return CsvTable(path, Hints(**said, quote=quote), **csv)
     if found == "parquet":
         return ParquetTable(path)
     if found == "libsvm":
@@ -270,13 +306,15 @@ def _chunk_bytes(longest_line: int) -> int:
     return max(CSV_CHUNK_BYTES, many_rows, 8 * longest_line)
 
 
-def _distinct(names: Iterable[Any], table: str) -> list[str]:
-    """Return column names as strings, or say which of them occur twice."""
-    counts = Counter(str(name) for name in names)
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise ValueError(f"{table!r} has several columns named {', '.join(map(repr, twice))}")
-    return list(counts)
+def _arrow_table(frame: Any) -> tuple[pa.Table, list[str]]:
+    """Return the columns of a frame and their names, which may be the same."""
+    own: list[str] = []
+    if nw.dependencies.is_pandas_like_dataframe(frame) and not frame.columns.is_unique:
+        own = [str(name) for name in frame.columns]
+        frame = frame.set_axis([f"{i}" for i in range(len(own))], axis=1)
+    if not isinstance(frame, pa.Table):  # which may have columns of the same name
+        frame = nw.from_native(frame, eager_only=True).to_arrow()
+    return frame, [*own, *frame.column_names[len(own) :]]
 
 
 def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -289,7 +327,9 @@ def _explain(error: Exception) -> str:
     if "UTF8" in message:
         return f"{message}; convert it to UTF-8, or name its encoding ('latin-1'?)"
     if "straddling" in message:
-        return "a row is far longer than the first rows, or a quote is never closed"
+        long = "a row is far longer than the first rows, or a quote is never closed"
+        return f"{long}; {STRAY_QUOTE}"
     if "Expected" in message and "columns" in message:
-        return f"{message}; quote text that contains the delimiter, or name another delimiter"
+        advice = "quote text that contains the delimiter, or name another delimiter"
+        return f"{message}; {advice}{'; ' + STRAY_QUOTE if chr(34) in message else ''}"
     return message

@@ -85,7 +85,24 @@ def test_what_is_no_number(text):
         ([["3", "2"]], ",", ",", "."),
         ([["3,14"], ["2.5"]], ";", None, ","),
         ([[]], ";", None, "."),
+        # points between thousands, or before three decimals
+        ([["1.529", "999"]], ";", None, ","),
+        ([["1.529", "999"]], ",", ",", ","),
+        ([["1.529", "999"]], ",", ".", "."),
+        ([["1.529", "999"], ["3,5", "2"]], "\t", None, ","),
+        ([["1.529", "999"], ["3.5", "2"]], ";", None, "."),
+        ([["1.529", "99"]], ",", None, "."),
+        ([["1.529", "999", "0.125"]], ",", None, "."),
+        ([["1.529", "999", "2.5"]], ",", None, "."),
+        ([["1.529", "999", "1000"]], ",", None, "."),
+        ([["1.529", "12.345"]], ",", None, "."),
     ],
 )
 def test_the_decimal_sign(columns, delimiter, likely, sign):
     assert decimal_sign(columns, delimiter, likely) == sign
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", "|"])
+def test_thousands_that_may_be_decimals(delimiter):
+    with pytest.raises(ValueError, match=r"'1\.529' beside '999'.*decimal='\.'.*decimal=','"):
+        decimal_sign([["a", "b"], ["3", "1.529", "-12.000", "999"]], delimiter, None)

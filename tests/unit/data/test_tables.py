@@ -68,6 +68,26 @@ def test_delimiter_and_header_are_found(tmp_path, delimiter, header, ending):
         ("single\n1\n2\n", True),
         ("1\n2\n", False),
         ("a,b", True),
+        # a mark of a missing value in the first row, in any case
+        *((f"5,{mark},3\n1,2,3\n4,5,6\n", False) for mark in ("n/a", "N/A", "na", "None", "#N/A")),
+        *((f"5,{mark},3\n1,2,3\n4,5,6\n", False) for mark in ("null", "NULL", "?", "-", "--", "")),
+        ("5.1,unknown,red\n" + "1.5,2.5,red\n" * 3, False),
+        # numbers as names
+        (
+            "2019,2020,2021,label\n"
+            + "".join(f"{i},{i % 7},{i / 9},{'ab'[i % 2]}\n" for i in range(30)),
+            True,
+        ),
+        ("2019,2021,label\n" + "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(30)), True),
+        ("x,0,1,2\n" + "".join(f"{i},{i % 7},{i / 9},{i}\n" for i in range(30)), True),
+        ("a,4046,4225,b\n" + "".join(f"{i},{400 * i},{500 * i},{i}\n" for i in range(30)), True),
+        # data, whatever their first row has
+        ("1,2,3,a\n" + "".join(f"{i},{i % 7},{i % 5},{'ab'[i % 2]}\n" for i in range(30)), False),
+        ("5,20,3.5,rare\n" + "".join(f"{i},{i % 7},{i},{'ab'[i % 2]}\n" for i in range(30)), False),
+        ("1,Ann\n2,Bob\n3,Cid\n", False),
+        ("1,2,3\n4,5,6\n", False),
+        ("001\n002\n003\n", False),
+        (",colour\n0,red\n1,blue\n2,red\n", True),
     ],
 )
 def test_header(tmp_path, text, header):
@@ -78,11 +98,41 @@ def test_header(tmp_path, text, header):
     assert open_table(write(tmp_path, text), header=not header).header is not header
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "5,6,1,c",  # a class that no other row has, or a name
+        "0,1,2,3",  # as data frames without names are written
+        "2019,2020,2021,2022",
+        "5,unknown,1,0",
+        "0.5,unknown,1.5,0",
+    ],
+)
+def test_a_first_row_that_may_be_either(tmp_path, first):
+    labels = "ab" if first.endswith("c") else "01"
+    rows = "".join(f"{i},{i % 9},{i % 6},{labels[i % 2]}\n" for i in range(40))
+    path = write(tmp_path, f"{first}\n{rows}")
+    with pytest.raises(ValueError, match=r"data.csv.*header=True.*header=False"):
+        open_table(path)
+    for header in (True, False):
+        assert len(rows_of(open_table(path, header=header))) == 41 - header
+
+
 def test_names_of_columns(tmp_path):
     table = open_table(write(tmp_path, ' a ,"b ""x"" c", ,d\n1,2,3,4\n'), header=True)
     assert table.column_names == ["a", 'b "x" c', "x2", "d"]
-    with pytest.raises(ValueError, match=r"several columns named 'a'"):
-        open_table(write(tmp_path, "a,b,a\n1,2,3\n"))
+
+
+def test_columns_of_the_same_name_get_numbers(tmp_path):
+    text = "a,a_2,b,a,a,x0,,\n1,2,3,4,5,6,7,8\n"
+    with pytest.warns(UserWarning, match="several columns of the same name") as told:
+        table = open_table(write(tmp_path, text), header=True)
+    assert len(told) == 1
+    assert table.column_names == ["a", "a_2", "b", "a_3", "a_4", "x0", "x6", "x7"]
+    assert rows_of(table) == [list("12345678")]
+    text = "red,big,blue\nblue,small,red\n" * 10
+    with pytest.warns(UserWarning, match="'colour' as 'colour_2'"):
+        assert open_table(write(tmp_path, f"colour,size,colour\n{text}")).header
 
 
 def test_commas_inside_semicolons(tmp_path):
@@ -99,6 +149,25 @@ def test_missing_values(tmp_path):
     ]
     table = open_table(write(tmp_path, text), missing_values=["x"])
     assert rows_of(table) == [["1", " ?", "NA", "", None], ["2", "?", " NA ", "nan", "NULL"]]
+
+
+def test_the_usual_marks_of_missing_values(tmp_path):
+    marks = ["", " ", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None"]
+    text = "a,b\n1,2\n" + "".join(f"{mark},0\n" for mark in marks)
+    assert rows_of(open_table(write(tmp_path, text)))[1:] == [[None, "0"]] * len(marks)
+
+
+@pytest.mark.parametrize("mark", ["-999", "-999.0", "-9.99e2", "-999,0"])
+def test_numbers_that_stand_for_missing_values(tmp_path, mark):
+    decimal = "," if "," in mark else "."
+    cells = ["-999", " -999.0", "-999.00", "-9.990000e+02", "-999.5", "999"]
+    cells = [cell.replace(".", decimal) for cell in cells]
+    text = "a;b;c\n" + "".join(f"{cell};x{cell};0{i}\n" for i, cell in enumerate(cells))
+    table = open_table(write(tmp_path, text), also_missing=[mark, "5"], decimal=decimal)
+    rows = rows_of(table)
+    assert [row[0] for row in rows] == [None] * 4 + cells[4:]
+    assert [row[1] for row in rows] == [f"x{cell}" for cell in cells]  # text is compared as such
+    assert [row[2] for row in rows] == [f"0{i}" for i in range(6)]  # and so are codes
 
 
 def test_quotes_and_line_ends_inside_cells(tmp_path):
@@ -265,8 +334,13 @@ def test_dictionaries_that_differ_between_chunks():
 
 def test_frame_with_unusual_columns():
     assert open_table(pd.DataFrame([[1, 2]])).column_names == ["0", "1"]
-    with pytest.raises(ValueError, match=r"(?s)unique column names.*'1'"):
-        open_table(pd.DataFrame([[1, 2]], columns=["1", "1"]))
+    with pytest.warns(UserWarning, match="same name; reading another '1' as '1_2'"):
+        table = open_table(pd.DataFrame([[1, 2]], columns=["1", "1"]))
+    assert table.column_names == ["1", "1_2"]
+    assert rows_of(table) == [[1, 2]]
+    with pytest.warns(UserWarning, match="'a' as 'a_2'"):
+        table = open_table(pa.table([[1], [2.5]], names=["a", "a"]))
+    assert rows_of(table, columns=["a_2"]) == [[2.5]]
     with pytest.raises(ValueError, match="values of different types"):
         open_table(pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object))
 
