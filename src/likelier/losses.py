@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import expit, softmax
 
 from likelier.base import Array, Loss
+from likelier.jit import njit
 from likelier.special import (
     implicit_logistic,
     implicit_poisson,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from likelier.jit import njit
 
 _MAX_ROOT_STEPS = 80  # Chebyshev needs 1 to 4; bisection alone would need about 60
 _SMALL_STEP = 0.2  # up to this ``c`` two steps from ``z`` are right to rounding

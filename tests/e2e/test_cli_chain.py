@@ -307,7 +307,7 @@ def test_quiet_says_nothing(tmp_path):
     assert result.output == ""
 
 
-@pytest.mark.parametrize("command", ["", "fit", "predict", "evaluate", "info"])
+@pytest.mark.parametrize("command", ["", "fit", "predict", "evaluate", "info", "warm-up"])
 def test_help_fits_a_terminal(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = run_ok(*([command] if command else []), "--help").stdout

@@ -246,3 +246,22 @@ def info(model: str, as_json: bool, quiet: bool) -> None:
         click.echo(json.dumps(facts, indent=2))
     else:
         show_description(facts)
+
+
+@main.command("warm-up", short_help="Compile ahead of time, for images of containers.")
+@common_options
+def warm_up(quiet: bool) -> None:
+    """Compile ahead of time what all models need, by small fits of every one.
+
+    Compiled code is kept beside the package, or in the folder that NUMBA_CACHE_DIR names; there
+    it is found by later processes with the same setting, also by users who cannot write to it.
+    Takes some minutes. Exit code 2 where no such folder can be written.
+
+    \b
+    Examples:
+      likelier warm-up
+      NUMBA_CACHE_DIR=/opt/compiled likelier warm-up
+    """  # noqa: D301 -- click reads the backspace
+    from likelier.cli.warm_up import warm_up as compile_all
+
+    compile_all(lambda text: _say(text, quiet))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.rows import column, prefetch_ahead, row_start
 
 

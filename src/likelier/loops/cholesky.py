@@ -6,7 +6,8 @@ SciPy's own keep it to themselves while they work, so that threads take turns.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from likelier.jit import njit
 
 
 @njit(cache=True, nogil=True)

@@ -7,8 +7,8 @@ data.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.rows import column, row_dot, row_start
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.rows import column, prefetch, row_start
 
 _SHORT = 16  # up to so many factors a rising factorial is multiplied out

@@ -9,8 +9,8 @@ is no learning rate, and the weights converge to the optimum itself.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.lanes import MOST_LANES
 from likelier.loops.rows import (
     prefetch_ahead,

@@ -12,8 +12,10 @@ the low bits of that sum are ``n``, ready to be shifted into an exponent.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
+
+from likelier.jit import njit
 
 # No promise about NaN or infinities is made to the compiler: they keep their meaning.
 FLAGS = {"contract", "nsz"}

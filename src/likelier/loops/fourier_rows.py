@@ -15,10 +15,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
 from likelier.base import Array
+from likelier.jit import njit
 from likelier.loops.rows import prefetch
 from likelier.loops.sincos import COSINE, FLAGS, SINE, careful_sincos
 from likelier.loops.tiles import ROWS, empty_panels, multiply_tile

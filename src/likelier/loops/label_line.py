@@ -8,8 +8,8 @@ added up in the end. An unknown label has weight 0.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.exponential import FLAGS, fast_exp
 
 TILE = 128  # places of a tile, if a row is shorter

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from likelier.base import Array
+from likelier.jit import njit
 from likelier.loops.memory import touched
 
 WIDTHS = (2, 4, 8)

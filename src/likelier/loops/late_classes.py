@@ -7,8 +7,8 @@ together; its probabilities are the softmax of these.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.exponential import FLAGS, fast_exp
 
 # Sums over lanes may be reordered and scores are finite, which lets loops use the vector unit.

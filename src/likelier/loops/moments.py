@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.rows import row_start
 
 # Sums along a row may be reordered, which is what lets them use the vector unit; NaN, which

@@ -4,8 +4,8 @@ A. Appleby, "MurmurHash3", 2011 (public domain). The seed is 0.
 """
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.unaligned import load32
 
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)

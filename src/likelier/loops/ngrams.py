@@ -11,8 +11,8 @@ another. Two terms are the same only if all their bytes are. Arrays of text have
 """
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.murmur import murmur3
 from likelier.loops.rows import prefetch
 from likelier.loops.unaligned import PADDING, load64

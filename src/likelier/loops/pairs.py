@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from likelier.base import Array, Matrix
+from likelier.jit import njit
 from likelier.loops.rows import as_rows, column, row_dot, row_start
 
 _REORDER = {"reassoc", "contract", "nsz"}

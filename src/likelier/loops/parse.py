@@ -10,7 +10,8 @@ two neighbouring ``w``; where these round differently the caller must ask ``floa
 """
 
 import numpy as np
-from numba import njit
+
+from likelier.jit import njit
 
 # What became of a line, or of a number inside it.
 OK = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from likelier.jit import njit
 
 SWEEPS = 1000
 PRECISION = 1e-12

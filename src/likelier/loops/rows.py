@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from scipy import sparse
 
 from likelier.base import Array, Matrix
+from likelier.jit import njit
 from likelier.loops.lanes import (
     add_2,
     add_4,

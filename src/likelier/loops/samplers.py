@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.exponential import FLAGS, fast_exp
 
 _compiled = njit(cache=True, nogil=True, fastmath=FLAGS)

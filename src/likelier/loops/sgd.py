@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.lanes import add_scores, keep_and_add
 from likelier.loops.rows import (
     column,

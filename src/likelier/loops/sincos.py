@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
 from likelier.base import Array
+from likelier.jit import njit
 
 # No promise about NaN or infinities is made to the compiler: they keep their meaning.
 FLAGS = {"contract", "nsz"}

@@ -14,9 +14,9 @@ over all rows uses the vector unit.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from likelier.base import Array
+from likelier.jit import njit
 from likelier.loops.exponential import fast_exp
 from likelier.loops.smo_lanes import (
     FAR,

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from likelier.jit import njit
 
 FAR = 1e300  # beyond every residual; an infinity would not survive the compiler's freedom
 TINY_CURVATURE = 1e-12

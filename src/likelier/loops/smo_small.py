@@ -9,8 +9,8 @@ asks for. Nothing is put aside and nothing is rounded.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.smo import (
     CONVERGED,
     ELSEWHERE,

@@ -1,7 +1,8 @@
 """Compiled work on rows of counted terms: frequencies, the order of terms, sorting, weights."""
 
 import numpy as np
-from numba import njit
+
+from likelier.jit import njit
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)

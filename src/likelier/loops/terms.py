@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.rows import column, prefetch_ahead, row_start
 from likelier.loops.sgd import lane_target
 from likelier.losses import (

@@ -10,8 +10,8 @@ made small here if there are ``capitals``, 26 of them or 0; the caller has done 
 """
 
 import numpy as np
-from numba import njit
 
+from likelier.jit import njit
 from likelier.loops.unaligned import PADDING
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
