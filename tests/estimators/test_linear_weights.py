@@ -121,13 +121,14 @@ def test_weight_zero_is_absence_in_batches(loss, words):
     np.testing.assert_array_equal(whole.predict_proba(X), rest.predict_proba(X))
 
 
-def test_labels_of_absent_rows_are_no_classes():
+def test_labels_of_absent_rows_are_classes_too():
     X, y, weight, present = draw()
     labels = np.where(present, y, 99)
     model = LinearClassifier().fit(X, labels, sample_weight=weight)
-    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2, 99])
+    assert 99 not in model.predict(X)
     model = LinearClassifier().partial_fit(X, labels, sample_weight=weight)
-    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2, 99])
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])

@@ -15,6 +15,7 @@ from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
 from likelier.estimators.bayesian_linear_fit import BayesianLinearFit
 from likelier.estimators.bayesian_linear_summary import Summaries
+from likelier.estimators.one_class import or_constant
 from likelier.estimators.probabilities import has_probabilities, never_certain, split_entropy
 from likelier.predictive import Categorical
 
@@ -159,6 +160,7 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         return tags
 
     # -- predictions --------------------------------------------------------------------
+    @or_constant
     def decision_function(self, X: Any) -> Array:
         """Log odds of the posterior predictive; with the hinge, mean scores.
 
@@ -173,6 +175,7 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         found = np.concatenate([logsumexp(part, axis=1) for part in self._log_parts(X)])
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
+    @or_constant
     def predict(self, X: Any) -> Array:
         """Most probable class of every row."""
         scores = self.decision_function(X)
@@ -180,6 +183,7 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         return np.asarray(self.classes_[best])
 
     @available_if(has_probabilities)
+    @or_constant
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class; the largest is always the class `predict` gives.
 
@@ -196,11 +200,13 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         return never_certain(np.exp(scores - logsumexp(scores, axis=1, keepdims=True)))
 
     @available_if(has_probabilities)
+    @or_constant
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(has_probabilities)
+    @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of `predict_proba` in nats: of the classes given the weights, and of the weights.
 

@@ -20,6 +20,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.bayesian_linear_rows import PartSource, standard_coordinates
 from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
+from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.probabilities import enough_to_calibrate, fit_calibration
 from likelier.estimators.problem import (
     EncodedSource,
@@ -149,7 +150,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with one_blas_thread():
+        with one_blas_thread(), one_class_is_constant(self):
             if is_stream(X):
                 self._fit_stream(X, y, sample_weight, seed)
             else:
@@ -199,12 +200,9 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _targets(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Class numbers, and weights that include the classes'."""
-        present = np.ones(len(y), dtype=bool) if weight is None else weight > 0.0
-        self._set_classes(unique_labels(y[present]))
-        codes = np.zeros(len(y))  # labels of absent rows need not be among the classes
-        codes[present] = class_codes(self.classes_, y[present])
-        known = None if weight is None else weight[present]
-        per_class = class_weights(self.class_weight, self.classes_, codes[present], known)
+        self._set_classes(unique_labels(y))  # also classes whose rows weigh nothing
+        codes = class_codes(self.classes_, y)
+        per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
     def _set_classes(self, classes: Array) -> None:
@@ -291,7 +289,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         present = np.flatnonzero(full)
         folds = np.full(len(codes), -1)  # absent rows must not change the folds of the others
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        quick = self._quick()
+        quick, n_present = self._quick(), len(np.unique(codes[present]))
         scores: list[Array] = []
         rows: list[Array] = []
         try:
@@ -302,7 +300,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
                     break
                 inside = np.flatnonzero(folds == fold)
                 rest = np.where(folds == fold, 0.0, full)
-                if not len(inside) or len(np.unique(codes[rest > 0.0])) < len(self.classes_):
+                if not len(inside) or len(np.unique(codes[rest > 0.0])) < n_present:
                     continue  # too few rows of some class to leave any out
                 scores.append(self._left_out_scores(Batch(X, codes, rest), inside, seed, quick))
                 rows.append(inside)

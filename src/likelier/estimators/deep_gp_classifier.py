@@ -19,6 +19,7 @@ from likelier.estimators.deep_gp_fit import DeepFit, Task
 from likelier.estimators.deep_gp_kernel import find_kernel
 from likelier.estimators.deep_gp_words import require_jax
 from likelier.estimators.kernel_words import _integer
+from likelier.estimators.one_class import or_constant
 from likelier.estimators.problem import (
     EncodedSource,
     Summary,
@@ -314,6 +315,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
             out.append(log_label_chances(mixture, self.label_noise_, n_classes))
         return np.concatenate(out)
 
+    @or_constant
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class: a mean over samples of the layers.
 
@@ -321,21 +323,25 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         """
         return np.concatenate([part.probabilities() for part in self._checked(X)])
 
+    @or_constant
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
+    @or_constant
     def predict(self, X: Any) -> Array:
         """Most probable class of every row, always that of `predict_proba`."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    @or_constant
     def decision_function(self, X: Any) -> Array:
         """Log odds of the second of two classes, else log probabilities."""
         p = np.clip(self.predict_proba(X), SMALLEST, 1.0)
         return np.asarray(logit(p[:, 1]) if p.shape[1] == 2 else np.log(p))
 
+    @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the class in nats: in all, within the samples, and between them."""
         parts = [part.uncertainty() for part in self._checked(X)]

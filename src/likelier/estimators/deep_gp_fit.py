@@ -27,8 +27,10 @@ from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.estimators.kernel_copies import settle_few, settle_many
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
+from likelier.estimators.one_class import store_constant
 from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
 from likelier.estimators.rollback import unchanged_on_failure
+from likelier.estimators.targets import OneClassError
 from likelier.models.deep_gp_posterior import DeepPosterior, removed_share, shared_normals
 from likelier.models.deep_gp_start import LONG, KernelStart
 from likelier.models.kernel_machine import Standard
@@ -96,11 +98,14 @@ class DeepFit(DeepWords):
         with ExitStack() as stack, refused, one_blas_thread():
             with unchanged_on_failure(self):
                 earlier = dict(vars(self)) if resumed else {}
-                if is_stream(X):
-                    opened = _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
-                else:
-                    rows = self._check_rows(X, y, sample_weight, reset=not resumed)
-                    opened = self._open_memory(*rows, seed)
+                try:
+                    opened = self._open(X, y, sample_weight, not resumed, seed)
+                except OneClassError as error:
+                    if resumed:
+                        raise
+                    store_constant(self, error.classes)
+                    context.call_on_fit_task_end(estimator=self, X=X, y=y)
+                    return self
                 task = stack.enter_context(opened)
                 if resumed:
                     task = self._same_units(task, earlier)
@@ -141,12 +146,18 @@ class DeepFit(DeepWords):
         """Validated rows, targets and weights."""
         return checked_rows(self, X, y, sample_weight, reset, self._check_y)
 
+    def _open(self, X: Any, y: Any, sample_weight: Any, reset: bool, seed: int) -> _Opened:
+        self.__dict__.pop("constant_", None)
+        if is_stream(X):
+            return _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
+        return self._open_memory(*self._check_rows(X, y, sample_weight, reset=reset), seed)
+
     def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> _Opened:
         """Encoded rows, copies merged where they are few."""
+        codes, weight = self._encode(y, weight)  # classes whose rows weigh nothing are classes
         if weight is not None and not weight.all():
             present = np.flatnonzero(weight)
-            X, y, weight = take_rows(X, present), y[present], weight[present]
-        codes, weight = self._encode(y, weight)
+            X, codes, weight = take_rows(X, present), codes[present], weight[present]
         rows, held = settle_few(Rows(X, codes, weight)), None
         if self.early_stopping:  # a row held out must not find itself in a copy
             rows = settle_many(rows)

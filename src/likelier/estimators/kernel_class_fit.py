@@ -104,6 +104,10 @@ class ClassFit(ClassPredictions):
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
+    def _encoded(self, rows: Rows) -> Rows:
+        codes, weight = self._encode(rows.y, rows.weight)  # a class may weigh nothing
+        return Rows(rows.X, codes, weight)
+
     def _set_classes(self, classes: Array) -> None:
         self.classes_ = require_two_classes(classes)
 

@@ -33,6 +33,7 @@ from likelier.estimators.kernel_resume import (
 )
 from likelier.estimators.kernel_rows import Prepared, Rows
 from likelier.estimators.kernel_words import MIN_COMPONENTS, Clock
+from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.problem import checked_rows, is_stream
 from likelier.estimators.rollback import unchanged_on_failure
 from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales
@@ -93,7 +94,8 @@ class KernelFit(GoingOn):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         clock = Clock(self, (None, None) if is_stream(X) else (X, y), seed=seed)
         clock.before, clock.kept = left, {k: v for k, v in left.items() if k in KEPT}
-        with unchanged_on_failure(self, (Exception,)):  # data that are refused, and all else
+        # data that are refused, and all else
+        with unchanged_on_failure(self, (Exception,)), one_class_is_constant(self):
             self._fit_or_go_on(X, y, sample_weight, seed, clock)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -125,9 +127,7 @@ class KernelFit(GoingOn):
     def _fit_memory(
         self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
     ) -> None:
-        given = Rows(X, y, weight).present()
-        codes, weight = self._encode(given.y, given.weight)
-        rows = self._merged(Rows(given.X, codes, weight).present())  # a class may weigh nothing
+        rows = self._merged(self._encoded(Rows(X, y, weight)).present())
         if self._stops_early():
             rows, clock.held = self._held_apart(rows, seed)
         rng = np.random.default_rng([seed, 0])
@@ -139,6 +139,12 @@ class KernelFit(GoingOn):
         )
         with engine, one_blas_thread():
             self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, clock)
+
+    def _encoded(self, rows: Rows) -> Rows:
+        """Rows with their targets as numbers; absent ones must not change a bit of these."""
+        rows = rows.present()
+        y, weight = self._encode(rows.y, rows.weight)
+        return Rows(rows.X, y, weight)
 
     def _merged(self, rows: Rows) -> Rows:
         """Rows of which copies are one, as far as that is worth it."""

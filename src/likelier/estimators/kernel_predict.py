@@ -16,6 +16,7 @@ from likelier.calibration import restore
 from likelier.estimators.kernel_particles import calibrated_link
 from likelier.estimators.kernel_stream import ClassStream
 from likelier.estimators.kernel_words import _integer, by_evidence
+from likelier.estimators.one_class import or_constant
 from likelier.inference.class_integral import N_PAIRS, class_predictive, levels, to_predictive
 from likelier.inference.laplace import (
     HeadPosterior,
@@ -143,26 +144,31 @@ class ClassPredictions(ClassStream):
         share = away.reshape(-1, *[1] * (p.ndim - 1))
         return (1.0 - share) * p + share * sure, shares
 
+    @or_constant
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class, averaged over the posterior."""
         parts = [(rows, part.probabilities()) for rows, part in self._predictives(X)]
         return _in_order(parts)
 
+    @or_constant
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
+    @or_constant
     def predict(self, X: Any) -> Array:
         """Most probable class of every row, always that of `predict_proba`."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    @or_constant
     def decision_function(self, X: Any) -> Array:
         """Log odds of the second of two classes, else log probabilities."""
         p = np.clip(self.predict_proba(X), 1e-300, 1.0)
         return np.asarray(logit(p[:, 1]) if p.shape[1] == 2 else np.log(p))
 
+    @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the class in nats: in all, within the posterior, and between its parts."""
         parts = [(rows, part.uncertainty()) for rows, part in self._predictives(X)]

@@ -33,6 +33,7 @@ from likelier.estimators.kernel_kept import (
 )
 from likelier.estimators.kernel_rows import NO_WEIGHT, Rows
 from likelier.estimators.kernel_words import by_evidence
+from likelier.estimators.one_class import refuse_constant
 from likelier.estimators.problem import (
     EncodedSource,
     Summary,
@@ -40,7 +41,12 @@ from likelier.estimators.problem import (
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import check_class_weight, class_codes, union_classes
+from likelier.estimators.targets import (
+    OneClassError,
+    check_class_weight,
+    class_codes,
+    union_classes,
+)
 from likelier.inference.kernel_search import head_prior
 from likelier.inference.laplace import (
     FAR_ROWS,
@@ -151,6 +157,7 @@ class ClassStream(RowKeeper, ExpertStream):
         are, and the posterior of the weights is the prior of the new rows.
         """
         self._check_words()
+        refuse_constant(self)
         fresh = not hasattr(self, "stream_")
         X, y, weight = self._check_rows(X, y, sample_weight, fresh and not hasattr(self, "maps_"))
         seed = self.stream_["seed"] if not fresh else self._seed()
@@ -174,7 +181,7 @@ class ClassStream(RowKeeper, ExpertStream):
             X = of_one_kind(X, state)
             omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
             rows = Rows(X, y, omega).take(np.flatnonzero(omega))
-            labels = np.unique(rows.y) if classes is None else union_classes(classes, rows.y)
+            labels = np.unique(y) if classes is None else union_classes(classes, y)
             known = state.get("classes", self.classes_ if hasattr(self, "maps_") else None)
             state["classes"] = labels if known is None else union_classes(known, labels)
             if "precision" in state:
@@ -224,7 +231,7 @@ class ClassStream(RowKeeper, ExpertStream):
         """Learn what is kept but not learned yet; raise where nothing could be."""
         missing = self._missing()
         if missing is not None:
-            raise ValueError(missing.replace(" so far", ""))
+            raise OneClassError(self.stream_["classes"])
         self._settle()
         if "precision" in self.stream_:
             self._end_experts()

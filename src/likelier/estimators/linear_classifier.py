@@ -12,6 +12,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.estimators.linear_frame import Frame
 from likelier.estimators.linear_stream import ClassStream
+from likelier.estimators.one_class import or_constant
 from likelier.estimators.probabilities import (
     class_probabilities,
     enough_to_calibrate,
@@ -214,15 +215,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         self, y: Array, weight: Array | None, loss: Loss
     ) -> tuple[Array, Array | None]:
         """Class numbers of the lanes, and weights that include the classes'."""
-        present = slice(None) if weight is None else weight > 0.0
-        classes, known_codes = encoded_labels(y[present])
+        classes, codes = encoded_labels(y)  # also of classes whose rows weigh nothing
         self._set_classes(classes)
-        codes = known_codes
-        if weight is not None:  # labels of absent rows need not be among the classes
-            codes = np.zeros(len(y))
-            codes[present] = known_codes
-        known = None if weight is None else weight[present]
-        per_class = class_weights(self.class_weight, self.classes_, known_codes, known)
+        per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         weight = combine_weights(weight, per_class, codes)
         return lane_codes(codes, self._outputs(loss), out=codes), weight
 
@@ -257,6 +252,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
         parts: list[Array] = []
         rows: list[Array] = []
+        n_present = len(np.unique(targets[present]))
         for fold in range(FOLDS):
             if len(present) >= ONE_FOLD_ROWS and enough_to_calibrate(
                 targets, rows, len(self.classes_)
@@ -264,7 +260,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
                 break
             inside = np.flatnonzero(folds == fold)
             rest = np.where(folds == fold, 0.0, full)
-            if not len(inside) or len(np.unique(targets[rest > 0.0])) < len(self.classes_):
+            if not len(inside) or len(np.unique(targets[rest > 0.0])) < n_present:
                 continue  # too few rows of some class to leave any out
             problem = self._local(X, targets, rest, loss, seed)
             theta = self._solve(problem, None, quiet=True).theta
@@ -313,6 +309,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         variance = c[0, j, 0, j] + c[1, j, 1, j] - 2.0 * c[0, j, 1, j]
         return np.asarray(np.sqrt(np.maximum(variance, 0.0))[None])
 
+    @or_constant
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes, else one per class."""
         check_is_fitted(self, "coef_")
@@ -320,6 +317,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
+    @or_constant
     def predict(self, X: Any) -> Array:
         """Most probable class of every row: the one of the largest score."""
         scores = self.decision_function(X)
@@ -327,17 +325,20 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         return np.asarray(self.classes_[best])
 
     @available_if(has_probabilities)
+    @or_constant
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class; the largest is always the class `predict` gives."""
         return self._predictive(X).probabilities()
 
     @available_if(has_probabilities)
+    @or_constant
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(has_probabilities)
+    @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the predicted classes in nats; a point estimate has no epistemic part."""
         return self._predictive(X).uncertainty()

@@ -16,6 +16,7 @@ from likelier.engines.threads import one_blas_thread
 from likelier.estimators.hold_out import held_rows
 from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_means, suspicious
 from likelier.estimators.linear_words import LinearWords
+from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.partial import StreamLearner
 from likelier.estimators.problem import (
     LARGEST,
@@ -35,6 +36,7 @@ from likelier.estimators.problem import (
     summarise,
 )
 from likelier.estimators.rollback import unchanged_on_failure
+from likelier.estimators.targets import OneClassError
 from likelier.estimators.watch import Watch
 from likelier.inference.certify import Certificate
 from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD
@@ -77,7 +79,7 @@ class LinearFit(LinearWords, ABC):
         loss, seed = self._checked_loss(), self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with unchanged_on_failure(self, unless_new="coef_"):
+        with unchanged_on_failure(self, unless_new="coef_"), one_class_is_constant(self):
             self.__dict__.pop("stream_", None)
             if is_stream(X):
                 self._fit_stream(X, y, sample_weight, loss, seed)
@@ -226,7 +228,7 @@ class LinearFit(LinearWords, ABC):
             with unchanged_on_failure(self):  # stopped at the keyboard, it has whole blocks
                 self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
         if not hasattr(self, "coef_"):
-            raise ValueError("y needs at least two classes to tell apart; the data hold 1 class")
+            raise OneClassError(self.arrival_)
 
     def _solve(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.estimators.linear_fit import LinearFit
+from likelier.estimators.one_class import refuse_constant
 from likelier.estimators.partial import StreamLearner
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.rollback import unchanged_on_failure
@@ -40,13 +41,11 @@ class ClassStream(LinearFit):
         the batches' scores before they are learned (those of the first batch: after).
         """
         self._check_words()
+        refuse_constant(self)
         with unchanged_on_failure(self):
             X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))
             if not hasattr(self, "coef_"):
-                present = y if weight is None else y[weight > 0.0]
-                self._set_classes(
-                    np.unique(present) if classes is None else union_classes(classes, present)
-                )
+                self._set_classes(np.unique(y) if classes is None else union_classes(classes, y))
             return self._learn(X, y, weight, classes)
 
     def _set_classes(self, classes: Array) -> None:
@@ -55,10 +54,10 @@ class ClassStream(LinearFit):
     def _learn(self, X: Matrix, y: Array, weight: Array | None, classes: Any = None) -> Self:
         loss = self._checked_loss()
         learner, d = self._learner(loss), X.shape[1]
+        labels = np.unique(y) if classes is None else union_classes(classes, y)
         if weight is not None:
             X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
         per_label = self._label_weights()
-        labels = np.unique(y) if classes is None else union_classes(classes, y)
         if hasattr(self, "classes_"):
             union_classes(self.classes_, labels)  # of one kind, before anything is learned
         fresh = not hasattr(self, "stream_")

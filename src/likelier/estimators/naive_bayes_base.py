@@ -68,8 +68,8 @@ class NaiveBayes(NaiveBayesPredictions):
             if is_stream(X):
                 interruption = self._fit_stream(X, y, sample_weight)
             else:
-                rows = self._check_rows(X, y, sample_weight, reset=True)
-                self._learn(rows, None, *encode_labels(np.asarray(rows.y)))
+                rows, labels, codes = self._check_rows(X, y, sample_weight, reset=True)
+                self._learn(rows, None, labels, codes)
         if interruption is not None:
             raise interruption
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
@@ -96,8 +96,7 @@ class NaiveBayes(NaiveBayesPredictions):
         self._validate_params()
         fitted = hasattr(self, "classes_")
         with unchanged_on_failure(self):
-            rows = self._check_rows(X, y, sample_weight, reset=not fitted)
-            labels, codes = encode_labels(np.asarray(rows.y))
+            rows, labels, codes = self._check_rows(X, y, sample_weight, reset=not fitted)
             known = self.classes_ if fitted else None
             joined = join_classes(known, classes, labels)
             codes = np.searchsorted(joined, labels)[codes]
@@ -200,12 +199,16 @@ class NaiveBayes(NaiveBayesPredictions):
         return OrdinaryRows(**self.ordinary_).moved(places, shift)
 
     # -- checks -------------------------------------------------------------------------
-    def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
-        """Rows of positive weight, with their labels."""
+    def _check_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Batch, Array, Array]:
+        """Rows of positive weight, the classes of all rows, and the numbers of theirs."""
         X, y, weight = checked_rows(self, X, y, sample_weight, reset, check_labels)
+        labels, codes = encode_labels(np.asarray(y))
         if weight is None or weight.all():
-            return Batch(X, y, weight)
-        return Batch(X, y, weight, rows=np.flatnonzero(weight)).compact()
+            return Batch(X, y, weight), labels, codes
+        there = np.flatnonzero(weight)
+        return Batch(X, y, weight, rows=there).compact(), labels, codes[there]
 
     def _check_finite(self, stats: Any, X: Matrix) -> None:
         """Raise if the statistics are not finite because the rows are not."""

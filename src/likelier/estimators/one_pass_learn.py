@@ -204,7 +204,10 @@ class OnePassLearning(OnePassBlocks):
         weight = weight * self._weights_of(y, balanced)
         X = rows.X.astype(self.row_dtype_, copy=False)
         if not weight.all():
-            kept = np.flatnonzero(weight)
+            kept, labels = np.flatnonzero(weight), np.unique(y)
+            lost = labels[~np.isin(labels, y[kept])]
+            if len(lost):  # classes all the same
+                self._announce(lost)
             X, y, weight = take_rows(X, kept), y[kept], weight[kept]
         if announced is not None:
             self._announce(check_labels(np.asarray(announced)))

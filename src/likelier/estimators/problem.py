@@ -26,7 +26,13 @@ from likelier.data import Source, TableEncoder, block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.estimators.linear_frame import PLAIN, Frame
 from likelier.estimators.linear_penalty import WIDE, Columns, Penalty
-from likelier.estimators.targets import class_codes, class_weights, combine_weights, lane_codes
+from likelier.estimators.targets import (
+    balanced_weights,
+    class_codes,
+    class_weights,
+    combine_weights,
+    lane_codes,
+)
 from likelier.loops.rows import column_counts, column_squares
 from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
@@ -338,7 +344,7 @@ def stream_classes(summary: Summary, class_weight: Any) -> tuple[Array, Array | 
     classes = np.array(sorted(summary.labels))
     counts = np.array([summary.labels[label] for label in classes.tolist()])
     if class_weight == "balanced":
-        return classes, counts.sum() / (len(classes) * counts)
+        return classes, balanced_weights(counts)
     return classes, class_weights(class_weight, classes, np.arange(float(len(classes))))
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likelier.base import Array, Uncertainty
 from likelier.calibration import restore
 from likelier.engines.threads import ThreadTeam
+from likelier.estimators.one_class import or_constant
 from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.svm_checks import dense, finite, like_input, one_column, truth
 from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
@@ -35,10 +36,12 @@ from likelier.estimators.svm_words import (
     say,
     weights_of_features,
 )
-from likelier.estimators.targets import check_labels, class_weights, unique_labels
+from likelier.estimators.targets import OneClassError, check_labels, class_weights, unique_labels
 from likelier.inference.smo_small import PairTable
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
+
+WEIGHTLESS = 1e-100  # of the largest weight
 
 
 def _has_probabilities(self: Any) -> bool:
@@ -172,17 +175,12 @@ class SVC(ClassifierMixin, SVMWords):
         weight = self._check_weight(sample_weight, X)
         self.classes_ = unique_labels(y)
         if len(self.classes_) < 2:
-            raise ValueError(
-                "y must hold two classes or more: The number of classes has to be greater than "
-                f"one; got {len(self.classes_)} class"
-            )
-        rows = self._prepare(X, weight)
+            raise OneClassError(self.classes_)
+        rows = self._prepare(X, _none_lost(weight, y))
+        if rows.weight is not None:
+            weightless = rows.weight <= WEIGHTLESS * rows.weight.max()
+            rows = replace(rows, weight=np.where(weightless, 0.0, rows.weight))
         codes = np.searchsorted(self.classes_, y[rows.numbers])
-        if len(np.unique(codes)) < len(self.classes_):
-            raise ValueError(
-                "sample_weight leaves no row of some class: Invalid input - all samples with "
-                "positive weights have the same label, or a class is lost"
-            )
         per_class = class_weights(self.class_weight, self.classes_, codes, rows.weight)
         self.class_weight_ = np.ones(len(self.classes_)) if per_class is None else per_class
         if per_class is not None:
@@ -278,17 +276,20 @@ class SVC(ClassifierMixin, SVMWords):
         return scores if scores.shape[1] == 1 else coupled(scores, *sigmoids, len(self.classes_))
 
     @available_if(_has_probabilities)
+    @or_constant
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class; the largest is always that of the class `predict` gives."""
         return self._predictive(X).probabilities()
 
     @available_if(_has_probabilities)
+    @or_constant
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(_has_probabilities)
+    @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the predicted classes in nats; a point estimate has no epistemic part."""
         return self._predictive(X).uncertainty()
@@ -339,6 +340,7 @@ class SVC(ClassifierMixin, SVMWords):
             return np.asarray(class_scores(scores, n_classes).argmax(axis=1))
         return np.asarray(votes(scores, n_classes).argmax(axis=1))
 
+    @or_constant
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes; else one per class, or per pair for "ovo"."""
         scores = self._pair_scores(X)
@@ -348,6 +350,7 @@ class SVC(ClassifierMixin, SVMWords):
             return scores
         return class_scores(scores, len(self.classes_))
 
+    @or_constant
     def predict(self, X: Any) -> Array:
         """Class of every row: the one that wins most pairs."""
         check_is_fitted(self, "support_")
@@ -370,6 +373,14 @@ def _labels(y: Any) -> Array:
         finite(y, "y")
     check_labels(y)
     return np.asarray(y)
+
+
+def _none_lost(weight: Array | None, y: Array) -> Array | None:
+    """Weights with which a class whose rows weigh nothing keeps them, as good as weightless."""
+    if weight is None or (weight > 0.0).all() or not weight.any():
+        return weight
+    lost = ~np.isin(y, np.unique(y[weight > 0.0]))
+    return np.where(lost, WEIGHTLESS * weight.max(), weight) if lost.any() else weight
 
 
 def _led_by(p: Array, winners: Array) -> Array:

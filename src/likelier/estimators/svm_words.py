@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
+from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.problem import is_stream
 from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.svm_checks import (
@@ -126,7 +127,8 @@ class SVMWords(BaseEstimator, ABC):
         A fit that fails leaves the model as it was. Ctrl-C keeps the coefficients as far as they
         have come, and nothing of an older fit beside them.
         """
-        with unchanged_on_failure(self, (Exception, _NothingLearnedError)):
+        refused = unchanged_on_failure(self, (Exception, _NothingLearnedError))
+        with refused, one_class_is_constant(self):
             self._forget()
             try:
                 self._fit_models([self], X, y, sample_weight)

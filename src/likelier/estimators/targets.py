@@ -137,12 +137,18 @@ def lane_codes(codes: Array, n_outputs: int, out: Array | None = None) -> Array:
     return np.asarray(np.subtract(1.0, codes, out=out)) if n_outputs == 1 else codes
 
 
+class OneClassError(ValueError):
+    """Raised where there is nothing to tell apart."""
+
+    def __init__(self, classes: Array) -> None:
+        super().__init__("y needs at least two classes to tell apart; the data hold 1 class")
+        self.classes = classes
+
+
 def require_two_classes(classes: Array) -> Array:
     """Return the classes, or raise where there is nothing to tell apart."""
     if len(classes) < 2:
-        raise ValueError(
-            f"y needs at least two classes to tell apart; the data hold {len(classes)} class"
-        )
+        raise OneClassError(classes)
     return classes
 
 
@@ -161,8 +167,7 @@ def class_weights(
     if class_weight is None:
         return None
     if isinstance(class_weight, str) and class_weight == "balanced" and sample_weight is not None:
-        counts = np.bincount(codes.astype(np.intp), sample_weight, len(classes))
-        return np.asarray(counts.sum() / (len(counts) * counts))
+        return balanced_weights(np.bincount(codes.astype(np.intp), sample_weight, len(classes)))
     if isinstance(class_weight, Mapping):
         unknown = [label for label in class_weight if label not in classes]
         left_out = [label for label in classes.tolist() if label not in class_weight]
@@ -178,6 +183,13 @@ def class_weights(
         )
     labels = classes[codes.astype(np.intp)]
     return np.asarray(compute_class_weight(class_weight, classes=classes, y=labels))
+
+
+def balanced_weights(counts: Array) -> Array:
+    """Weights that make classes count alike; one of which no row weighs anything has none."""
+    there = counts > 0.0
+    equal = counts.sum() / np.count_nonzero(there)
+    return np.asarray(np.divide(equal, counts, out=np.zeros(len(counts)), where=there))
 
 
 def check_class_weight(class_weight: Any) -> None:
