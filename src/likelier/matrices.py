@@ -25,6 +25,12 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     """
     if type(X).__name__ == "LazyFrame":
         raise TypeError(f"{name} is a LazyFrame, which holds no rows yet: pass {name}.collect()")
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        n_masked = int(np.ma.getmaskarray(X).sum())
+        raise ValueError(
+            f"{name} is a masked array with {n_masked} masked values, which would be read as if "
+            f"they were there: fill them in, with {name}.filled(...), or leave such rows out"
+        )
     matrix: Any = X
     if not sparse.issparse(X) or matrix.ndim != 2:
         return X
@@ -45,8 +51,11 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
 def validated_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Matrix:
     """Rows as estimators take them: float32 or float64, dense or CSR, checked by scikit-learn."""
     # here: it loads pandas, which who only reads files does not need
+    from sklearn.utils import get_tags
     from sklearn.utils.validation import validate_data
 
+    if isinstance(X, np.ma.MaskedArray) and get_tags(estimator).input_tags.allow_nan:
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     rows: Matrix = validate_data(
         estimator, checked_matrix(X), reset=reset, accept_sparse="csr",
         dtype=[np.float64, np.float32], **options,

@@ -122,3 +122,31 @@ def test_a_stack_takes_scores_where_there_are_no_probabilities(model):
     stack = StackingClassifier([("one", model)], likelier.LinearClassifier(), cv=2)
     assert stack.fit(X, LABELS).stack_method_ == ["decision_function"]
     assert stack.score(X, LABELS) > 0.8
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted({name for name, _ in CASES} - {"TextFeatures"}))
+def test_a_mask_is_missing_values_or_refused(name):
+    """Never is a masked value read as if it were there, by `fit` or afterwards."""
+    model = made(name, dict(CASES)[name])
+    y = targets_for(model)
+    rows = np.ma.masked_array(X, np.zeros(X.shape, dtype=bool))
+    rows[3, 1] = np.ma.masked
+    if get_tags(model).input_tags.allow_nan:
+        holes = np.where(rows.mask, np.nan, X)
+        one, two = model.fit(rows, y).predict_proba(rows), model.fit(holes, y).predict_proba(holes)
+        np.testing.assert_array_equal(one, two)
+        return
+    with pytest.raises(ValueError, match="masked|NaN|missing"):
+        model.fit(rows, y)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(n for n in {n for n, _ in CASES} if "early_stopping" in vars(made(n, {})))
+)
+def test_partial_fit_refuses_early_stopping(name):
+    model = made(name, {"early_stopping": True})
+    if not hasattr(model, "partial_fit"):
+        pytest.skip("it does not learn batch by batch")
+    with pytest.raises(ValueError, match="early_stopping must be False for partial_fit"):
+        model.partial_fit(X, targets_for(model))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -187,13 +188,43 @@ def test_pipeline_and_columns():
 
 
 def test_output_formats():
-    with pytest.raises(ValueError, match="sparse"):
-        TextFeatures().set_output(transform="pandas").fit_transform(DOCUMENTS)
+    assert not hasattr(TextFeatures(), "set_output")  # frames of sparse features there are none
     with config_context(sparse_interface="sparray"):
         assert type(TextFeatures().fit_transform(DOCUMENTS)).__name__ == "csr_array"
     assert TextFeatures().fit(DOCUMENTS).transform([]).shape == (0, 7)
     terms = TextFeatures().fit(DOCUMENTS).inverse_transform(np.eye(7)[[1, 2]])
     assert [list(row) for row in terms] == [["cats"], ["dog"]]
+
+
+def test_a_given_vocabulary_without_idf_needs_no_fit():
+    words = {"vocabulary": ["dog", "cats"], "norm": None}
+    text, fitted = (TextFeatures(idf=None, **words) for _ in range(2))
+    rows = text.transform(DOCUMENTS)
+    np.testing.assert_array_equal(rows.toarray(), fitted.fit_transform(DOCUMENTS).toarray())
+    assert list(text.get_feature_names_out()) == ["dog", "cats"]
+    assert text.vocabulary_ == {"dog": 0, "cats": 1}
+    assert len(text.inverse_transform(rows)) == len(DOCUMENTS)
+    with pytest.raises(NotFittedError):
+        TextFeatures(**words).transform(DOCUMENTS)
+
+
+def test_upper_case_terms_of_a_vocabulary_are_warned_of():
+    with pytest.warns(UserWarning, match="'Dog'.*lowercase=True"):
+        TextFeatures(vocabulary=["Dog", "cats"]).fit(DOCUMENTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TextFeatures(vocabulary=["Dog"], lowercase=False).fit(DOCUMENTS)
+        TextFeatures(vocabulary=["dog"]).fit(DOCUMENTS)
+
+
+@pytest.mark.parametrize(("errors", "term"), [("ignore", "caf"), ("replace", "caf")])
+def test_bytes_that_cannot_be_decoded(errors, term):
+    documents = ["café olé".encode("latin-1")]
+    assert term in TextFeatures(decode_error=errors).fit(documents).vocabulary_
+    with pytest.raises(ValueError, match="document 0 is not text in 'utf-8'.*decode_error"):
+        TextFeatures().fit(documents)
+    with pytest.raises(ValueError, match="decode_error must be one of"):
+        TextFeatures(decode_error="drop").fit(documents)
 
 
 def test_hashing_without_idf_needs_no_fit():

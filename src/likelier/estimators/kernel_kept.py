@@ -69,6 +69,8 @@ class RowKeeper(KernelFit):
         is stopped are kept too, and learned when somebody asks.
         """
         wrong = self._batch_words()
+        if self.early_stopping:
+            wrong = "early_stopping must be False for partial_fit and iterators; use fit"
         if wrong is not None:
             raise ValueError(wrong)
         keeps = "X" in getattr(self, "stream_", {}) or not hasattr(self, "maps_")

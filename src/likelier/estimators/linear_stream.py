@@ -41,6 +41,7 @@ class ClassStream(LinearFit):
         the batches' scores before they are learned (those of the first batch: after).
         """
         self._check_words()
+        self._check_batches()
         refuse_constant(self)
         with unchanged_on_failure(self):
             X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))

@@ -82,6 +82,13 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
             raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
 
+    def _check_batches(self) -> None:
+        """Raise for words that rows which come batch by batch cannot follow."""
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping must be False for partial_fit, which holds out no rows; use fit"
+            )
+
     def _settings(self) -> Settings:
         return Settings(
             self.update, self.learning_rate, float(self.eta0),

@@ -22,7 +22,11 @@ from likelier.features.text_words import Words, checked_words
 from likelier.matrices import checked_matrix
 
 
-class TextFeatures(TransformerMixin, BaseEstimator):
+class TextFeatures(  # a frame of sparse features there is none: set_output is not offered
+    TransformerMixin,
+    BaseEstimator,
+    auto_wrap_output_keys=None,  # type: ignore[call-arg]
+):
     r"""Turn documents into a sparse matrix of weighted terms.
 
     The matrix is that of scikit-learn's ``TfidfVectorizer``, ``CountVectorizer`` (with
@@ -69,6 +73,9 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         Norm that each row is scaled to one in.
     encoding : str, default="utf-8"
         How documents given as bytes or as paths of files are decoded.
+    decode_error : {"strict", "ignore", "replace"}, default="strict"
+        What becomes of bytes that are not in that encoding: an error that names the document,
+        nothing, or the character U+FFFD.
     dtype : dtype, default="float64"
         Type of the matrix, by name if the estimator is to be saved; a whole-number type only
         for counts.
@@ -124,6 +131,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         idf: str | None = "smooth",
         norm: str | None = "l2",
         encoding: str = "utf-8",
+        decode_error: str = "strict",
         dtype: npt.DTypeLike = "float64",
     ) -> None:
         self.analyzer = analyzer
@@ -144,6 +152,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         self.idf = idf
         self.norm = norm
         self.encoding = encoding
+        self.decode_error = decode_error
         self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -175,25 +184,33 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self, "document_frequency_")
         self._check_columns(words)
-        rows = Rows()
-        counter = None if words.hashed else Counter(self._terms)
+        rows, terms = Rows(), self._known_terms(words)
+        counter = None if words.hashed else Counter(terms)
         for spans in self._spans(words.analysis, X):
             rows.add(*_counted(words, counter, spans), spans)
-        column_of = None if words.hashed else np.arange(len(self._terms), dtype=np.int32)
+        column_of = None if words.hashed else np.arange(len(terms), dtype=np.int32)
         return self._matrix(words, rows, column_of)
+
+    def _known_terms(self, words: Words) -> Vocabulary:
+        """Terms of the columns: those learned, or those given where nothing has to be learned."""
+        if "_terms" in vars(self):
+            return self._terms
+        return words.vocabulary if words.vocabulary is not None else Vocabulary.from_terms([])
 
     @property
     def vocabulary_(self) -> dict[str, int]:
         """Column of each term."""
         self._check_vocabulary("vocabulary_")
-        return {term: column for column, term in enumerate(self._terms.terms())}
+        terms = self._known_terms(checked_words(self)).terms()
+        return {term: column for column, term in enumerate(terms)}
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the terms in the order of their columns; hashed columns have numbers only."""
         if self.n_features is not None:
             return np.array([f"textfeatures{i}" for i in range(self.n_features)], dtype=object)
-        check_is_fitted(self, "document_frequency_")
-        return np.array(self._terms.terms(), dtype=object)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self, "document_frequency_")
+        return np.array(self._known_terms(checked_words(self)).terms(), dtype=object)
 
     def inverse_transform(self, X: Any) -> list[Array]:
         """Return the terms of each row of a matrix that are not zero."""
@@ -206,21 +223,23 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         return np.split(names[X.indices], X.indptr[1:-1])
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether `transform` works: hashing without ``idf`` has nothing to learn."""
-        return "document_frequency_" in vars(self) or (
-            self.n_features is not None and self.idf is None
-        )
+        """Whether `transform` works: without ``idf`` columns that are given need no fit."""
+        return "document_frequency_" in vars(self) or not self._has_to_learn()
+
+    def _has_to_learn(self) -> bool:
+        given = self.n_features is not None or self.vocabulary is not None
+        return not given or self.idf is not None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
-        tags.requires_fit = not (self.n_features is not None and self.idf is None)
+        tags.requires_fit = self._has_to_learn()
         return tags
 
     # -- inside -------------------------------------------------------------------------
     def _spans(self, analysis: Analysis, X: Any) -> Iterator[Spans]:
-        for block in blocks(X, analysis.block_size, self.encoding):
+        for block in blocks(X, analysis.block_size, self.encoding, self.decode_error):
             yield analysis.spans(block)
 
     def _learn(
@@ -306,7 +325,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         if column_of is None:
             counts = rows.hashed(words.n_features or 0)
         else:
-            counts = rows.matrix(column_of, len(self._terms))
+            counts = rows.matrix(column_of, len(self._known_terms(words)))
         idf = self.idf_ if self.idf is not None else None
         X = words.weighting.matrix(counts, rows.all_lengths, idf)
         if get_config().get("sparse_interface") == "sparray":
@@ -316,7 +335,8 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     def _check_vocabulary(self, what: str) -> None:
         if self.n_features is not None:
             raise AttributeError(f"there is no {what} with n_features: hashed terms are forgotten")
-        check_is_fitted(self, "document_frequency_")
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self, "document_frequency_")
 
 
 def _size(counter: Counter | None) -> int:

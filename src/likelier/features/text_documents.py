@@ -40,7 +40,9 @@ class Bytes:
     wide: Array
 
 
-def blocks(documents: Any, size: int, encoding: str = "utf-8") -> Iterator[Block]:
+def blocks(
+    documents: Any, size: int, encoding: str = "utf-8", errors: str = "strict"
+) -> Iterator[Block]:
     """Yield documents in blocks of about ``size`` characters.
 
     Parameters
@@ -51,6 +53,8 @@ def blocks(documents: Any, size: int, encoding: str = "utf-8") -> Iterator[Block
         Characters of a block; a longer document is a block of its own.
     encoding : str
         How bytes and files are decoded.
+    errors : {"strict", "ignore", "replace"}
+        What becomes of bytes that cannot be decoded.
 
     Raises
     ------
@@ -64,7 +68,8 @@ def blocks(documents: Any, size: int, encoding: str = "utf-8") -> Iterator[Block
     for chunk in _chunks(documents):
         first = start + len(texts)
         if set(map(type, chunk)) != {str}:
-            chunk = [_as_text(item, number, encoding) for number, item in enumerate(chunk, first)]
+            numbered = enumerate(chunk, first)
+            chunk = [_as_text(item, number, encoding, errors) for number, item in numbered]
         if max(map(len, chunk)) > LARGEST:
             number = first + [len(text) > LARGEST for text in chunk].index(True)
             raise ValueError(f"document {number} is longer than {LARGEST:,} characters; cut it")
@@ -151,7 +156,7 @@ def _slicer(documents: Any) -> Callable[[int], list[Any]] | None:
     return None
 
 
-def _as_text(item: Any, number: int, encoding: str) -> str:
+def _as_text(item: Any, number: int, encoding: str, errors: str) -> str:
     """Return a document that is not simply a string as one."""
     if isinstance(item, str):  # also of a subclass, such as numpy.str_
         return str(item)
@@ -166,9 +171,9 @@ def _as_text(item: Any, number: int, encoding: str) -> str:
             f"document {number} is of type {type(item).__name__}, not text; convert it with str()"
         )
     try:
-        return bytes(item).decode(encoding)
+        return bytes(item).decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"document {number} is not text in {encoding!r} ({error.reason} at byte "
-            f"{error.start}); set encoding to the right one"
+            f"{error.start}); set encoding to the right one, or decode_error"
         ) from None

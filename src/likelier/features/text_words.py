@@ -54,13 +54,14 @@ def checked_words(words: Any) -> Words:
     for name in FLAGS:
         check_flag(name, getattr(words, name))
     _check_encoding(words.encoding)
+    _one_of("decode_error", words.decode_error, ("strict", "ignore", "replace"))
     selection = _selection(words)
     _check_hashing(words, selection)
     return Words(
         analysis=_analysis(words),
         weighting=_weighting(words),
         selection=selection,
-        vocabulary=_vocabulary(words.vocabulary),
+        vocabulary=_vocabulary(words.vocabulary, bool(words.lowercase)),
         n_features=None if words.n_features is None else int(words.n_features),
         signed=bool(words.alternate_sign),
     )
@@ -141,7 +142,7 @@ def _check_hashing(words: Any, selection: Selection) -> None:
         )
 
 
-def _vocabulary(given: Any) -> Vocabulary | None:
+def _vocabulary(given: Any, lowercase: bool) -> Vocabulary | None:
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Iterable):
@@ -162,6 +163,14 @@ def _vocabulary(given: Any) -> Vocabulary | None:
     if len(set(terms)) < len(terms):
         twice = next(term for i, term in enumerate(terms) if term in terms[:i])
         raise ValueError(f"vocabulary holds {twice!r} twice")
+    upper = [term for term in terms if lowercase and term != term.lower()]
+    if upper:
+        warnings.warn(
+            f"vocabulary holds upper-case letters ({', '.join(map(repr, upper[:5]))}), which no "
+            "term has with lowercase=True: these columns stay zero",
+            UserWarning,
+            stacklevel=4,
+        )
     return Vocabulary.from_terms(terms)
 
 
