@@ -80,9 +80,10 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     max_iter : int, default=1000
         Largest number of iterations; an iteration is about a pass over the data.
     tol : float or None, default=1e-3
-        Stop when the objective is within this relative distance of its optimum (estimated by
-        Newton decrement or duality gap; on stochastic routes, when passes improve less).
-        None runs ``max_iter`` iterations.
+        Stop when the objective is within this relative distance of its optimum, by a bound from
+        the duality gap or the optimality conditions (without a penalty by an estimate, the
+        Newton decrement; on stochastic routes, when passes improve less). None runs
+        ``max_iter`` iterations.
     shuffle : bool, default=True
         Visit rows in random order.
     class_weight : dict, "balanced" or None, default=None

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
+from likelier.inference.gap import ROUNDING, TINY, gaps, subgradient, together
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.columns import column_curvatures, descend_columns
 from likelier.loops.rows import as_rows
@@ -27,8 +28,6 @@ SHARPER = 0.01  # share of the violation at which a step's own descent may end
 MAX_SWEEPS = 200
 SURE = 1e-3  # of the largest curvature: what a row counts that has none of its own
 MAX_HALVINGS = 30
-TINY = 1e-150
-ROUNDING = "because rounding errors of the objective are larger than the tolerance; raise tol"
 
 
 @dataclass
@@ -78,9 +77,7 @@ class ActiveSet(Inference):
 
     Cost per step: four products with the data, and per sweep of the descent twice the entries of
     the active features. Memory: a copy of sparse data, or of the active features of dense ones.
-    Converged when the optimality conditions bound the distance to the optimum: with ``s`` the
-    smallest subgradient and ``f`` the objective, which is no less than ``sum_j l1_j |w*_j|``,
-    ``f - f* <= sum_j |s_j w_j| + f max_j |s_j| / l1_j``, and likewise by L2.
+    Converged when the optimality conditions bound the distance to the optimum (`gap`).
     """
 
     tol: float = 1e-4
@@ -98,7 +95,7 @@ class ActiveSet(Inference):
         value, slopes = self._look(state, engine)
         above = value - model.floor
         scale = _scale(model, float(above.sum()))
-        gap = float(_gaps(model, state.theta, slopes.least, above).sum())
+        gap = float(gaps(model, state.theta, slopes.least, above).sum())
         objective = float(value.sum())
         if gap <= self.tol * float(above.sum()):
             return state, Info(objective, gap, 1.0, True)
@@ -121,9 +118,9 @@ class ActiveSet(Inference):
         value, gradient, summed = engine.reduce(
             look, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
         )
-        value = value / n_rows + _together(model, model.penalty.value(state.theta))
+        value = value / n_rows + together(model, model.penalty.value(state.theta))
         mean = gradient / n_rows
-        return value, Slopes(mean, summed / n_rows, _subgradient(model, state.theta, mean))
+        return value, Slopes(mean, summed / n_rows, subgradient(model, state.theta, mean))
 
     def _direction(self, state: ActiveState, n_rows: int, slopes: Slopes, scale: Array) -> Array:
         """Newton directions of all outputs, by as many threads as there are."""
@@ -150,8 +147,8 @@ class ActiveSet(Inference):
         model, theta, n_rows = state.model, state.theta, engine.n_rows or 1
         penalty = model.penalty
         promise = np.einsum("jk,jk->k", slopes, direction)
-        promise = _together(model, promise + penalty.value(theta + direction))
-        promise -= _together(model, penalty.value(theta))
+        promise = together(model, promise + penalty.value(theta + direction))
+        promise -= together(model, penalty.value(theta))
         change: dict[int, Array] = {}
 
         def move(batch: Batch) -> int:
@@ -167,7 +164,7 @@ class ActiveSet(Inference):
 
         for _ in range(MAX_HALVINGS):
             total = engine.reduce(values, np.add) / n_rows
-            total += _together(model, penalty.value(theta + step * direction))
+            total += together(model, penalty.value(theta + step * direction))
             high = ~(total <= value + 1e-4 * step * promise + 1e-14 * np.abs(value))
             if not high.any():
                 break
@@ -180,10 +177,6 @@ class ActiveSet(Inference):
     def posterior(self, state: ActiveState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
-
-
-def _together(model: LinearModel, values: Array) -> Array:
-    return values.sum(keepdims=True) if model.loss.coupled else values
 
 
 def _curvature(model: LinearModel, batch: Batch, curvature: Array) -> Array:
@@ -201,38 +194,11 @@ def _curvature(model: LinearModel, batch: Batch, curvature: Array) -> Array:
     return np.maximum(curvature, SURE * top * omega[:, None])
 
 
-def _subgradient(model: LinearModel, theta: Array, slopes: Array) -> Array:
-    """The smallest subgradient of the objective; zero at an optimum."""
-    l1, l2 = model.penalty.l1[:, None], model.penalty.l2[:, None]
-    slopes = slopes + l2 * theta
-    at_zero = np.sign(slopes) * np.maximum(np.abs(slopes) - l1, 0.0)
-    return np.asarray(np.where(theta == 0.0, at_zero, slopes + l1 * np.sign(theta)))
-
-
 def _scale(model: LinearModel, above: float) -> Array:
     """Size of a subgradient that leaves as much to gain as the objective is above its floor."""
     d = model.n_features
     l1, l2 = model.penalty.l1[:d], model.penalty.l2[:d]
     return np.maximum(np.maximum(l1, np.sqrt(0.5 * l2 * max(above, 0.0))), TINY)
-
-
-def _gaps(model: LinearModel, theta: Array, least: Array, above: Array) -> Array:
-    """How far above its optimum each independent problem can be.
-
-    The intercept has no bound of its own: it is taken to be within the size of a residual.
-    """
-    d = model.n_features
-    s, w, above = np.abs(least[:d]), np.abs(theta[:d]), np.maximum(above, 0.0)
-    l1, l2 = model.penalty.l1[:d, None], model.penalty.l2[:d, None]
-    gaps = _together(model, (s * w).sum(axis=0))
-    sharp = (s / np.maximum(l1, TINY)).max(axis=0, initial=0.0)
-    round_ = (s * s / np.maximum(l2, TINY)).sum(axis=0)
-    if model.loss.coupled:
-        sharp, round_ = sharp.max(keepdims=True), round_.sum(keepdims=True)
-    gaps = gaps + np.minimum(sharp * above, np.sqrt(2.0 * above * round_))
-    if model.fit_intercept:
-        gaps = gaps + _together(model, np.abs(least[d])) * np.sqrt(2.0 * above)
-    return np.asarray(gaps)
 
 
 def _choose(w: Array, ratio: Array) -> Array:

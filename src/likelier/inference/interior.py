@@ -17,6 +17,16 @@ import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Loss
+from likelier.inference.interior_parts import (
+    Hinges,
+    Part,
+    PartMove,
+    is_done,
+    penalty_gap,
+    penalty_part,
+    rounded,
+    shares_of_slopes,
+)
 from likelier.inference.posterior import LinearPosterior
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import solve_positive
@@ -26,47 +36,21 @@ REFINEMENTS = 2
 UNKNOWN = 1e-14  # added to a unit diagonal: rounding must not become a step
 
 
-@dataclass(frozen=True)
-class _Hinges:
-    """The hinges of one output, one row each: ``u = a - sign f``; slopes between low and high."""
-
-    a: Array
-    sign: Array
-    low: float
-    high: float
-
-
-@dataclass
-class _Part:
-    """One set of hinges with its unknowns.
-
-    The slope is kept as its distances from both ends: the smaller one keeps all its digits.
-    """
-
-    hinges: _Hinges
-    above: Array
-    below: Array
-    v: Array
-    s: Array
-
-    def rooms(self) -> tuple[Array, Array]:
-        """Distances of the slopes from their upper and lower end."""
-        return self.above, self.below
-
-    @property
-    def g(self) -> Array:
-        """The slopes."""
-        return self.hinges.low + self.below
-
-
 @dataclass
 class InteriorState:
-    """Parameters, and per output the slopes and distances of every row; updated in place."""
+    """Parameters, and per output the slopes and distances of every row; updated in place.
+
+    ``answer`` are the parameters with exact zeros, ``values`` and ``gaps`` theirs.
+    """
 
     model: LinearModel
     theta: Array
-    weight: Array
-    lanes: list[list[_Part]]
+    lanes: list[list[Part]]
+    answer: Array
+    values: Array
+    gaps: Array
+    before: Array  # gaps of ``theta``
+    done: Array
 
 
 @dataclass(frozen=True)
@@ -74,16 +58,16 @@ class _Move:
     """A direction: of the parameters, and of every part's unknowns."""
 
     w: Array
-    parts: list[tuple[Array, Array, Array]]
+    parts: list[PartMove]
 
 
 @dataclass(frozen=True)
 class Interior(Inference):
-    """Primal-dual interior point method; rows in memory, ridge penalty or none.
+    """Primal-dual interior point method; rows in memory, any penalty or none.
 
     Cost per step: rows x (nonzeros per row)^2 / 2 and features^3 / 3 per output. Memory: six
     numbers per row, hinge and output. Converged when the duality gap is below ``tol`` times the
-    objective.
+    objective and, with an L1 penalty, the weights that are zero are known.
     """
 
     tol: float = 1e-4
@@ -100,43 +84,60 @@ class Interior(Inference):
         lanes = []
         for k in range(model.n_outputs):
             target = np.where(y == k, 1.0, -1.0) if model.classes else y
-            lanes.append([_start(h, scores[:, k]) for h in _hinges(model.loss, target)])
-        return InteriorState(model, theta, weight, lanes)
+            parts = [Part.started(h, weight, scores[:, k]) for h in _hinges(model.loss, target)]
+            kinks = penalty_part(model.penalty.l1, len(y), theta[:, k], _complementarity(parts))
+            lanes.append(parts if kinks is None else [*parts, kinks])
+        endless = np.full(model.n_outputs, np.inf)
+        return InteriorState(
+            model, theta, lanes, theta.copy(), endless.copy(), endless.copy(), endless,
+            np.zeros(model.n_outputs, dtype=bool),
+        )  # fmt: skip
 
     def step(self, state: InteriorState, engine: Engine) -> tuple[InteriorState, Info]:
-        """One step of every output."""
+        """One step of every output that is not done."""
         scores = all_scores(state.model, engine, state.theta)
-        objective = gap = 0.0
-        for k, parts in enumerate(state.lanes):
-            theta, scores[:, k] = _advance(state, engine, k, parts, scores[:, k])
-            state.theta[:, k] = theta
-            value, left = _value_and_gap(state, engine, k, parts, scores[:, k])
-            objective, gap = objective + value, gap + left
+        for k in np.flatnonzero(~state.done).tolist():
+            state.theta[:, k], f = _advance(state, engine, k, scores[:, k])
+            self._judge(state, engine, k, f)
+        objective, gap = float(state.values.sum()), float(state.gaps.sum())
         converged = gap <= self.tol * abs(objective)
+        if state.model.penalty.sparse:
+            converged = bool(state.done.all())
         return state, Info(objective, gap, 1.0, bool(converged))
+
+    def _judge(self, state: InteriorState, engine: Engine, k: int, f: Array) -> None:
+        """Objective and gap of an output, with exact zeros where these cost nothing."""
+        model, parts, w = state.model, state.lanes[k], state.theta[:, k]
+        value, gap = _value_and_gap(model, engine, parts, w, f)
+        exact, gap_of_exact = w, gap
+        if model.penalty.sparse:
+            exact = rounded(parts[-1], w)
+            f = all_scores(model, engine, exact[:, None])[:, 0]
+            value_of_exact, gap_of_exact = _value_and_gap(model, engine, parts, exact, f)
+            if gap_of_exact > max(gap, self.tol * value_of_exact):  # too early to tell
+                exact = w
+            else:
+                value = value_of_exact
+        gaps = (gap_of_exact, gap)
+        state.done[k] = is_done(self.tol, model.penalty.sparse, gaps, state.before[k], value)
+        state.answer[:, k], state.values[k], state.before[k] = exact, value, gap
+        state.gaps[k] = gap if exact is w else gap_of_exact
 
     def posterior(self, state: InteriorState) -> LinearPosterior:
         """Point estimate."""
-        return LinearPosterior(state.model, state.theta.copy())
+        return LinearPosterior(state.model, state.answer.copy())
 
 
-def _hinges(loss: Loss, y: Array) -> list[_Hinges]:
+def _hinges(loss: Loss, y: Array) -> list[Hinges]:
     """The hinges a piecewise linear loss is the sum of."""
     one = np.ones(len(y))
     if loss.name == "hinge":
-        return [_Hinges(one, y, 0.0, 1.0)]
+        return [Hinges(one, y, 0.0, 1.0)]
     if loss.name == "quantile":
         tau = float(loss.get_params()["tau"])
-        return [_Hinges(y, one, tau - 1.0, tau)]
+        return [Hinges(y, one, tau - 1.0, tau)]
     epsilon = float(loss.get_params()["epsilon"])
-    return [_Hinges(y - epsilon, one, 0.0, 1.0), _Hinges(-y - epsilon, -one, 0.0, 1.0)]
-
-
-def _start(hinges: _Hinges, f: Array) -> _Part:
-    u = hinges.a - hinges.sign * f
-    slack = max(float(np.abs(u).mean()), 1e-3)
-    half = np.full(len(u), 0.5 * (hinges.high - hinges.low))
-    return _Part(hinges, half, half, np.maximum(u, 0.0) + slack, np.maximum(-u, 0.0) + slack)
+    return [Hinges(y - epsilon, one, 0.0, 1.0), Hinges(-y - epsilon, -one, 0.0, 1.0)]
 
 
 def all_scores(model: LinearModel, engine: Engine, theta: Array) -> Array:
@@ -158,43 +159,47 @@ def part_of(batch: Batch, values: Array) -> Array:
     return values[batch.start : batch.start + batch.n_rows]
 
 
-def _advance(
-    state: InteriorState, engine: Engine, k: int, parts: list[_Part], f: Array
-) -> tuple[Array, Array]:
+def _advance(state: InteriorState, engine: Engine, k: int, f: Array) -> tuple[Array, Array]:
     """Predictor, corrector, and a step that stays inside; returns parameters and scores."""
-    model, omega, n = state.model, state.weight, len(f)
-    w, l2 = state.theta[:, k], state.model.penalty.l2
-    curvature = sum(1.0 / _stiffness(part) for part in parts)
+    model, parts, n = state.model, state.lanes[k], len(f)
+    w, ridge = state.theta[:, k], model.penalty.l2.copy()
+    curvature = np.zeros(n)
+    for part in parts:
+        if part.places is None:
+            curvature += part.weight / part.stiffness()
+        else:
+            ridge[part.places] += part.weight / part.stiffness() / n
     gram = engine.reduce(
-        lambda batch: model.gram(dense64(batch.X), part_of(batch, omega * curvature)), np.add
+        lambda batch: model.gram(dense64(batch.X), part_of(batch, curvature)), np.add
     )
-    balance = _pull_back(model, engine, omega * _slopes(parts)) / n - l2 * w
-    solve = _Direction(model, engine, omega, f, parts, Factored(gram / n, l2), balance)
-    mean = _complementarity(parts, omega)
+    balance = pulled(model, engine, parts, [part.g for part in parts]) - model.penalty.l2 * w
+    solve = _Direction(model, engine, f, w, parts, Factored(gram / n, ridge), balance)
+    mean = _complementarity(parts)
     ahead = solve(0.0, None)
     reach = _reach(parts, ahead)
-    sigma = (_complementarity(parts, omega, ahead, reach) / mean) ** 3
+    sigma = (_complementarity(parts, ahead, reach) / mean) ** 3
     move = solve(sigma * mean, ahead)
     reach = BOUNDARY * _reach(parts, move)
-    for part, (dg, dv, ds) in zip(parts, move.parts, strict=True):
-        part.above, part.below = part.above - reach * dg, part.below + reach * dg
-        part.v, part.s = part.v + reach * dv, part.s + reach * ds
+    for part, change in zip(parts, move.parts, strict=True):
+        part.advance(change, reach)
     theta = w + reach * move.w
     return theta, f + reach * solve.scores(move.w)
+
+
+def pulled(model: LinearModel, engine: Engine, parts: list[Part], values: list[Array]) -> Array:
+    """What numbers of every hinge do to the parameters, as slopes would."""
+    rows = [(p, x) for p, x in zip(parts, values, strict=True) if p.places is None]
+    slope = np.asarray(sum(part.weight * part.hinges.sign * x for part, x in rows))
+    out = _pull_back(model, engine, slope)
+    for part, x in zip(parts, values, strict=True):
+        if part.places is not None:
+            out[part.places] += part.weight * x
+    return out / len(slope)
 
 
 def dense64(X: Any) -> Any:
     """Dense rows in float64, so that sums keep their digits; sparse rows as they are."""
     return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
-
-
-def _slopes(parts: list[_Part]) -> Array:
-    return np.asarray(sum(part.hinges.sign * part.g for part in parts))
-
-
-def _stiffness(part: _Part) -> Array:
-    above, below = part.rooms()
-    return np.asarray(part.v / above + part.s / below)
 
 
 class Factored:
@@ -235,87 +240,73 @@ class _Direction:
 
     model: LinearModel
     engine: Engine
-    omega: Array
     f: Array
-    parts: list[_Part]
+    w: Array
+    parts: list[Part]
     system: Factored
     balance: Array
 
     def __call__(self, target: float, ahead: _Move | None) -> _Move:
         """Solve for all unknowns; ``ahead`` is the predictor whose products are corrected."""
-        wanted, right = [], np.zeros(len(self.f))
-        for i, part in enumerate(self.parts):
-            above, below = part.rooms()
-            first, second = target - part.v * above, target - part.s * below
-            if ahead is not None:
-                dg, dv, ds = ahead.parts[i]
-                first, second = first + dg * dv, second - dg * ds
-            h = part.hinges
-            gap = h.a - h.sign * self.f - part.v + part.s
-            q = gap - first / above + second / below
-            wanted.append((first, second, q))
-            right += h.sign * q / _stiffness(part)
-        pull = _pull_back(self.model, self.engine, self.omega * right) / len(self.f)
-        dw = self.system(self.balance + pull)
-        df, moves = self.scores(dw), []
-        for part, (first, second, q) in zip(self.parts, wanted, strict=True):
-            above, below = part.rooms()
-            dg = (q - part.hinges.sign * df) / _stiffness(part)
-            moves.append((dg, (first + part.v * dg) / above, (second - part.s * dg) / below))
-        return _Move(dw, moves)
+        wanted = [
+            part.wanted(_seen(part, self.f, self.w), target, ahead.parts[i] if ahead else None)
+            for i, part in enumerate(self.parts)
+        ]
+        right = [q / part.stiffness() for part, (_, _, q) in zip(self.parts, wanted, strict=True)]
+        dw = self.system(self.balance + pulled(self.model, self.engine, self.parts, right))
+        df = self.scores(dw)
+        pairs = zip(self.parts, wanted, strict=True)
+        return _Move(dw, [part.move(some, _seen(part, df, dw)) for part, some in pairs])
 
     def scores(self, dw: Array) -> Array:
         """Change of every score."""
         return all_scores(self.model, self.engine, dw[:, None])[:, 0]
 
 
-def _complementarity(
-    parts: list[_Part], omega: Array, move: _Move | None = None, reach: float = 0.0
-) -> float:
+def _seen(part: Part, f: Array, w: Array) -> Array:
+    """The scores of a part's hinges."""
+    return f if part.places is None else w[part.places]
+
+
+def _complementarity(parts: list[Part], move: _Move | None = None, reach: float = 0.0) -> float:
     """Mean complementarity product, here or a step ahead."""
-    total = 0.0
-    for i, part in enumerate(parts):
-        above, below = part.rooms()
-        v, s = part.v, part.s
-        if move is not None:
-            dg, dv, ds = (reach * d for d in move.parts[i])
-            above, below, v, s = above - dg, below + dg, v + dv, s + ds
-        total += float(omega @ (v * above + s * below))
-    return total / (2.0 * len(parts) * float(omega.sum()))
+    moves = move.parts if move else [None] * len(parts)
+    total = sum(part.products(some, reach) for part, some in zip(parts, moves, strict=True))
+    return total / (2.0 * sum(float(part.weight.sum()) for part in parts))
 
 
-def _reach(parts: list[_Part], move: _Move) -> float:
+def _reach(parts: list[Part], move: _Move) -> float:
     """Largest part of a move, at most all of it, that leaves every unknown inside."""
-    longest = 1.0
-    for part, (dg, dv, ds) in zip(parts, move.parts, strict=True):
-        above, below = part.rooms()
-        for room, change in ((above, -dg), (below, dg), (part.v, dv), (part.s, ds)):
-            shrink = float((-change / room).max())
-            if shrink > 0.0:
-                longest = min(longest, 1.0 / shrink)
-    return longest
+    shrinks = [part.shrink(change) for part, change in zip(parts, move.parts, strict=True)]
+    return 1.0 / max(1.0, *shrinks)
 
 
 def _value_and_gap(
-    state: InteriorState, engine: Engine, k: int, parts: list[_Part], f: Array
+    model: LinearModel, engine: Engine, parts: list[Part], w: Array, f: Array
 ) -> tuple[float, float]:
-    """Objective of one output, and how far it is above the dual one.
+    """Objective of one output, and a bound of how far it is above the optimum.
 
-    Where the slopes do not balance the penalty, half the square of what is missing over the
-    strength is exactly what that adds to the gap; for a parameter without a penalty there is no
-    dual value until they balance, and what is missing times the parameter stands in for it.
+    Slopes shrink where they add up to something for the intercept, and where they exceed an L1
+    penalty: then they are a point of the dual, and what it has to say is exact.
     """
-    model, omega, n, w = state.model, state.weight, len(f), state.theta[:, k]
-    value = gap = 0.0
-    for part in parts:
-        u = part.hinges.a - part.hinges.sign * f
-        # loss - g u, without cancellation
-        gap += float(omega @ np.where(u > 0.0, part.above * u, -part.below * u)) / n
-        value += float(omega @ np.maximum(part.hinges.low * u, part.hinges.high * u)) / n
-    l2 = model.penalty.l2
-    balance = _pull_back(model, engine, omega * _slopes(parts)) / n - l2 * w
-    missing = np.abs(balance * w)
-    np.divide(balance * balance, 2.0 * l2, out=missing, where=l2 > 0.0)
-    value += float(model.penalty.value(w[:, None]).sum())
+    rows, n = [part for part in parts if part.places is None], len(f)
+    value = sum(part.loss(f) for part in rows) / n + float(model.penalty.value(w[:, None]).sum())
+    shares = _balancing(rows) if model.fit_intercept else [np.ones(n) for _ in rows]
+    slopes = [share * part.g for share, part in zip(shares, rows, strict=True)]
+    pull, gap = pulled(model, engine, rows, slopes), np.inf
+    for factor in shares_of_slopes(model.penalty, pull):
+        pairs = zip(rows, shares, strict=True)
+        left = sum(part.left(f, factor * share) for part, share in pairs) / n
+        gap = min(gap, left + penalty_gap(model.penalty, w, factor * pull))
     # no objective is below zero: the whole of it is a bound too
-    return value, min(value, gap + float(missing.sum()))
+    return value, min(value, gap)
+
+
+def _balancing(rows: list[Part]) -> list[Array]:
+    """Factors of slopes, at most one, that make all of them add up to zero."""
+    sums = [part.weight * part.hinges.sign * part.g for part in rows]
+    up = sum(float(np.maximum(x, 0.0).sum()) for x in sums)
+    down = sum(float(np.maximum(-x, 0.0).sum()) for x in sums)
+    least = min(up, down)
+    high, low = least / (up or 1.0), least / (down or 1.0)
+    return [np.where(x > 0.0, high, low) for x in sums]

@@ -28,8 +28,18 @@ from likelier.inference.interior import (
     part_of,
     pull_back_all,
 )
+from likelier.inference.interior_parts import (
+    Part,
+    PartMove,
+    is_done,
+    penalty_gap,
+    penalty_part,
+    rounded,
+    shares_of_slopes,
+)
 from likelier.inference.posterior import LinearPosterior
 from likelier.models.linear import LinearModel
+from likelier.models.penalty import ElasticNet
 
 
 @dataclass
@@ -46,6 +56,9 @@ class ClassInteriorState:
     share: Array
     short: Array
     top: Array
+    kinks: Part | None = None  # of an L1 penalty on the parameters, those of one class together
+    before: float = np.inf  # gap of the last step
+    answer: Array | None = None  # parameters with exact zeros
 
     def levels(self, f: Array) -> Array:
         """``c_k + f_k``: the loss is the largest of a row, minus the score of its class."""
@@ -61,15 +74,17 @@ class _Move:
     short: Array
     top: Array
     f: Array
+    kinks: PartMove | None
 
 
 @dataclass(frozen=True)
 class ClassInterior(Inference):
-    """Primal-dual interior point method over all classes; rows in memory, ridge penalty or none.
+    """Primal-dual interior point method over all classes; rows in memory, any penalty or none.
 
     Cost per step: a weighted Gram matrix for each of the K (K - 1) / 2 pairs of classes (rows x
     (nonzeros per row)^2 / 2 each) and (K x features)^3 / 3. Memory: a dozen numbers per row and
-    class. Converged when the duality gap is below ``tol`` times the objective.
+    class. Converged when the duality gap is below ``tol`` times the objective and, with an L1
+    penalty, the weights that are zero are known.
     """
 
     tol: float = 1e-4
@@ -97,6 +112,9 @@ class ClassInterior(Inference):
         room = max(float((largest - (own * f).sum(axis=1)).mean()), 1e-3)
         state.top = largest + room
         state.short = state.top[:, None] - levels
+        mean = _complementarity(state, state.share, state.short)
+        l1 = np.tile(model.penalty.l1, K)
+        state.kinks = penalty_part(l1, len(y), theta.T.ravel(), mean)
         return state
 
     def step(self, state: ClassInteriorState, engine: Engine) -> tuple[ClassInteriorState, Info]:
@@ -107,20 +125,39 @@ class ClassInterior(Inference):
         ahead = solve(0.0, None)
         reach = _reach(state, ahead)
         after = _complementarity(
-            state, state.share + reach * ahead.share, state.short + reach * ahead.short
-        )
+            state, state.share + reach * ahead.share, state.short + reach * ahead.short,
+            ahead.kinks, reach,
+        )  # fmt: skip
         move = solve((after / mean) ** 3 * mean, ahead)
         reach = BOUNDARY * _reach(state, move)
         state.theta += reach * move.theta
         state.share += reach * move.share
         state.short += reach * move.short
         state.top += reach * move.top
-        objective, gap = _value_and_gap(state, engine, f + reach * move.f)
-        return state, Info(objective, gap, 1.0, bool(gap <= self.tol * objective))
+        if state.kinks is not None and move.kinks is not None:
+            state.kinks.advance(move.kinks, reach)
+        return state, self._judged(state, engine, f + reach * move.f)
+
+    def _judged(self, state: ClassInteriorState, engine: Engine, f: Array) -> Info:
+        """Objective and gap, with exact zeros where these cost nothing."""
+        model, state.answer = state.model, state.theta
+        value, gap = _value_and_gap(state, engine, state.theta, f)
+        gaps = (gap, gap)
+        if state.kinks is not None:
+            flat = rounded(state.kinks, state.theta.T.ravel())
+            exact = np.ascontiguousarray(flat.reshape(model.n_outputs, -1).T)
+            other, left = _value_and_gap(state, engine, exact, all_scores(model, engine, exact))
+            gaps = (left, gap)
+            if left <= max(gap, self.tol * other):  # else it is too early to tell
+                state.answer, value, gap = exact, other, left
+        converged = is_done(self.tol, state.kinks is not None, gaps, state.before, value)
+        state.before = gaps[1]
+        return Info(value, gap, 1.0, converged)
 
     def posterior(self, state: ClassInteriorState) -> LinearPosterior:
         """Point estimate."""
-        return LinearPosterior(state.model, state.theta.copy())
+        theta = state.theta if state.answer is None else state.answer
+        return LinearPosterior(state.model, theta.copy())
 
 
 @dataclass(frozen=True)
@@ -147,21 +184,30 @@ class _Direction:
         q = wanted / state.short + stiff * off
         excess = (q.sum(axis=1) - lost) / total
         slope = state.weight[:, None] * (q - stiff * excess[:, None])
-        right = self.balance - pull_back_all(model, self.engine, slope) / len(slope)
-        flat = self.system(right.T.ravel())
-        theta = np.ascontiguousarray(flat.reshape(right.T.shape).T)
+        right = (self.balance - pull_back_all(model, self.engine, slope) / len(slope)).T.ravel()
+        kinks, lack, n = state.kinks, None, len(slope)
+        if kinks is not None:
+            at = kinks.places
+            lack = kinks.wanted(
+                state.theta.T.ravel()[at], target, None if ahead is None else ahead.kinks
+            )
+            right[at] += kinks.weight * lack[2] / kinks.stiffness() / n
+        flat = self.system(right)
+        theta = np.ascontiguousarray(flat.reshape(state.theta.T.shape).T)
         df = all_scores(model, self.engine, theta)
         top = excess + (stiff * df).sum(axis=1) / total
         short = top[:, None] - df - off
         share = (wanted - state.share * short) / state.short
-        return _Move(theta, share, short, top, df)
+        moved = None if kinks is None or lack is None else kinks.move(lack, flat[kinks.places])
+        return _Move(theta, share, short, top, df, moved)
 
 
 def _system(state: ClassInteriorState, engine: Engine) -> Factored:
     """Second derivative of what is left for the parameters, those of one class together.
 
     Nothing changes when all classes move together, so they never do: a term in that direction
-    does not touch the solution and makes the matrix regular.
+    does not touch the solution and makes the matrix regular. An L1 penalty decides itself where
+    all classes are.
     """
     model, n = state.model, len(state.top)
     K, p = model.n_outputs, model.n_rows_theta
@@ -179,45 +225,73 @@ def _system(state: ClassInteriorState, engine: Engine) -> Factored:
         full[k, :, j] = full[j, :, k] = -gram
         full[k, :, k] += gram
         full[j, :, j] += gram
-    for j in range(p):
+    for j in np.flatnonzero(model.penalty.l1 == 0.0).tolist():
         full[:, j, :, j] += np.trace(full[:, j, :, j]) / K**2
-    return Factored(full.reshape(K * p, K * p), np.tile(model.penalty.l2, K))
+    ridge, kinks = np.tile(model.penalty.l2, K), state.kinks
+    if kinks is not None:
+        ridge[kinks.places] += kinks.weight / kinks.stiffness() / n
+    return Factored(full.reshape(K * p, K * p), ridge)
+
+
+def _pull(state: ClassInteriorState, engine: Engine) -> Array:
+    """The pull of the rows on the parameters."""
+    slope = state.weight[:, None] * (state.own - state.share)
+    return pull_back_all(state.model, engine, slope) / len(slope)
 
 
 def _balance(state: ClassInteriorState, engine: Engine) -> Array:
     """What the pull of the rows has over the slope of the penalty."""
-    slope = state.weight[:, None] * (state.own - state.share)
-    pull = pull_back_all(state.model, engine, slope) / len(slope)
-    return np.asarray(pull - state.model.penalty.l2[:, None] * state.theta)
+    out = _pull(state, engine) - state.model.penalty.l2[:, None] * state.theta
+    if state.kinks is not None:
+        flat = out.T.ravel()
+        flat[state.kinks.places] += state.kinks.weight * state.kinks.g / len(state.top)
+        out = flat.reshape(out.T.shape).T
+    return np.asarray(out)
 
 
-def _complementarity(state: ClassInteriorState, share: Array, short: Array) -> float:
-    """Mean product of shares and shortfalls."""
-    products = state.weight @ (share * short)
-    return float(products.mean() / state.weight.sum())
+def _complementarity(
+    state: ClassInteriorState, share: Array, short: Array, kinks: PartMove | None = None,
+    reach: float = 0.0,
+) -> float:  # fmt: skip
+    """Mean product of shares and shortfalls, and of the unknowns of a penalty."""
+    total = float((state.weight @ (share * short)).sum())
+    count = share.shape[1] * float(state.weight.sum())
+    if state.kinks is not None:
+        total += state.kinks.products(kinks, reach)
+        count += 2.0 * float(state.kinks.weight.sum())
+    return float(total / count)
 
 
 def _reach(state: ClassInteriorState, move: _Move) -> float:
     """Largest part of a move, at most all of it, that leaves every unknown inside."""
     shrink = max(float((-move.share / state.share).max()), float((-move.short / state.short).max()))
+    if state.kinks is not None and move.kinks is not None:
+        shrink = max(shrink, state.kinks.shrink(move.kinks))
     return 1.0 / max(1.0, shrink)
 
 
-def _value_and_gap(state: ClassInteriorState, engine: Engine, f: Array) -> tuple[float, float]:
-    """Objective, and how far it is above the dual one.
+def _value_and_gap(
+    state: ClassInteriorState, engine: Engine, theta: Array, f: Array
+) -> tuple[float, float]:
+    """Objective of parameters, and a bound of how far it is above the optimum.
 
-    Where the rows do not balance the penalty, half the square of what is missing over the
-    strength is exactly what that adds to the gap; for a parameter without a penalty there is no
-    dual value until they balance, and what is missing times the parameter stands in for it.
+    Shares move towards the own class until no L1 penalty is exceeded: then they are a point of
+    the dual. Only what pulls at intercepts, times these, stands in for what it would cost.
     """
-    model, theta, n = state.model, state.theta, len(f)
-    levels = state.levels(f)
+    model, n = state.model, len(f)
+    K, levels = model.n_outputs, state.levels(f)
     largest = levels.max(axis=1)
+    own = (state.own * f).sum(axis=1)
     below = (state.share * (largest[:, None] - levels)).sum(axis=1)
-    value = float(state.weight @ (largest - (state.own * f).sum(axis=1))) / n
-    value += float(model.penalty.value(theta).sum())
-    balance, l2 = _balance(state, engine), np.broadcast_to(model.penalty.l2[:, None], theta.shape)
-    missing = np.abs(balance * theta)
-    np.divide(balance * balance, 2.0 * l2, out=missing, where=l2 > 0.0)
+    loss = float(state.weight @ (largest - own)) / n
+    value = loss + float(model.penalty.value(theta).sum())
+    penalty = ElasticNet(np.tile(model.penalty.l2, K), np.tile(model.penalty.l1, K))
+    pull, gap = _pull(state, engine).T.ravel(), np.inf
+    if model.fit_intercept:  # nothing changes when all of them move together
+        theta = theta.copy()
+        theta[-1] -= theta[-1].mean()
+    for share in shares_of_slopes(penalty, pull):
+        left = share * float(state.weight @ below) / n + (1.0 - share) * loss
+        gap = min(gap, left + penalty_gap(penalty, theta.T.ravel(), share * pull))
     # no objective is below zero: the whole of it is a bound too
-    return value, min(value, float(state.weight @ below) / n + float(missing.sum()))
+    return value, min(value, gap)

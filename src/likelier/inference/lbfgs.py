@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info
+from likelier.inference.gap import ROUNDING, gaps
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.cholesky import cholesky, cholesky_solve
 from likelier.loops.memory import touched_empty
@@ -62,7 +63,7 @@ class LBFGS(Inference):
     Cost per step: two products with the data, rows x features x outputs each; the metric
     costs subset x features^2 / 2 once. Memory: one score per row and output. Before it says that
     it has converged it asks the curvature, by some ten further products (up to 120); where that
-    finds more to gain, every further step costs as much.
+    finds more to gain, or the penalty no bound (`gap`), every further step costs as much.
     """
 
     tol: float = 1e-4
@@ -92,7 +93,7 @@ class LBFGS(Inference):
             direction = -self._inverse(state, state.gradient)
             slope = _dots(model, direction, state.gradient)
             gap = max(float(-0.5 * slope.sum()), _still_to_gain(state.gains))
-            if gap <= limit and _surely_below(state, limit):
+            if gap <= limit and _bound(state) <= limit:
                 return state, Info(objective, gap, 0.0, True)
         if state.wary or gap <= limit:
             # the model of the curvature believes so; the curvature itself may know better
@@ -100,7 +101,7 @@ class LBFGS(Inference):
             slope = _dots(model, direction, state.gradient)
             if state.wary and state.gains:
                 gap = max(gap, state.gains[-1])  # such steps gain nearly all that there is
-            if gap <= limit:
+            if gap <= limit and _bound(state) <= limit:
                 return state, Info(objective, gap, 0.0, True)
             state.wary, state.gains = True, []
 
@@ -117,8 +118,9 @@ class LBFGS(Inference):
         # curvature must be positive; a step of length zero teaches nothing
         if (_dots(model, step * direction, bend) > 0.0).any():
             state.changes = [*state.changes[1 - MEMORY :], (step * direction, bend)]
-        moved = bool(np.any(step > 0.0))
-        return state, Info(float(state.value.sum()), gap, 1.0, not moved)
+        objective, stuck = float(state.value.sum()), not np.any(step > 0.0)
+        near = stuck and _bound(state) <= limit
+        return state, Info(objective, gap, 1.0, near, ROUNDING if stuck and not near else "")
 
     def _newton_direction(self, state: LBFGSState, engine: Engine) -> tuple[Array, float]:
         """Newton's step by conjugate gradients, and the gain that is expected of it.
@@ -255,12 +257,14 @@ def _places(batch: Batch) -> slice:
     return slice(batch.start, batch.start + batch.n_rows)
 
 
-def _surely_below(state: LBFGSState, limit: float) -> bool:
-    """Whether the penalty alone curves enough for the gap to be below ``limit`` for sure."""
-    l2 = state.model.penalty.l2
-    if state.gradient is None or not (l2 > 0.0).all():
-        return False
-    return float((state.gradient**2 / (2.0 * l2[:, None])).sum()) <= limit
+def _bound(state: LBFGSState) -> float:
+    """How far above the optimum the point can be; 0 where no penalty says anything of that.
+
+    Where rows far from all others bend, curvature there may hide what is beyond.
+    """
+    assert state.gradient is not None and state.value is not None
+    above = state.value - state.model.floor
+    return float(gaps(state.model, state.theta, state.gradient, above).sum())
 
 
 def _still_to_gain(gains: list[float]) -> float:

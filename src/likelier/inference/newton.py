@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info
+from likelier.inference.gap import ROUNDING, gap_at
 from likelier.inference.posterior import LinearPosterior
 from likelier.loops.centring import column_moments
 from likelier.loops.memory import touched_empty
@@ -40,6 +41,7 @@ DAMPINGS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 STEEP_DAMPINGS = (*DAMPINGS, 10.0, 1e2, 1e3, 1e4)  # where no bound exists, as for exp
 NARROWING = 0.2  # of the envelope, once its own minimum is nearly found
 NEAR = 0.2  # of its width
+DEEPEST = 1e-13  # part of the objective that is as good as nothing
 SLOW = 10.0  # what a step on an envelope gained, times this, may still be to come
 PERFECT_FIT = (
     "because the model fits the training rows perfectly (the classes are separable), so without a "
@@ -145,11 +147,11 @@ class Newton(Inference):
 
     Cost per step: rows x (nonzeros per row)^2 / 2 x outputs for the sums, features^3 for the
     solve; far from the optimum one cheap pass more chooses how far to go. Converged when the
-    estimated distance to the optimum is below ``tol`` times the objective; that last step
-    is taken too.
+    distance to the optimum is bounded by ``tol`` times the objective (`gap`).
     """
 
     tol: float = 1e-4
+    trusting: bool = False  # the curvature; whoever takes the result asks for a bound
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
@@ -190,14 +192,17 @@ class Newton(Inference):
         state = replace(state, first=state.first or abs(state.objective))
         if state.width > 0.0:
             return self._narrow(state, engine)
-        near = state.gap <= self.tol * abs(state.objective - state.model.floor)
-        message = ""
+        objective, gap, message = state.objective, state.gap, ""
+        near = gap <= self.tol * abs(objective - state.model.floor)
+        if near and not self.trusting:  # by the curvature; is it true where the step has led?
+            objective, gap = gap_at(state.model, engine, state.theta)
+            near = gap <= self.tol * abs(objective - state.model.floor)
         if not near and 0.0 <= state.objective < PERFECT * state.first:
             # nothing is left to gain: rounding, an intercept on its way to infinity, or all weights
             moved = np.abs(state.theta - before).max() > 1e-6 * np.abs(before).max()
             endless = bool(moved and not state.model.penalty.l2.any())
             near, message = not endless, PERFECT_FIT if endless else ""
-        return state, Info(state.objective, state.gap, 1.0, near, message)
+        return state, Info(objective, gap, 1.0, near, message)
 
     def _narrow(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
         """What a step on an envelope is worth for the loss itself, and the next width.
@@ -212,10 +217,17 @@ class Newton(Inference):
         objective += float(model.penalty.value(state.theta).sum())
         left = max(state.gap, SLOW * state.gain)
         gap = max(objective - state.objective, 0.0) + left
-        if gap > self.tol * abs(objective) and left <= state.width * state.steep * NEAR:
+        if gap <= self.tol * abs(objective):
+            width = 0.0 if model.loss.smooth else state.width
+            envelope, bound = gap_at(model, engine, state.theta, width)
+            gap = max(objective - envelope, 0.0) + bound
+        near, message, depth = gap <= self.tol * abs(objective), "", state.width * state.steep
+        if not near and left <= depth * NEAR:
             # near the optimum of this envelope: the next one is closer to the loss itself
-            state = replace(state, width=state.width * NARROWING)
-        return state, Info(objective, gap, 1.0, gap <= self.tol * abs(objective))
+            deep = depth <= DEEPEST * abs(objective)
+            message = ROUNDING if deep and not model.loss.smooth else ""
+            state = replace(state, width=0.0 if deep else state.width * NARROWING)
+        return state, Info(objective, gap, 1.0, near, message)
 
     def _newton_step(self, state: NewtonState, rows: Rows) -> NewtonState:
         """Sums at the point, then a full step or the best of several dampings side by side.
@@ -339,7 +351,7 @@ def mean_slope_and_hessian(model: LinearModel, stats: LinearStats) -> tuple[Arra
     if model.loss.coupled:
         K, p = model.n_outputs, model.n_rows_theta
         blocks = hessian.reshape(K, p, K, p)
-        for j in np.flatnonzero(model.penalty.l2 == 0.0):
+        for j in np.flatnonzero((model.penalty.l2 == 0.0) & (model.penalty.l1 == 0.0)):
             blocks[:, j, :, j] += np.trace(blocks[:, j, :, j]) / K**2
         slope = slope.reshape(1, K * p)
     return slope, hessian

@@ -30,6 +30,7 @@ from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.inference.active_set import ActiveSet
 from likelier.inference.certify import Certificate, certify
 from likelier.inference.dual import Dual
+from likelier.inference.gap import gap_at
 from likelier.inference.interior import Interior
 from likelier.inference.interior_classes import ClassInterior
 from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
@@ -94,7 +95,7 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     times = model.n_outputs**2 if coupled else model.n_outputs
     pairs = n_nonzeros**2 * times
     # kinks make Newton's own steps slow
-    kinked = not model.loss.smooth and engine.in_memory and not model.penalty.sparse
+    kinked = not model.loss.smooth and engine.in_memory
     if engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
         light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
         affordable = light or n_rows * pairs <= SMALL_WORK
@@ -204,7 +205,10 @@ class _Run:
         Each subset counts as an iteration. Far from an optimum with kinks, and where a stream
         has no subsets, the search over rates gives the better start.
         """
-        newton, model = Newton(self.tol), self.model
+        model = self.model
+        tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
+        certified = tight and model.loss.smooth and not model.penalty.sparse
+        newton = Newton(self.tol, trusting=certified)
         if theta is None:
             theta = model.zeros()
             if not (model.loss.smooth and self.engine.in_memory):
@@ -216,10 +220,21 @@ class _Run:
             state = newton.on_subset(state, self.engine, size)
             self._after(partial(_theta, newton, state), Info(passes=0.0))
         solution = self._iterate(newton, state, "newton")
-        tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
-        if not (solution.converged and tight and model.loss.smooth):
-            return solution
-        theta, certificate = certify(model, self.engine, solution.theta)
+        return self._certified(solution) if certified and solution.converged else solution
+
+    def _certified(self, solution: Solution) -> Solution:
+        """With its certificate; steps go on where the curvature promised too much."""
+        model, engine, newton = self.model, self.engine, Newton(self.tol)
+        theta, certificate = certify(model, engine, solution.theta)
+        value, gap = gap_at(model, engine, theta)
+        by_gap = solution.gap <= self.tol * abs(
+            solution.objective - model.floor
+        )  # or a perfect fit
+        if by_gap and gap > self.tol * abs(value - model.floor):
+            solution = self._iterate(newton, newton.start(model, engine, theta), "newton")
+            if not solution.converged:
+                return solution
+            theta, certificate = certify(model, engine, solution.theta)
         return replace(solution, theta=theta, certificate=certificate)
 
     def _one_pass(self, search: AdaptiveState) -> Array:
