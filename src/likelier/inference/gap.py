@@ -31,11 +31,13 @@ def together(model: LinearModel, values: Array) -> Array:
     return values.sum(keepdims=True) if model.loss.coupled else values
 
 
-def gaps(model: LinearModel, theta: Array, least: Array, above: Array) -> Array:
+def gaps(
+    model: LinearModel, theta: Array, least: Array, above: Array, strong: bool = True
+) -> Array:
     """How far above its optimum each independent problem can be, ``above`` its floor as it is.
 
     The intercept has no bound of its own: it is taken to be within the size of a residual. About
-    features without a penalty nothing is known.
+    features without a penalty nothing is known. Unless ``strong``, convexity alone is asked.
     """
     d = model.n_features
     l1, l2 = model.penalty.l1[:d, None], model.penalty.l2[:d, None]
@@ -47,7 +49,7 @@ def gaps(model: LinearModel, theta: Array, least: Array, above: Array) -> Array:
         sharp = sharp.max(keepdims=True)
     far = together(model, (s * w).sum(axis=0))
     far = far + np.minimum(sharp * above, np.sqrt(2.0 * above * round_))
-    found = far if model.penalty.sparse else np.minimum(far, 0.5 * round_)
+    found = np.minimum(far, 0.5 * round_) if strong else far
     if model.fit_intercept:
         found = found + together(model, np.abs(least[d])) * np.sqrt(2.0 * above)
     return np.asarray(np.minimum(found, above))  # what nothing can be below is a bound too
