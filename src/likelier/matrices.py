@@ -48,6 +48,12 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     return converted if matrix.format in COMPRESSED else _checked_compressed(converted, name)
 
 
+def refuse_complex(y: Array) -> None:
+    """Raise where targets are complex numbers, whose imaginary parts would be lost."""
+    if y.dtype.kind == "c":
+        raise ValueError("y holds complex numbers; pass real ones, such as y.real")
+
+
 def validated_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Matrix:
     """Rows as estimators take them: float32 or float64, dense or CSR, checked by scikit-learn."""
     # here: it loads pandas, which who only reads files does not need

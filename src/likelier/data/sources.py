@@ -19,7 +19,7 @@ from likelier.data.encoder import TableEncoder
 from likelier.data.files import as_path, detect_format
 from likelier.data.libsvm import LibsvmFile, LibsvmLayout
 from likelier.data.tables import Table, default_block_rows, open_table
-from likelier.matrices import as_csr, checked_matrix
+from likelier.matrices import as_csr, checked_matrix, refuse_complex
 
 Encoder = TableEncoder | LibsvmLayout
 SPARSE_BLOCK_ROWS = 4096
@@ -278,8 +278,10 @@ def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batc
         )
     try:
         X = _as_matrix(item[0], allow_nan)
-        y = None if item[1] is None else np.asarray(item[1])
+        y = None if item[1] is None else np.asarray(checked_matrix(item[1], "y"))
         weight = None if len(item) == 2 or item[2] is None else np.asarray(item[2], dtype=float)
+        if y is not None:
+            refuse_complex(y)
         for name, array in (("y", y), ("sample_weight", weight)):
             if array is not None and (array.ndim == 0 or len(array) != X.shape[0]):
                 raise ValueError(f"X has {X.shape[0]} rows, {name} has shape {array.shape}")

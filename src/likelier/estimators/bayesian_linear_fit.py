@@ -129,6 +129,13 @@ class Turns:
         )
 
 
+SINGULAR = (
+    "the posterior is too narrow in some directions, and too wide in others, for double precision: "
+    "make the weights in sample_weight (and class_weight) differ less from row to row, bring the "
+    "columns of X to like scales, or raise prior_precision"
+)
+
+
 class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
     """Fitting; what is asked of a fitted model is in the public class."""
 
@@ -151,10 +158,13 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         with one_blas_thread(), one_class_is_constant(self):
-            if is_stream(X):
-                self._fit_stream(X, y, sample_weight, seed)
-            else:
-                self._fit_memory(X, y, sample_weight, seed)
+            try:
+                if is_stream(X):
+                    self._fit_stream(X, y, sample_weight, seed)
+                else:
+                    self._fit_memory(X, y, sample_weight, seed)
+            except np.linalg.LinAlgError as error:
+                raise ValueError(SINGULAR) from error
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 

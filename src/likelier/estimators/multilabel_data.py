@@ -72,8 +72,8 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    names = _column_names(y)
     given = checked_matrix(y, "y")
+    names = _column_names(y)
     values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
     if values.ndim == 2 and kind is None:
         classes_only = _is_column(values) and (names is None or not _is_binary(values))

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array
+from likelier.base import Array, Matrix
 from likelier.estimators.naive_bayes_base import NaiveBayes
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
 from likelier.models.naive_bayes_counts import (
@@ -19,6 +19,7 @@ from likelier.models.naive_bayes_counts import (
     MultinomialModel,
     TermStats,
 )
+from likelier.models.naive_bayes_tables import check_counts
 
 SMALLEST_ALPHA = 1e-10
 
@@ -190,6 +191,17 @@ class MultinomialNB(CountingNB):
         # averaging over the posterior, `fit` takes complete rows only; predicting takes any
         tags.input_tags.allow_nan = not self.bayesian
         return tags
+
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        rows = super()._check_X(X, reset)
+        if not reset:  # learning looks at them block by block
+            check_counts(rows)
+        return rows
+
+    def _check_finite(self, stats: Any, X: Matrix) -> None:
+        super()._check_finite(stats, X)
+        if not np.isfinite(stats.feature_count).all():
+            check_counts(X)
 
     _stats_kind: type[ClassStatistics] = TermStats
     feature_log_prob_: Array

@@ -7,7 +7,7 @@ module there are only matrices, numbers and an engine that passes over them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,19 +34,31 @@ from likelier.estimators.targets import (
     lane_codes,
 )
 from likelier.loops.rows import column_counts, column_squares
+from likelier.matrices import checked_matrix, refuse_complex
 from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 READER_WORDS = ("missing='", "exclude", "categories=", "decimal=", "also_missing")
+HOLDS_ROWS = ("__array__", "__dataframe__", "__arrow_c_stream__", "shape")  # arrays and frames
 LARGEST = float(np.finfo(np.float64).max) / 16.0  # with some room for sums of the like
 
 
 def is_stream(X: Any) -> bool:
     """Whether ``X`` is a path or a source of blocks and not data in memory."""
-    if isinstance(X, list) and X and isinstance(X[0], tuple | Batch):  # a list of blocks?
-        return isinstance(X[0], Batch) or getattr(X[0][0], "ndim", 0) == 2
-    return isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__")
+    if isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__"):
+        return True
+    if not isinstance(X, Iterable) or any(hasattr(X, mark) for mark in HOLDS_ROWS):
+        return False
+    if not hasattr(X, "__getitem__"):  # no array can be made of what can only be iterated over
+        return True
+    try:
+        first = X[0]
+    except (IndexError, KeyError):  # nothing, or a mapping
+        return False
+    if isinstance(first, tuple) and first:  # a block, or a row?
+        return getattr(first[0], "ndim", 0) == 2
+    return isinstance(first, Batch)
 
 
 def checked_rows(
@@ -63,7 +75,9 @@ def checked_targets(
     """Targets and weights of rows that have been checked."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    y = check_y(column_or_1d(y, warn=True))
+    y = column_or_1d(checked_matrix(y, "y"), warn=True)
+    refuse_complex(y)
+    y = check_y(y)
     check_consistent_length(X, y)
     if sample_weight is None:
         return y, None

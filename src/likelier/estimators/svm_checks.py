@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from likelier.base import Array, Matrix, check_flag
+from likelier.matrices import refuse_complex
 
 
 def truth(name: str, value: Any) -> None:
@@ -83,9 +84,10 @@ def one_column(y: Any) -> Array:
 
     A plain array that is one already is not looked at: that would take as long as a small fit.
     """
-    if type(y) is np.ndarray and y.ndim == 1:
-        return y
-    return np.asarray(column_or_1d(y, warn=True))
+    column = type(y) is np.ndarray and y.ndim == 1
+    values: Array = y if column else np.asarray(column_or_1d(y, warn=True))
+    refuse_complex(values)
+    return values
 
 
 def finite(values: Array, name: str) -> None:

@@ -38,6 +38,7 @@ from likelier.estimators.svm_words import (
 )
 from likelier.estimators.targets import OneClassError, check_labels, class_weights, unique_labels
 from likelier.inference.smo_small import PairTable
+from likelier.matrices import checked_matrix
 from likelier.models.kernel_expansion import kernel_block
 from likelier.predictive import Categorical
 
@@ -170,7 +171,7 @@ class SVC(ClassifierMixin, SVMWords):
         """Fit models that differ in C (ascending) on the same rows."""
         self._check_words()
         X = self._check_X(X, reset=True)
-        check_consistent_length(X, y)
+        check_consistent_length(X, checked_matrix(y, "y"))
         y = _labels(y)
         weight = self._check_weight(sample_weight, X)
         self.classes_ = unique_labels(y)

@@ -20,6 +20,7 @@ from likelier.inference.smo import SMALL, InterruptedSolveError, KernelPosterior
 from likelier.inference.smo_cache import kept_memory
 from likelier.inference.smo_path import solve_path
 from likelier.losses import EpsilonInsensitive
+from likelier.matrices import checked_matrix
 from likelier.models.kernel_expansion import KernelExpansion
 
 HELD_OUT = 0.2  # share of rows that measure how far predictions are off
@@ -141,7 +142,7 @@ class SVR(RegressorMixin, SVMWords):
         self._check_words()
         number("epsilon", self.epsilon, 0.0)
         X = self._check_X(X, reset=True)
-        check_consistent_length(X, y)
+        check_consistent_length(X, checked_matrix(y, "y"))
         y = _numbers(y)
         weight = self._check_weight(sample_weight, X)
         rows = self._prepare(X, weight)

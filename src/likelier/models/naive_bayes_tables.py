@@ -30,6 +30,7 @@ from likelier.loops.rows import as_rows
 from likelier.models.naive_bayes import ClassLaws
 
 CERTAIN = 1e-15  # probabilities nearer to zero or one count as these
+LARGEST = 1e290  # a count so large, times rows, columns and a logarithm, can be summed up
 
 
 @dataclass(frozen=True)
@@ -266,10 +267,15 @@ def multinomial_coefficients(X: Matrix) -> Array:
 
 
 def check_counts(X: Matrix) -> None:
-    """Raise if a count is negative: no law of counts has such rows."""
+    """Raise if a count is negative, as in no law of counts, or so large that sums overflow."""
     values = stored_values(X)
-    if not values.size or values.min() >= 0.0:
+    if not values.size or (values.min() >= 0.0 and values.max() <= LARGEST):
         return
+    large = (values > LARGEST) & (values < np.inf)
+    if large.any():
+        raise ValueError(
+            f"X is too large in column {column_of(X, large)}: sums of counts overflow; rescale it"
+        )
     negative = values < 0.0  # the smallest may be NaN, for a missing count
     if negative.any():
         raise ValueError(
