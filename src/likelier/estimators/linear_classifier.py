@@ -73,8 +73,10 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     eta0 : float, default=0.01
         Rate of the plain schedules.
     average : bool or int, default=True
-        Average the iterates of plain schedules, from the given number of rows on. "auto"
-        always averages its stochastic passes.
+        Predict with the mean of all iterates of a plain schedule, one after each row of every
+        pass or batch; a number leaves out those before so many rows. "auto" always averages its
+        stochastic passes, in another way: now and then, the k-th time with a weight like ``k^3``,
+        so that early iterates are soon forgotten.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     max_iter : int, default=1000

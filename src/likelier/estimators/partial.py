@@ -19,8 +19,8 @@ from likelier.inference.sgd import (
     AdaptiveSGD,
     AdaptiveState,
     ScheduledSGD,
-    SGDState,
 )
+from likelier.inference.sgd_state import SGDState
 from likelier.loops.rows import column_counts, column_squares
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
@@ -106,6 +106,8 @@ class StreamLearner:
         self.inference.learn(state, batch)
         if isinstance(state, AdaptiveState):
             state = self._drop_rates(state)
+        else:
+            state.fold()  # so that the arrays are what their names say
         return {"words": self.words, "sums": sums, **pack(state)}
 
     def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
@@ -155,7 +157,10 @@ class StreamLearner:
         arrays = {
             k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in plain.items() if k in own
         }
-        return kind(model=model, **arrays)
+        state = kind(model=model, **arrays)
+        if "lazy" in arrays:  # of a model saved by an earlier version
+            state.fold()
+        return state
 
     def _drop_rates(self, state: AdaptiveState) -> AdaptiveState:
         rows = int(state.clock[0])
@@ -168,5 +173,5 @@ class StreamLearner:
 
 def pack(state: Any) -> dict[str, Any]:
     """State as a plain dictionary, for pickling and saving."""
-    apart = ("model", "norms")  # made anew from the loss and the data
+    apart = ("model", "norms", "lazy", "summing")  # made anew from the loss and the data
     return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in apart}

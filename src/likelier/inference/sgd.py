@@ -22,9 +22,11 @@ from likelier.inference.class_parts import over_classes
 from likelier.inference.joined import joined
 from likelier.inference.packed import packed, worth_packing
 from likelier.inference.posterior import LinearPosterior
+from likelier.inference.sgd_state import SGDState
+from likelier.loops.averages import take_average
 from likelier.loops.centring import column_moments
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
-from likelier.loops.sgd import adaptive_pass, scheduled_pass, settle, take_average
+from likelier.loops.sgd import adaptive_pass, scheduled_pass, settle
 from likelier.models.linear import NO_WEIGHT, LinearModel
 
 NEVER = 1 << 60
@@ -32,39 +34,8 @@ PATIENCE = 3  # passes without improvement before an inference calls it converge
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
 MIN_AVERAGE_ROWS = 16
 MAX_AVERAGE_ROWS = 4096
+NO_MEAN = np.empty(0)
 SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
-
-
-@dataclass
-class SGDState:
-    """Weights (features x lanes, as a vector), intercepts, and their running averages."""
-
-    model: LinearModel
-    weights: Array
-    intercept: Array
-    average: Array
-    average_intercept: Array
-    clock: Array  # steps taken, averages taken
-    n_passes: int = 0
-    progressive: float = math.inf
-    waited: int = 0
-    norms: tuple[Matrix, Array] | None = None
-    lazy: Array = field(default_factory=lambda: np.ones(1))  # factor the weights still lack
-
-    def fold(self) -> None:
-        """Give the weights the factor they lack, so that they can be read."""
-        if self.lazy[0] != 1.0:
-            self.weights *= self.lazy
-            self.lazy[0] = 1.0
-
-    def theta(self) -> Array:
-        """Parameters to predict with: the average once there is one."""
-        self.fold()
-        averaged = self.clock[1] > 0
-        weights = self.average if averaged else self.weights
-        intercept = self.average_intercept if averaged else self.intercept
-        W = weights.reshape(self.model.n_features, -1)
-        return np.vstack([W, intercept]) if self.model.fit_intercept else W.copy()
 
 
 def _improvement(state: Any, loss: float, tol: float) -> bool:
@@ -82,13 +53,14 @@ def _improvement(state: Any, loss: float, tol: float) -> bool:
 class ScheduledSGD(Inference):
     """One rate for all coordinates: ``eta0 / t^power``; power 0 keeps it constant.
 
-    Cost per pass: nonzeros x outputs, twice.
+    The parameters are the mean of the iterates from the ``average_from``-th on, if there is one.
+    Cost per pass: nonzeros x outputs, twice; three times with the mean.
     """
 
     eta0: float = 0.01
     power: float = 0.0
     implicit: bool = True
-    average_from: int = NEVER  # rows after which averaging starts
+    average_from: int = NEVER
     tol: float = 0.0
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> SGDState:
@@ -117,17 +89,18 @@ class ScheduledSGD(Inference):
         model, X = state.model, batch.X
         rows = all_rows(X, batch.rows)
         watch = 8 if len(rows) >= 4096 else 1
-        averages = self.average_from < NEVER  # each costs a visit to every weight
-        every = max(8, model.n_features // nonzeros_per_row(X, rows)) if averages else NEVER
+        means = self.average_from < NEVER
+        if means:
+            state.sum_up()
         total = watch * float(
             scheduled_pass(
                 *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
                 model.loss.code, model.loss.parameters, model.loss.coupled,
                 self.implicit, model.classes,
-                state.weights, state.intercept, state.average, state.average_intercept,
+                state.weights, state.intercept,
+                state.average if means else NO_MEAN, state.average_intercept,
                 state.clock, state.lazy, float(model.penalty.l2[0]), self.eta0, self.power,
-                float(model.fit_intercept), self.average_from,
-                every, watch,
+                float(model.fit_intercept), self.average_from, watch,
             )
         )  # fmt: skip
         if not self.implicit:

@@ -1,8 +1,8 @@
 """Stochastic gradient passes, one row at a time, explicit or implicit.
 
-`scheduled_pass` has one rate for all coordinates and a lazily scaled weight vector: the
-fastest form. `adaptive_pass` has a rate per coordinate and several global rates side by
-side. Both follow the proximal step: with ``s = 1 / (1 + a lambda)``,
+`scheduled_pass` has one rate for all coordinates and a lazily scaled weight vector, the fastest
+form, and the mean of all iterates. `adaptive_pass` has a rate per coordinate and several global
+rates side by side. Both follow the proximal step: with ``s = 1 / (1 + a lambda)``,
 ``m = s x^T w + b``, ``c = a omega (s |x|^2 + k)``, ``g = -loss'(m + c g)``,
 ``w <- s (w + a omega g x)`` and ``b <- b + k a omega g``.
 
@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from likelier.jit import njit
+from likelier.loops.averages import add_owed, forget
 from likelier.loops.lanes import add_scores, keep_and_add
 from likelier.loops.rows import (
     column,
@@ -41,6 +42,7 @@ from likelier.losses import (
 
 WATCH = 8  # a single rate needs its loss on one row in so many
 SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
+SMALLEST_AVERAGED = 1e-2  # a mean loses digits as the factor shrinks: about two at most
 
 
 @njit(cache=True, nogil=True)
@@ -96,13 +98,15 @@ def scheduled_pass(
     power,
     intercept_rate,
     average_from,
-    average_every,
     watch_every,
 ):
     """One pass with the rate ``eta0 / t^power`` of the weights ``lazy[0] * weights``.
 
-    ``clock`` holds (steps taken, averages taken) and goes on counting from call to call, as
+    ``clock`` holds (steps taken, iterates summed) and goes on counting from call to call, as
     the common factor ``lazy[0]`` goes on shrinking: folding it in costs a visit to every weight.
+    From step ``average_from`` on iterates are summed: their sum is ``average + lazy[1] * weights``,
+    ``lazy[1]`` the sum of the factors. A step that adds ``u`` to ``weights`` takes ``lazy[1] u``
+    off ``average`` to leave the earlier iterates as they were, so it visits the row's columns only.
     ``norms`` are the squared norms of the rows; one that is negative is computed on the way.
     Returns the sum of the weighted losses met at every ``watch_every``-th row, each before the
     row was learned.
@@ -110,16 +114,15 @@ def scheduled_pass(
     n_lanes = len(intercept)
     single = n_lanes == 1 and not coupled  # two classes, or regression: all in registers
     m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    scale, progressive, t = lazy[0], 0.0, clock[0]
+    scale, summed, progressive, t = lazy[0], lazy[1], 0.0, clock[0]
+    smallest = SMALLEST_AVERAGED if len(average) else SMALLEST_SCALE
     until_watch = watch_every
-    until_average = max(average_from - t, 0) + average_every
     a, s = eta0, shrinkage(eta0, alpha, implicit)
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
         t += 1
         until_watch -= 1
-        until_average -= 1
         omega = weight[i] if len(weight) else 1.0
         if power != 0.0:
             a = eta0 / t**power
@@ -142,9 +145,11 @@ def scheduled_pass(
             else:
                 pull = -loss_slope(code, p, target, score)
             if s == 0.0:
-                weights[:] = 0.0
+                summed = forget(weights, average, summed)
             if pull != 0.0:
                 row_axpy(data, indices, start, stop, weights, factor * pull)
+                if summed != 0.0:
+                    row_axpy(data, indices, start, stop, average, -summed * factor * pull)
                 intercept[0] += intercept_rate * a * omega * pull
         else:
             row_scores(data, indices, start, stop, weights, m)
@@ -155,22 +160,28 @@ def scheduled_pass(
                 progressive += omega * lanes_value(code, p, coupled, classes, y[i], m)
             steps(code, p, coupled, implicit, classes, y[i], m, c, g)
             if s == 0.0:
-                weights[:] = 0.0
+                summed = forget(weights, average, summed)
             for k in range(n_lanes):
                 step[k] = factor * g[k]
                 intercept[k] += intercept_rate * a * omega * g[k]
             row_add(data, indices, start, stop, weights, step)
+            if summed != 0.0:
+                for k in range(n_lanes):
+                    step[k] *= -summed
+                row_add(data, indices, start, stop, average, step)
         scale = after
-        if not (SMALLEST_SCALE < abs(scale) < 1.0 / SMALLEST_SCALE):
+        if len(average) and t >= average_from:
+            summed += scale
+            clock[1] += 1
+            for k in range(n_lanes):
+                average_intercept[k] += intercept[k]
+        if not (smallest < abs(scale) < 1.0 / smallest):
+            summed = add_owed(weights, average, summed)
             weights *= scale
             scale = 1.0
         if until_watch == 0:
             until_watch = watch_every
-        if until_average == 0:
-            until_average = average_every
-            clock[1] += 1
-            take_average(weights, intercept, scale, average, average_intercept, clock[1])
-    lazy[0] = scale
+    lazy[0], lazy[1] = scale, summed
     clock[0] = t
     return progressive
 
@@ -190,16 +201,6 @@ def lanes_value(code, p, coupled, classes, y, m):
     for k in range(len(m)):
         total += loss_value(code, p, lane_target(classes, y, k), m[k])
     return total
-
-
-@njit(cache=True, nogil=True)
-def take_average(weights, intercept, scale, average, average_intercept, k):
-    """Running average whose k-th term counts like k^3: an average of the tail, at any time."""
-    rate = 4.0 / (k + 3.0)
-    for j in range(len(weights)):
-        average[j] += rate * (scale * weights[j] - average[j])
-    for j in range(len(intercept)):
-        average_intercept[j] += rate * (intercept[j] - average_intercept[j])
 
 
 @njit(cache=True, nogil=True)

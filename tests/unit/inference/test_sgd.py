@@ -89,7 +89,7 @@ def test_averages_come_after_the_given_number_of_rows():
     model, engine = problem(losses.SquaredError())
     late, _ = passes(ScheduledSGD(0.05, average_from=150), model, engine, 1)
     never, _ = passes(ScheduledSGD(0.05), model, engine, 1)
-    assert late.clock.tolist() == [200, 6]  # every eighth of the fifty rows that are left
+    assert late.clock.tolist() == [200, 51]  # from the 150th on
     assert never.clock.tolist() == [200, 0]
     np.testing.assert_array_equal(late.weights, never.weights)
     np.testing.assert_array_equal(never.theta()[:4, 0], never.weights)

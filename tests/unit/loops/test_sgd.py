@@ -130,22 +130,52 @@ def test_falling_rate(loss, kind, implicit):
     assert_same(state, *path[-1])
 
 
-@pytest.mark.parametrize("loss", [losses.Hinge(), losses.SquaredError()], ids=repr)
+def assert_mean(state, path, first, rtol=1e-10):
+    """The parameters are the mean of the iterates from step ``first`` on (the first is step 1)."""
+    taken = path[max(first, 1) - 1 :]
+    W, b = (np.mean([step[part] for step in taken], axis=0) for part in (0, 1))
+    assert state.clock.tolist() == [len(path), len(taken)]
+    np.testing.assert_allclose(state.theta(), np.vstack([W, b]), rtol=rtol, atol=1e-12)
+
+
+@every_loss
+@every_kind
 @every_update
-def test_average_is_the_mean_of_the_iterates_weighted_towards_the_end(loss, implicit):
-    """The k-th average taken counts like k (k + 1) (k + 2)."""
-    data = draw(loss, n=200)
-    order = np.arange(200)
-    state = run(ScheduledSGD(0.05, 0.0, implicit, 40), loss, data, order, np.asarray, True, 0.1)
-    path = replay(loss, data, order, lambda t: 0.05, 0.1, 1.0, implicit)
-    taken = path[40 + 8 - 1 :: 8]  # every eighth row once forty rows have been seen
-    assert state.clock.tolist() == [200, len(taken)]
-    k = np.arange(1.0, len(taken) + 1.0)
-    share = k * (k + 1.0) * (k + 2.0)
-    share /= share.sum()
-    W = sum(s * step[0] for s, step in zip(share, taken, strict=True))
-    b = sum(s * step[1] for s, step in zip(share, taken, strict=True))
-    np.testing.assert_allclose(state.theta(), np.vstack([W, b]), rtol=1e-10, atol=1e-12)
+@pytest.mark.parametrize("power", [0.0, 0.5], ids=["constant", "falling"])
+@pytest.mark.parametrize("first", [0, 1, 20])
+def test_average_is_the_mean_of_all_iterates(loss, kind, implicit, power, first):
+    order = np.random.default_rng(1).permutation(50)
+    sgd = ScheduledSGD(0.05, power, implicit, first)
+    forms = [draw(loss)] + ([with_one_lane(draw(loss))] if loss.task == "binary" else [])
+    for data in forms:
+        path = replay(loss, data, order, lambda t: 0.05 / t**power, 0.3, 1.0, implicit)
+        assert_mean(run(sgd, loss, data, order, kind, True, 0.3), path, first)
+
+
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.SquaredError()], ids=repr)
+@every_kind
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 10.0, 1e3, 1e8, 1e200, 1e307])
+def test_a_mean_keeps_its_digits_as_the_weights_are_shrunk(loss, kind, alpha):
+    """From hardly at all to nothing left of them in one step; several calls go on summing."""
+    data, order = draw(loss, n=400), np.arange(400)
+    X, y, weight, K = data
+    sgd = ScheduledSGD(0.1, 0.0, True, 7)
+    state = sgd.start(make_model(loss, X.shape[1], K, True, alpha))
+    for part in np.array_split(order, 3):
+        sgd.learn(state, Batch(kind(X), y, weight, rows=part))
+        state.theta()
+    path = replay(loss, data, order, lambda t: 0.1, alpha, 1.0, True)
+    assert_mean(state, path, 7)
+
+
+@pytest.mark.parametrize("alpha", [5.0, 10.0, 15.0, 20.0, 30.0])
+def test_a_mean_of_explicit_steps_onto_zero_and_beyond(alpha):
+    """``1 - eta0 alpha`` is .5, 0, -.5, -1 and, where the weights grow without bound, -2."""
+    loss, order = losses.Hinge(), np.arange(50)
+    for data in (draw(loss), with_one_lane(draw(loss))):
+        path = replay(loss, data, order, lambda t: 0.1, alpha, 1.0, False)
+        state = run(ScheduledSGD(0.1, 0.0, False, 3), loss, data, order, np.asarray, True, alpha)
+        assert_mean(state, path, 3)
 
 
 @pytest.mark.parametrize("alpha", [1e3, 1e8, 1e90, 1e200, 1e307])
