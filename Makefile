@@ -16,7 +16,7 @@ BENCH := $(VENV)/.installed-bench
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-text docs docs-sync constraints clean distclean
+.PHONY: help demo test test-all lint format bench bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-tables bench-text docs docs-sync constraints clean distclean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; \
@@ -41,7 +41,7 @@ format: $(TEST)  ## format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-text  ## all benchmarks; tables and pictures go to docs/benchmarks
+bench: bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-tables bench-text  ## all benchmarks; tables and pictures go to docs/benchmarks
 
 bench-bayes: $(BENCH)  ## Bayesian linear classifier against NUTS and plain Gibbs
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.bayes
@@ -66,6 +66,9 @@ bench-onepass: $(BENCH)  ## one-pass learning against a converged logistic regre
 
 bench-svm: $(BENCH)  ## SVC and SVR against LIBSVM
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.svm
+
+bench-tables: $(BENCH)  ## the command on real tables against a plain pipeline and boosted trees
+	$(WITH_CACHE) $(BIN)/python -m benchmarks.tables
 
 bench-text: $(BENCH)  ## text features against scikit-learn
 	$(WITH_CACHE) $(BIN)/python -m benchmarks.text
