@@ -30,7 +30,9 @@ from likelier.loops.rows import as_rows
 from likelier.models.naive_bayes import ClassLaws
 
 CERTAIN = 1e-15  # probabilities nearer to zero or one count as these
-LARGEST = 1e290  # a count so large, times rows, columns and a logarithm, can be summed up
+# A count so large, times rows, columns and a logarithm, can be summed up. In double precision,
+# whatever that of the counts: a plain number would become one of theirs, and overflow.
+LARGEST = np.float64(1e290)
 
 
 @dataclass(frozen=True)
