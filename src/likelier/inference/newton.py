@@ -218,9 +218,12 @@ class Newton(Inference):
         left = max(state.gap, SLOW * state.gain)
         gap = max(objective - state.objective, 0.0) + left
         if gap <= self.tol * abs(objective):
-            width = 0.0 if model.loss.smooth else state.width
-            envelope, bound = gap_at(model, engine, state.theta, width)
-            gap = max(objective - envelope, 0.0) + bound
+            # a loss that bends over a short length only is smooth in name: its slope jumps there
+            widths = (state.width, 0.0) if model.loss.smooth else (state.width,)
+            gap = np.inf
+            for width in widths:
+                envelope, bound = gap_at(model, engine, state.theta, width)
+                gap = min(gap, max(objective - envelope, 0.0) + bound)
         near, message, depth = gap <= self.tol * abs(objective), "", state.width * state.steep
         if not near and left <= depth * NEAR:
             # near the optimum of this envelope: the next one is closer to the loss itself

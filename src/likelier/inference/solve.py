@@ -207,8 +207,8 @@ class _Run:
         """
         model = self.model
         tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
-        certified = tight and model.loss.smooth and not model.penalty.sparse
-        newton = Newton(self.tol, trusting=certified)
+        certified = tight and model.loss.smooth
+        newton = Newton(self.tol, trusting=certified and not model.penalty.sparse)
         if theta is None:
             theta = model.zeros()
             if not (model.loss.smooth and self.engine.in_memory):
@@ -226,6 +226,8 @@ class _Run:
         """With its certificate; steps go on where the curvature promised too much."""
         model, engine, newton = self.model, self.engine, Newton(self.tol)
         theta, certificate = certify(model, engine, solution.theta)
+        if model.penalty.sparse:  # refused; the steps have asked for the bound themselves
+            return replace(solution, certificate=certificate)
         value, gap = gap_at(model, engine, theta)
         by_gap = solution.gap <= self.tol * abs(
             solution.objective - model.floor
