@@ -146,9 +146,13 @@ def test_classes_against_the_rest_are_drawn_independently(sampler):
 def test_a_refused_fit_leaves_the_model_as_it_was():
     X, y = rows(n=80)
     model = BayesianLinearClassifier("hinge", **QUICK).fit(X, y)
-    before = model.predict_proba(X)
-    with pytest.raises(ValueError, match="two classes"):
-        model.fit(X, np.full(len(y), "a"))
+    before, state = model.predict_proba(X), dict(vars(model))
+    words, far = np.where(y == y[0], "p", "q"), np.where(np.arange(80) < 2, 1e18, 1.0)
+    for labels, weight, reason in ((X[:, 0], None, "class"), (words, far, "differ less")):
+        with pytest.raises(ValueError, match=reason):
+            model.fit(X[:, :2], labels, weight)
+        assert vars(model).keys() == state.keys()
+        assert all(vars(model)[name] is state[name] for name in state)
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
@@ -396,7 +400,7 @@ def test_bad_words_are_named(words, error, says):
 def test_bad_data_are_named():
     X, y = rows(40)
     with pytest.raises(ValueError, match="class"):
-        BayesianLinearClassifier().fit(X, np.zeros(40))
+        BayesianLinearClassifier().fit(X, X[:, 0])
     with pytest.raises(ValueError, match="NaN"):
         BayesianLinearClassifier().fit(np.where(X > 2.0, np.nan, X), y)
     with pytest.raises(ValueError, match="column 1 .*rescale"):

@@ -34,6 +34,7 @@ from likelier.estimators.problem import (
     stream_engine,
     summarise,
 )
+from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.targets import (
     check_labels,
     class_codes,
@@ -157,7 +158,8 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with one_blas_thread(), one_class_is_constant(self):
+        refused = unchanged_on_failure(self, (Exception,))
+        with one_blas_thread(), refused, one_class_is_constant(self):
             try:
                 if is_stream(X):
                     self._fit_stream(X, y, sample_weight, seed)
