@@ -34,7 +34,7 @@ def endless(tmp_path_factory):
 def start_endless_fit(endless, output):
     """Start a fit that will not end by itself, and wait until it has begun to learn."""
     process = start(
-        "fit", endless, "-t", "species", "-o", output,
+        "fit", endless, "-t", "species", "-o", output, "--force",
         "--memory", 0, "--max-iter", 1_000_000, "--tol", 0, "--param", "learning_rate=constant",
         env=environment_without_threads(),
     )  # fmt: skip

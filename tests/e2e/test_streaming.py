@@ -250,8 +250,9 @@ def test_an_iterator_whose_first_blocks_hold_one_class():
         model = make(loss).fit(blocks(X[rows], y[rows]))
         np.testing.assert_array_equal(model.classes_, [0, 1, 2])
         assert model.score(X, y) > 0.5
-    with pytest.raises(ValueError, match="two classes"):
-        LinearClassifier().fit(blocks(X, np.zeros(3000)))
+    constant = LinearClassifier().fit(blocks(X, np.zeros(3000)))
+    np.testing.assert_array_equal(constant.classes_, [0])
+    np.testing.assert_array_equal(constant.predict_proba(X), np.ones((3000, 1)))
 
 
 def test_used_up_weights_are_checked():

@@ -75,8 +75,8 @@ def test_same_seed_same_bits(kind, dtype):
     assert first.dtype == dtype
     np.testing.assert_array_equal(first, kind(30, random_state=3).fit_transform(X))
     np.testing.assert_array_equal(first, clone(kind(30, random_state=3)).fit_transform(X))
-    assert (first != kind(30, random_state=4).fit_transform(X)).any()
-    assert (first != kind(30).fit_transform(X)).any()
+    for other in (kind(30, random_state=4), kind(30)):  # of some landmarks 29 are independent
+        assert not np.array_equal(first, other.fit_transform(X))
 
 
 @every_map

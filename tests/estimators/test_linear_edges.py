@@ -76,7 +76,7 @@ def test_doubled_entries_are_summed_and_the_caller_keeps_them(words):
     two = LinearClassifier(random_state=0, **words).fit(clean, y)
     np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-9)
     np.testing.assert_allclose(one.predict_proba(doubled), two.predict_proba(X), rtol=1e-9)
-    one.partial_fit(doubled, y)
+    one.set_params(early_stopping=False).partial_fit(doubled, y)
     for before, after in zip(stored, (doubled.data, doubled.indices, doubled.indptr), strict=True):
         np.testing.assert_array_equal(before, after)
     assert doubled.nnz == 960
@@ -162,13 +162,21 @@ def test_one_row_of_numbers():
 
 
 @pytest.mark.parametrize("words", [{}, {"early_stopping": True, "validation_fraction": 0.5}])
-def test_one_class_is_refused(words):
+def test_one_class_is_a_constant(words):
     X, _, _ = draw()
-    for method in ("fit", "partial_fit"):
-        model = LinearClassifier(**words)
-        with pytest.raises(ValueError, match="two classes"):
-            getattr(model, method)(X, np.zeros(120))
-        assert not any(name.endswith("_") for name in vars(model) if name != "n_features_in_")
+    model = LinearClassifier(**words).fit(X, np.zeros(120))
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    assert fitted == {"n_features_in_", "classes_", "constant_"}
+    np.testing.assert_array_equal(model.predict(X), np.zeros(120))
+    np.testing.assert_array_equal(model.predict_proba(X), np.ones((120, 1)))
+
+
+def test_batches_of_one_class_are_refused():
+    X, _, _ = draw()
+    model = LinearClassifier()
+    with pytest.raises(ValueError, match="two classes"):
+        model.partial_fit(X, np.zeros(120))
+    assert not any(name.endswith("_") for name in vars(model) if name != "n_features_in_")
 
 
 def test_a_class_without_weight_leaves_the_model_finite():

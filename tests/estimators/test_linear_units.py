@@ -197,8 +197,9 @@ def test_an_interrupted_fit_keeps_no_noise_of_an_earlier_one(monkeypatch):
     monkeypatch.setattr(LinearRegressor, "_left_out", stop)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    with pytest.raises(ValueError, match="interrupted"):
+    with pytest.raises(AttributeError) as caught:
         model.predict_interval(X)
+    assert "interrupted" in str(caught.value.__cause__)
 
 
 def test_absent_rows_do_not_change_a_bit_of_the_noise():
