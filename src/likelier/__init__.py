@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from likelier.features.nystroem import NystroemFeatures
     from likelier.features.text import TextFeatures
     from likelier.persistence import load, save
+    from likelier.tables.transformer import TableFeatures
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "MultinomialNB",
     "NystroemFeatures",
     "OnePassClassifier",
+    "TableFeatures",
     "TextFeatures",
     "__version__",
     "kernels",
@@ -70,6 +72,7 @@ _HOME = {
     "MultinomialNB": "likelier.estimators.naive_bayes",
     "NystroemFeatures": "likelier.features.nystroem",
     "OnePassClassifier": "likelier.estimators.one_pass",
+    "TableFeatures": "likelier.tables.transformer",
     "TextFeatures": "likelier.features.text",
     "kernels": "likelier.kernels",
     "load": "likelier.persistence",

@@ -11,6 +11,7 @@ from likelier import __version__
 from likelier.cli.options import (
     MODELS,
     choose_model,
+    column_kinds,
     common_options,
     estimator_parameters,
     reading_arguments,
@@ -86,13 +87,6 @@ def main(ctx: click.Context) -> None:
     "--param loss__tau=0.9. Can be repeated.",
 )
 @click.option(
-    "--missing",
-    type=click.Choice(["error", "impute"]),
-    default="error",
-    show_default=True,
-    help="impute: put in the mean, and mark where it was.",
-)
-@click.option(
     "--missing-value",
     multiple=True,
     metavar="TEXT",
@@ -101,10 +95,11 @@ def main(ctx: click.Context) -> None:
 )
 @click.option("--exclude", multiple=True, metavar="COL", help="Column to leave out. Repeatable.")
 @click.option(
-    "--categories",
+    "--kind",
     multiple=True,
-    metavar="COL",
-    help="Column whose values are names even if they look like numbers. Repeatable.",
+    metavar="COL=KIND",
+    help="What a column holds, instead of finding it out: number, category, text, date, boolean, "
+    "identifier or constant (these two are left out). Repeatable.",
 )
 @click.option(
     "--memory",
@@ -119,9 +114,10 @@ def main(ctx: click.Context) -> None:
 def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     """Fit a model on FILE and save it.
 
-    The columns of FILE other than the target are the features: numbers as they are, few
-    different texts as one column per category, running text as weights of its words (TF-IDF).
-    The task is chosen from the target, and told. How FILE had to be read (--delimiter,
+    The columns of FILE other than the target are the features, whatever they hold: numbers (also
+    with units or currencies), categories, dates, text. Missing values are filled in and marked,
+    rows without a target are left out. What was assumed of each column is told, and --kind says
+    otherwise. The task is chosen from the target. How FILE had to be read (--delimiter,
     --encoding, --decimal, ...) is remembered by the model for other files.
 
     \b
@@ -139,7 +135,8 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
         _say(text, quiet)
 
     check_model_output(output, [file], given["force"])
-    options = {name: given[name] for name in ("target", "task", "missing", "exclude")}
+    options = {name: given[name] for name in ("target", "task", "exclude")}
+    options["kinds"] = column_kinds(given["kind"])
     options["memory_limit"] = given["memory"] << 20
     model = fit_model(
         file,

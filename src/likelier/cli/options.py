@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -44,8 +44,9 @@ FORMATS = ("auto", "csv", "parquet", "libsvm")
 
 # How messages name arguments in Python, and the options that set them.
 _OPTIONS = (
-    (r"\bmissing='(\w+)'", r"--missing \1"),
-    (r"\bcategories=\[(.+?)\]", r"--categories \1"),
+    (r"\bkinds=\{'(.+?)': '(\w+)'\}", r"--kind '\1=\2'"),
+    (r"\bkinds: ", "--kind: "),
+    (r"\bas kinds says\b", "as --kind says"),
     (r"\blist them in also_missing\b", "name them by --missing-value"),
     (r"\bdecimal='(.)'", r"--decimal \1"),
     (r"\bname its encoding \('latin-1'\?\)", "name its encoding, as in --encoding latin-1"),
@@ -58,7 +59,7 @@ _OPTIONS = (
     (r"\bname its format\b", "name its --format"),
     (r"^target must name\b", "--target must name"),
     (r"\bexclude (the column|it)\b", r"--exclude \1"),
-    (r"\bleave out target, exclude and categories\b", "give no --target, --exclude, --categories"),
+    (r"\bleave out target, kinds, exclude\b", "give no --target, --kind, --exclude"),
 )
 
 
@@ -126,9 +127,18 @@ def reading_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
             arguments[name] = given[name]
     if given.get("missing_value"):
         arguments["also_missing"] = given["missing_value"]
-    if given.get("categories"):
-        arguments["categories"] = given["categories"]
     return arguments
+
+
+def column_kinds(given: Sequence[str]) -> dict[str, str]:
+    """Return what columns are said to hold, from texts such as ``zip=category``."""
+    kinds = {}
+    for text in given:
+        name, equals, kind = text.rpartition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--kind {text!r} is not of the form COLUMN=KIND.")
+        kinds[name] = kind.strip()
+    return kinds
 
 
 def in_options(message: str) -> str:

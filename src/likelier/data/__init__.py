@@ -1,23 +1,20 @@
-"""Readers: from files, data frames and iterators to blocks of rows.
+"""Readers: from files, data frames and iterators to blocks of columns or rows.
 
-`block_source` is what estimators use: it returns a source of blocks for anything. Below it,
-`open_table` gives named columns of a CSV or Parquet file or a frame, `TableEncoder` turns them
-into a matrix, and `LibsvmFile` reads sparse rows. Nothing reads a file into memory as a whole.
+`open_table` gives named columns of a CSV or Parquet file or a frame, and `LibsvmFile` reads
+sparse rows. Nothing reads a file into memory as a whole. What columns mean, and `block_source`,
+are in `likelier.tables`.
 """
 
-from likelier.data.encoder import TableEncoder
 from likelier.data.libsvm import LibsvmFile, LibsvmLayout
-from likelier.data.sources import Encoder, Source, block_source, encoder_from_json
+from likelier.data.sources import IterableSource, LibsvmSource, Source
 from likelier.data.tables import Table, open_table
 
 __all__ = [
-    "Encoder",
+    "IterableSource",
     "LibsvmFile",
     "LibsvmLayout",
+    "LibsvmSource",
     "Source",
     "Table",
-    "TableEncoder",
-    "block_source",
-    "encoder_from_json",
     "open_table",
 ]

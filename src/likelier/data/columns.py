@@ -99,7 +99,7 @@ class Texts:
             for type in types:
                 parsed = _cast(array, type)
                 if parsed is not None:
-                    return _view(parsed), type
+                    return numbers_of(parsed), type
         values, codes = self._encoded
         values = _pointed(values, self._decimal)
         for type in types:
@@ -107,13 +107,13 @@ class Texts:
             if parsed is not None and self.absent.any():
                 return np.append(_floats(parsed), np.nan)[codes], type
             if parsed is not None:
-                return _view(parsed)[codes], type
+                return numbers_of(parsed)[codes], type
         return None
 
     def truth_values(self) -> Array | None:
         """Return 1 for true, 0 for false, NaN for missing; None if there is anything else."""
         values = self._encoded[0].drop_null()
-        if not pc.all(pc.is_in(values, _text_array(TRUE + FALSE))).as_py():
+        if not pc.all(pc.is_in(values, text_array(TRUE + FALSE))).as_py():
             return None
         truth = dict.fromkeys(TRUE, 1.0) | dict.fromkeys(FALSE, 0.0)
         return self.look_up(truth, np.nan, np.nan)
@@ -255,7 +255,7 @@ def to_integers(array: pa.Array, missing: Collection[str], decimal: str = ".") -
     """Return values, none of them missing, as int64; None if one is not a whole number."""
     if not is_text(array.type):
         converted = _cast(array, pa.int64())
-        return None if converted is None else _view(converted)
+        return None if converted is None else numbers_of(converted)
     found = Texts(array, missing, decimal).numbers(pa.int64())
     if found is not None:
         return found[0]
@@ -309,7 +309,25 @@ def _trimmed(array: pa.Array, missing: Collection[str]) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(array)
     if not missing:
         return trimmed
-    return pc.if_else(pc.is_in(trimmed, _text_array(missing)), pa.nulls(1, pa.string())[0], trimmed)
+    return pc.if_else(pc.is_in(trimmed, text_array(missing)), pa.nulls(1, pa.string())[0], trimmed)
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """Return any values as Arrow text; whole floats are written like integers."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()  # its dictionary may list values nobody has
+    if pa.types.is_string(array.type):
+        return array
+    if pa.types.is_floating(array.type):  # NaN is no text
+        array = pc.if_else(pc.is_nan(array), pa.nulls(1, array.type)[0], array)
+    return array.cast(pa.string())
+
+
+def parsed_floats(array: pa.Array, decimal: str) -> Array | None:
+    """Return numbers, or texts of plain ones, as float64; None if one is not a number."""
+    if is_text(array.type):
+        array = _cast(_pointed(array, decimal), pa.float64())
+    return None if array is None else _floats(array)
 
 
 def _floats(array: pa.Array) -> Array:
@@ -322,7 +340,7 @@ def _floats(array: pa.Array) -> Array:
     return _filled(array, np.nan)
 
 
-def _text_array(texts: Collection[str]) -> pa.Array:
+def text_array(texts: Collection[str]) -> pa.Array:
     """Return an Arrow array of texts; `pyarrow.array` imports pandas where it is installed."""
     encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
@@ -331,7 +349,7 @@ def _text_array(texts: Collection[str]) -> pa.Array:
     )
 
 
-def _view(array: pa.Array) -> Array:
+def numbers_of(array: pa.Array) -> Array:
     """Return the values of an array of numbers, sharing its memory; nulls are anything.
 
     Arrow's own conversion imports pandas where it is installed: fifty megabytes for nothing.
@@ -347,10 +365,12 @@ def _view(array: pa.Array) -> Array:
 def _filled(array: pa.Array, value: float) -> Array:
     """Return the values of an array of numbers with ``value`` for null."""
     if array.null_count == 0:
-        return _view(array)
-    return np.where(null_rows(array), np.array(value, dtype=_view(array).dtype), _view(array))
+        return numbers_of(array)
+    return np.where(
+        null_rows(array), np.array(value, dtype=numbers_of(array).dtype), numbers_of(array)
+    )
 
 
 def null_rows(array: pa.Array) -> Array:
     """Whether each value is null."""
-    return _view(array.is_null().cast(pa.uint8())).astype(bool)
+    return numbers_of(array.is_null().cast(pa.uint8())).astype(bool)

@@ -1,27 +1,20 @@
-"""Sources of blocks: what a streaming fit reads, from a file, a frame or an iterator."""
+"""Sources of blocks: what a streaming fit reads, from a libsvm file or an iterator."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-import narwhals as nw
 import numpy as np
 from scipy import sparse
 
 from likelier.base import Batch, Matrix
-from likelier.data.encoder import TableEncoder
-from likelier.data.files import as_path, detect_format
 from likelier.data.libsvm import LibsvmFile, LibsvmLayout
-from likelier.data.tables import Table, default_block_rows, open_table
 from likelier.matrices import as_csr, checked_matrix, refuse_complex
 
-Encoder = TableEncoder | LibsvmLayout
 SPARSE_BLOCK_ROWS = 4096
 
 
@@ -34,14 +27,14 @@ class Source(ABC):
         Whether it can be read from the start again.
     background : bool
         Whether blocks may be made in another thread.
-    encoder : TableEncoder, LibsvmLayout or None
+    encoder : TableEncoding, LibsvmLayout or None
         What has to be remembered to read other data the same way; None for iterators, whose
         blocks are matrices already.
     """
 
     repeatable: bool = True
     background: bool = True
-    encoder: Encoder | None = None
+    encoder: Any = None
 
     @property
     @abstractmethod
@@ -60,52 +53,6 @@ class Source(ABC):
     @abstractmethod
     def __call__(self) -> Generator[Batch, None, None]:
         """Yield the blocks from the first."""
-
-
-class TableSource(Source):
-    """Blocks of a table, encoded; ``y`` is None where the table has no target column."""
-
-    def __init__(self, table: Table, encoder: TableEncoder, block_rows: int | None = None) -> None:
-        self.encoder: TableEncoder = encoder
-        self._table = table
-        self._columns = encoder.align(table)
-        self._block_rows = block_rows or default_block_rows(encoder.n_features)
-
-    def unlabelled(self) -> TableSource:
-        """Return the same rows without the target, which is not even read."""
-        bare = copy(self)
-        bare._columns = {k: v for k, v in self._columns.items() if k != self.encoder.target}
-        return bare
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns after encoding."""
-        return self.encoder.n_features
-
-    def __call__(self) -> Generator[Batch, None, None]:
-        """Yield the blocks from the first."""
-        encoder, start = replace(self.encoder), 0  # a copy counts for this pass alone
-        labelled = encoder.target is not None and encoder.target in self._columns
-        read, decimal = list(self._columns.values()), self._table.decimal
-        for index, raw in enumerate(self._table.blocks(self._block_rows, read)):
-            named = raw.rename_columns(list(self._columns))
-            try:
-                X = encoder.transform(named, decimal)
-                y = encoder.labels(named, start, decimal) if labelled else None
-            except ValueError as error:
-                last = start + raw.num_rows
-                raise ValueError(
-                    f"{self._table.name!r}, rows {start + 1} to {last}: {error}"
-                ) from error
-            yield Batch(X, y, index=index, start=start)
-            start += raw.num_rows
-        for column, rows in encoder.strange.items():
-            if rows:
-                text = (
-                    f"{self._table.name!r}: {rows} of {start} rows have a category in column "
-                    f"{column!r} that the model was not fitted on; it counts as none"
-                )
-                warnings.warn(text, UserWarning, stacklevel=2)
 
 
 class LibsvmSource(Source):
@@ -193,79 +140,6 @@ class IterableSource(Source):
         return self._first
 
 
-def block_source(
-    data: Any,
-    *,
-    target: str | int | None = None,
-    encoder: Encoder | None = None,
-    missing: str = "error",
-    exclude: Sequence[str | int] = (),
-    block_rows: int | None = None,
-    allow_nan: bool = False,
-    **reading: Any,
-) -> Source:
-    """Return a source of blocks for a path, a data frame, or an iterator of blocks.
-
-    Parameters
-    ----------
-    data : path, data frame, iterable, callable or Source
-        A CSV, Parquet or libsvm file; a pandas, Polars or Arrow frame; an iterable of
-        ``(X, y)`` or ``(X, y, sample_weight)``; or a function that returns such an iterable,
-        so that it can be passed over more than once. A source is returned as it is.
-    target : str or int, optional
-        Target column of a table, by name or position; libsvm files hold theirs.
-    encoder : TableEncoder or LibsvmLayout, optional
-        How the training data were read, to read other data the same way; the target may then
-        be absent. Without it the encoding is learned from one pass over the data.
-    missing : {"error", "impute"}
-        What to do about missing values of a table; see `TableEncoder.fit`.
-    exclude : sequence of str or int
-        Columns of a table to leave out.
-    block_rows : int, optional
-        Rows in a block; by default such that a block takes a few megabytes.
-    allow_nan : bool
-        Whether blocks may hold NaN, for models that know what to make of it.
-    **reading
-        ``format``, and how to read a CSV file; see `open_table`. Also ``categories``, columns
-        of a table whose values are names, whatever they look like; see `TableEncoder.fit`.
-    """
-    categories = reading.pop("categories", ())
-    if isinstance(data, Source):
-        return data
-    if isinstance(data, str | os.PathLike):
-        path = as_path(data)
-        if (reading.get("format") or detect_format(path)) == "libsvm":
-            _refuse_columns(target, [*exclude, *categories], f"{str(path)!r} is a libsvm file")
-            if isinstance(encoder, TableEncoder):
-                raise ValueError(f"{str(path)!r} is a libsvm file; the model was fitted on a table")
-            return LibsvmSource(path, encoder, block_rows)
-    elif not nw.dependencies.is_into_dataframe(data):
-        _refuse_columns(target, [*exclude, *categories], "the data are blocks")
-        if encoder is not None:
-            raise ValueError("the model was fitted on a file or frame; give it one, not blocks")
-        return IterableSource(data, allow_nan)
-    if isinstance(encoder, LibsvmLayout):
-        raise ValueError("the model was fitted on a libsvm file and cannot read a table")
-    if encoder is None:
-        table = open_table(data, **reading)
-        encoder = TableEncoder.fit(
-            table, target, missing=missing, exclude=exclude, categories=categories
-        )
-    else:
-        if target not in (None, encoder.target):
-            raise ValueError(f"target {target!r} is not the model's, {encoder.target!r}")
-        table = open_table(data, **{**_reading_of(encoder), **reading})
-    return TableSource(table, encoder, block_rows)
-
-
-def encoder_from_json(plain: Mapping[str, Any]) -> Encoder:
-    """Make a `TableEncoder` or `LibsvmLayout` from its plain form."""
-    kind: type[TableEncoder] | type[LibsvmLayout] = TableEncoder
-    if str(plain.get("form")).startswith("libsvm"):
-        kind = LibsvmLayout
-    return kind.from_json(plain)
-
-
 def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batch:
     """Return a block given as ``(X, y)``, ``(X, y, sample_weight)`` or a `Batch`, checked."""
     if isinstance(item, Batch):
@@ -333,16 +207,3 @@ def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
         raise ValueError("X contains NaN or infinity; replace or remove missing values first")
     checked: Matrix = matrix
     return checked
-
-
-def _refuse_columns(target: str | int | None, columns: Sequence[str | int], why: str) -> None:
-    if target is not None or columns:
-        raise ValueError(
-            f"{why} with labels of its own, not a table: leave out target, exclude and categories"
-        )
-
-
-def _reading_of(encoder: TableEncoder) -> dict[str, Any]:
-    """How a CSV file should be read to suit an encoder, where its first lines could mislead."""
-    known: dict[str, Any] = {"header": encoder.header, "likely": encoder.hints}
-    return known | ({"missing_values": encoder.missing_values} if encoder.missing_values else {})

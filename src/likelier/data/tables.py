@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -52,6 +53,8 @@ class Table(ABC):
         Columns that number the rows, which no model should learn from.
     hints : Hints
         How it is read, for later files of the same origin.
+    delimiter : str
+        What is between the cells of a CSV file; empty for other tables.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Table(ABC):
     decimal: str = "."
     index_columns: tuple[str, ...] = ()
     hints: Hints = NO_HINTS
+    delimiter: str = ""
 
     @abstractmethod
     def blocks(
@@ -93,6 +97,7 @@ class CsvTable(Table):
         self.name = str(path)
         self.column_names = list(dialect.column_names)
         self.header, self.decimal = dialect.header, dialect.decimal
+        self.delimiter = dialect.delimiter
         self.missing_values = missing_values
         self.index_columns = (dialect.column_names[0],) if dialect.numbers_rows else ()
         shown = dialect.decimal if dialect.decimal == "," or dialect.shows_point else None
@@ -213,10 +218,13 @@ class ParquetTable(Table):
 
 
 class FrameTable(Table):
-    """A data frame in memory: pandas, Polars, Arrow, or what else narwhals knows."""
+    """Columns in memory: a pandas, Polars or Arrow frame, or a dictionary of columns."""
+
+    missing_values = ("",)
 
     def __init__(self, frame: Any) -> None:
-        self.name = f"the {type(frame).__module__.partition('.')[0]} frame"
+        kind = type(frame).__module__.partition(".")[0]
+        self.name = "the dictionary" if isinstance(frame, dict) else f"the {kind} frame"
         try:
             table, names = _arrow_table(frame)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -239,8 +247,9 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
 
     Parameters
     ----------
-    data : path or data frame
-        A file (CSV, also compressed; Parquet), or a pandas, Polars or Arrow frame.
+    data : path, data frame or dict
+        A file (CSV, also compressed; Parquet), a pandas, Polars or Arrow frame, or columns of
+        equal length by their names.
     format : {"csv", "parquet"}, optional
         The file's format; by default told by its name or content.
     **csv
@@ -309,12 +318,42 @@ def _chunk_bytes(longest_line: int) -> int:
 def _arrow_table(frame: Any) -> tuple[pa.Table, list[str]]:
     """Return the columns of a frame and their names, which may be the same."""
     own: list[str] = []
-    if nw.dependencies.is_pandas_like_dataframe(frame) and not frame.columns.is_unique:
+    if isinstance(frame, dict):
+        return _table_of_columns(frame), [str(name) for name in frame]
+    if nw.dependencies.is_pandas_like_dataframe(frame):
         own = [str(name) for name in frame.columns]
         frame = frame.set_axis([f"{i}" for i in range(len(own))], axis=1)
     if not isinstance(frame, pa.Table):  # which may have columns of the same name
-        frame = nw.from_native(frame, eager_only=True).to_arrow()
+        frame = nw.from_native(frame, eager_only=True)
+        try:
+            frame = frame.to_arrow()
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # texts and numbers in one column
+            frame = _table_of_columns({name: frame[name].to_list() for name in frame.columns})
     return frame, [*own, *frame.column_names[len(own) :]]
+
+
+def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    """Return columns by name as Arrow has them; different types in one column become texts."""
+    arrays = [_arrow_column(values) for values in columns.values()]
+    lengths = {str(name): len(a) for name, a in zip(columns, arrays, strict=True)}
+    if len({*lengths.values()}) > 1:
+        raise ValueError(f"the columns have different lengths: {lengths}")
+    return pa.Table.from_arrays(arrays, names=[str(name) for name in columns])
+
+
+def _arrow_column(values: Any) -> Any:
+    if hasattr(values, "__arrow_c_array__") or isinstance(values, pa.Array | pa.ChunkedArray):
+        return pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+    values = values.tolist() if getattr(values, "dtype", None) == np.dtype(object) else values
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+        pass
+    items = [None if item is None or item != item else item for item in values]
+    if not all(isinstance(item, str | int | float | bool | None) for item in items):
+        kinds = sorted({type(item).__name__ for item in items if item is not None})
+        raise ValueError(f"a column holds values of types {', '.join(kinds)}; convert it to text")
+    return pa.array([None if item is None else str(item) for item in items], pa.string())
 
 
 def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from likelier.engines.threads import read_ahead
 
 
 class BlockSource(Protocol):
-    """What a stream engine reads from; `likelier.data.block_source` makes them."""
+    """What a stream engine reads from; `likelier.tables.block_source` makes them."""
 
     @property
     def repeatable(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -34,6 +34,9 @@ def require_jax() -> None:
 
 class DeepWords(CallbackSupportMixin, BaseEstimator):
     """Constructor words of both deep Gaussian processes; see the two public classes."""
+
+    # Every input gets a scale of its own, which thousands of words are too many for.
+    dense_inputs: ClassVar[bool] = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

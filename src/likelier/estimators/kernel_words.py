@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -29,6 +29,8 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
     """Constructor words of both kernel machines; see the two public classes."""
 
     _losses: tuple[str, ...] = ()
+    # Every input gets a scale of its own, which thousands of words are too many for.
+    dense_inputs: ClassVar[bool] = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from likelier.base import Array, Batch, Engine, Loss, Matrix
-from likelier.data import Source, TableEncoder, block_source
+from likelier.data import Source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.estimators.linear_frame import PLAIN, Frame
 from likelier.estimators.linear_penalty import WIDE, Columns, Penalty
@@ -37,9 +37,10 @@ from likelier.loops.rows import column_counts, column_squares
 from likelier.matrices import checked_matrix, refuse_complex
 from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
+from likelier.tables import TableEncoding, block_source
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
-READER_WORDS = ("missing='", "exclude", "categories=", "decimal=", "also_missing")
+READER_WORDS = ("exclude", "kinds=", "decimal=", "also_missing")
 HOLDS_ROWS = ("__array__", "__dataframe__", "__arrow_c_stream__", "shape")  # arrays and frames
 LARGEST = float(np.finfo(np.float64).max) / 16.0  # with some room for sums of the like
 
@@ -130,12 +131,13 @@ def open_source(estimator: Any, X: Any, y: Any) -> Any:
         )
     allow_nan = bool(get_tags(estimator).input_tags.allow_nan)
     try:
-        source = block_source(X, target=y, allow_nan=allow_nan)
+        dense = bool(getattr(type(estimator), "dense_inputs", False))
+        source = block_source(X, target=y, dense=dense, allow_nan=allow_nan)
     except ValueError as error:
         raise ValueError(f"{error}{_reader_advice(str(error), X, y)}") from error
     estimator.n_features_in_ = int(source.n_features)
     estimator.__dict__.pop("feature_names_in_", None)
-    if isinstance(source.encoder, TableEncoder):  # columns of a libsvm file have no names
+    if isinstance(source.encoder, TableEncoding):  # columns of a libsvm file have no names
         estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
     return source
 
@@ -145,8 +147,7 @@ def _reader_advice(message: str, X: Any, y: Any) -> str:
     if not any(word in message for word in READER_WORDS):
         return ""
     path = str(X) if isinstance(X, str | os.PathLike) else X
-    words = f"target={y!r}, missing='impute'" if "missing='" in message else f"target={y!r}, ..."
-    return f"; such words are for likelier.data: fit(block_source({path!r}, {words}))"
+    return f"; such words are for likelier.tables: fit(block_source({path!r}, target={y!r}, ...))"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix
-from likelier.data import Source, TableEncoder, block_source, open_table
+from likelier.data import Source, open_table
+from likelier.estimators.unseen_levels import mixed_interval, mixed_prediction, mixed_probability
+from likelier.tables import TableEncoding, TableSource, block_source
+from likelier.tables.sources import Encoded
 
 MEMORY_LIMIT = 512 << 20
 TASKS = ("auto", "classification", "regression")
@@ -58,8 +61,8 @@ class TabularModel(BaseEstimator):
     task : {"auto", "classification", "regression"}
         With "auto" text, truth values and few different whole numbers are classes, and
         anything else is a number to predict; ``task_reason_`` says which it was.
-    missing : {"error", "impute"}
-        Whether a missing value is an error, or is replaced by the mean and marked.
+    kinds : dict of str to str, optional
+        What columns hold, by name, where it should not be found out; see `TableFeatures`.
     exclude : sequence of str or int
         Columns to leave out.
     memory_limit : int
@@ -70,7 +73,7 @@ class TabularModel(BaseEstimator):
     ----------
     estimator_ : estimator
         The fitted one.
-    encoder_ : TableEncoder or LibsvmLayout
+    encoder_ : TableEncoding or LibsvmLayout
         How columns become features.
     task_, task_reason_ : str
         The task and why it was chosen.
@@ -89,7 +92,7 @@ class TabularModel(BaseEstimator):
         *,
         target: str | int | None = None,
         task: str = "auto",
-        missing: str = "error",
+        kinds: Mapping[str, str] | None = None,
         exclude: Sequence[str | int] = (),
         memory_limit: int = MEMORY_LIMIT,
     ) -> None:
@@ -97,7 +100,7 @@ class TabularModel(BaseEstimator):
         self.regressor = regressor
         self.target = target
         self.task = task
-        self.missing = missing
+        self.kinds = kinds
         self.exclude = exclude
         self.memory_limit = memory_limit
 
@@ -114,8 +117,7 @@ class TabularModel(BaseEstimator):
             CSV, Parquet or libsvm file, or a frame.
         **reading
             How to read a file: ``format``, ``delimiter``, ``header``, ``encoding``, ``decimal``,
-            ``also_missing``; and ``categories``, columns whose values are names even if they
-            look like numbers. What was said about the file counts for later files too.
+            ``also_missing``. What was said about the file counts for later files too.
 
         Returns
         -------
@@ -126,17 +128,24 @@ class TabularModel(BaseEstimator):
             raise ValueError(f"task must be one of {TASKS}, got {self.task!r}")
         try:
             source = block_source(
-                data, target=self.target, missing=self.missing, exclude=self.exclude, **reading
+                data,
+                target=self.target,
+                kinds=self.kinds,
+                exclude=self.exclude,
+                dense=any(map(_wants_dense, (self.classifier, self.regressor))),
+                **reading,
             )
         except ValueError as error:
             raise ValueError(f"{error}{_similar_column(data, self.target, reading)}") from error
         encoder: Any = source.encoder
         self.encoder_ = encoder
-        self.target_ = encoder.target if isinstance(encoder, TableEncoder) else "label"
-        if self.target_ is None:
-            raise ValueError(
-                f"target must name one of the columns: {', '.join(encoder.table_columns)}"
-            )
+        self.target_ = "label"
+        if isinstance(encoder, TableEncoding):
+            if encoder.target is None:
+                raise ValueError(
+                    f"target must name one of the columns: {', '.join(encoder.table_columns)}"
+                )
+            self.target_ = encoder.target.name
         self.task_, self.task_reason_ = _choose_task(_first_targets(source), self.task)
         return source
 
@@ -209,11 +218,10 @@ class TabularModel(BaseEstimator):
         source = block_source(data, encoder=self.encoder_, **reading)
         if not labelled:
             source = source.unlabelled()
-        batch = None
-        with closing(source()) as batches:
-            for batch in batches:
-                yield self._predict(batch, coverage)
-        if batch is None:
+        block = None
+        for block in _encoded(source):
+            yield self._predict(block, coverage)
+        if block is None:
             raise ValueError(f"{data!s} holds no rows")
 
     def predict(self, data: str | os.PathLike[str] | Any, **reading: Any) -> Array:
@@ -231,19 +239,46 @@ class TabularModel(BaseEstimator):
     def _predicted(self, data: Any, reading: Mapping[str, Any]) -> Iterator[Predictions]:
         return self.predict_blocks(data, labelled=False, **reading)
 
-    def _predict(self, batch: Batch, coverage: float) -> Predictions:
-        estimator, X = self.estimator_, batch.X
-        probability = interval = None
+    def _predict(self, block: Encoded, coverage: float) -> Predictions:
+        estimator, X = self.estimator_, block.X
+        rows, copies = np.zeros(0, dtype=np.int64), X[:0]
+        if block.strange:
+            rows, copies = self.encoder_.alternatives(X, block.strange)
         if self.task_ == "classification":
             if not hasattr(estimator, "predict_proba"):
                 raise ValueError(
                     f"{estimator!r} has no probabilities: fit it with a loss that has them, with "
                     "probability=True, or on more rows"
                 )
-            probability = estimator.predict_proba(X)
-        elif self.has_intervals_:
+            label = np.asarray(estimator.predict(X))
+            probability = np.asarray(estimator.predict_proba(X))
+            if len(rows):
+                probability[rows] = mixed_probability(estimator, copies)
+                label[rows] = estimator.classes_[probability[rows].argmax(axis=1)]
+            return Predictions(label, probability, None, block.y)
+        label, interval = np.asarray(estimator.predict(X)), None
+        if self.has_intervals_:
             interval = np.asarray(estimator.predict_interval(X, coverage=coverage))
-        return Predictions(np.asarray(estimator.predict(X)), probability, interval, batch.y)
+        if len(rows):
+            label[rows] = mixed_prediction(estimator, copies)
+            if interval is not None:
+                interval[rows] = mixed_interval(estimator, copies, coverage)
+        return Predictions(label, None, interval, block.y)
+
+
+def _wants_dense(estimator: Any) -> bool:
+    """Whether an estimator learns better from a few dense columns than from many sparse ones."""
+    return bool(getattr(type(estimator), "dense_inputs", False))
+
+
+def _encoded(source: Source) -> Iterator[Encoded]:
+    """Yield the blocks of a source; only tables have levels that training never saw."""
+    if isinstance(source, TableSource):
+        yield from source.encoded()
+        return
+    with closing(source()) as batches:
+        for batch in batches:
+            yield Encoded(batch.X, batch.y, [])
 
 
 class _Watched(Source):
@@ -270,7 +305,6 @@ class _Watched(Source):
 def _similar_column(data: Any, name: str | int | None, reading: Mapping[str, Any]) -> str:
     """Return a hint if a name that no column has is nearly that of one."""
     with suppress(ValueError, TypeError, OSError):
-        reading = {key: value for key, value in reading.items() if key != "categories"}
         names = open_table(data, **reading).column_names
         if isinstance(name, str) and name not in names:
             by_lower_case = {column.lower(): column for column in names}

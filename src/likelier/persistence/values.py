@@ -26,7 +26,7 @@ AnyClass = TypeVar("AnyClass", bound=type)
 # They are stored by their to_json and from_json, or as an estimator if they are one.
 _HELPERS: dict[str, str] = {
     "LibsvmLayout": "likelier.data",
-    "TableEncoder": "likelier.data",
+    "TableEncoding": "likelier.tables",
     "TabularModel": "likelier.estimators.tabular",
     "TermStatistics": "likelier.features.text_counts",
     "Vocabulary": "likelier.features.text_vocabulary",

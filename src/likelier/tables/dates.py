@@ -28,7 +28,7 @@ class DateLayout(NamedTuple):
     ``order`` says what numeric dates tell about day and month: ``d`` or ``m`` must come first,
     ``?`` either, ``=`` it does not matter. Of ``2010-11`` it is ``+`` where the second number
     follows the first, as in the names of seasons. The pattern is ``digits`` for other integers
-    than dates, and empty for other texts.
+    than dates, ``words`` for texts without digits, and empty for other texts.
     """
 
     pattern: str = ""
@@ -37,7 +37,8 @@ class DateLayout(NamedTuple):
     timed: bool = False
 
 
-_NOTHING, _DIGITS = DateLayout(), DateLayout("digits")
+_NOTHING, _DIGITS, _WORDS = DateLayout(), DateLayout("digits"), DateLayout("words")
+_NO_DATES = ("", "digits", "words")
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,10 @@ class DateEvidence:
         """Summarise different trimmed texts, with the number of rows of each."""
         written = pa.array(texts, pa.string())
         kinds = np.zeros(len(texts), np.int64)
-        layouts = [_NOTHING, _DIGITS]
+        layouts = [_NOTHING, _DIGITS, _WORDS]
         digits = pc.match_substring_regex(written, "^[0-9]+$")
         kinds[np.asarray(digits, bool)] = 1
+        kinds[~np.asarray(pc.match_substring_regex(written, "[1-9]"), bool)] = 2
         left = np.flatnonzero(candidates(written))
         for pattern in PATTERNS:
             if not len(left):
@@ -168,11 +170,23 @@ class DateEvidence:
         """Return how many rows and different texts are not, with examples."""
         return self._count(lambda layout: not style.reads(layout))
 
-    def style(self) -> DateStyle | None:
-        """Return how the dates of the column are written, None if it is not one of dates."""
+    @property
+    def words(self) -> Seen:
+        """Rows and texts without digits, which stand for a missing date."""
+        return self._count(lambda layout: layout == _WORDS)
+
+    def unread(self, style: DateStyle) -> Seen:
+        """Return how many rows and texts have digits and yet are no dates of a style."""
+        return self._count(lambda layout: layout != _WORDS and not style.reads(layout))
+
+    def style(self, least: float = MIN_DATES) -> DateStyle | None:
+        """Return how the dates of the column are written, None if it is not one of dates.
+
+        So many of the texts must be dates of one style, words for a missing one left aside.
+        """
         found: Counter[tuple[str, str]] = Counter()
         for layout, seen in self.layouts.items():
-            if layout.pattern not in ("", "digits"):
+            if layout.pattern not in _NO_DATES:
                 found[layout.pattern, layout.sign] += seen.rows
         if not found:
             return None
@@ -183,7 +197,8 @@ class DateEvidence:
         if order is None or not self._believed(pattern):
             return None
         style = DateStyle(pattern, sign, order)
-        if self.dates(style).rows < MIN_DATES * self.n_rows:
+        dates, words = self.dates(style).rows, self.words.rows
+        if dates < least * max(self.n_rows - words, words):
             return None
         fitting = [layout for layout in self.layouts if style.reads(layout)]
         told = {layout.order for layout in fitting}

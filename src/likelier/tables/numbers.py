@@ -29,6 +29,8 @@ MIN_UNIT = 0.01
 MAX_UNITS = 3
 MIN_VALUES = 3
 MAX_LAYOUTS = 200
+# So few texts are read one by one.
+_FEW = 64
 
 _SEPARATORS = [(".", ""), (".", ","), (".", " "), (".", "'")]
 _SEPARATORS += [(",", ""), (",", "."), (",", " "), (",", "'")]
@@ -89,11 +91,11 @@ class NumberStyle:
     def parse(self, texts: Sequence[str]) -> Array:
         """Return the numbers of the texts, NaN where a text is no number in this style."""
         values = np.full(len(texts), np.nan)
-        written = pa.array(texts, pa.string())
         left = np.ones(len(texts), bool)
         accepted = cache(self.reads)
         scales = dict(zip(map(unit_key, self.units), unit_scales(self.units) or (), strict=True))
-        for number, rows, digits in quick_numbers(written):
+        many = pa.array(texts if len(texts) > _FEW else [], pa.string())
+        for number, rows, digits in quick_numbers(many):
             left[rows] = False
             if self.reads(number.layout):
                 values[rows] = self._values(digits, number) * scales.get(number.layout.tail, 1.0)

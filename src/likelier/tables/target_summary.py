@@ -1,4 +1,4 @@
-"""Summaries of columns: what their rows hold, added up block by block."""
+"""Summaries of target columns: what their rows hold, added up block by block."""
 
 from __future__ import annotations
 

@@ -1,0 +1,186 @@
+"""The cells of one column of a block: numbers, moments, or different texts and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from likelier.base import Array
+from likelier.data.columns import (
+    LEADING_ZEROS,
+    Kind,
+    as_text,
+    is_text,
+    kind_of,
+    null_rows,
+    numbers_of,
+    parsed_floats,
+    text_array,
+)
+
+# Up to so many rows plain Python is quicker than Arrow: a service predicts one row at a time.
+_FEW = 64
+
+
+class Cells:
+    """One column of some rows.
+
+    Parameters
+    ----------
+    array : Arrow array
+        The values, of any type.
+    missing : collection of str
+        Texts that stand for a missing value.
+    decimal : str
+        Decimal sign of plain numbers in text.
+    rows : ndarray of int, optional
+        Numbers of the rows in the table, from 0, for messages.
+    """
+
+    def __init__(
+        self,
+        array: pa.Array,
+        missing: Collection[str] = (),
+        decimal: str = ".",
+        rows: Array | None = None,
+    ) -> None:
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if pa.types.is_duration(array.type):  # in seconds
+            array = pc.divide(array.cast(pa.duration("us")).cast(pa.int64()), 1e6)
+        self.declared = pa.types.is_dictionary(array.type)  # how frames mark categories
+        self._array = array
+        self._missing, self.decimal, self._rows = missing, decimal, rows
+        self.kind = kind_of(array.type)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are texts that may mean anything."""
+        return is_text(self._array.type)
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the values are typed times of day."""
+        return bool(pa.types.is_time(self._array.type))
+
+    @cached_property
+    def distinct(self) -> tuple[list[str | None], Array]:
+        """Different values as trimmed texts, None for a missing one, and which each row has."""
+        array = as_text(self._array)
+        if len(array) <= _FEW:
+            return _distinct(array.to_pylist(), self._missing)
+        encoded = array.dictionary_encode()
+        texts = pc.utf8_trim_whitespace(encoded.dictionary)
+        if self._missing:
+            gone = pc.is_in(texts, text_array(self._missing))
+            texts = pc.if_else(gone, pa.nulls(1, pa.string())[0], texts)
+        codes = numbers_of(encoded.indices.fill_null(len(texts)))
+        return [*texts.to_pylist(), None], codes.astype(np.int64)
+
+    @property
+    def absent(self) -> Array:
+        """Whether each row has no value."""
+        if not self.is_text:
+            floats = self.kind == Kind.FLOAT
+            return np.isnan(self._floats) if floats else null_rows(self._array)
+        texts, codes = self.distinct
+        return np.array([text is None for text in texts], bool)[codes]
+
+    @property
+    def counts(self) -> Array:
+        """How many rows have each of the different texts."""
+        texts, codes = self.distinct
+        return np.bincount(codes, minlength=len(texts))
+
+    def spread(self, answer: Callable[[list[str]], Array], absent: float) -> Array:
+        """Return the answers for the different texts, row by row."""
+        texts, codes = self.distinct
+        places = [place for place, text in enumerate(texts) if text is not None]
+        answers = np.full(len(texts), absent)
+        if places:
+            answers[places] = answer([str(texts[place]) for place in places])
+        return answers[codes]
+
+    def row_of(self, wanted: Callable[[str], bool]) -> tuple[int, str]:
+        """Return the number of the first row with such a text, counted from 1, and the text."""
+        texts, codes = self.distinct
+        found = [text is not None and wanted(text) for text in texts]
+        row = int(np.argmax(np.array(found)[codes]))
+        number = row if self._rows is None else int(self._rows[row])
+        return number + 1, str(texts[codes[row]])
+
+    @cached_property
+    def plain_numbers(self) -> Array | None:
+        """The values as float64, NaN for missing; None if a text is no plain number, or a code."""
+        if not self.is_text:
+            return self._floats if self.kind.numeric else None
+        if self.declared:
+            return None
+        array = as_text(self._array)
+        if len(array) > _FEW:
+            # Numbers without gaps and padding are read as they stand, the others once each.
+            if array.null_count == 0 and not _any(pc.match_substring_regex(array, LEADING_ZEROS)):
+                whole = parsed_floats(array, self.decimal)
+                if whole is not None:
+                    return whole
+            if _surely_no_number(array):
+                return None
+        texts, codes = self.distinct
+        written = pa.array(texts, pa.string())
+        if _any(pc.match_substring_regex(written, LEADING_ZEROS)):
+            return None
+        found = parsed_floats(written, self.decimal)
+        return None if found is None else found[codes]
+
+    @cached_property
+    def _floats(self) -> Array:
+        found = parsed_floats(self._array, ".")
+        assert found is not None
+        return found
+
+    def moments(self) -> Array:
+        """Return typed dates and times as datetime64 in UTC, NaT for missing."""
+        array = self._array
+        if pa.types.is_time(array.type):
+            array = array.cast(pa.time64("us")).cast(pa.int64()).cast(pa.timestamp("us"))
+        elif pa.types.is_timestamp(array.type) and array.type.tz is not None:
+            array = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+        else:
+            array = array.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        values = numbers_of(array.cast(pa.int64()).fill_null(0)).astype(np.int64)
+        moments = values.astype("M8[us]")
+        moments[null_rows(self._array)] = np.datetime64("NaT")
+        return moments
+
+    def only(self, rows: Array) -> Cells:
+        """Return the cells of some rows."""
+        array = self._array.take(pa.array(rows))
+        numbers = rows if self._rows is None else self._rows[rows]
+        return Cells(array, self._missing, self.decimal, numbers)
+
+
+def _distinct(values: list[str | None], missing: Collection[str]) -> tuple[list[str | None], Array]:
+    place: dict[str | None, int] = {}
+    codes = []
+    for value in values:
+        text = None if value is None else value.strip()
+        text = None if text in missing else text
+        codes.append(place.setdefault(text, len(place)))
+    return list(place), np.array(codes, dtype=np.int64)
+
+
+def _surely_no_number(array: pa.Array) -> bool:
+    """Whether the first texts show already that this is no column of numbers."""
+    head = array.slice(0, 16).drop_null()
+    return len(head) > 0 and not _any(pc.match_substring_regex(head, r"\d"))
+
+
+def _any(found: pa.Array) -> bool:
+    return bool(pc.any(found).as_py())

@@ -1,0 +1,334 @@
+"""The encoding of a table: from named columns of any kind to a matrix of floats, and nothing else.
+
+It is a frozen value of plain parts, learned by `likelier.tables.learn` and saved with a model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from likelier.base import Array, Matrix
+from likelier.data.dialect import NO_HINTS, Hints
+from likelier.data.tables import Table
+from likelier.tables.cells import Cells
+from likelier.tables.columns import N_DRAWS, ColumnCode, column_from_json
+from likelier.tables.target import Target
+
+FORM = "table-2"
+# With this many output columns, of which at most a tenth is not zero, rows are kept sparse.
+SPARSE_COLUMNS = 200
+SPARSE_DENSITY = 0.1
+LISTED = 10
+
+
+class LeftOut(NamedTuple):
+    """A column that nothing is learned from, of which kind, and why."""
+
+    name: str
+    kind: str
+    note: str
+
+
+class Strange(NamedTuple):
+    """Rows of a block whose level in one column training never saw, with their cells."""
+
+    column: int
+    rows: Array
+    cells: Cells
+
+
+@dataclass
+class Seen:
+    """What a pass over a table met that training did not, for one warning at its end."""
+
+    rows: int
+    unseen: Counter[str]
+    filled: Counter[str]
+
+    @classmethod
+    def nothing(cls) -> Self:
+        """Return the counts before the first row."""
+        return cls(0, Counter(), Counter())
+
+    def warn(self, table: str) -> None:
+        """Warn once of levels that training never saw, and once of values that were filled in."""
+        for counts, what in (
+            (self.unseen, "with values that no row of training had"),
+            (self.filled, "without a value, which no row of training lacked (filled in)"),
+        ):
+            if counts:
+                listed_counts = ", ".join(f"{n!r} ({k})" for n, k in counts.most_common(LISTED))
+                more = f" and {len(counts) - LISTED} more" if len(counts) > LISTED else ""
+                text = f"{table!r}: of {self.rows} rows, some {what}: {listed_counts}{more}"
+                warnings.warn(text, UserWarning, stacklevel=3)
+
+
+@dataclass(frozen=True, eq=False)
+class TableEncoding:
+    """What was learned from a training table about turning tables into matrices.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnCode
+        The feature columns, in the order of the training table.
+    left_out : tuple of LeftOut
+        Columns that nothing is learned from.
+    target : Target or None
+        The target column.
+    missing_values : tuple of str
+        Texts that stand for a missing value.
+    header : bool
+        Whether the training table had column names of its own.
+    table_columns : tuple of str
+        All columns of the training table, in order.
+    hints : Hints
+        How a later CSV file is read where its own lines do not show it.
+    n_rows, n_dropped : int
+        Rows learned from, and rows left out because they had no target.
+    leaks : tuple of str
+        Columns that alone nearly determine the target.
+    delimiter : str
+        What was between the cells of a CSV file; empty for other tables.
+    """
+
+    columns: tuple[ColumnCode, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    target: Target | None = None
+    missing_values: tuple[str, ...] = ()
+    header: bool = True
+    table_columns: tuple[str, ...] = ()
+    hints: Hints = NO_HINTS
+    n_rows: int = 0
+    n_dropped: int = 0
+    leaks: tuple[str, ...] = ()
+    delimiter: str = ""
+
+    # -- what it says -------------------------------------------------------------------
+    @property
+    def n_features(self) -> int:
+        """Number of output columns."""
+        return self._ends[-1]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether matrices are CSR: many columns, nearly all of them zero in a row."""
+        filled = sum(1 if column.sparse else column.width for column in self.columns)
+        many = self.n_features >= SPARSE_COLUMNS
+        has_words = any(column.sparse for column in self.columns)
+        return has_words and many and filled <= SPARSE_DENSITY * self.n_features
+
+    def get_feature_names_out(self) -> Array:
+        """Names of the output columns."""
+        names = [name for column in self.columns for name in column.output_names]
+        return np.array(names, dtype=object)
+
+    def notes(self) -> dict[str, str]:
+        """Return what was assumed of every column that is not simply a number."""
+        said = {column.name: column.note for column in self.columns if column.note}
+        said |= {column.name: column.note for column in self.left_out}
+        return {name: said[name] for name in self.table_columns if name in said}
+
+    def kinds(self) -> dict[str, str]:
+        """Return the kind of each column but the target."""
+        kinds = {column.name: column.kind for column in self.columns}
+        kinds |= {column.name: column.kind for column in self.left_out}
+        return {name: kinds[name] for name in self.table_columns if name in kinds}
+
+    def with_leaks(self, leaks: tuple[str, ...]) -> Self:
+        """Return the same encoding that knows of these leaks."""
+        return replace(self, leaks=leaks)
+
+    # -- using --------------------------------------------------------------------------
+    def reading(self) -> dict[str, Any]:
+        """How a later CSV file should be read, where its first lines could mislead."""
+        known: dict[str, Any] = {"header": self.header, "likely": self.hints}
+        return known | ({"missing_values": self.missing_values} if self.missing_values else {})
+
+    def align(self, table: Table) -> dict[str, str]:
+        """Return which column of a table to read for each column the encoding knows.
+
+        The target may be absent. Columns are found by name; in a table without header by
+        position, and if it has just the target less, by position without the target.
+        """
+        wanted = [column.name for column in self.columns]
+        names, target = table.column_names, None if self.target is None else self.target.name
+        by_position = not self.header and not table.header and target is not None
+        if by_position and len(names) == len(self.table_columns) - 1:
+            features = [name for name in self.table_columns if name != target]
+            return {new: old for new, old in zip(features, names, strict=True) if new in wanted}
+        absent = [name for name in wanted if name not in names]
+        if absent:
+            raise ValueError(self._lacking(table, absent))
+        known = {*self.table_columns, *table.index_columns}
+        extra = [name for name in names if name not in known]
+        if extra:
+            text = f"{table.name!r}: ignoring {listed(extra)}, which the model was not fitted on"
+            warnings.warn(text, UserWarning, stacklevel=2)
+        if target is not None and target in names:
+            wanted.append(target)
+        return {name: name for name in wanted}
+
+    def _lacking(self, table: Table, absent: list[str]) -> str:
+        advice = ""
+        if table.header != self.header:
+            advice = "; the first line was taken " + ("as names" if table.header else "as data")
+        free = {name.casefold(): name for name in table.column_names}
+        for name in self.table_columns:
+            free.pop(name.casefold() if name not in absent else "", None)
+        close = [get_close_matches(name.casefold(), free, n=1, cutoff=0.6) for name in absent]
+        pairs = [(name, free[found[0]]) for name, found in zip(absent, close, strict=True) if found]
+        if pairs:
+            shown = ", ".join(f"{there!r} for {name!r}" for name, there in pairs[:3])
+            advice += f"; did you mean {shown}? Rename it"
+        return f"{table.name!r} lacks {listed(absent)}, which the model was fitted on{advice}"
+
+    def transform(
+        self,
+        batch: pa.RecordBatch,
+        decimal: str = ".",
+        rows: Array | None = None,
+        seen: Seen | None = None,
+    ) -> tuple[Matrix, list[Strange]]:
+        """Return the float64 matrix of some rows, dense or CSR, and what is strange in them.
+
+        ``decimal`` is the decimal sign of numbers in text and ``rows`` the numbers of the rows,
+        for messages. ``seen`` counts what training did not see.
+        """
+        strange: list[Strange] = []
+        parts: list[Any] = []
+        groups = groupby(enumerate(self.columns), lambda item: self.sparse and item[1].sparse)
+        for words, group in groups:
+            numbered = list(group)
+            first, last = numbered[0][0], numbered[-1][0]
+            block = None
+            if not words:
+                block = np.zeros((len(batch), self._ends[last + 1] - self._ends[first]))
+                parts.append(block)
+            for index, column in numbered:
+                cells = Cells(batch[column.name], self.missing_values, decimal, rows)
+                if block is None:
+                    parts += _word_parts(column, cells)
+                    continue
+                place = slice(*(end - self._ends[first] for end in self._ends[index : index + 2]))
+                unseen = column.encode(cells, block[:, place])
+                if unseen is not None:
+                    strange.append(Strange(index, np.flatnonzero(unseen), cells))
+        if seen is not None:
+            self._count(strange, len(batch), seen)
+        if not self.sparse:
+            return parts[0], strange
+        whole = sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
+        return sparse.csr_array(whole), strange
+
+    def _count(self, strange: Sequence[Strange], n_rows: int, seen: Seen) -> None:
+        seen.rows += n_rows
+        for index, rows, cells in strange:
+            name, absent = self.columns[index].name, int(cells.absent[rows].sum())
+            seen.filled.update({name: absent} if absent else {})
+            seen.unseen.update({name: len(rows) - absent} if absent < len(rows) else {})
+
+    def alternatives(self, X: Matrix, strange: Sequence[Strange]) -> tuple[Array, Matrix]:
+        """Return rows with unseen levels, and each of them with `N_DRAWS` levels of training.
+
+        Returns
+        -------
+        rows : ndarray of int
+            The rows.
+        alternatives : array or csr_array of shape (`N_DRAWS` * len(rows), n_features)
+            The copies of each row, one row after another.
+        """
+        drawn: list[tuple[int, Array, Array]] = []
+        for index, rows, cells in strange:
+            values = self.columns[index].draws(cells.only(rows))
+            if values is not None:
+                drawn.append((index, rows, values))
+        if not drawn:
+            return np.zeros(0, dtype=np.int64), X[:0]
+        rows = np.unique(np.concatenate([part for _, part, _ in drawn]))
+        copies: Any = X[np.repeat(rows, N_DRAWS)]
+        copies = copies.toarray() if self.sparse else copies
+        shuffle = np.random.default_rng(0)
+        for index, own, values in drawn:
+            # several columns are drawn independently: each has its own order of levels
+            order = shuffle.permutation(N_DRAWS)
+            places = np.searchsorted(rows, own)[:, None] * N_DRAWS + np.arange(N_DRAWS)
+            copies[places, self._ends[index] : self._ends[index + 1]] = values[:, order]
+        return rows, sparse.csr_array(copies) if self.sparse else copies
+
+    # -- as plain values ----------------------------------------------------------------
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values and arrays."""
+        return {
+            "form": FORM,
+            "columns": [column.to_json() for column in self.columns],
+            "left_out": [list(column) for column in self.left_out],
+            "target": None if self.target is None else self.target.to_json(),
+            "missing_values": list(self.missing_values),
+            "header": self.header,
+            "table_columns": list(self.table_columns),
+            "hints": self.hints.to_json(),
+            "n_rows": self.n_rows,
+            "n_dropped": self.n_dropped,
+            "leaks": list(self.leaks),
+            "delimiter": self.delimiter,
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the encoding that `to_json` wrote."""
+        if plain.get("form") != FORM:
+            raise ValueError(f"not a table encoding of form {FORM!r}: {plain.get('form')!r}")
+        try:
+            target = plain["target"]
+            return cls(
+                columns=tuple(map(column_from_json, plain["columns"])),
+                left_out=tuple(LeftOut(*map(str, column)) for column in plain["left_out"]),
+                target=None if target is None else Target.from_json(target),
+                missing_values=_strings(plain["missing_values"]),
+                header=bool(plain["header"]),
+                table_columns=_strings(plain["table_columns"]),
+                hints=Hints.from_json(plain["hints"]),
+                n_rows=int(plain["n_rows"]),
+                n_dropped=int(plain["n_dropped"]),
+                leaks=_strings(plain["leaks"]),
+                delimiter=str(plain["delimiter"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"damaged table encoding: {error!r}") from error
+
+    # -- inside -------------------------------------------------------------------------
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the output columns of each column begin, and the end of the last."""
+        ends: list[int] = np.cumsum([0, *(column.width for column in self.columns)]).tolist()
+        return ends
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return some names for a message, not hundreds."""
+    word = "column " if len(names) == 1 else "columns "
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return word + ", ".join(map(repr, names[:LISTED])) + more
+
+
+def _word_parts(column: ColumnCode, cells: Cells) -> list[Any]:
+    """Return the sparse columns of running text."""
+    matrix = column.matrix(cells)  # type: ignore[attr-defined]
+    return [matrix, cells.absent[:, None].astype(float)] if column.had_missing else [matrix]
+
+
+def _strings(items: Sequence[Any]) -> tuple[str, ...]:
+    if isinstance(items, str):
+        raise TypeError(f"expected a list of texts, got {items!r}")
+    return tuple(map(str, items))

@@ -1,0 +1,169 @@
+"""Blocks of encoded rows, from a file, a frame or an iterator: what a streaming fit reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from likelier.base import Array, Batch, Matrix
+from likelier.data.files import as_path, detect_format
+from likelier.data.libsvm import LibsvmLayout
+from likelier.data.sources import IterableSource, LibsvmSource, Source
+from likelier.data.tables import Table, default_block_rows, open_table
+from likelier.tables.encoding import Seen, Strange, TableEncoding
+from likelier.tables.learn import Choices, learn_encoding
+from likelier.tables.target import has_target
+
+Encoder = TableEncoding | LibsvmLayout
+
+
+class Encoded(NamedTuple):
+    """A block of encoded rows, with what training did not see in them."""
+
+    X: Matrix
+    y: Array | None
+    strange: list[Strange]
+
+
+class TableSource(Source):
+    """Blocks of a table, encoded; ``y`` is None where the table has no target column.
+
+    Rows without a target are left out where it is read.
+    """
+
+    def __init__(self, table: Table, encoder: TableEncoding, block_rows: int | None = None) -> None:
+        self.encoder: TableEncoding = encoder
+        self._table = table
+        self._columns = encoder.align(table)
+        self._block_rows = block_rows or default_block_rows(encoder.n_features)
+
+    def unlabelled(self) -> TableSource:
+        """Return the same rows without the target, which is not even read: no row is left out."""
+        target = self.encoder.target
+        bare = copy(self)
+        bare._columns = {
+            k: v for k, v in self._columns.items() if target is None or k != target.name
+        }
+        return bare
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns after encoding."""
+        return self.encoder.n_features
+
+    def __call__(self) -> Generator[Batch, None, None]:
+        """Yield the blocks from the first."""
+        index = start = 0
+        for block in self.encoded():
+            yield Batch(block.X, block.y, index=index, start=start)
+            index, start = index + 1, start + int(block.X.shape[0])
+
+    def encoded(self) -> Iterator[Encoded]:
+        """Yield the blocks with what is strange in them; warn of that at the end."""
+        encoder, decimal, start = self.encoder, self._table.decimal, 0
+        target = encoder.target
+        labelled = target is not None and target.name in self._columns
+        read, seen = list(self._columns.values()), Seen.nothing()
+        for raw in self._table.blocks(self._block_rows, read):
+            batch, first = raw.rename_columns(list(self._columns)), start
+            start += raw.num_rows
+            rows, y = np.arange(first, start), None
+            try:
+                if labelled and target is not None:
+                    missing = self._table.missing_values
+                    present = has_target(batch[target.name], missing)
+                    batch, rows = batch.filter(pa.array(present)), rows[present]
+                    if not len(rows):
+                        continue
+                    y = target.read(batch[target.name], missing, decimal, rows)
+                X, strange = encoder.transform(batch, decimal, rows, seen)
+            except ValueError as error:
+                raise ValueError(f"{self._table.name!r}: {error}") from error
+            yield Encoded(X, y, strange)
+        seen.warn(self._table.name)
+
+
+def block_source(
+    data: Any,
+    *,
+    target: str | int | None = None,
+    encoder: Encoder | None = None,
+    kinds: Mapping[str, str] | None = None,
+    exclude: Sequence[str | int] = (),
+    dense: bool = False,
+    block_rows: int | None = None,
+    allow_nan: bool = False,
+    **reading: Any,
+) -> Source:
+    """Return a source of blocks for a path, a data frame, or an iterator of blocks.
+
+    Parameters
+    ----------
+    data : path, data frame, iterable, callable or Source
+        A CSV, Parquet or libsvm file; a pandas, Polars or Arrow frame; an iterable of
+        ``(X, y)`` or ``(X, y, sample_weight)``; or a function that returns such an iterable,
+        so that it can be passed over more than once. A source is returned as it is.
+    target : str or int, optional
+        Target column of a table, by name or position; libsvm files hold theirs.
+    encoder : TableEncoding or LibsvmLayout, optional
+        How the training data were read, to read other data the same way; the target may then
+        be absent. Without it the encoding is learned from the data.
+    kinds : dict of str to str, optional
+        What columns hold, instead of finding it out: see `likelier.TableFeatures`.
+    exclude : sequence of str or int
+        Columns of a table to leave out.
+    dense : bool
+        Whether texts become a few dense columns each, not one for each word.
+    block_rows : int, optional
+        Rows in a block; by default such that a block takes a few megabytes.
+    allow_nan : bool
+        Whether blocks may hold NaN, for models that know what to make of it.
+    **reading
+        ``format``, and how to read a CSV file; see `likelier.data.open_table`.
+    """
+    if isinstance(data, Source):
+        return data
+    said = {"target": target, "kinds": kinds or None, "exclude": [*exclude] or None}
+    if isinstance(data, str | os.PathLike):
+        path = as_path(data)
+        if (reading.get("format") or detect_format(path)) == "libsvm":
+            _refuse_columns(said, f"{str(path)!r} is a libsvm file")
+            if isinstance(encoder, TableEncoding):
+                raise ValueError(f"{str(path)!r} is a libsvm file; the model was fitted on a table")
+            return LibsvmSource(path, encoder, block_rows)
+    elif not is_table(data):
+        _refuse_columns(said, "the data are blocks")
+        if encoder is not None:
+            raise ValueError("the model was fitted on a file or frame; give it one, not blocks")
+        return IterableSource(data, allow_nan)
+    if isinstance(encoder, LibsvmLayout):
+        raise ValueError("the model was fitted on a libsvm file and cannot read a table")
+    if encoder is None:
+        table = open_table(data, **reading)
+        encoder = learn_encoding(table, target, Choices(kinds or {}, dense=dense), exclude)
+    else:
+        known = None if encoder.target is None else encoder.target.name
+        if target not in (None, known):
+            raise ValueError(f"target {target!r} is not the model's, {known!r}")
+        table = open_table(data, **{**encoder.reading(), **reading})
+    return TableSource(table, encoder, block_rows)
+
+
+def is_table(data: Any) -> bool:
+    """Whether data are a frame, or a dictionary of columns."""
+    if isinstance(data, dict):
+        return not sparse.issparse(data)  # some sparse matrices are dictionaries
+    return bool(nw.dependencies.is_into_dataframe(data))
+
+
+def _refuse_columns(said: Mapping[str, Any], why: str) -> None:
+    named = [name for name, value in said.items() if value is not None]
+    if named:
+        raise ValueError(f"{why} with labels of its own, not a table: leave out {', '.join(said)}")

@@ -1,0 +1,225 @@
+"""The target column: what it holds, and its labels or numbers as they were written."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from likelier.base import Array
+from likelier.data.columns import (
+    Kind,
+    as_text,
+    is_text,
+    kind_of,
+    label_kind,
+    null_rows,
+    text_array,
+    to_floats,
+    to_integers,
+    to_texts,
+)
+from likelier.data.notation import has_decimal_comma
+from likelier.tables.numbers import NumberEvidence, NumberStyle
+from likelier.tables.target_summary import Summary, summarise
+
+SHOWN = 3
+# Up to so many different texts such as "5 %" or "2 stars" are classes, more are numbers.
+MAX_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a target column holds.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    kind : Kind
+        How its values come out: texts, integers, truth values or floats.
+    style : NumberStyle or None
+        How numbers with units, currencies or separators are written.
+    exact : bool
+        Whether blanks around labels matter.
+    """
+
+    name: str
+    kind: Kind = Kind.EMPTY
+    style: NumberStyle | None = None
+    exact: bool = False
+
+    def read(
+        self,
+        array: pa.Array,
+        missing: Collection[str],
+        decimal: str = ".",
+        rows: Array | None = None,
+    ) -> Array:
+        """Return the labels or numbers; no value may be missing.
+
+        ``rows`` are the numbers of the rows, for messages.
+        """
+        try:
+            return self._read(array, missing, decimal)
+        except ValueError as error:
+            where = "" if rows is None else f", rows {rows[0] + 1} to {rows[-1] + 1},"
+            raise ValueError(f"target column {self.name!r}{where} {error}") from None
+
+    def _read(self, array: pa.Array, missing: Collection[str], decimal: str) -> Array:
+        if self.exact:
+            return np.array(as_text(array).to_pylist(), dtype=str)
+        if self.kind == Kind.TEXT:
+            return to_texts(array, missing).strings()
+        if self.style is not None and is_text(array.type):
+            texts = as_text(array).to_pylist()
+            numbers = self.style.parse([text.strip() for text in texts])
+            if np.isnan(numbers).any():
+                text = texts[int(np.isnan(numbers).argmax())]
+                raise ValueError(f"holds {text!r}, which is not a number like the others")
+            return numbers
+        numbers = to_floats(array, missing, decimal)
+        if self.kind == Kind.BOOLEAN:
+            return numbers.astype(bool)
+        if self.kind != Kind.INTEGER:
+            return numbers
+        whole = to_integers(array, missing, decimal)
+        return numbers if whole is None else whole
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        style = None if self.style is None else self.style.to_json()
+        return {"name": self.name, "kind": str(self.kind), "style": style, "exact": self.exact}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the target that `to_json` wrote."""
+        style = None if plain["style"] is None else NumberStyle.from_json(plain["style"])
+        return cls(str(plain["name"]), Kind(plain["kind"]), style, bool(plain["exact"]))
+
+
+class TargetLearner:
+    """Finds out what a target column holds, block by block."""
+
+    def __init__(self, name: str, *, untyped: bool, decimal: str, as_names: bool) -> None:
+        self._name, self._untyped, self._decimal = name, untyped, decimal
+        self._as_names = as_names
+        self._summary = Summary()
+        self._spellings: dict[str, set[str]] | None = {}
+        self._written = NumberEvidence()
+        self.n_missing = 0
+
+    def add(self, array: pa.Array, missing: Collection[str]) -> Array:
+        """Learn from a block; return which rows have a target."""
+        present = has_target(array, missing)
+        self.n_missing += int((~present).sum())
+        array = array.filter(pa.array(present))
+        try:
+            part = summarise(
+                array,
+                self._summary,
+                untyped=self._untyped,
+                missing=missing,
+                decimal=self._decimal,
+                categories=self._as_names,
+            )
+        except ValueError as error:
+            raise ValueError(f"target column {self._name!r} {error}") from None
+        self._summary = self._summary.merge(part)
+        if is_text(array.type):
+            self._learn_spellings(as_text(array))
+        return present
+
+    def _learn_spellings(self, array: pa.Array) -> None:
+        counted = array.value_counts()
+        texts, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
+        if self._spellings is not None:
+            for text in texts:
+                self._spellings.setdefault(text.strip(), set()).add(text)
+            if len(self._spellings) > 1000:
+                self._spellings = None
+        if not self._as_names:
+            self._written = self._written.merge(
+                NumberEvidence.of([text.strip() for text in texts], counts)
+            )
+
+    def target(self) -> Target:
+        """Return what the column holds; a ValueError says why it cannot be learned."""
+        summary, found = self._summary, Target(self._name)
+        if summary.n_rows == 0:
+            raise ValueError(f"target column {self._name!r} has no value in any row")
+        if summary.kind in (Kind.DATE, Kind.OTHER):
+            raise ValueError(
+                f"target column {self._name!r} holds dates or values of another kind, which cannot "
+                "be learned; name another target, or turn it into numbers or labels first"
+            )
+        if summary.n_infinite:
+            raise ValueError(
+                f"target column {self._name!r} holds {summary.n_infinite} infinite values; replace "
+                "them by finite ones, or leave the cells empty: rows without a target are dropped"
+            )
+        if summary.kind == Kind.TEXT and not summary.declared:
+            style = self._written.style(self._decimal if self._untyped else None)
+            many = summary.values is None or len(summary.values) > MAX_CLASSES
+            if many and style is not None and not self._written.others(style).rows:
+                return replace(found, kind=Kind.FLOAT, style=style)
+            if summary.nearly_numbers:
+                raise ValueError(unread_numbers(self._name, summary, self._decimal))
+        kind = label_kind(summary.kind, summary.values) if self._untyped else summary.kind
+        return replace(found, kind=kind, exact=kind == Kind.TEXT and self._warn_of_likeness())
+
+    def _warn_of_likeness(self) -> bool:
+        """Warn of labels that differ by case or blanks only; return whether blanks matter."""
+        spellings = self._spellings or {}
+        exact = any(len(same) > 1 for same in spellings.values())
+        alike = defaultdict(set)
+        for same in spellings.values():
+            for text in same if exact else {next(iter(same)).strip()}:
+                alike[" ".join(text.split()).casefold()].add(text)
+        pairs = [sorted(same) for same in alike.values() if len(same) > 1]
+        if pairs:
+            shown = "; ".join(" and ".join(map(repr, same)) for same in pairs[:SHOWN])
+            more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
+            text = (
+                f"target column {self._name!r}: labels that differ by case or blanks only are "
+                f"classes of their own: {shown}{more}; write them alike if they mean the same"
+            )
+            warnings.warn(text, UserWarning, stacklevel=2)
+        return exact
+
+
+def has_target(array: pa.Array, missing: Collection[str]) -> Array:
+    """Whether each row has a target."""
+    if is_text(array.type):
+        trimmed = pc.utf8_trim_whitespace(as_text(array))
+        gone = pc.is_in(trimmed, text_array([*missing])) if missing else trimmed.is_null()
+        absent = null_rows(array) | np.asarray(gone.to_numpy(zero_copy_only=False), bool)
+    else:
+        absent = null_rows(array)
+    if kind_of(array.type) == Kind.FLOAT:
+        absent = absent | np.isnan(to_floats(array, ()))
+    present: Array = ~absent
+    return present
+
+
+def unread_numbers(name: str, summary: Summary, decimal: str) -> str:
+    """Say that a target seems to hold numbers, which values are none, and what to do."""
+    shown = ", ".join(f"{text!r} (row {row + 1})" for text, row in summary.odd[:SHOWN])
+    more = " and others" if len(summary.odd) > SHOWN else ""
+    advice = ""
+    if decimal == "," and any("." in text for text, _ in summary.odd):
+        advice = "use decimal='.' if the point is the decimal sign (here it was the comma), "
+    elif decimal == "." and any(has_decimal_comma(text) for text, _ in summary.odd):
+        advice = "use decimal=',' if the comma is the decimal sign, "
+    return (
+        f"target column {name!r} seems to hold numbers, but {shown}{more} cannot be read as such: "
+        f"{advice}mend them (as in 1234.5), leave their cells empty or list them in also_missing "
+        "(rows without a target are dropped), or use "
+        f"kinds={{{name!r}: 'category'}} if its values are classes, not numbers"
+    )

@@ -1,0 +1,166 @@
+"""Texts as weighted terms: words of running text, or pieces of names; and few columns of many.
+
+A sum over rows and a product with a thin random matrix are all that the reduction needs: with
+``X`` the rows and ``R`` random, ``Y = X^T X R`` determines the leading eigenvectors of ``X^T X``
+nearly as well as a second look at the rows would (J. A. Tropp et al., "Fixed-rank approximation
+of a positive-semidefinite matrix from streaming data", 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg, sparse
+
+from likelier.base import Array
+from likelier.features.text_analysis import Analysis, Spans
+from likelier.features.text_counts import Counter, Frequencies, Rows, Selection, count_hashed
+from likelier.features.text_documents import blocks
+from likelier.features.text_vocabulary import Vocabulary
+from likelier.features.text_weights import FLOAT64, Weighting, idf_weights
+
+N_HASHED = 4096
+MIN_ROWS = 2
+# The random matrix is so many times as wide as what is wanted of it.
+OVERSAMPLING = 3
+_WORDS = Analysis()
+# Pieces of three and four characters, as names that are spelled alike share them.
+_PIECES = Analysis(analyzer="char_wb", ngram_range=(3, 4))
+_NO_TERMS = np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The terms of a column, and in how many of how many rows each was.
+
+    ``terms`` lists words; None stands for hashed pieces of names.
+    """
+
+    terms: tuple[str, ...] | None
+    documents: Array
+    n_documents: int
+
+    def __post_init__(self) -> None:
+        n_terms = N_HASHED if self.terms is None else len(self.terms)
+        if not n_terms or self.documents.shape != (n_terms,):
+            raise ValueError("damaged terms of a column of text: not one number for each")
+        if self.terms is not None and len(set(self.terms)) != n_terms:
+            raise ValueError("damaged terms of a column of text: one occurs twice")
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def matrix(self, texts: list[str]) -> Any:
+        """Return the weights of the terms of some texts, in CSR form."""
+        rows = Rows()
+        analysis = _PIECES if self.terms is None else _WORDS
+        counter = None if self.terms is None else Counter(self._vocabulary)
+        for block in blocks(texts, analysis.block_size):
+            spans = analysis.spans(block)
+            counted = _hashed(spans) if counter is None else counter.count(spans)
+            rows.add(*counted, spans)
+        if counter is None:
+            counts = rows.hashed(N_HASHED)
+        else:
+            counts = rows.matrix(np.arange(len(self), dtype=np.int32), len(self))
+        return Weighting().matrix(counts, rows.all_lengths, self._idf)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary.from_terms(self.terms or ())
+
+    @cached_property
+    def _idf(self) -> Array:
+        return idf_weights("smooth", self.documents, self.n_documents)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms as plain values."""
+        words = None if self.terms is None else list(self.terms)
+        return {"terms": words, "documents": self.documents, "n_documents": self.n_documents}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the terms that `to_json` wrote."""
+        words = plain["terms"]
+        terms = None if words is None else tuple(map(str, words))
+        return cls(terms, np.asarray(plain["documents"]), int(plain["n_documents"]))
+
+
+class TermCounter:
+    """Counts in how many rows each term of a column is; fed block by block."""
+
+    def __init__(self, pieces: bool) -> None:
+        self._analysis = _PIECES if pieces else _WORDS
+        self._counter = None if pieces else Counter()
+        self._found = Frequencies(n_terms=N_HASHED if pieces else 0)
+
+    def add(self, texts: list[str], counts: Array) -> None:
+        """Add different texts; pieces of names count once for each, words once for each row."""
+        if self._counter is not None:
+            texts = [text for text, n in zip(texts, counts.tolist(), strict=True) for _ in range(n)]
+        for block in blocks(texts, self._analysis.block_size):
+            spans = self._analysis.spans(block)
+            if self._counter is None:
+                columns, times, _ = _hashed(spans)
+                self._found.add(columns, times, N_HASHED)
+            else:
+                numbers, times, _ = self._counter.count(spans)
+                self._found.add(numbers, times, self._counter.n_terms)
+            self._found.n_documents += len(block.texts)
+
+    def terms(self, most: int) -> Terms | None:
+        """Return the terms of at least `MIN_ROWS` rows, the commonest ``most``; None without."""
+        if self._counter is None:
+            return Terms(None, self._found.documents, self._found.n_documents)
+        selection = Selection(min_df=MIN_ROWS, max_features=most)
+        try:
+            order = selection.columns(self._counter.table.order(), self._found, False, FLOAT64)
+        except ValueError:
+            return None
+        words = self._counter.table.vocabulary(order).terms()
+        return Terms(tuple(words), self._found.documents[order], self._found.n_documents)
+
+
+def _hashed(spans: Spans) -> tuple[Array, Array, Array]:
+    return count_hashed(spans, N_HASHED, signed=False)
+
+
+@dataclass
+class Sketch:
+    """The sum that few columns of many terms are computed from; fed block by block."""
+
+    terms: Terms
+    width: int
+    _random: Array = field(init=False)
+    _sum: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = (len(self.terms), min(len(self.terms), OVERSAMPLING * self.width + 10))
+        self._random = np.random.default_rng(0).standard_normal(shape)
+        self._sum = np.zeros(shape)
+
+    def add(self, texts: list[str], counts: Array) -> None:
+        """Add different texts with their numbers of rows."""
+        matrix = self.terms.matrix(texts)
+        weighed = sparse.csr_array(matrix.multiply(counts[:, None]))
+        self._sum += weighed.T @ (matrix @ self._random)
+
+    def projection(self) -> Array:
+        """Return the leading directions of the rows, one column for each."""
+        shift = np.sqrt(len(self._sum)) * np.finfo(float).eps * linalg.norm(self._sum)
+        if shift == 0.0:
+            return np.zeros((len(self.terms), 1), dtype=np.float32)
+        shifted = self._sum + shift * self._random
+        inner = self._random.T @ shifted
+        root = linalg.cholesky((inner + inner.T) / 2.0, lower=False)
+        tall = linalg.solve_triangular(root, shifted.T, trans="T").T
+        directions, sizes, _ = linalg.svd(tall, full_matrices=False)
+        kept = int((sizes[: self.width] > 1e-6 * sizes[0]).sum())
+        chosen = directions[:, :kept]
+        # Signs are arbitrary: the largest entry of each direction is positive.
+        signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(kept)])
+        return np.ascontiguousarray(chosen * signs, dtype=np.float32)
