@@ -354,6 +354,21 @@ def test_an_interruption_keeps_the_draws(monkeypatch):
     assert model.score(X, y) > 0.7
 
 
+def test_an_interruption_before_the_first_draws_leaves_the_model_as_it_was(monkeypatch):
+    X, y = rows(80)
+    model = BayesianLinearClassifier(**QUICK).fit(X, y)
+    before = dict(vars(model))
+
+    def advance(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gibbs_run.Sampling, "advance", advance)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :2], np.where(y == y[0], "p", "q"))
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+
+
 def test_streams_and_paths(tmp_path, capsys):
     X, y = rows(300)
     frame = pd.DataFrame(X, columns=list("pqrs")).assign(label=y)

@@ -158,7 +158,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        refused = unchanged_on_failure(self, (Exception,))
+        refused = unchanged_on_failure(self, unless_new="coef_draws_")
         with one_blas_thread(), refused, one_class_is_constant(self):
             try:
                 if is_stream(X):
