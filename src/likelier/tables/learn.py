@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from threadpoolctl import threadpool_limits
 
 from likelier.base import Array
 from likelier.data.tables import Table, default_block_rows
@@ -328,14 +329,16 @@ def _learn_terms(
         if terms is not None and (name in names or (choices.dense and len(terms) > TEXT_COLUMNS))
     }
     sketches = {name: Sketch(terms, widths[name]) for name in widths if (terms := found[name])}
-    if sketches:
-        for name, values, counts in _distinct(first, list(sketches)):
-            sketches[name].add(values, counts)
-    return {
-        name: (terms, sketches[name].projection() if name in sketches else None)
-        for name, terms in found.items()
-        if terms is not None
-    }
+    # The matrices are so thin that a second thread costs more than it does.
+    with threadpool_limits(1, user_api="blas"):
+        if sketches:
+            for name, values, counts in _distinct(first, list(sketches)):
+                sketches[name].add(values, counts)
+        return {
+            name: (terms, sketches[name].projection() if name in sketches else None)
+            for name, terms in found.items()
+            if terms is not None
+        }
 
 
 def _distinct(first: _FirstPass, names: list[str]) -> Iterator[tuple[str, list[str], Array]]:

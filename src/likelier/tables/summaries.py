@@ -167,7 +167,7 @@ class ColumnSummary:
     def of(
         cls, cells: Cells, max_hashes: int = MAX_HASHES, as_names: bool = False
     ) -> ColumnSummary:
-        """Summarise the cells of a block; they are names, whatever they look like, if ``as_names``."""
+        """Summarise the cells of a block; ``as_names``: they are names, whatever they look like."""
         values = None if as_names else cells.plain_numbers
         if values is not None and not cells.is_text:
             stored = {Kind.BOOLEAN: "boolean", Kind.EMPTY: ""}.get(cells.kind, "number")

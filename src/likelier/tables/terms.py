@@ -158,9 +158,11 @@ class Sketch:
         inner = self._random.T @ shifted
         root = linalg.cholesky((inner + inner.T) / 2.0, lower=False)
         tall = linalg.solve_triangular(root, shifted.T, trans="T").T
-        directions, sizes, _ = linalg.svd(tall, full_matrices=False)
-        kept = int((sizes[: self.width] > 1e-6 * sizes[0]).sum())
-        chosen = directions[:, :kept]
+        # Of the left singular vectors only the leading ones are wanted: a small problem.
+        squares, turned = linalg.eigh(tall.T @ tall)
+        sizes = np.sqrt(np.maximum(squares[::-1][: self.width], 0.0))
+        kept = int((sizes > 1e-6 * sizes[0]).sum())
+        chosen = tall @ (turned[:, ::-1][:, :kept] / sizes[:kept])
         # Signs are arbitrary: the largest entry of each direction is positive.
         signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(kept)])
         return np.ascontiguousarray(chosen * signs, dtype=np.float32)
