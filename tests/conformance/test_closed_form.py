@@ -10,13 +10,13 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Batch, Info, Posterior
-from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.closed_form import ClosedForm
 from likelier.models.naive_bayes import NaiveBayesModel
 from likelier.models.naive_bayes_counts import BernoulliModel, MultinomialModel
 from likelier.models.naive_bayes_gaussian import GaussianModel
 from likelier.predictive import Categorical
+from likelier.tables import block_source
 
 ONE = np.ones(1)
 MODELS = {

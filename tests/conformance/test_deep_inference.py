@@ -10,12 +10,12 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Info, Posterior
-from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.deep_adam import DeepAdam, plain_state
 from likelier.models.deep_gp import DeepGP
 from likelier.models.kernel_machine import Standard
 from likelier.predictive import Predictive
+from likelier.tables import block_source
 
 N, D = 100, 3
 RNG = np.random.default_rng(0)

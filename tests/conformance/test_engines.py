@@ -15,11 +15,11 @@ from scipy import sparse
 import likelier.engines
 from likelier import losses
 from likelier.base import Batch, Engine
-from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.newton import Newton
 from likelier.models.linear import LinearModel, LinearStats
 from likelier.models.penalty import ElasticNet
+from likelier.tables import block_source
 
 BLOCK_ROWS = 16
 N, D = 83, 3

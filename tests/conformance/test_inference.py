@@ -17,7 +17,6 @@ from scipy import sparse
 import likelier.inference
 from likelier import losses
 from likelier.base import Inference, Info, Posterior
-from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.active_set import ActiveSet
 from likelier.inference.closed_form import ClosedForm
@@ -37,6 +36,7 @@ from likelier.inference.svi import VariationalMixture
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
 from likelier.predictive import Predictive
+from likelier.tables import block_source
 
 ALL = [cls() for cls in losses.LOSSES.values()]
 # How to make each, which losses it takes, and how many steps bring it near the optimum.

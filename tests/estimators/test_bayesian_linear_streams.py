@@ -73,7 +73,7 @@ def test_many_rows_for_each_feature_are_calibrated_without_a_further_fit(monkeyp
 
 
 def test_parts_of_a_stream_are_the_same_rows_however_they_are_cut():
-    from likelier.data import block_source
+    from likelier.tables import block_source
 
     X, y = noisy_rows(300, 2)
 
@@ -87,7 +87,7 @@ def test_parts_of_a_stream_are_the_same_rows_however_they_are_cut():
 
 
 def test_a_row_that_is_absent_moves_no_other_to_another_part():
-    from likelier.data import block_source
+    from likelier.tables import block_source
 
     X, y = noisy_rows(300, 2)
     weight = np.ones(300)

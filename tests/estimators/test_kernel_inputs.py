@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.datasets import load_diabetes, load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.data import block_source
+from likelier.tables import block_source
 
 FORMS = [np.asarray, sparse.csr_matrix, sparse.csc_array]
 
@@ -158,14 +158,23 @@ def test_inputs_whose_squares_overflow_are_named(size, thin):
                 model.fit(*data)
 
 
-def test_missing_values_of_a_file_are_refused_with_words_that_work(tmp_path):
+def test_missing_values_of_a_file_are_filled_in_and_marked(tmp_path):
     path = tmp_path / "t.csv"
     lines = [f"{i % 7 if i != 5 else ''},{i % 5},{i % 2}" for i in range(60)]
     path.write_text("a,b,y\n" + "\n".join(lines) + "\n")
-    model = BayesianKernelClassifier(random_state=0)
-    with pytest.raises(ValueError, match="missing values in column 'a'") as refused:
-        model.fit(str(path), "y")
-    advice = str(refused.value).split("likelier.data: ")[1]
-    assert advice == f"fit(block_source({str(path)!r}, target='y', missing='impute'))"
-    eval(advice, {"fit": model.fit, "block_source": block_source})
+    model = BayesianKernelClassifier(random_state=0).fit(str(path), "y")
     assert list(model.feature_names_in_) == ["a", "a is missing", "b"]
+
+
+def test_faults_of_a_file_are_refused_with_words_that_work(tmp_path):
+    path = tmp_path / "t.csv"
+    lines = [f"{i % 5},{'tbd' if i == 7 else f'{i}.5'}" for i in range(60)]
+    path.write_text("a,y\n" + "\n".join(lines) + "\n")
+    model = BayesianKernelRegressor(random_state=0)
+    with pytest.raises(ValueError, match=r"'tbd' \(row 8\).*list them in also_missing") as refused:
+        model.fit(str(path), "y")
+    advice = str(refused.value).split("likelier.tables: ")[1]
+    assert advice == f"fit(block_source({str(path)!r}, target='y', ...))"
+    call = advice.replace("...", "also_missing=['tbd']")
+    eval(call, {"fit": model.fit, "block_source": block_source})
+    assert list(model.feature_names_in_) == ["a"]

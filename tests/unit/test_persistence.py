@@ -348,7 +348,7 @@ def test_registering(tmp_path):
     with pytest.raises(TypeError, match="neither"):
         register_savable(dict)
     with pytest.raises(ValueError, match="class of likelier"):
-        register_savable(type("TableEncoder", (BaseEstimator,), {}))
+        register_savable(type("TableEncoding", (BaseEstimator,), {}))
 
 
 # -- atomic writing -------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.deep_feed import Feed
 from likelier.models.kernel_machine import Standard
+from likelier.tables import block_source
 
 N = 10
 X = np.arange(2.0 * N).reshape(N, 2)

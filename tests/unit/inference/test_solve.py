@@ -8,11 +8,11 @@ from scipy import sparse
 from tests.conformance.test_inference import energy, problem
 
 from likelier import losses
-from likelier.data import block_source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.inference.solve import Settings, Solution, _Run, choose_route, solve
 from likelier.models.linear import LinearModel
 from likelier.models.penalty import ElasticNet
+from likelier.tables import block_source
 
 
 def shaped(loss, n, d, K=1, alpha=1e-3, l1=0.0, nonzeros=None):
