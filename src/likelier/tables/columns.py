@@ -143,6 +143,7 @@ class BooleanColumn(ColumnCode):
         truth = cells.plain_numbers if not cells.is_text else None
         if truth is None:
             truth = cells.spread(truth_values, np.nan)
+        truth = np.where((truth == 0.0) | (truth == 1.0), truth, np.nan)
         out[:, 0] = np.where(np.isnan(truth), self.share, truth)
         strange = np.isnan(truth) & ~(cells.absent & self.had_missing)
         return strange if strange.any() else None

@@ -56,7 +56,8 @@ def decide(summary: ColumnSummary, decimal: str | None, max_levels: int) -> Deci
         Categories of more levels are read by the spelling of their names.
     """
     if not summary.n_present:
-        return Decision("constant", "no value in any row: left out")
+        finite = "finite " if summary.n_infinite else ""
+        return Decision("constant", f"no {finite}value in any row: left out")
     if not summary.types & {"text", "names"}:
         return _typed(summary)
     if "names" in summary.types:
@@ -83,7 +84,7 @@ def decide_as(kind: str, summary: ColumnSummary, decimal: str | None, max_levels
     if kind == "text":
         return Decision("text", "text")
     if kind == "boolean":
-        decided = Decision("boolean") if summary.types <= {"boolean"} else _boolean(summary)
+        decided = Decision("boolean") if _is_zero_one(summary) else _boolean(summary)
         if decided is None:
             raise ValueError(
                 f"is not boolean as kinds says: it holds {_quoted(summary)}, not one of "
@@ -98,7 +99,19 @@ def decide_as(kind: str, summary: ColumnSummary, decimal: str | None, max_levels
     return _as_number(summary, decimal)
 
 
+def _is_zero_one(summary: ColumnSummary) -> bool:
+    """Whether typed values are true and false, or 1 and 0."""
+    numbers = summary.numbers
+    return (
+        summary.types <= {"boolean", "number"}
+        and numbers.whole
+        and (not numbers.n or (numbers.low >= 0.0 and numbers.high <= 1.0))
+    )
+
+
 def _as_number(summary: ColumnSummary, decimal: str | None) -> Decision:
+    if "time" in summary.types:
+        raise ValueError("holds dates or times, not numbers as kinds says")
     if not summary.types & {"text", "names"}:
         return Decision("number")
     evidence = summary.number_evidence()
