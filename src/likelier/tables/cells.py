@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from functools import cached_property
 
@@ -21,9 +22,11 @@ from likelier.data.columns import (
     parsed_floats,
     text_array,
 )
+from likelier.data.notation import is_plain_number
 
 # Up to so many rows plain Python is quicker than Arrow: a service predicts one row at a time.
 _FEW = 64
+_code = re.compile(LEADING_ZEROS, re.ASCII)
 
 
 class Cells:
@@ -133,6 +136,9 @@ class Cells:
             if _surely_no_number(array):
                 return None
         texts, codes = self.distinct
+        if len(array) <= _FEW:
+            few = _few_numbers(texts, self.decimal)
+            return None if few is None else few[codes]
         written = pa.array(texts, pa.string())
         if _any(pc.match_substring_regex(written, LEADING_ZEROS)):
             return None
@@ -174,6 +180,19 @@ def _distinct(values: list[str | None], missing: Collection[str]) -> tuple[list[
         text = None if text in missing else text
         codes.append(place.setdefault(text, len(place)))
     return list(place), np.array(codes, dtype=np.int64)
+
+
+def _few_numbers(texts: list[str | None], decimal: str) -> Array | None:
+    """Return the numbers of a few texts, one by one; None if one is no plain number."""
+    numbers = []
+    for text in texts:
+        pointed = (
+            text if text is None or decimal == "." else text.replace(".", "#").replace(decimal, ".")
+        )
+        if pointed is not None and (not is_plain_number(pointed) or _code.fullmatch(pointed)):
+            return None
+        numbers.append(np.nan if pointed is None else float(pointed))
+    return np.array(numbers, dtype=np.float64)
 
 
 def _surely_no_number(array: pa.Array) -> bool:

@@ -44,8 +44,10 @@ N_EXAMPLES = 512
 # If more than half of the rows have a level of their own, another one is no surprise.
 SURPRISE = 0.5
 MAX_TERMS = 100_000
-# Words that a few dense columns are made of, and how many these are.
-REDUCED_TERMS, TEXT_COLUMNS = 20_000, 100
+# Words that a few dense columns are made of, and how many these are, at most and for each word.
+REDUCED_TERMS, TEXT_COLUMNS, COLUMNS_PER_WORD = 20_000, 100, 5
+# Rows for each of these columns, and of names, but so many columns in any case.
+ROWS_PER_COLUMN, MIN_COLUMNS = 10, 5
 
 
 @dataclass(frozen=True)
@@ -323,11 +325,7 @@ def _learn_terms(
         counters[name].add(values, counts)
     most = REDUCED_TERMS if choices.dense else MAX_TERMS
     found = {name: counter.terms(most) for name, counter in counters.items()}
-    widths = {
-        name: choices.n_components if name in names else TEXT_COLUMNS
-        for name, terms in found.items()
-        if terms is not None and (name in names or (choices.dense and len(terms) > TEXT_COLUMNS))
-    }
+    widths = _widths(found, names, first, choices)
     sketches = {name: Sketch(terms, widths[name]) for name in widths if (terms := found[name])}
     # The matrices are so thin that a second thread costs more than it does.
     with threadpool_limits(1, user_api="blas"):
@@ -339,6 +337,29 @@ def _learn_terms(
             for name, terms in found.items()
             if terms is not None
         }
+
+
+def _widths(
+    found: Mapping[str, Terms | None], names: list[str], first: _FirstPass, choices: Choices
+) -> dict[str, int]:
+    """Return how many dense columns each column of names or text is reduced to.
+
+    All of them together are few beside the rows, or a model learns the rows by heart.
+    """
+    reduced = [
+        name
+        for name, terms in found.items()
+        if terms is not None and (name in names or (choices.dense and len(terms) > TEXT_COLUMNS))
+    ]
+    room = max(MIN_COLUMNS, first.n_rows // (ROWS_PER_COLUMN * max(1, len(reduced))))
+    widths = {}
+    for name in reduced:
+        most = choices.n_components
+        if name not in names:  # a text says more the longer it is
+            words = first.summaries[name].words.mean
+            most = max(most, min(TEXT_COLUMNS, round(COLUMNS_PER_WORD * words)))
+        widths[name] = min(most, room)
+    return widths
 
 
 def _distinct(first: _FirstPass, names: list[str]) -> Iterator[tuple[str, list[str], Array]]:

@@ -29,8 +29,6 @@ MIN_UNIT = 0.01
 MAX_UNITS = 3
 MIN_VALUES = 3
 MAX_LAYOUTS = 200
-# So few texts are read one by one.
-_FEW = 64
 
 _SEPARATORS = [(".", ""), (".", ","), (".", " "), (".", "'")]
 _SEPARATORS += [(",", ""), (",", "."), (",", " "), (",", "'")]
@@ -94,8 +92,7 @@ class NumberStyle:
         left = np.ones(len(texts), bool)
         accepted = cache(self.reads)
         scales = dict(zip(map(unit_key, self.units), unit_scales(self.units) or (), strict=True))
-        many = pa.array(texts if len(texts) > _FEW else [], pa.string())
-        for number, rows, digits in quick_numbers(many):
+        for number, rows, digits in quick_numbers(texts):
             left[rows] = False
             if self.reads(number.layout):
                 values[rows] = self._values(digits, number) * scales.get(number.layout.tail, 1.0)
@@ -162,11 +159,10 @@ class NumberEvidence:
     @classmethod
     def of(cls, texts: Sequence[str], counts: Array) -> NumberEvidence:
         """Summarise different trimmed texts, with the number of rows of each."""
-        written = pa.array(texts, pa.string())
         counts = np.asarray(counts)
         kinds: dict[Layout, list[Array]] = {}
         left = np.ones(len(texts), bool)
-        for number, rows, _ in quick_numbers(written):
+        for number, rows, _ in quick_numbers(texts):
             left[rows] = False
             if len(rows):
                 kinds.setdefault(number.layout, []).append(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ _FRAME = "^(?P<before>[^0-9.,+-]*)(?P<digits>-?[0-9](?:[0-9.,]*[0-9])?)(?P<behin
 # A number has a digit soon, behind a sign and a currency at most.
 _MAYBE = "^(?:[^0-9]{0,10}[0-9]|.?(?i:inf))"
 _MAX_FRAMES = 50
+# So few texts are read one by one sooner.
+_FEW = 64
 # Forms as in `Layout`, of numbers other than zero.
 _FORMS = {
     "i": r"^-?[1-9][0-9]{0,2}$",
@@ -27,12 +29,15 @@ _FORMS = {
 }
 
 
-def quick_numbers(texts: pa.Array) -> Iterator[tuple[Numeral, Array, pa.Array]]:
+def quick_numbers(written: Sequence[str]) -> Iterator[tuple[Numeral, Array, pa.Array]]:
     """Yield how common numbers are written, the rows that have them, and their digits.
 
     The digits have their sign. Texts that are certainly no numbers come with the layout
     `NOTHING`; what is not yielded is left to `read`.
     """
+    if len(written) <= _FEW:
+        return
+    texts = pa.array(written, pa.string())
     never = np.flatnonzero(~np.asarray(pc.match_substring_regex(texts, _MAYBE), bool))
     yield Numeral(NOTHING, "", False, 0, ""), never, texts.take(pa.array(never))
     found = pc.extract_regex(texts, _FRAME)
