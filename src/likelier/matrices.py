@@ -19,9 +19,9 @@ COMPRESSED = ("csr", "csc", "bsr")
 def checked_matrix(X: Any, name: str = "X") -> Any:
     """Return data as they are, or CSR if they are sparse, after a look at all indices.
 
-    Raises a ValueError that calls the data by ``name`` where an index is out of range, and a
-    TypeError for a lazy frame. Cost: one reading of the indices. Nothing is copied unless the
-    format, or the type of the indices, is another one; ``X`` is never changed.
+    Raises a ValueError that calls the data by ``name`` where an index is out of range, a value
+    masked or complex, and a TypeError for a lazy frame. Cost: one reading of the indices. Nothing
+    is copied unless the format, or the type of the indices, is another one; ``X`` is never changed.
     """
     if type(X).__name__ == "LazyFrame":
         raise TypeError(f"{name} is a LazyFrame, which holds no rows yet: pass {name}.collect()")
@@ -31,6 +31,8 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
             f"{name} is a masked array with {n_masked} masked values, which would be read as if "
             f"they were there: fill them in, with {name}.filled(...), or leave such rows out"
         )
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        _refuse_complex(name)
     matrix: Any = X
     if not sparse.issparse(X) or matrix.ndim != 2:
         return X
@@ -51,7 +53,23 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
 def refuse_complex(y: Array) -> None:
     """Raise where targets are complex numbers, whose imaginary parts would be lost."""
     if y.dtype.kind == "c":
-        raise ValueError("y holds complex numbers; pass real ones, such as y.real")
+        _refuse_complex("y")
+
+
+def _refuse_complex(name: str) -> None:
+    raise ValueError(
+        f"Complex data not supported: {name} holds complex numbers; pass real ones, such as "
+        f"{name}.real"
+    )
+
+
+def checked_weight(sample_weight: Any, X: Matrix, **options: Any) -> Array:
+    """Weights of the rows as numbers that are not negative, checked by scikit-learn."""
+    from sklearn.utils.validation import _check_sample_weight  # as in `validated_rows`
+
+    options = {"dtype": np.float64, "ensure_non_negative": True} | options
+    weight = checked_matrix(sample_weight, "sample_weight")
+    return np.asarray(_check_sample_weight(weight, X, **options))
 
 
 def validated_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Matrix:

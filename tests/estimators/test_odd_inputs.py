@@ -7,6 +7,7 @@ import polars
 import pytest
 from scipy import sparse
 from sklearn.base import is_regressor
+from sklearn.utils.validation import has_fit_parameter
 from tests.estimators.test_damaged_matrices import ESTIMATORS, make
 
 import likelier
@@ -16,6 +17,7 @@ X = np.random.default_rng(0).poisson(1.0, (40, 3)).astype(np.float64)
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
 STREAMING = [name for name in ESTIMATORS if "(X, y)" in (make(name).fit.__doc__ or "")]
 LEARNING = [name for name in ESTIMATORS if hasattr(make(name), "predict")]
+WEIGHING = [name for name in ESTIMATORS if has_fit_parameter(make(name), "sample_weight")]
 REGRESSORS = [name for name in ESTIMATORS if is_regressor(make(name))]
 
 
@@ -77,6 +79,57 @@ def test_complex_targets_are_refused(name, imaginary):
     if name in STREAMING:
         with pytest.raises(ValueError, match="[Cc]omplex"):
             make(name).fit(lambda: iter([(X, y)]))
+
+
+@every_estimator
+def test_complex_rows_are_refused(name):
+    for rows in (X + 1j, X + 0j, sparse.csr_array(X + 1j)):
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            make(name).fit(rows, targets(name))
+        if name in STREAMING:
+            with pytest.raises(ValueError, match="Complex data not supported"):
+                make(name).fit([(rows, targets(name))])
+
+
+@pytest.mark.parametrize("name", WEIGHING)
+def test_masked_weights_are_refused(name):
+    """What is behind the mask would count as if it were meant."""
+    weight = np.ma.masked_array(np.ones(len(X)), np.arange(len(X)) == 3)
+    with pytest.raises(ValueError, match=r"sample_weight.filled\(...\)"):
+        make(name).fit(X, targets(name), sample_weight=weight)
+    if hasattr(make(name), "partial_fit"):
+        with pytest.raises(ValueError, match=r"sample_weight.filled\(...\)"):
+            make(name).partial_fit(X, targets(name), sample_weight=weight)
+    with pytest.raises(ValueError, match="[Cc]omplex"):
+        make(name).fit(X, targets(name), sample_weight=np.ones(len(X)) + 1j)
+
+
+def test_masked_weights_without_a_masked_one_are_weights():
+    weight = np.ma.masked_array(np.arange(1.0, 41.0), False)
+    one, two = (
+        likelier.LinearRegressor(random_state=0).fit(X, targets("LinearRegressor"), sample_weight=w)
+        for w in (weight, weight.data)
+    )
+    assert np.array_equal(one.coef_, two.coef_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", STREAMING)
+@pytest.mark.parametrize(
+    "kind", [polars.DataFrame, lambda rows: polars.DataFrame(rows).to_pandas()]
+)
+def test_a_list_of_blocks_may_hold_frames(name, kind):
+    y = targets(name)
+    parts = [(X[:20], y[:20]), (X[20:], y[20:])]
+    frames = [(kind(rows), labels) for rows, labels in parts]
+    one, two = (make(name).set_params(random_state=0).fit(blocks) for blocks in (parts, frames))
+    assert np.array_equal(one.predict(X), two.predict(X))
+
+
+@pytest.mark.parametrize("name", STREAMING)
+def test_a_list_of_blocks_with_a_lazy_frame_is_refused_with_the_remedy(name):
+    with pytest.raises(ValueError, match=r"X.collect\(\)"):
+        make(name).fit([(polars.LazyFrame(X), targets(name))])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

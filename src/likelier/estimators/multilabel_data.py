@@ -12,7 +12,6 @@ from scipy import sparse
 from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_sample_weight,
     assert_all_finite,
     check_consistent_length,
     column_or_1d,
@@ -20,7 +19,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.rows import take_rows
-from likelier.matrices import checked_matrix
+from likelier.matrices import checked_matrix, checked_weight, refuse_complex
 
 MATRIX, CLASSES = "labels", "classes"
 SEVERAL = "Lists or sets of labels are made a matrix by sklearn.preprocessing.MultiLabelBinarizer"
@@ -75,6 +74,7 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     given = checked_matrix(y, "y")
     names = _column_names(y)
     values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
+    refuse_complex(values)
     if values.ndim == 2 and kind is None:
         classes_only = _is_column(values) and (names is None or not _is_binary(values))
         kind = CLASSES if classes_only else MATRIX
@@ -233,7 +233,7 @@ def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
     check_consistent_length(X, Y)
     weight = np.ones(len(Y))
     if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = checked_weight(sample_weight, X)
     rng = np.random.default_rng([seed, 5])
     features = _hashes(X, rng)
     keys = features * np.uint64(0x9E3779B97F4A7C15) + _hashes(np.where(Y == Y, Y, -1.0), rng)

@@ -15,7 +15,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import get_tags
 from sklearn.utils.validation import (
-    _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -34,7 +33,7 @@ from likelier.estimators.targets import (
     lane_codes,
 )
 from likelier.loops.rows import column_counts, column_squares
-from likelier.matrices import checked_matrix, refuse_complex
+from likelier.matrices import checked_matrix, checked_weight, refuse_complex
 from likelier.models.columns import ColumnMoments
 from likelier.models.linear import LinearModel
 from likelier.tables import TableEncoding, block_source
@@ -58,7 +57,8 @@ def is_stream(X: Any) -> bool:
     except (IndexError, KeyError):  # nothing, or a mapping
         return False
     if isinstance(first, tuple) and first:  # a block, or a row?
-        return getattr(first[0], "ndim", 0) == 2
+        frame = type(first[0]).__name__ == "LazyFrame"  # refused where blocks are read
+        return frame or len(getattr(first[0], "shape", ())) == 2
     return isinstance(first, Batch)
 
 
@@ -82,8 +82,7 @@ def checked_targets(
     check_consistent_length(X, y)
     if sample_weight is None:
         return y, None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return y, weight
+    return y, checked_weight(sample_weight, X)
 
 
 def check_mergeable(one: Any, other: Any) -> None:

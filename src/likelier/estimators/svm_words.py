@@ -16,7 +16,6 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import (
-    _check_sample_weight,
     check_is_fitted,
     validate_data,
 )
@@ -39,7 +38,7 @@ from likelier.estimators.svm_checks import (
 from likelier.inference.smo import SMO
 from likelier.inference.smo_cache import in_precision
 from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
-from likelier.matrices import as_csr, checked_matrix
+from likelier.matrices import as_csr, checked_matrix, checked_weight
 from likelier.models.kernel_expansion import Subset, block_rows
 
 ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
@@ -217,14 +216,13 @@ class SVMWords(BaseEstimator, ABC):
     def _check_weight(self, sample_weight: Any, X: Any) -> Array | None:
         if sample_weight is None:
             return None
-        allowed = {"dtype": np.float64, "ensure_non_negative": True, "allow_all_zero_weights": True}
-        weight = _check_sample_weight(sample_weight, X, **allowed)
+        weight = checked_weight(sample_weight, X, allow_all_zero_weights=True)
         if not (weight > 0.0).any():
             raise ValueError(
                 "sample_weight must be positive for some rows: Invalid input - all samples have "
                 "zero or negative weights."
             )
-        return np.asarray(weight)
+        return weight
 
     # -- the kernel ----------------------------------------------------------------------
     def _is_custom(self) -> bool:

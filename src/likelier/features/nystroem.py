@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
 from likelier.features.landmarks import METHODS, choose_landmarks, find_candidates
 from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
 from likelier.kernels import Kernel, make_kernel
 from likelier.kernels.kinds import Linear
+from likelier.matrices import checked_weight
 
 # kernel values up to which sums of a few of them can still be told, by precision
 LARGEST = {np.dtype(np.float32): 1e36, np.dtype(np.float64): 1e300}
@@ -131,9 +132,7 @@ class NystroemFeatures(KernelFeatures):
         """
         X = self._rows(X, reset=True)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            sample_weight = checked_weight(sample_weight, X)
         learnt = self._learn(self._stream(), X, sample_weight)
         self.kernel_ = learnt.kernel
         self.landmark_indices_ = learnt.numbers
