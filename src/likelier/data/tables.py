@@ -239,7 +239,11 @@ class FrameTable(Table):
     ) -> Iterator[pa.RecordBatch]:
         """Yield record batches that share the frame's memory where they can."""
         table = self._table if columns is None else self._table.select(list(columns))
-        yield from rechunk(table.to_batches(max_chunksize=block_rows), block_rows)
+        views = [i for i, type in enumerate(table.schema.types) if pa.types.is_string_view(type)]
+        for batch in rechunk(table.to_batches(max_chunksize=block_rows), block_rows):
+            for i in views:  # rows cannot be taken from views by Arrow
+                batch = batch.set_column(i, batch.schema.names[i], batch[i].cast(pa.string()))
+            yield batch
 
 
 def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **csv: Any) -> Table:

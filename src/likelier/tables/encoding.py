@@ -19,6 +19,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from likelier.base import Array, Matrix
+from likelier.data.columns import Kind
 from likelier.data.dialect import NO_HINTS, Hints
 from likelier.data.tables import Table
 from likelier.tables.cells import Cells
@@ -217,6 +218,11 @@ class TableEncoding:
                 parts.append(block)
             for index, column in numbered:
                 cells = Cells(batch[column.name], self.missing_values, decimal, rows)
+                if cells.kind == Kind.OTHER:
+                    held = batch[column.name].type
+                    raise ValueError(
+                        f"column {column.name!r} holds {held}, and held a {column.kind}"
+                    )
                 if block is None:
                     parts += _word_parts(column, cells)
                     continue

@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -341,8 +342,35 @@ def test_frame_with_unusual_columns():
     with pytest.warns(UserWarning, match="'a' as 'a_2'"):
         table = open_table(pa.table([[1], [2.5]], names=["a", "a"]))
     assert rows_of(table, columns=["a_2"]) == [[2.5]]
-    with pytest.raises(ValueError, match="values of different types"):
-        open_table(pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object))
+
+
+MIXED = [1, "x", 2.5, None, True]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        dict,
+        lambda columns: pd.DataFrame(columns, dtype=object),
+        lambda columns: {"a": np.array(columns["a"], dtype=object)},
+    ],
+)
+def test_numbers_and_texts_in_one_column_become_texts(make):
+    assert rows_of(open_table(make({"a": MIXED}))) == [["1"], ["x"], ["2.5"], [None], ["True"]]
+    with pytest.raises(ValueError, match="holds values of types .*; convert it to text"):
+        open_table(make({"a": [1, "x", {"k": 1}, object()]}))
+
+
+def test_columns_of_different_lengths_are_told():
+    with pytest.raises(ValueError, match=r"different lengths: \{'a': 1, 'b': 2\}"):
+        open_table({"a": [1], "b": [1, 2]})
+
+
+def test_text_views_become_texts():
+    array = pa.array(["x", None, "a text longer than twelve bytes"], pa.string_view())
+    table = open_table(pa.table({"n": [1, 2, 3], "v": array}))
+    assert rows_of(table, 2, ["v"]) == [["x"], [None], ["a text longer than twelve bytes"]]
+    assert all(batch["v"].type == pa.string() for batch in table.blocks(2))
 
 
 def test_csv_reads_small_pieces(tmp_path, monkeypatch):
