@@ -334,7 +334,8 @@ def _recipe(rows: Prepared, dtype: np.dtype[Any]) -> Recipe:
 
 def in_precision(prepared: Prepared, dtype: Any, dense_bytes: int) -> Prepared:
     """Rows in a precision; dense where BLAS is then faster and memory allows it."""
-    X = prepared.X.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):  # beyond single precision a row is far from all others
+        X = prepared.X.astype(dtype, copy=False)
     size = X.shape[0] * X.shape[1]
     if (
         not isinstance(X, np.ndarray)
@@ -342,5 +343,6 @@ def in_precision(prepared: Prepared, dtype: Any, dense_bytes: int) -> Prepared:
         and size * X.dtype.itemsize <= dense_bytes
     ):
         X = X.toarray()
-    norms = None if prepared.norms is None else prepared.norms.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        norms = None if prepared.norms is None else prepared.norms.astype(dtype, copy=False)
     return replace(prepared, X=X, norms=norms)
