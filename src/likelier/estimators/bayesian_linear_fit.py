@@ -20,6 +20,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.bayesian_linear_rows import PartSource, standard_coordinates
 from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
+from likelier.estimators.extreme_cells import warn_extreme_cells, watched
 from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.probabilities import enough_to_calibrate, fit_calibration
 from likelier.estimators.problem import (
@@ -187,7 +188,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = open_source(self, X, y)
+        source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             raise ValueError(
                 "sampling passes over the rows many times, and this iterator can be read once: "
@@ -208,7 +209,9 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         return validated_rows(self, X, reset, order="C")
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Array, Array | None]:
-        return checked_rows(self, X, y, sample_weight, True, _finite_labels)
+        rows = checked_rows(self, X, y, sample_weight, True, _finite_labels)
+        warn_extreme_cells(self, rows[0], rows[2])
+        return rows
 
     def _targets(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Class numbers, and weights that include the classes'."""

@@ -24,6 +24,7 @@ from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_units import NOISE_FLOOR
 from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
+from likelier.estimators.extreme_cells import warn_extreme_cells, watched
 from likelier.estimators.kernel_copies import settle_few, settle_many
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
@@ -144,7 +145,9 @@ class DeepFit(DeepWords):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
         """Validated rows, targets and weights."""
-        return checked_rows(self, X, y, sample_weight, reset, self._check_y)
+        rows = checked_rows(self, X, y, sample_weight, reset, self._check_y)
+        warn_extreme_cells(self, rows[0], rows[2], tiny=False)
+        return rows
 
     def _open(self, X: Any, y: Any, sample_weight: Any, reset: bool, seed: int) -> _Opened:
         self.__dict__.pop("constant_", None)
@@ -176,7 +179,7 @@ class DeepFit(DeepWords):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = open_source(self, X, y)
+        source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             raise ValueError(
                 "training passes over the data many times, and X can be read once only: give a "

@@ -18,6 +18,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.extreme_cells import warn_extreme_cells
 from likelier.estimators.hold_out import held_rows
 from likelier.estimators.kernel_copies import settle_few
 from likelier.estimators.kernel_going_on import GoingOn, earlier_model
@@ -169,6 +170,7 @@ class KernelFit(GoingOn):
                 f"sample_weight goes up to {weight.max():.3g}, where numbers lose their digits: "
                 "divide it by its mean"
             )
+        warn_extreme_cells(self, X, weight, tiny=False)
         return X, y, weight
 
     # -- hyperparameters ----------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from likelier.engines import StreamEngine
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.deep_gp_held import split_stream
+from likelier.estimators.extreme_cells import watched
 from likelier.estimators.kernel_fit import SAMPLE_ROWS, STOP_ROWS, KernelFit
 from likelier.estimators.kernel_rows import Rows
 from likelier.estimators.kernel_words import Clock
@@ -48,7 +49,7 @@ class StreamPasses(KernelFit):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = open_source(self, X, y)
+        source = watched(open_source(self, X, y), self)
         if goes_on and not source.repeatable:
             raise ValueError(
                 "warm_start goes on with rows that are read again, and X can be read once only: "

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
+from likelier.estimators.extreme_cells import warn_extreme_cells, watched
 from likelier.estimators.hold_out import held_rows
 from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_means, suspicious
 from likelier.estimators.linear_words import LinearWords
@@ -95,6 +96,7 @@ class LinearFit(LinearWords, ABC):
         targets, weight = self._memory_targets(y, weight, loss)
         held, kept = self._hold_out(X, targets, weight, seed)
         problem = self._local(X, targets, kept, loss, seed, squares)
+        warn_extreme_cells(self, X, weight)
         validation = None
         if held is not None:
             frame = problem.frame
@@ -108,7 +110,9 @@ class LinearFit(LinearWords, ABC):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
         """Validated rows, targets and weights; nothing is copied that need not be."""
-        return checked_rows(self, X, y, sample_weight, reset, self._check_y)
+        rows = checked_rows(self, X, y, sample_weight, reset, self._check_y)
+        warn_extreme_cells(self, rows[0], rows[2])
+        return rows
 
     def _local(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
@@ -184,7 +188,7 @@ class LinearFit(LinearWords, ABC):
             raise ValueError(
                 "early_stopping needs rows in memory; a stream has no rows to hold out"
             )
-        source = open_source(self, X, y)
+        source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             self._fit_once(source)
             return

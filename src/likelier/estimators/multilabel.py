@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Batch
+from likelier.estimators.extreme_cells import warn_extreme_cells
 from likelier.estimators.kernel_words import Clock
 from likelier.estimators.multilabel_data import (
     CLASSES,
@@ -260,6 +261,7 @@ class MultilabelClassifier(LabelPredictions):
         labels = read_labels(y, classes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = distinct_rows(rows_X, labels.Y, sample_weight, seed)
+        warn_extreme_cells(self, rows.X)
         if labels.kind == MATRIX:
             check_known(rows.Y, labels.names)
         self.sparse_rows_ = not isinstance(rows.X, np.ndarray)
@@ -353,7 +355,9 @@ class MultilabelClassifier(LabelPredictions):
             check_features(rows_X, self.mixture_["features"], names, guessed=True)
         labels = self._read_more(y, classes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._learn_more(distinct_rows(rows_X, labels.Y, sample_weight, seed))
+        rows = distinct_rows(rows_X, labels.Y, sample_weight, seed)
+        warn_extreme_cells(self, rows.X)
+        self._learn_more(rows)
         return self
 
     def _read_more(self, y: Any, classes: Any) -> Labels:

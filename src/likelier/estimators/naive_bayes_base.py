@@ -149,7 +149,7 @@ class NaiveBayes(NaiveBayesPredictions):
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = open_source(self, X, y)
+        source = self._open_source(X, y)
         sample = RowSample(HELD_OUT, np.random.default_rng([self._seed(), 1]))
         classes, stats, n_rows = None, None, 0
         interruption = None
@@ -197,6 +197,9 @@ class NaiveBayes(NaiveBayesPredictions):
         usual = np.isfinite(after) & np.isfinite(before)
         shift = np.subtract(after, before, out=np.zeros(len(places)), where=usual)
         return OrdinaryRows(**self.ordinary_).moved(places, shift)
+
+    def _open_source(self, X: Any, y: Any) -> Any:
+        return open_source(self, X, y)
 
     # -- checks -------------------------------------------------------------------------
     def _check_rows(

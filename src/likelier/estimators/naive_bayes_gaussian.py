@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from likelier.base import Array
+from likelier.base import Array, Batch
+from likelier.estimators.extreme_cells import warn_extreme_cells, watched
 from likelier.estimators.naive_bayes_base import NaiveBayes
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
 from likelier.models.naive_bayes_gaussian import GaussianLaws, GaussianModel, GaussianStats
@@ -100,6 +101,14 @@ class GaussianNB(NaiveBayes):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def _open_source(self, X: Any, y: Any) -> Any:
+        return watched(super()._open_source(X, y), self)
+
+    def _learn(self, rows: Batch, before: Any, classes: Array, codes: Array) -> Self:
+        super()._learn(rows, before, classes, codes)
+        warn_extreme_cells(self, rows.X)  # of rows that have not been refused
+        return self
 
     def _model(self, n_classes: int, n_features: int) -> GaussianModel:
         return GaussianModel(n_classes, float(self.var_smoothing), bool(self.bayesian))

@@ -14,6 +14,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
+from likelier.estimators.extreme_cells import watched
 from likelier.estimators.naive_bayes_data import check_labels, encode_labels, join_classes
 from likelier.estimators.one_pass_blocks import OnePassBlocks
 from likelier.estimators.one_pass_checks import (
@@ -319,7 +320,7 @@ class OnePassLearning(OnePassBlocks):
                 f"class_weight must be a dict of weights (or None) for a stream, which is read "
                 f"once, got {self.class_weight!r}"
             )
-        source = open_source(self, X, y)
+        source = watched(open_source(self, X, y), self)
         started = False
         try:
             for batch in StreamEngine(source, seed=0, shuffle=False).blocks():

@@ -167,7 +167,9 @@ class SVC(ClassifierMixin, SVMWords):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_models(self, models: list[SVC], X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit_models(
+        self, models: list[SVC], X: Any, y: Any, sample_weight: Any, quiet: bool = False
+    ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
         self._check_words()
         X = self._check_X(X, reset=True)
@@ -178,6 +180,8 @@ class SVC(ClassifierMixin, SVMWords):
         if len(self.classes_) < 2:
             raise OneClassError(self.classes_)
         rows = self._prepare(X, _none_lost(weight, y))
+        if not quiet:
+            self._warn_extremes(X, weight)
         if rows.weight is not None:
             weightless = rows.weight <= WEIGHTLESS * rows.weight.max()
             rows = replace(rows, weight=np.where(weightless, 0.0, rows.weight))

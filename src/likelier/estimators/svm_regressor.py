@@ -137,7 +137,9 @@ class SVR(RegressorMixin, SVMWords):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_models(self, models: list[SVR], X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit_models(
+        self, models: list[SVR], X: Any, y: Any, sample_weight: Any, quiet: bool = False
+    ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
         self._check_words()
         number("epsilon", self.epsilon, 0.0)
@@ -146,6 +148,8 @@ class SVR(RegressorMixin, SVMWords):
         y = _numbers(y)
         weight = self._check_weight(sample_weight, X)
         rows = self._prepare(X, weight)
+        if not quiet:
+            self._warn_extremes(X, weight)
         targets = y[rows.numbers]
         with self._threads() as team:
             try:
@@ -203,7 +207,8 @@ class SVR(RegressorMixin, SVMWords):
         if self._is_given():
             fewer, rest = fewer[:, inside], rest[:, inside]
         second = clone(self).set_params(probability=False)
-        self.held_out_fit_ = second.fit(fewer, y[inside], weights[inside])
+        second._fit_models([second], fewer, y[inside], weights[inside], quiet=True)
+        self.held_out_fit_ = second
         self._held_out_columns = inside
         errors = abs(y[outside] - second.predict(rest))
         order = np.argsort(errors, kind="stable")

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
+from likelier.estimators.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
 from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.problem import is_stream
 from likelier.estimators.rollback import unchanged_on_failure
@@ -166,7 +167,9 @@ class SVMWords(BaseEstimator, ABC):
         return models
 
     @abstractmethod
-    def _fit_models(self, models: list[Self], X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit_models(
+        self, models: list[Self], X: Any, y: Any, sample_weight: Any, quiet: bool = False
+    ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
 
     # -- checks -------------------------------------------------------------------------
@@ -223,6 +226,13 @@ class SVMWords(BaseEstimator, ABC):
                 "zero or negative weights."
             )
         return weight
+
+    def _warn_extremes(self, X: Any, weight: Array | None) -> None:
+        """Warn of columns that a kernel would not see; only ``gamma="scale"`` follows outliers."""
+        if not self._is_precomputed():
+            named = isinstance(self.kernel, str) and self.kernel != "linear"
+            shared = named and isinstance(self.gamma, str) and self.gamma == "scale"
+            warn_extreme_cells(self, X, weight, SHARED_SCALE if shared else NO_SCALE)
 
     # -- the kernel ----------------------------------------------------------------------
     def _is_custom(self) -> bool:
