@@ -36,12 +36,15 @@ class Table:
     header: bool = True
     reading: Mapping[str, Any] = field(default_factory=dict)  # options of pandas.read_csv
     dates: tuple[str, ...] = ()  # columns
-    held: str = ""  # a file of its own with the held-out rows
-    held_ending: str = ""  # what its labels end with, beyond those of the training rows
 
 
 def _open(name: str, target: str, task: str, **words: Any) -> Table:
     return Table(f"tables/{name}.csv.gz", target, task, **words)
+
+
+def _adult(file: str) -> Table:
+    reading = {"skipinitialspace": True, "na_values": ["?"]}
+    return Table(file, "-1", CLASSES, header=False, reading=reading)
 
 
 TABLES = {
@@ -71,15 +74,8 @@ TABLES = {
 # Without a header the target is the last column.
 RAW = {
     "abalone": Table("raw/abalone.csv", "-1", NUMBERS, header=False),
-    "adult": Table(
-        "raw/adult-train.csv.gz",
-        "-1",
-        CLASSES,
-        header=False,
-        reading={"skipinitialspace": True, "na_values": ["?"]},
-        held="raw/adult-test.csv.gz",
-        held_ending=".",
-    ),
+    "adult_train": _adult("raw/adult-train.csv.gz"),
+    "adult_test": _adult("raw/adult-test.csv.gz"),
     "auto_imports": Table(
         "raw/auto_imports.csv", "-1", NUMBERS, header=False, reading={"na_values": ["?"]}
     ),
@@ -134,13 +130,12 @@ def targets(column: Any, table: Table) -> Any:
     if table.task == NUMBERS:
         return column.astype(float)
     names = column.astype(object)
-    return names.where(column.isna(), names.map(lambda value: class_name(value, table.held_ending)))
+    return names.where(column.isna(), names.map(class_name))
 
 
-def class_name(value: Any, ending: str = "") -> str:
+def class_name(value: Any) -> str:
     """One name for all ways to write a class: 1, 1.0; True, TRUE; and blanks around it."""
     text = str(value).strip()
-    text = text.removesuffix(ending) if ending else text
     try:
         return repr(float(text))
     except ValueError:
@@ -148,14 +143,14 @@ def class_name(value: Any, ending: str = "") -> str:
 
 
 def split(name: str, seed: int) -> Split:
-    """Draw training and held-out lines; where the latter ship, all of them."""
+    """Draw training and held-out lines."""
     table = ALL[name]
     rows = list(_lines(table.file))
     head = rows.pop(0) if table.header else b""
     order = np.random.default_rng(seed).permutation(len(rows))
-    cut = len(rows) if table.held else round(SHARE * len(rows))
+    cut = round(SHARE * len(rows))
     train = tuple(rows[i] for i in np.sort(order[: min(cut, MOST)]))
-    held = _lines(table.held) if table.held else tuple(rows[i] for i in np.sort(order[cut:]))
+    held = tuple(rows[i] for i in np.sort(order[cut:]))
     return Split(name, table, head, train, held)
 
 

@@ -43,7 +43,7 @@ Written by `make bench-tables`; measurements are in [tables.json](tables.json).
 Every table goes through `likelier fit FILE -t TARGET -o MODEL`, with no other option, then
 `likelier evaluate MODEL HELD --json` and `likelier predict MODEL HELD -o OUT`. The files hold lines
 of the source drawn at random, byte for byte: {SHARE:.0%} to train on, at most {MOST:,}, the others
-held out; adult ships its held-out lines. Files without a header (abalone, adult, auto_imports,
+held out. Files without a header (abalone, both of adult, auto_imports,
 german) have the TARGET -1. Scores are computed from the file of predictions. Beside it, on the same
 rows:
 
