@@ -25,7 +25,7 @@ def assumptions(path: str, encoding: Any) -> list[str]:
     shown = [f"  {name}: {note}" for name, note in notes.items()]
     if len(shown) > MOST_LINES:
         rest = len(shown) - MOST_LINES
-        shown = [*shown[:MOST_LINES], f"  and {rest} columns more (likelier info MODEL --json)"]
+        shown = [*shown[:MOST_LINES], f"  and {rest} columns more (likelier info MODEL lists all)"]
     lines += shown
     if notes:
         example = next(iter(notes))

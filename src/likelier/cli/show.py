@@ -14,6 +14,7 @@ from rich.text import Text
 from likelier.base import Array
 from likelier.estimators.tabular import TabularModel
 from likelier.persistence import read_manifest
+from likelier.tables import TableEncoding
 
 MAX_COEFFICIENTS = 20
 _NAMES = {
@@ -61,6 +62,8 @@ def describe(path: str, model: Any) -> dict[str, Any]:
     if isinstance(model, TabularModel):
         estimator, names = model.estimator_, model.feature_names()
         facts |= {"task": model.task_, "target": model.target_}
+        if isinstance(model.encoder_, TableEncoding):
+            facts["columns"] = model.encoder_.summary()
     facts["model"] = type(estimator).__name__
     if hasattr(estimator, "n_features_in_"):
         facts["features"] = estimator.n_features_in_
@@ -94,6 +97,8 @@ def show_description(facts: Mapping[str, Any]) -> None:
             fact = ", ".join(fact)
         elif name == "parameters":
             fact = ", ".join(f"{key}={value}" for key, value in fact.items())
+        elif name == "columns":
+            fact = "\n".join(f"{column}: {text}" for column, text in fact.items())
         if name != "coefficients":
             table.add_row(name, Text(str(fact)))
     console.print(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,6 +95,11 @@ class DateStyle:
 
         Times of day without a date are of 1970-01-01.
         """
+        if len(texts) == 1:  # a service predicts one row at a time, and days come again
+            return np.array([_parsed(self, texts[0])])
+        return self._parsed(texts)
+
+    def _parsed(self, texts: Sequence[str]) -> Array:
         moments = np.full(len(texts), np.datetime64("NaT"), "M8[us]")
         found = extract(self.pattern, pa.array(texts, pa.string()))
         values = found.values(self.order)
@@ -102,6 +108,11 @@ class DateStyle:
             values[~np.asarray(pc.equal(found.parts["sign"], self.sign))] = np.datetime64("NaT")
         moments[found.rows] = values
         return moments
+
+
+@lru_cache(maxsize=10_000)
+def _parsed(style: DateStyle, text: str) -> Any:
+    return style._parsed([text])[0]
 
 
 def _plausible(pattern: str, found: Moments) -> Array:

@@ -155,15 +155,8 @@ class TableFeatures(TransformerMixin, BaseEstimator):
     def summary(self) -> str:
         """Return what each column was taken for, a line each."""
         check_is_fitted(self)
-        notes = self.encoding_.notes()
-        lines = []
-        for name, kind in self.encoding_.kinds().items():
-            note = notes.get(name, "")
-            line = f"{name}: {note}" if note.startswith(kind) else f"{name}: {kind}"
-            lines.append(line if note.startswith(kind) or not note else f"{line} ({note})")
-            if name in self.encoding_.leaks:
-                lines[-1] += "; alone nearly determines the target"
-        return "\n".join(lines)
+        said = self.encoding_.summary()
+        return "\n".join(f"{name}: {text}" for name, text in said.items())
 
     # -- inside -------------------------------------------------------------------------
     def _check_parameters(self) -> None:
