@@ -140,15 +140,18 @@ class TableEncoding:
         said |= {column.name: column.note for column in self.left_out}
         return {name: said[name] for name in self.table_columns if name in said}
 
-    def summary(self) -> dict[str, str]:
-        """Return what each column but the target was taken for."""
+    def kinds(self) -> dict[str, str]:
+        """Return the kind of each column but the target."""
         kinds = {column.name: column.kind for column in self.columns}
         kinds |= {column.name: column.kind for column in self.left_out}
+        return {name: kinds[name] for name in self.table_columns if name in kinds}
+
+    def summary(self) -> dict[str, str]:
+        """Return what each column but the target was taken for, in words."""
         notes, said = self.notes(), {}
-        for name in self.table_columns:
-            if name in kinds:
-                kind, note = kinds[name], notes.get(name, "")
-                said[name] = note if note.startswith(kind) else f"{kind} ({note})" if note else kind
+        for name, kind in self.kinds().items():
+            note = notes.get(name, "")
+            said[name] = note if note.startswith(kind) else f"{kind} ({note})" if note else kind
             if name in self.leaks:
                 said[name] += "; alone nearly determines the target"
         return said
