@@ -69,7 +69,7 @@ def made(name, words):
 
 
 def rows_for(model):
-    return DOCUMENTS if get_tags(model).input_tags.string else X
+    return X if get_tags(model).input_tags.two_d_array else DOCUMENTS
 
 
 def targets_for(model):
@@ -134,7 +134,8 @@ def test_a_mask_is_missing_values_or_refused(name):
     rows[3, 1] = np.ma.masked
     if get_tags(model).input_tags.allow_nan:
         holes = np.where(rows.mask, np.nan, X)
-        one, two = model.fit(rows, y).predict_proba(rows), model.fit(holes, y).predict_proba(holes)
+        method = "predict_proba" if is_classifier(model) else "transform"
+        one, two = (getattr(model.fit(each, y), method)(each) for each in (rows, holes))
         np.testing.assert_array_equal(one, two)
         return
     with pytest.raises(ValueError, match="masked|NaN|missing"):
