@@ -340,13 +340,39 @@ def _floats(array: pa.Array) -> Array:
     return _filled(array, np.nan)
 
 
-def text_array(texts: Collection[str]) -> pa.Array:
+def text_array(texts: Collection[str | None]) -> pa.Array:
     """Return an Arrow array of texts; `pyarrow.array` imports pandas where it is installed."""
-    encoded = [text.encode() for text in texts]
+    encoded = [b"" if text is None else text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    there = None
+    if None in texts:
+        bits = np.packbits([text is not None for text in texts], bitorder="little")
+        there = pa.py_buffer(bits)
     return pa.StringArray.from_buffers(
-        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
+        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)), there
     )
+
+
+def text_scalar(text: str) -> pa.Scalar:
+    """Return a text as Arrow's functions take it, without importing pandas."""
+    return text_array([text])[0]
+
+
+def row_array(rows: Array) -> pa.Array:
+    """Return an Arrow array of numbers of rows."""
+    whole = np.ascontiguousarray(rows, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
+
+
+def mask_array(mask: Array) -> pa.Array:
+    """Return an Arrow array of truth values."""
+    bits = np.packbits(np.asarray(mask, dtype=bool), bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
+
+
+def mask_of(array: pa.Array) -> Array:
+    """Return Arrow's truth values, without null, as NumPy's."""
+    return numbers_of(array.cast(pa.uint8())).astype(bool)
 
 
 def numbers_of(array: pa.Array) -> Array:
@@ -373,4 +399,4 @@ def _filled(array: pa.Array, value: float) -> Array:
 
 def null_rows(array: pa.Array) -> Array:
     """Whether each value is null."""
-    return numbers_of(array.is_null().cast(pa.uint8())).astype(bool)
+    return mask_of(array.is_null())

@@ -153,7 +153,11 @@ def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batc
     try:
         X = _as_matrix(item[0], allow_nan)
         y = None if item[1] is None else np.asarray(checked_matrix(item[1], "y"))
-        weight = None if len(item) == 2 or item[2] is None else np.asarray(item[2], dtype=float)
+        weight = None
+        if len(item) == 3 and item[2] is not None:
+            weight = np.asarray(checked_matrix(item[2], "sample_weight"))
+            refuse_complex(weight, "sample_weight")
+            weight = weight.astype(float)
         if y is not None:
             refuse_complex(y)
         for name, array in (("y", y), ("sample_weight", weight)):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
+from likelier.data.columns import mask_of, numbers_of, row_array, text_array, text_scalar
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -60,16 +61,16 @@ class Moments:
         """Where a part is given."""
         if name not in self.parts:
             return np.zeros(len(self.rows), bool)
-        given = pc.not_equal(self.parts[name], "")
-        return np.asarray(given.to_numpy(zero_copy_only=False), bool)
+        given = pc.not_equal(self.parts[name], text_scalar(""))
+        return mask_of(given)
 
     def whole(self, name: str, default: int = 0) -> Array:
         """Return a part as integers."""
         if name not in self.parts:
             return np.full(len(self.rows), default)
         part = self.parts[name]
-        filled = pc.if_else(pc.equal(part, ""), str(default), part)
-        return np.asarray(filled.cast(pa.int64()))
+        filled = pc.if_else(pc.equal(part, text_scalar("")), text_scalar(str(default)), part)
+        return numbers_of(filled.cast(pa.int64()))
 
     @cached_property
     def year(self) -> Array:
@@ -77,7 +78,7 @@ class Moments:
         short = self.has("short")
         year = np.where(short, self.whole("short"), self.whole("year", 1970))
         if "year" in self.parts:
-            lengths = np.asarray(pc.utf8_length(self.parts["year"]))
+            lengths = numbers_of(pc.utf8_length(self.parts["year"]))
             short = short | (lengths == 2)
         return np.where(short, year + np.where(year < _CENTURY, 2000, 1900), year)
 
@@ -93,14 +94,14 @@ class Moments:
                 month, day = day, month
         elif "name" in self.parts:
             names = pc.utf8_slice_codeunits(pc.utf8_lower(self.parts["name"]), 0, 3)
-            month = np.asarray(pc.index_in(names, value_set=pa.array(_MONTHS))) + 1
+            month = numbers_of(pc.index_in(names, value_set=text_array(_MONTHS))) + 1
         year = self.year
         valid = (month >= 1) & (month <= 12) & (day >= 1) & (year >= _FIRST_YEAR)
         months = np.where(valid, (year - 1970) * 12 + month - 1, 0).astype("M8[M]")
         dates = months.astype("M8[D]") + np.where(valid, day - 1, 0)
         valid &= dates.astype("M8[M]") == months
         if "again" in self.parts:
-            valid &= np.asarray(pc.equal(self.parts["sign"], self.parts["again"]))
+            valid &= mask_of(pc.equal(self.parts["sign"], self.parts["again"]))
         return dates.astype(np.int64), valid
 
     def clock(self) -> tuple[Array, Array]:
@@ -110,12 +111,12 @@ class Moments:
         half = self.has("half")
         if half.any():
             valid &= ~half | ((hour >= 1) & (hour <= 12))
-            late = np.asarray(pc.starts_with(pc.utf8_lower(self.parts["half"]), "p"))
+            late = mask_of(pc.starts_with(pc.utf8_lower(self.parts["half"]), "p"))
             hour = np.where(half, hour % 12 + 12 * late, hour)
         micro = ((hour * 60 + minute) * 60 + second) * 1_000_000
         if self.has("fraction").any():
             padded = pc.utf8_slice_codeunits(pc.utf8_rpad(self.parts["fraction"], 6, "0"), 0, 6)
-            micro = micro + np.asarray(padded.cast(pa.int64()))
+            micro = micro + numbers_of(padded.cast(pa.int64()))
         return micro - self._offset() * 60_000_000, valid
 
     def _offset(self) -> Array:
@@ -141,12 +142,12 @@ class Moments:
 def extract(name: str, texts: pa.Array) -> Moments:
     """Return the parts of the texts that are written after a pattern."""
     found = pc.extract_regex(texts, f"^(?:{PATTERNS[name]})$")
-    rows = np.flatnonzero(np.asarray(found.is_valid()))
-    kept = found.take(pa.array(rows))
+    rows = np.flatnonzero(mask_of(found.is_valid()))
+    kept = found.take(row_array(rows))
     fields = [kept.type.field(place).name for place in range(kept.type.num_fields)]
     return Moments(rows, {field: kept.field(field) for field in fields})
 
 
 def candidates(texts: pa.Array) -> Array:
     """Where a text is written after any of the patterns: quicker than asking each of them."""
-    return np.asarray(pc.match_substring_regex(texts, f"^(?:{_ANY})$"), bool)
+    return mask_of(pc.match_substring_regex(texts, f"^(?:{_ANY})$"))

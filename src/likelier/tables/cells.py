@@ -20,6 +20,7 @@ from likelier.data.columns import (
     null_rows,
     numbers_of,
     parsed_floats,
+    row_array,
     text_array,
 )
 from likelier.data.notation import is_plain_number
@@ -84,7 +85,9 @@ class Cells:
         if self._missing:
             gone = pc.is_in(texts, text_array(self._missing))
             texts = pc.if_else(gone, pa.nulls(1, pa.string())[0], texts)
-        codes = numbers_of(encoded.indices.fill_null(len(texts)))
+        codes = numbers_of(encoded.indices)
+        if encoded.indices.null_count:
+            codes = np.where(null_rows(encoded.indices), len(texts), codes)
         return [*texts.to_pylist(), None], codes.astype(np.int64)
 
     @property
@@ -139,7 +142,7 @@ class Cells:
         if len(array) <= _FEW:
             few = _few_numbers(texts, self.decimal)
             return None if few is None else few[codes]
-        written = pa.array(texts, pa.string())
+        written = text_array(texts)
         if _any(pc.match_substring_regex(written, LEADING_ZEROS)):
             return None
         found = parsed_floats(written, self.decimal)
@@ -160,14 +163,14 @@ class Cells:
             array = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
         else:
             array = array.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-        values = numbers_of(array.cast(pa.int64()).fill_null(0)).astype(np.int64)
+        values = numbers_of(array.cast(pa.int64())).astype(np.int64)
         moments = values.astype("M8[us]")
         moments[null_rows(self._array)] = np.datetime64("NaT")
         return moments
 
     def only(self, rows: Array) -> Cells:
         """Return the cells of some rows."""
-        array = self._array.take(pa.array(rows))
+        array = self._array.take(row_array(rows))
         numbers = rows if self._rows is None else self._rows[rows]
         return Cells(array, self._missing, self.decimal, numbers)
 

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
+from likelier.data.columns import mask_of, row_array, text_array, text_scalar
 from likelier.tables.calendar import PATTERNS, Moments, candidates, extract
 from likelier.tables.numbers import N_EXAMPLES, Seen, added
 
@@ -101,11 +101,13 @@ class DateStyle:
 
     def _parsed(self, texts: Sequence[str]) -> Array:
         moments = np.full(len(texts), np.datetime64("NaT"), "M8[us]")
-        found = extract(self.pattern, pa.array(texts, pa.string()))
+        found = extract(self.pattern, text_array(texts))
         values = found.values(self.order)
         values[~_plausible(self.pattern, found)] = np.datetime64("NaT")
         if self.sign:
-            values[~np.asarray(pc.equal(found.parts["sign"], self.sign))] = np.datetime64("NaT")
+            values[~mask_of(pc.equal(found.parts["sign"], text_scalar(self.sign)))] = np.datetime64(
+                "NaT"
+            )
         moments[found.rows] = values
         return moments
 
@@ -134,17 +136,17 @@ class DateEvidence:
     @classmethod
     def of(cls, texts: Sequence[str], counts: Array) -> DateEvidence:
         """Summarise different trimmed texts, with the number of rows of each."""
-        written = pa.array(texts, pa.string())
+        written = text_array(texts)
         kinds = np.zeros(len(texts), np.int64)
         layouts = [_NOTHING, _DIGITS, _WORDS]
         digits = pc.match_substring_regex(written, "^[0-9]+$")
-        kinds[np.asarray(digits, bool)] = 1
-        kinds[~np.asarray(pc.match_substring_regex(written, "[1-9]"), bool)] = 2
+        kinds[mask_of(digits)] = 1
+        kinds[~mask_of(pc.match_substring_regex(written, "[1-9]"))] = 2
         left = np.flatnonzero(candidates(written))
         for pattern in PATTERNS:
             if not len(left):
                 break
-            found = extract(pattern, written.take(pa.array(left)))
+            found = extract(pattern, written.take(row_array(left)))
             for layout, places in _layouts(pattern, found):
                 kinds[left[found.rows[places]]] = len(layouts)
                 layouts.append(layout)
@@ -255,7 +257,7 @@ def _layouts(pattern: str, found: Moments) -> list[tuple[DateLayout, Array]]:
         same = found.whole("first") == found.whole("other")
         orders = {"=": day & same, "?": day & month & ~same, "d": day & ~month, "m": month & ~day}
         for sign in "-/.":
-            here = np.asarray(pc.equal(found.parts["sign"], sign))
+            here = mask_of(pc.equal(found.parts["sign"], text_scalar(sign)))
             parts += [(sign, order, here & rows) for order, rows in orders.items()]
     elif pattern == "year-month":
         season = found.whole("month") == (found.year + 1) % 100

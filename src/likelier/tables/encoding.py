@@ -121,7 +121,7 @@ class TableEncoding:
         """Number of output columns."""
         return self._ends[-1]
 
-    @property
+    @cached_property
     def sparse(self) -> bool:
         """Whether matrices are CSR: many columns, nearly all of them zero in a row."""
         filled = sum(1 if column.sparse else column.width for column in self.columns)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from likelier.base import Array
+from likelier.data.columns import mask_array, row_array
 from likelier.data.tables import Table, default_block_rows
 from likelier.tables.cells import Cells
 from likelier.tables.columns import (
@@ -188,7 +189,7 @@ class _FirstPass:
                     else:
                         present = has_target(array, missing)
                     if not present.all():
-                        batch = batch.filter(pa.array(present))
+                        batch = batch.filter(mask_array(present))
                 if batch.num_rows:
                     yield batch
 
@@ -234,7 +235,7 @@ class _Sample:
         rows = np.flatnonzero(keys < worst)
         if not len(rows):
             return
-        self._parts.append(batch.take(pa.array(rows)))
+        self._parts.append(batch.take(row_array(rows)))
         self._keys = np.concatenate([self._keys, keys[rows]])
         if len(self._keys) > 2 * self._most:
             self._cut()
@@ -242,7 +243,7 @@ class _Sample:
     def _cut(self) -> None:
         whole = pa.concat_batches(self._parts)
         kept = np.sort(np.argsort(self._keys, kind="stable")[: self._most])
-        self._parts = [whole.take(pa.array(kept))]
+        self._parts = [whole.take(row_array(kept))]
         self._keys = self._keys[kept]
 
     def column(self, name: str) -> pa.Array:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
+from likelier.data.columns import numbers_of, text_scalar
 from likelier.tables.numerals import NOTHING, Layout, Numeral, read
 from likelier.tables.quick import quick_numbers
 from likelier.tables.units import unit_key, unit_scales
@@ -108,8 +109,10 @@ class NumberStyle:
         if self.decimal == ",":
             digits = pc.replace_substring(digits, ",", ".")
         if number.power:
-            digits = pc.binary_join_element_wise(digits, str(number.power), "e")
-        return np.asarray(digits.cast(pa.float64()))
+            digits = pc.binary_join_element_wise(
+                digits, text_scalar(str(number.power)), text_scalar("e")
+            )
+        return numbers_of(digits.cast(pa.float64()))
 
     def _value(self, number: Numeral) -> float:
         digits = number.digits.replace(self.group, "") if self.group else number.digits

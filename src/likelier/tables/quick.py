@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from likelier.base import Array
+from likelier.data.columns import mask_of, numbers_of, row_array, text_array, text_scalar
 from likelier.tables.numerals import NOTHING, Numeral, read
 
 # Digits with what stands before and behind them; columns have few different such frames.
@@ -37,19 +38,20 @@ def quick_numbers(written: Sequence[str]) -> Iterator[tuple[Numeral, Array, pa.A
     """
     if len(written) <= _FEW:
         return
-    texts = pa.array(written, pa.string())
-    never = np.flatnonzero(~np.asarray(pc.match_substring_regex(texts, _MAYBE), bool))
-    yield Numeral(NOTHING, "", False, 0, ""), never, texts.take(pa.array(never))
+    texts = text_array(written)
+    never = np.flatnonzero(~mask_of(pc.match_substring_regex(texts, _MAYBE)))
+    yield Numeral(NOTHING, "", False, 0, ""), never, texts.take(row_array(never))
     found = pc.extract_regex(texts, _FRAME)
-    rows = np.flatnonzero(np.asarray(found.is_valid()))
-    kept = found.take(pa.array(rows))
+    rows = np.flatnonzero(mask_of(found.is_valid()))
+    kept = found.take(row_array(rows))
     digits = kept.field("digits")
-    joined = pc.binary_join_element_wise(kept.field("before"), kept.field("behind"), "1")
+    joined = pc.binary_join_element_wise(
+        kept.field("before"), kept.field("behind"), text_scalar("1")
+    )
     frames = joined.dictionary_encode()
-    codes = np.asarray(frames.indices)
+    codes = numbers_of(frames.indices)
     forms = {
-        form: np.asarray(pc.match_substring_regex(digits, pattern), bool)
-        for form, pattern in _FORMS.items()
+        form: mask_of(pc.match_substring_regex(digits, pattern)) for form, pattern in _FORMS.items()
     }
     for code in np.argsort(-np.bincount(codes), kind="stable")[:_MAX_FRAMES].tolist():
         number = read(frames.dictionary[code].as_py())
@@ -62,4 +64,4 @@ def quick_numbers(written: Sequence[str]) -> Iterator[tuple[Numeral, Array, pa.A
             if len(here):
                 layout = number.layout
                 layout = layout if layout == NOTHING else layout._replace(form=form)
-                yield number._replace(layout=layout), rows[here], digits.take(pa.array(here))
+                yield number._replace(layout=layout), rows[here], digits.take(row_array(here))

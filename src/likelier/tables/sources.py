@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-import pyarrow as pa
 from scipy import sparse
 
 from likelier.base import Array, Batch, Matrix
+from likelier.data.columns import mask_array
 from likelier.data.files import as_path, detect_format
 from likelier.data.libsvm import LibsvmLayout
 from likelier.data.sources import IterableSource, LibsvmSource, Source
@@ -79,7 +79,7 @@ class TableSource(Source):
                 if labelled and target is not None:
                     missing = self._table.missing_values
                     present = has_target(batch[target.name], missing)
-                    batch, rows = batch.filter(pa.array(present)), rows[present]
+                    batch, rows = batch.filter(mask_array(present)), rows[present]
                     if not len(rows):
                         continue
                     y = target.read(batch[target.name], missing, decimal, rows)

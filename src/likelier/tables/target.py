@@ -19,7 +19,10 @@ from likelier.data.columns import (
     is_text,
     kind_of,
     label_kind,
+    mask_array,
+    mask_of,
     null_rows,
+    numbers_of,
     text_array,
     to_floats,
     to_integers,
@@ -119,7 +122,7 @@ class TargetLearner:
         """Learn from a block; return which rows have a target."""
         present = has_target(array, missing)
         self.n_missing += int((~present).sum())
-        array = array.filter(pa.array(present))
+        array = array.filter(mask_array(present))
         try:
             part = summarise(
                 array,
@@ -138,7 +141,7 @@ class TargetLearner:
 
     def _learn_spellings(self, array: pa.Array) -> None:
         counted = array.value_counts()
-        texts, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
+        texts, counts = counted.field("values").to_pylist(), numbers_of(counted.field("counts"))
         if self._spellings is not None:
             for text in texts:
                 self._spellings.setdefault(text.strip(), set()).add(text)
@@ -199,7 +202,7 @@ def has_target(array: pa.Array, missing: Collection[str]) -> Array:
     if is_text(array.type):
         trimmed = pc.utf8_trim_whitespace(as_text(array))
         gone = pc.is_in(trimmed, text_array([*missing])) if missing else trimmed.is_null()
-        absent = null_rows(array) | np.asarray(gone.to_numpy(zero_copy_only=False), bool)
+        absent = null_rows(array) | mask_of(gone)
     else:
         absent = null_rows(array)
     if kind_of(array.type) == Kind.FLOAT:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.data.tables import Table, default_block_rows, open_table
+from likelier.matrices import checked_matrix
 from likelier.tables.cells import Cells
 from likelier.tables.encoding import Seen, TableEncoding
 from likelier.tables.leaks import find_leaks
@@ -168,6 +169,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
             raise TypeError(f"kinds must be a dict of column to kind, got {self.kinds!r}")
 
     def _opened(self, X: Any, reset: bool) -> Table:
+        X = checked_matrix(X)
         if isinstance(X, Table):
             table = X
         elif isinstance(X, str | os.PathLike):
