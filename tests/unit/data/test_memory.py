@@ -19,8 +19,8 @@ BOUND = 120
 PROGRAM = """
 import resource, sys
 import numpy as np
-from likelier.data import block_source
 from likelier.engines import StreamEngine
+from likelier.tables import block_source
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

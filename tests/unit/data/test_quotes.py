@@ -8,8 +8,9 @@ import io
 import numpy as np
 import pytest
 
-from likelier.data import block_source, open_table
+from likelier.data import open_table
 from likelier.data import tables as module
+from likelier.tables import block_source
 
 
 def write(tmp_path, text):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -15,8 +14,9 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Batch
-from likelier.data import LibsvmLayout, TableEncoder, block_source, encoder_from_json
+from likelier.data import LibsvmLayout
 from likelier.engines import StreamEngine
+from likelier.tables import TableEncoding, block_source
 
 
 def write(tmp_path, text, name="data.csv"):
@@ -78,10 +78,9 @@ def test_every_format_gives_the_same_blocks(files, kind):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "libsvm", "frame"])
-def test_encoder_by_json_reads_other_data(files, kind):
+def test_plain_forms_read_other_data(files, kind):
     source = block_source(files[kind], target=None if kind == "libsvm" else "y")
-    encoder = encoder_from_json(json.loads(json.dumps(source.encoder.to_json())))
-    assert encoder == source.encoder
+    encoder = type(source.encoder).from_json(source.encoder.to_json())
     again = block_source(files[kind], encoder=encoder)
     np.testing.assert_array_equal(gather(again)[0], gather(source)[0])
     np.testing.assert_array_equal(gather(again)[1], gather(source)[1])
@@ -96,7 +95,7 @@ def test_prediction_without_target(tmp_path):
     encoder = block_source(write(tmp_path, "a,c,y\n1,u,0\n2,v,1\n"), target="y").encoder
     source = block_source(write(tmp_path, "c,a\nv,5\n", "p.csv"), encoder=encoder)
     X, y = gather(source)
-    np.testing.assert_array_equal(X, [[5, 0, 1]])
+    np.testing.assert_array_equal(X, [[5, 1]])
     assert y is None
 
 
@@ -104,25 +103,8 @@ def test_prediction_of_one_line_without_header(tmp_path):
     """One line of text alone looks like a header; the encoder knows that it is none."""
     encoder = block_source(write(tmp_path, "u,p,0\nv,q,1\nu,q,0\n"), target=2).encoder
     X, y = gather(block_source(write(tmp_path, "v,q\n", "p.csv"), encoder=encoder))
-    np.testing.assert_array_equal(X, [[0, 1, 0, 1]])
+    np.testing.assert_array_equal(X, [[1, 1]])
     assert y is None
-
-
-def test_own_missing_values_are_remembered(tmp_path):
-    train = write(tmp_path, "a,y\n1,0\n-99,1\n3,1\n")
-    reading = {"missing": "impute", "missing_values": ["-99"]}
-    encoder = block_source(train, target="y", **reading).encoder
-    encoder = encoder_from_json(json.loads(json.dumps(encoder.to_json())))
-    X, _ = gather(block_source(write(tmp_path, "a\n-99\n7\n", "p.csv"), encoder=encoder))
-    np.testing.assert_array_equal(X, [[2, 1], [7, 0]])
-
-
-def test_faults_name_the_rows(tmp_path):
-    encoder = block_source(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").encoder
-    bad = write(tmp_path, "a\n" + "1\n" * 25 + "x\n", "p.csv")
-    source = block_source(bad, encoder=encoder, block_rows=10)
-    with pytest.raises(ValueError, match=r"p\.csv', rows 21 to 26: column 'a' holds 'x'"):
-        gather(source)
 
 
 def test_extra_columns_give_one_note(tmp_path):
@@ -150,9 +132,10 @@ def test_arguments_that_do_not_fit(tmp_path, files):
         block_source([(np.ones((2, 1)), np.ones(2))], encoder=table)
     with pytest.raises(TypeError, match="data must be a path"):
         block_source(3.5)
+    with pytest.raises(ValueError, match="leave out target, kinds"):
+        block_source([(np.ones((2, 1)), np.ones(2))], kinds={"a": "category"})
     with pytest.raises(ValueError, match="form"):
-        encoder_from_json({})
-    assert isinstance(encoder_from_json(table.to_json()), TableEncoder)
+        TableEncoding.from_json({})
     assert block_source(svm, format="libsvm").n_features == 3
 
 
@@ -289,7 +272,7 @@ def test_reading_files_does_not_load_pandas(files):
     """Arrow would import it on the way, for nothing: fifty megabytes in a small process."""
     program = """
 import sys
-from likelier.data import block_source
+from likelier.tables import block_source
 for path in sys.argv[1:]:
     for block in block_source(path, target="y")():
         pass
