@@ -50,10 +50,10 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     return converted if matrix.format in COMPRESSED else _checked_compressed(converted, name)
 
 
-def refuse_complex(y: Array) -> None:
-    """Raise where targets are complex numbers, whose imaginary parts would be lost."""
+def refuse_complex(y: Array, name: str = "y") -> None:
+    """Raise where numbers are complex, whose imaginary parts would be lost."""
     if y.dtype.kind == "c":
-        _refuse_complex("y")
+        _refuse_complex(name)
 
 
 def _refuse_complex(name: str) -> None:
