@@ -38,8 +38,10 @@ def start_endless_fit(endless, output):
         "--memory", 0, "--max-iter", 1_000_000, "--tol", 0, "--param", "learning_rate=constant",
         env=environment_without_threads(),
     )  # fmt: skip
-    line = process.stderr.readline()
-    assert line.startswith("Task: classification"), line + process.stderr.read()
+    lines = [process.stderr.readline()]  # what was assumed of the table, and then the task
+    while lines[-1] and not lines[-1].startswith("Task: classification"):
+        lines.append(process.stderr.readline())
+    assert lines[-1], lines
     time.sleep(1.0)
     assert process.poll() is None
     return process

@@ -212,8 +212,16 @@ def test_a_time_is_optional() -> None:
 @pytest.mark.parametrize("damage", ["Oct-49", "1-2", "2019-10-20", "20/10/2019", "10:20"])
 def test_some_dates_do_not_make_a_category_dates(damage: str) -> None:
     assert evidence(["0-9", "20-29", "30-39", "50-59", "60-69", damage]).style() is None
-    found = DateEvidence.of([damage, "unknown"], np.array([94, 6]))
+    found = DateEvidence.of([damage, "B 12"], np.array([94, 6]))
     assert found.style() is None
+
+
+def test_words_stand_for_missing_dates() -> None:
+    dates = ["2019-10-20", "2019-10-21", "unknown", "0000-00-00"]
+    found = DateEvidence.of(dates, np.array([50, 10, 20, 20]))
+    style = found.style()
+    assert style is not None and found.words.rows == 40 and not found.unread(style).rows
+    assert DateEvidence.of(dates, np.array([20, 10, 40, 30])).style() is None
 
 
 def test_few_other_texts_do_not_hide_dates() -> None:
