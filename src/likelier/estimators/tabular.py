@@ -169,8 +169,8 @@ class TabularModel(BaseEstimator):
             estimator.fit(batch.X, batch.y)
         if self.task_ == "classification" and len(estimator.classes_) < 2:
             raise ValueError(
-                f"the target {self.target_!r} is {str(estimator.classes_[0])!r} in every row: there "
-                "is nothing to tell apart; name another target"
+                f"the target {self.target_!r} has a single class, {str(estimator.classes_[0])!r}, "
+                "in every row: there is nothing to tell apart; name another target"
             )
         self.estimator_ = estimator
         self.has_intervals_ = self.task_ == "regression" and _offers_intervals(estimator)

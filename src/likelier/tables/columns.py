@@ -120,9 +120,9 @@ class NumberColumn(ColumnCode):
             row, text = cells.row_of(lambda text: bool(np.isnan(style.parse([text])[0])))
             shown = style.describe()
             raise ValueError(
-                f"column {self.name!r}, row {row}: {text!r} is not a number as the model was "
-                f"fitted on{f' ({shown})' if shown else ''}; mend it, or leave the cell empty if "
-                "the value is missing"
+                f"column {self.name!r}, row {row}: {text!r} is not a number, and the model was "
+                f"fitted on {shown or 'numbers'}; correct the cell, or leave it empty if the value "
+                "is missing"
             )
         return numbers
 
@@ -235,8 +235,8 @@ class DateColumn(ColumnCode):
 def unread_date(name: str, row: int, text: str, style: DateStyle) -> str:
     """Say that a cell in a column of dates cannot be read, and what to do."""
     return (
-        f"column {name!r}, row {row}: {text!r} cannot be read; the column has {style.describe()}. "
-        "Mend the cell, leave it empty if the date is missing, or use "
+        f"column {name!r}, row {row}: {text!r} cannot be read as a date; the column has "
+        f"{style.describe()}. Correct the cell, leave it empty if the date is missing, or use "
         f"kinds={{{name!r}: 'category'}} if the column has no dates"
     )
 

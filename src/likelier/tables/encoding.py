@@ -65,13 +65,13 @@ class Seen:
     def warn(self, table: str) -> None:
         """Warn once of levels that training never saw, and once of values that were filled in."""
         for counts, what in (
-            (self.unseen, "with values that no row of training had"),
-            (self.filled, "without a value, which no row of training lacked (filled in)"),
+            (self.unseen, "have categories that did not occur in training"),
+            (self.filled, "lack values that were never missing in training (filled in)"),
         ):
             if counts:
                 listed_counts = ", ".join(f"{n!r} ({k})" for n, k in counts.most_common(LISTED))
                 more = f" and {len(counts) - LISTED} more" if len(counts) > LISTED else ""
-                text = f"{table!r}: of {self.rows} rows, some {what}: {listed_counts}{more}"
+                text = f"{table!r}: some of {self.rows:,} rows {what}: {listed_counts}{more}"
                 warnings.warn(text, UserWarning, stacklevel=3)
 
 

@@ -222,7 +222,7 @@ def unread_numbers(name: str, summary: Summary, decimal: str) -> str:
         advice = "use decimal=',' if the comma is the decimal sign, "
     return (
         f"target column {name!r} seems to hold numbers, but {shown}{more} cannot be read as such: "
-        f"{advice}mend them (as in 1234.5), leave their cells empty or list them in also_missing "
-        "(rows without a target are dropped), or use "
+        f"{advice}correct them (as in 1234.5), leave their cells empty or list them in "
+        "also_missing (rows without a target are dropped), or use "
         f"kinds={{{name!r}: 'category'}} if its values are classes, not numbers"
     )
