@@ -295,6 +295,10 @@ class CategoryColumn(ColumnCode):
     shares: tuple[float, ...] = ()
     kind: ClassVar[str] = "category"
 
+    def __post_init__(self) -> None:
+        if len(self.shares) != len(self.levels) + bool(self.rare) or not self.shares:
+            raise ValueError(f"damaged column {self.name!r}: not one share for each level")
+
     @property
     def single(self) -> bool:
         """Whether one output column tells the two levels apart."""
@@ -353,6 +357,11 @@ class NameColumn(ColumnCode):
     mean: Array = field(default_factory=lambda: np.zeros(0))
     kind: ClassVar[str] = "category"
 
+    def __post_init__(self) -> None:
+        _check_projection(self.name, self.terms, self.projection)
+        if self.mean.shape not in ((0,), (self.projection.shape[1],)):
+            raise ValueError(f"damaged column {self.name!r}: a mean of {self.mean.shape}")
+
     @property
     def values(self) -> list[str]:
         return [f"{self.name} {number}" for number in range(self.projection.shape[1])]
@@ -399,6 +408,12 @@ class TextColumn(ColumnCode):
     projection: Array | None = None
     kind: ClassVar[str] = "text"
 
+    def __post_init__(self) -> None:
+        if self.projection is not None:
+            _check_projection(self.name, self.terms, self.projection)
+        elif self.terms.terms is None:
+            raise ValueError(f"damaged column {self.name!r}: no words")
+
     @property
     def sparse(self) -> bool:  # type: ignore[override]
         """Whether the output columns are words, nearly all of them zero in a row."""
@@ -424,6 +439,12 @@ class TextColumn(ColumnCode):
         if self.had_missing:
             out[:, -1] = cells.absent
         return None  # no words are words too
+
+
+def _check_projection(name: str, terms: Terms, projection: Array) -> None:
+    fits = projection.ndim == 2 and projection.shape[0] == len(terms) and projection.shape[1]
+    if not fits or not np.isfinite(projection).all():
+        raise ValueError(f"damaged column {name!r}: its projection does not fit its terms")
 
 
 def _marked(drawn: Array, had_missing: bool) -> Array:
