@@ -70,7 +70,7 @@ class TableSource(Source):
         encoder, decimal, start = self.encoder, self._table.decimal, 0
         target = encoder.target
         labelled = target is not None and target.name in self._columns
-        read, seen = list(self._columns.values()), Seen.nothing()
+        read, seen, n_used = list(self._columns.values()), Seen.nothing(), 0
         for raw in self._table.blocks(self._block_rows, read):
             batch, first = raw.rename_columns(list(self._columns)), start
             start += raw.num_rows
@@ -86,7 +86,10 @@ class TableSource(Source):
                 X, strange = encoder.transform(batch, decimal, rows, seen)
             except ValueError as error:
                 raise ValueError(f"{self._table.name!r}: {error}") from error
+            n_used += len(rows)
             yield Encoded(X, y, strange)
+        if start and not n_used:
+            raise ValueError(f"{self._table.name!r} holds no rows with a target")
         seen.warn(self._table.name)
 
 
