@@ -25,7 +25,8 @@ def refused(*args):
     """Run, expect a refusal, and return its one line."""
     result = run(*args)
     assert result.exit_code == 2, result.output
-    lines = [line for line in result.stderr.splitlines() if not line.startswith("Task:")]
+    told = ("Task:", "Read ", "  ", "To read a column otherwise")  # before it was refused
+    lines = [line for line in result.stderr.splitlines() if not line.startswith(told)]
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("likelier: ")
     assert "Traceback" not in result.output
@@ -81,10 +82,23 @@ def test_absent_and_empty_files(tmp_path, model, train):
 
 def test_values_that_are_not_numbers(tmp_path):
     good = "".join(f"{i},{i % 7 + 0.5}\n" for i in range(100))
-    assert "missing" in fit_text("a,y\n" + good + ",1.5\n", tmp_path).lower()
-    assert "infinite" in fit_text("a,y\n" + good + "inf,1.5\n", tmp_path)
-    assert "'y'" in fit_text("a,y\n" + good + "1,\n", tmp_path)
+    assert "infinite" in fit_text("a,y\n" + good + "1,inf\n", tmp_path)
+    many = "".join(f"{i},{i * 0.37:.2f}\n" for i in range(100))
+    line = fit_text("a,y\n" + many + "1,tbd\n", tmp_path)
+    assert "'y'" in line
+    assert "'tbd' (row 101)" in line
     assert "CSV" in fit_text("a,y\n" + good + "1,2,3\n", tmp_path)
+
+
+def test_a_date_that_does_not_exist_is_told_with_its_row(tmp_path):
+    good = "".join(f"2020-01-{1 + i % 28:02d},{i % 7 + 0.5}\n" for i in range(100))
+    line = fit_text("a,y\n" + good + "2020-02-31,1.5\n", tmp_path)
+    for part in ("'a'", "row 101", "'2020-02-31'", "--kind 'a=category'"):
+        assert part in line
+
+
+def test_no_target_in_any_row(tmp_path):
+    assert "no rows with a target" in fit_text("a,y\n" + "1,\n" * 20, tmp_path)
 
 
 def test_text_in_a_column_that_was_numeric(tmp_path):

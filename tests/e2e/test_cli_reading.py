@@ -60,17 +60,45 @@ def test_a_typo_is_not_a_category(tmp_path):
     columns["length"] = [*columns["length"][:60], "n.a.", *columns["length"][61:]]
     path = write(tmp_path / "typo.csv", columns)
     start = ("fit", path, "-t", "species", "-m", "linear", "-o", tmp_path / "m")
+    told = run_ok(*start).stderr
+    assert "length: numbers; 1 text such as 'n.a.' as missing" in told
+    assert "--kind 'length=KIND'" in told
+    assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
+    assert accuracy(tmp_path / "m", path) > 0.8  # the model knows what n.a. means
+    run_ok(*start, "--missing-value", "n.a.")
+    assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
+    assert accuracy(tmp_path / "m", path) > 0.8
+    run_ok(*start, "--kind", "length=category")
+    assert likelier.load(tmp_path / "m").encoder_.kinds()["length"] == "category"
+    assert "is said to be 'categories', not one of" in refusal(
+        *start, "--kind", "length=categories"
+    )
+    assert "is not of the form COLUMN=KIND" in refusal(*start, "--kind", "length")
+
+
+def test_a_typo_in_a_target_is_refused(tmp_path):
+    columns = flowers(100, 0)
+    columns["length"] = [*columns["length"][:60], "n.a.", *columns["length"][61:]]
+    path = write(tmp_path / "typo.csv", columns)
+    start = ("fit", path, "-t", "length", "-m", "linear", "-o", tmp_path / "m")
     line = refusal(*start)
     assert "'length'" in line
     assert "'n.a.' (row 61)" in line
-    for option in ("--missing-value", "--exclude", "--categories 'length'"):
+    for option in ("--missing-value", "--kind 'length=category'"):
         assert option in line
     assert "also_missing" not in line
-    run_ok(*start, "--missing-value", "n.a.", "--missing", "impute")
-    assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
-    assert accuracy(tmp_path / "m", path) > 0.8  # the model knows what n.a. means
-    run_ok(*start, "--categories", "length")
-    assert "length=n.a." in likelier.load(tmp_path / "m").feature_names()
+    told = run_ok(*start, "--missing-value", "n.a.").stderr
+    assert "Read 100 rows" in told
+    assert "99 used, 1 dropped without a target" in told
+
+
+def test_texts_in_a_column_of_numbers_are_refused_later(tmp_path):
+    columns, model = flowers(100, 0), tmp_path / "m"
+    fit(write(tmp_path / "t.csv", columns), model)
+    columns["length"] = [*columns["length"][:60], "long", *columns["length"][61:]]
+    line = refusal("predict", model, write(tmp_path / "new.csv", columns), "-o", "-")
+    for word in ("new.csv", "'length'", "row 61", "'long'"):
+        assert word in line
 
 
 @pytest.mark.parametrize("blank", ["", "tbd", "?"])
@@ -81,7 +109,8 @@ def test_predictions_need_no_target(tmp_path, target, blank):
     whole = run_ok("predict", model, tmp_path / "t.csv", "-o", "-").stdout
     later = write(tmp_path / "new.csv", {**columns, target: [blank] * 100})
     assert run_ok("predict", model, later, "-o", "-").stdout == whole
-    assert f"'{target}'" in refusal("evaluate", model, later)
+    line = refusal("evaluate", model, later)
+    assert (f"'{target}'" if blank == "tbd" else "holds no rows with a target") in line
 
 
 def test_what_was_said_at_fit_counts_later(tmp_path):
@@ -105,7 +134,7 @@ def test_a_single_column_with_gaps(tmp_path):
     a = rng.normal(size=80)
     lines = "".join(f"{x:.3f},{x > 0}\n" if i else f",{x > 0}\n" for i, x in enumerate(a))
     (tmp_path / "t.csv").write_text("a,y\n" + lines)
-    fit(tmp_path / "t.csv", tmp_path / "m", "--missing", "impute", target="y")
+    fit(tmp_path / "t.csv", tmp_path / "m", target="y")
     (tmp_path / "new.csv").write_text("a\n1.0\n\n-3.0\n\n")
     result = run_ok("predict", tmp_path / "m", tmp_path / "new.csv", "-o", "-")
     labels = [line.partition(",")[0] for line in result.stdout.splitlines()[1:]]
@@ -113,23 +142,27 @@ def test_a_single_column_with_gaps(tmp_path):
     assert (labels[0], labels[2]) == ('"True"', '"False"')
 
 
-def test_missing_values_are_told_in_the_words_of_the_command(tmp_path):
+def test_missing_values_are_filled_in_and_told(tmp_path):
     columns = flowers(100, 0)
     model, gaps = tmp_path / "m", {**columns, "width": ["", *columns["width"][1:]]}
     path = write(tmp_path / "gaps.csv", gaps)
-    line = refusal("fit", path, "-t", "species", "-m", "linear", "-o", model)
-    assert "use --missing impute to" in line
+    run_ok("fit", path, "-t", "species", "-m", "linear", "-o", model)
+    assert "width is missing" in likelier.load(model).feature_names()
+    assert "warning" not in run_ok("predict", model, path, "-o", tmp_path / "out.csv").stderr
     fit(write(tmp_path / "t.csv", columns), model)
-    line = refusal("predict", model, path, "-o", "-")
-    assert "fit the model with --missing impute" in line
+    told = run_ok("predict", model, path, "-o", tmp_path / "out.csv").stderr
+    assert told.count("warning") == 1
+    assert "of 100 rows" in told
+    assert "'width' (1)" in told
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("use missing='impute' to", "use --missing impute to"),
         ("use decimal=',' if", "use --decimal , if"),
-        ("use categories=['a b'] if", "use --categories 'a b' if"),
+        ("use kinds={'a b': 'category'} if", "use --kind 'a b=category' if"),
+        ("kinds: 'a' is said", "--kind: 'a' is said"),
+        ("as kinds says", "as --kind says"),
         ("target must name one", "--target must name one"),
         ("use header=True if", "use --header if"),
         ("use header=False if", "use --no-header if"),
@@ -195,14 +228,14 @@ def test_a_first_row_that_may_be_either(tmp_path):
 @pytest.mark.parametrize("mark", ["n/a", "NA", "null", "?", ""])
 def test_a_missing_value_in_the_first_row(tmp_path, mark):
     path, model = table(tmp_path, f"1.5,{mark},3,a\n", lambda i: i % 9), tmp_path / "m"
-    run_ok(*nb(path, model, "3", "--missing", "impute"))
+    run_ok(*nb(path, model, "3"))
     assert n_predictions(model, path) == 301
 
 
 @pytest.mark.parametrize("mark", ["-999", "-999.0", "-999.00"])
 def test_a_number_for_missing_values(tmp_path, mark):
     path = table(tmp_path, "a,b,c,y\n", lambda i: ["-999", "-999.0", "2.5", "3"][i % 4])
-    run_ok(*nb(path, tmp_path / "m", "y", "--missing", "impute", f"--missing-value={mark}"))
+    run_ok(*nb(path, tmp_path / "m", "y", f"--missing-value={mark}"))
     means = likelier.load(tmp_path / "m").estimator_.theta_
     assert np.abs(means).max() < 3.5  # whether in columns of numbers or of marks
     assert n_predictions(tmp_path / "m", path) == 300
@@ -259,5 +292,5 @@ def test_categories_that_were_never_seen_are_told(command, tmp_path):
     lines = run_ok(command, model, write(data, table), *end).stderr.splitlines()
     told = [line for line in lines if "warning" in line]
     assert len(told) == 1
-    assert "3 of 50 rows" in told[0]
-    assert "'colour'" in told[0]
+    assert "of 50 rows" in told[0]
+    assert "'colour' (3)" in told[0]

@@ -84,8 +84,7 @@ def test_numbers_are_read_from_texts(name, tmp_path):
 
 def test_rows_without_a_text_are_predicted(tmp_path):
     train = write(tmp_path / "train.csv", letters(400, 0))
-    words = ("--model", "linear", "--missing", "impute")
-    run_ok("fit", train, "-t", "topic", "-o", tmp_path / "m", *words)
+    run_ok("fit", train, "-t", "topic", "-o", tmp_path / "m", "--model", "linear")
     empty = tmp_path / "empty.csv"
     empty.write_text('pages,body\n1.5,\n2.5,""\n1.0,"never seen before"\n')
     run_ok("predict", tmp_path / "m", empty, "-o", tmp_path / "out.csv")
