@@ -346,8 +346,8 @@ class CategoryColumn(ColumnCode):
 class NameColumn(ColumnCode):
     """Many levels: pieces of their spelling in a few dense columns, so that like names are near.
 
-    ``known`` are hashes of the levels of training, empty where an unseen one is no surprise;
-    ``examples`` are levels of training drawn by frequency.
+    ``known`` are hashes of the levels of training, and ``examples`` some of them drawn by
+    frequency; both are empty where an unseen level is no surprise.
     """
 
     terms: Terms
@@ -386,8 +386,10 @@ class NameColumn(ColumnCode):
         """Return the dense columns of some texts."""
         return np.asarray(self.terms.matrix(texts) @ self.projection)
 
-    def draws(self, cells: Cells) -> Array:
+    def draws(self, cells: Cells) -> Array | None:
         """Return the levels of training that are spelled most like each of the unseen ones."""
+        if not self.examples:
+            return None
         texts, codes = cells.distinct
         places = self.place([text or "" for text in texts])
         likeness = places @ self._examples.T

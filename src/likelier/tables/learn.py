@@ -444,9 +444,11 @@ def _name_code(
     summary, cells = first.summaries[name], first.sampled(name)
     texts, codes = cells.distinct
     present = codes[[texts[code] is not None for code in codes.tolist()]]
-    examples = tuple(dict.fromkeys(str(texts[code]) for code in present[:N_EXAMPLES].tolist()))
-    surprising = summary.n_distinct <= SURPRISE * summary.n_present
-    known = summary.hashes.values if surprising and summary.hashes.complete else _NO_HASHES
+    known, examples = _NO_HASHES, tuple[str, ...]()
+    if summary.n_distinct <= SURPRISE * summary.n_present and summary.hashes.complete:
+        known = summary.hashes.values
+        drawn = [str(texts[code]) for code in present[:N_EXAMPLES].tolist()]
+        examples = tuple(dict.fromkeys(drawn))
     code = NameColumn(name, terms, projection, known, examples, **common)
     places = code.place([text or "" for text in texts])
     return replace(code, mean=places[present].mean(axis=0) if len(present) else places[0])

@@ -145,7 +145,7 @@ def test_values_missing_only_later_are_filled_in_with_one_warning(kind):
     expected = features.transform({kind: COLUMNS[kind], **OTHER})
     cells = list(COLUMNS[kind])
     cells[4] = cells[50] = None
-    with pytest.warns(UserWarning, match="without a value") as told:
+    with pytest.warns(UserWarning, match="lack values that were never missing") as told:
         found = features.transform({kind: cells, **OTHER})
     assert len(told) == 1
     message = str(told[0].message)
