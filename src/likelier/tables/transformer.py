@@ -142,6 +142,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         if not parts:
             raise ValueError(f"{table.name!r} holds no rows (0 samples); at least 1 is required")
         if self.sparse_output:
+            parts = [sparse.csr_array(part) for part in parts]
             return sparse.csr_array(sparse.vstack(parts, format="csr"))
         if encoding.sparse:
             parts = [part.toarray() for part in parts]
