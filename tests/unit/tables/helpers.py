@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
+
 import numpy as np
 from scipy import sparse
 
@@ -75,3 +78,11 @@ def copy_by_file(encoding, folder):
     assert isinstance(again, TableEncoding)
     assert same(again, encoding)
     return again
+
+
+@contextmanager
+def no_warning():
+    """Fail where there is a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
