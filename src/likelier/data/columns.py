@@ -158,18 +158,6 @@ class Texts:
         written = _filled(pc.match_substring_regex(values, WHOLE_WRITTEN).cast(pa.uint8()), 0)
         return int(np.append(written, 0)[codes].sum())
 
-    def words(self) -> tuple[int, int]:
-        """Return how many different texts there are, and how many words between spaces."""
-        values = self._encoded[0].drop_null()
-        gaps = pc.sum(pc.count_substring_regex(values, r"\s+")).as_py() or 0
-        return len(values), len(values) + gaps
-
-    def documents(self) -> list[str]:
-        """Return the text of each row, empty where it is missing."""
-        values, codes = self._encoded
-        texts = [*("" if text is None else text for text in values.to_pylist()), ""]
-        return [texts[code] for code in codes.tolist()]
-
     def strings(self) -> Array:
         """Return the texts as a NumPy array of strings; no value may be missing."""
         values, codes = self._encoded

@@ -122,8 +122,7 @@ class TargetLearner:
         """Learn from a block; return which rows have a target."""
         present = has_target(array, missing)
         self.n_missing += int((~present).sum())
-        array = array.filter(mask_array(present))
-        try:
+        try:  # rows without a target are among them, so that row numbers are those of the table
             part = summarise(
                 array,
                 self._summary,
@@ -136,7 +135,7 @@ class TargetLearner:
             raise ValueError(f"target column {self._name!r} {error}") from None
         self._summary = self._summary.merge(part)
         if is_text(array.type):
-            self._learn_spellings(as_text(array))
+            self._learn_spellings(as_text(array.filter(mask_array(present))))
         return present
 
     def _learn_spellings(self, array: pa.Array) -> None:
@@ -155,7 +154,7 @@ class TargetLearner:
     def target(self) -> Target:
         """Return what the column holds; a ValueError says why it cannot be learned."""
         summary, found = self._summary, Target(self._name)
-        if summary.n_rows == 0:
+        if summary.n_rows == summary.n_missing:
             raise ValueError(f"target column {self._name!r} has no value in any row")
         if summary.kind in (Kind.DATE, Kind.OTHER):
             raise ValueError(
