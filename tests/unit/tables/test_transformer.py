@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 
 import numpy as np
@@ -13,31 +12,12 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.unit.tables.helpers import columns_csv, csv_file, no_warning
+from tests.unit.tables.helpers import columns_csv, csv_file, mixed, no_warning
 
 import likelier
 from likelier import LinearClassifier, LinearRegressor, TableFeatures
 from likelier.estimators.tabular import TabularModel
 from likelier.persistence import register_savable, values
-
-
-def mixed(n, n_columns, seed=0):
-    """A table whose columns are of every kind, in turn."""
-    rng = np.random.default_rng(seed)
-    first = dt.date(2015, 1, 1)
-    makers = [
-        lambda: rng.normal(size=n),
-        lambda: rng.integers(0, 1000, n),
-        lambda: rng.choice(["red", "green", "blue", "grey"], n),
-        lambda: rng.choice(["yes", "no"], n),
-        lambda: [f"{x:,.2f} EUR" for x in rng.uniform(1, 1e5, n)],
-        lambda: [(first + dt.timedelta(int(k))).isoformat() for k in rng.integers(0, 3000, n)],
-        lambda: [f"street {k}" for k in rng.integers(0, 80, n)],
-        lambda: [" ".join(f"word{k}" for k in row) for row in rng.zipf(1.4, (n, 6)) % 300],
-        lambda: np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
-        lambda: rng.choice([True, False], n),
-    ]
-    return {f"c{i}": list(makers[i % len(makers)]()) for i in range(n_columns)}
 
 
 def labels(table):
