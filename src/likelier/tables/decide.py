@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from likelier.tables.columns import FALSE, TRUE
 from likelier.tables.dates import DateStyle
@@ -116,9 +116,14 @@ def _as_number(summary: ColumnSummary, decimal: str | None) -> Decision:
         return Decision("number")
     evidence = summary.number_evidence()
     style = evidence.style(decimal) or NumberStyle(decimal or ".")
+    coded = replace(style, zeros=True)
+    if evidence.numbers(coded).rows > evidence.numbers(style).rows:
+        style = coded
     if "names" not in summary.types and not evidence.numbers(style).rows:
         raise ValueError(f"holds no numbers as kinds says, but {_quoted(summary)}")
-    return Decision("number", _numbers(style, evidence.others(style)), style, loose=True)
+    others = evidence.others(style)
+    note = _numbers(style, others) if others.rows else style.describe()
+    return Decision("number", note, style, loose=others.rows > 0)
 
 
 def _typed(summary: ColumnSummary) -> Decision:

@@ -41,7 +41,8 @@ class NumberStyle:
 
     ``decimal`` is the decimal sign and ``group`` the thousands separator (a space stands for
     every kind of space). ``units`` may follow a number, the most frequent first; ``%``, ``‰``
-    and ``+`` count as units. ``multiplied`` numbers may end with k, M, B or G.
+    and ``+`` count as units. ``multiplied`` numbers may end with k, M, B or G. Only where
+    ``zeros`` is said, integers may begin with zeros: otherwise they are codes.
     """
 
     decimal: str = "."
@@ -49,6 +50,7 @@ class NumberStyle:
     currency: str = ""
     units: tuple[str, ...] = ()
     multiplied: bool = False
+    zeros: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the style as plain values."""
@@ -66,6 +68,8 @@ class NumberStyle:
             parts.append(f"the thousands separator '{self.group}'")
         if self.currency:
             parts.append(f"the currency '{self.currency}'")
+        if self.zeros:
+            parts.append("leading zeros")
         if self.multiplied:
             parts.append("multipliers (k, M, B)")
         if self.units:
@@ -80,8 +84,9 @@ class NumberStyle:
 
     def reads(self, layout: Layout) -> bool:
         """Whether numbers of this layout are numbers of the style."""
+        form = "i" if self.zeros and layout.form == "0" else layout.form
         return (
-            _fits(layout.form, self.decimal, self.group)
+            _fits(form, self.decimal, self.group)
             and layout.currency in ("", self.currency)
             and (self.multiplied or not layout.multiplied)
             and (not layout.tail or layout.tail in map(unit_key, self.units))

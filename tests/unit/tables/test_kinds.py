@@ -129,6 +129,17 @@ def test_kinds_may_be_said(values, kind, names):
     assert np.isfinite(features.transform({"c": values, "x": X})).all()
 
 
+@pytest.mark.parametrize("cells", [["001", "007", "10"], ["00", "01", "x"]])
+def test_codes_are_numbers_where_they_are_said_to_be(cells):
+    table = {"c": cells * 30, "x": np.arange(30 * len(cells)) ** 0.5}
+    encoding = learn(table, kinds={"c": "number"})
+    assert encoding.notes()["c"].startswith("numbers with leading zeros")
+    expected = [float(cell) for cell in cells if cell != "x"]
+    found, _ = encode(encoding, table)
+    np.testing.assert_array_equal(found[: len(expected), 0], expected)
+    assert names_of(encoding) == (["c", "c is missing", "x"] if "x" in cells else ["c", "x"])
+
+
 def test_what_is_said_of_one_column_leaves_the_others(tmp_path):
     table = csv_table(
         tmp_path, "zip,r,y\n" + "".join(f"{10115 + i % 3},{i % 7}.5,0\n" for i in range(N))
