@@ -114,6 +114,11 @@ class Cells:
             answers[places] = answer([str(texts[place]) for place in places])
         return answers[codes]
 
+    def texts_of(self, rows: Array) -> list[str]:
+        """Return the different texts of some rows."""
+        texts, codes = self.distinct
+        return [str(texts[code]) for code in np.unique(codes[rows]).tolist()]
+
     def row_of(self, wanted: Callable[[str], bool]) -> tuple[int, str]:
         """Return the number of the first row with such a text, counted from 1, and the text."""
         texts, codes = self.distinct

@@ -13,7 +13,7 @@ import numpy as np
 from likelier.base import Array
 from likelier.data.columns import Kind
 from likelier.tables.cells import Cells
-from likelier.tables.dates import DateStyle
+from likelier.tables.dates import DateStyle, is_blank_date, is_word
 from likelier.tables.numbers import NumberStyle
 from likelier.tables.summaries import hashed
 from likelier.tables.terms import Terms
@@ -163,13 +163,15 @@ def truth_values(texts: list[str]) -> Array:
 class DateColumn(ColumnCode):
     """Dates and times: days since ``origin``, and the ``parts`` that vary.
 
-    ``fill`` is the day that stands in for missing ones; periodic parts are zero there.
+    ``fill`` is the day that stands in for missing ones; periodic parts are zero there. With
+    ``loose`` words are missing dates; otherwise they are errors.
     """
 
     style: DateStyle = field(default_factory=lambda: DateStyle("year-month-day"))
     origin: str = "1970-01-01"
     fill: float = 0.0
     parts: tuple[str, ...] = ()
+    loose: bool = False
     kind: ClassVar[str] = "date"
 
     @property
@@ -220,16 +222,20 @@ class DateColumn(ColumnCode):
             return np.where(np.isnat(moments), np.nan, moments.astype(np.int64).astype(float))
 
         numbers = cells.spread(parse, np.nan)
-        missing = cells.absent | _no_dates(cells)
-        if strict and (np.isnan(numbers) & ~missing).any():
+        unread = np.isnan(numbers) & ~cells.absent
+        if strict and unread.any() and not all(map(self._missing, cells.texts_of(unread))):
             row, text = cells.row_of(
-                lambda text: means_date(text) and bool(np.isnan(parse([text])))
+                lambda text: not self._missing(text) and bool(np.isnan(parse([text])))
             )
             raise ValueError(unread_date(self.name, row, text, self.style))
         moments = np.full(len(numbers), np.datetime64("NaT"), "M8[us]")
         known = np.isfinite(numbers)
         moments[known] = numbers[known].astype(np.int64).astype("M8[us]")
         return moments
+
+    def _missing(self, text: str) -> bool:
+        """Whether a text stands for a missing date."""
+        return is_blank_date(text) or (self.loose and is_word(text))
 
 
 def unread_date(name: str, row: int, text: str, style: DateStyle) -> str:
@@ -239,18 +245,6 @@ def unread_date(name: str, row: int, text: str, style: DateStyle) -> str:
         f"{style.describe()}. Correct the cell, leave it empty if the date is missing, or use "
         f"kinds={{{name!r}: 'category'}} if the column has no dates"
     )
-
-
-def means_date(text: str) -> bool:
-    """Whether a text in a column of dates may be one that is written wrongly: it has a digit.
-
-    Words stand for a missing date, and so do zeros only (``0000-00-00``).
-    """
-    return any(character.isdigit() and character != "0" for character in text)
-
-
-def _no_dates(cells: Cells) -> Array:
-    return cells.spread(lambda texts: np.array([not means_date(text) for text in texts]), 1.0) > 0
 
 
 def _year_of(fill: float, origin: str) -> float:

@@ -112,6 +112,16 @@ class DateStyle:
         return moments
 
 
+def is_word(text: str) -> bool:
+    """Whether a text has no digit, as what is written for an unknown date."""
+    return not any(map(str.isdigit, text))
+
+
+def is_blank_date(text: str) -> bool:
+    """Whether a text has zeros only, such as ``0000-00-00``."""
+    return not text.strip("0-/.: T") and "0" in text
+
+
 @lru_cache(maxsize=10_000)
 def _parsed(style: DateStyle, text: str) -> Any:
     return style._parsed([text])[0]
@@ -185,7 +195,7 @@ class DateEvidence:
 
     @property
     def words(self) -> Seen:
-        """Rows and texts without digits, which stand for a missing date."""
+        """Rows and texts without digits other than zero, which may stand for a missing date."""
         return self._count(lambda layout: layout == _WORDS)
 
     def unread(self, style: DateStyle) -> Seen:
@@ -210,8 +220,10 @@ class DateEvidence:
         if order is None or not self._believed(pattern):
             return None
         style = DateStyle(pattern, sign, order)
-        dates, words = self.dates(style).rows, self.words.rows
-        if dates < least * max(self.n_rows - words, words):
+        dates, words = self.dates(style), self.words.rows
+        if dates.rows < least * max(self.n_rows - words, words):
+            return None
+        if words and dates.distinct == 1:  # two levels of a category
             return None
         fitting = [layout for layout in self.layouts if style.reads(layout)]
         told = {layout.order for layout in fitting}

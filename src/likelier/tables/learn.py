@@ -27,7 +27,7 @@ from likelier.tables.columns import (
     unread_date,
     varying_parts,
 )
-from likelier.tables.dates import DateStyle
+from likelier.tables.dates import DateStyle, is_word
 from likelier.tables.decide import KINDS, LEFT_OUT, Decision, decide, decide_as
 from likelier.tables.encoding import LeftOut, TableEncoding, listed
 from likelier.tables.leaks import find_leaks
@@ -277,12 +277,25 @@ def _decided(name: str, first: _FirstPass, kinds: Mapping[str, str], choices: Ch
     except ValueError as error:
         raise ValueError(f"{table.name!r}: column {name!r} {error}") from None
     if decision.dates is not None:
-        unread = summary.date_evidence().unread(decision.dates)
-        if unread.rows:
-            text = unread.examples[0]
+        text = _unread_date(summary, decision.dates)
+        if text is not None:
             message = unread_date(name, first.find(name, text), text, decision.dates)
             raise ValueError(f"{table.name!r}: {message}")
     return decision
+
+
+def _unread_date(summary: ColumnSummary, style: DateStyle) -> str | None:
+    """Return a text among dates that is none; one that comes again stands for a missing date."""
+    evidence = summary.date_evidence()
+    if evidence.unread(style).rows:
+        return evidence.unread(style).examples[0]
+    for text in evidence.words.examples:
+        alone = 2 * evidence.words.distinct > evidence.words.rows
+        if summary.levels is not None:
+            alone = summary.levels[text] == 1
+        if alone and is_word(text):
+            return text
+    return None
 
 
 def _something_left(
@@ -426,9 +439,10 @@ def _date_code(
     if style is None:
         typed = first.sampled(name)
         style = DateStyle("time" if typed.is_time else "year-month-day", has_time=True)
-    code = DateColumn(name, style, **common)
+    words = any(map(is_word, summary.dated.words.examples))
+    code = DateColumn(name, style, loose=words, **common)
     cells = first.sampled(name)
-    moments = code.read(cells)
+    moments = code.read(cells, strict=False)
     known = moments[~np.isnat(moments)]
     had_missing = common["had_missing"] or summary.dated.words.rows > 0
     if not len(known):

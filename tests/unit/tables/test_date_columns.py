@@ -176,12 +176,21 @@ def test_unreadable_cells_are_refused_with_row_and_cell(tmp_path, bad, where):
 
 def test_words_among_dates_are_missing_values():
     cells = [day.isoformat() for day in DAYS]
-    cells[5], cells[70] = "unknown", "0000-00-00"
+    cells[5], cells[70], cells[90] = "unknown", "0000-00-00", "unknown"
     encoding = learn({"d": cells, "x": X})
-    assert "d is missing" in names_of(encoding)
+    assert encoding.notes()["d"].endswith("; 3 texts such as 'unknown', '0000-00-00' as missing")
     features, _ = encode(encoding, {"d": cells, "x": X})
     place = names_of(encoding).index("d is missing")
-    assert np.flatnonzero(features[:, place]).tolist() == [5, 70]
+    assert np.flatnonzero(features[:, place]).tolist() == [5, 70, 90]
+
+
+def test_a_single_word_among_dates_is_an_unreadable_cell():
+    cells = [day.isoformat() for day in DAYS]
+    with pytest.raises(ValueError, match="column 'd', row 8: 'soon' cannot be read as a date"):
+        learn({"d": [*cells[:7], "soon", *cells[8:]], "x": X})
+    encoding = learn({"d": cells, "x": X})
+    with pytest.raises(ValueError, match="column 'd', row 2: 'soon' cannot be read as a date"):
+        encode(encoding, {"d": [cells[0], "soon"], "x": [0.0, 0.0]})
 
 
 def test_other_values_where_dates_were_are_refused():

@@ -203,7 +203,7 @@ def test_learning_in_blocks_is_learning_at_once(tmp_path, columns, monkeypatch, 
         ("01", "x7", "category", (0, 1)),
         ("true", "7", "category", (1, 0)),
         ("1", "true", "category", (0, 1)),
-        ("2020-01-01", "soon", "date", (0, 0)),
+        ("2020-01-01", "soon", "category", (0, 1)),
     ],
 )
 def test_type_settled_by_the_last_row(tmp_path, small_blocks, early, late, kind, expected):
