@@ -164,8 +164,11 @@ def _boolean(summary: ColumnSummary) -> Decision | None:
 
 
 def _date(summary: ColumnSummary) -> Decision | None:
-    style = summary.date_evidence().style()
-    return None if style is None else Decision("date", _dates(style), dates=style)
+    evidence = summary.date_evidence()
+    style = evidence.style()
+    if style is None:
+        return None
+    return Decision("date", f"{_dates(style)}{_as_missing(evidence.words)}", dates=style)
 
 
 def _dates(style: DateStyle | None) -> str:
@@ -190,11 +193,14 @@ def _number(summary: ColumnSummary, decimal: str | None, max_levels: int) -> Dec
 
 
 def _numbers(style: NumberStyle, others: Seen) -> str:
-    shown = style.describe() or "numbers"
-    if not others.rows:
-        return shown
-    texts = ", ".join(map(repr, others.examples[:EXAMPLES]))
-    return f"{shown}; {_count(others.rows, 'text')} such as {texts} as missing"
+    return f"{style.describe() or 'numbers'}{_as_missing(others)}"
+
+
+def _as_missing(texts: Seen) -> str:
+    if not texts.rows:
+        return ""
+    shown = ", ".join(map(repr, texts.examples[:EXAMPLES]))
+    return f"; {_count(texts.rows, 'text')} such as {shown} as missing"
 
 
 def _is_running_text(summary: ColumnSummary) -> bool:
