@@ -223,7 +223,7 @@ class DateEvidence:
         dates, words = self.dates(style), self.words.rows
         if dates.rows < least * max(self.n_rows - words, words):
             return None
-        if words and len(dates.examples) == 1:  # two levels of a category
+        if least and words and len(dates.examples) == 1:  # two levels of a category
             return None
         fitting = [layout for layout in self.layouts if style.reads(layout)]
         told = {layout.order for layout in fitting}

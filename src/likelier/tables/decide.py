@@ -123,7 +123,7 @@ def _as_number(summary: ColumnSummary, decimal: str | None) -> Decision:
         raise ValueError(f"holds no numbers as kinds says, but {_quoted(summary)}")
     others = evidence.others(style)
     note = _numbers(style, others) if others.rows else style.describe()
-    return Decision("number", note, style, loose=others.rows > 0)
+    return Decision("number", note, style, loose=others.rows > 0 or "names" in summary.types)
 
 
 def _typed(summary: ColumnSummary) -> Decision:

@@ -111,6 +111,7 @@ def test_the_summary_says_what_was_assumed(values, line):
         (["yes", "no"] * 30, "category", ["c=yes"]),
         ([*["5", "6", "7", "8"] * 14, *["x"] * 4], "number", ["c", "c is missing"]),
         ([True, False] * 30, "number", ["c"]),
+        (pd.Categorical(["1", "2.5", "x"] * 20), "number", ["c", "c is missing"]),
         (list(range(N)), "number", ["c"]),
         ([i % 2 for i in range(N)], "boolean", ["c"]),
         ([float(i % 2) for i in range(N)], "boolean", ["c"]),
