@@ -1,0 +1,1 @@
+"""Cases that an old commit and the present source both run, for `same.py` and `speed.py`."""
