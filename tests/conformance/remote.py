@@ -1,0 +1,74 @@
+"""A pretend cluster: passes over blocks as an engine would make them whose rows live elsewhere.
+
+`elsewhere` replaces the passes of the local engine, whoever made it. The map of a pass is pickled
+and so is each block, both are copies where they are used, the blocks are worked on in an order of
+their own, perhaps in another process, and only results come back. What writes into the arrays of
+its caller, counts on blocks to come in order, or takes the first block for all rows shows here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+
+import cloudpickle
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from likelier.engines import LocalEngine
+
+
+@functools.cache
+def worker():
+    """One other process for all tests; it imports what maps ask for."""
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    atexit.register(pool.shutdown)
+    return pool
+
+
+def call(map_bytes, batch_bytes):
+    """Map a block where it lives; only bytes come in and go out."""
+    with threadpool_limits(1, user_api="blas"):
+        return cloudpickle.dumps(cloudpickle.loads(map_bytes)(pickle.loads(batch_bytes)))
+
+
+def results(engine, map, place):
+    """Results of a map for all blocks, in block order, worked on in another order."""
+    sent = cloudpickle.dumps(map)
+    found = {}
+    order = np.random.default_rng(engine.n_blocks).permutation(engine.n_blocks)
+    for number in order.tolist():
+        block = pickle.dumps(engine._block(number))
+        if place == "process":
+            found[number] = worker().submit(call, sent, block).result()
+        else:
+            found[number] = call(sent, block)
+    return [pickle.loads(found[number]) for number in range(engine.n_blocks)]
+
+
+@contextmanager
+def elsewhere(monkeypatch, place, in_memory):
+    """Let every pass of a local engine be one over blocks that live elsewhere.
+
+    ``place`` is "copies" for this process or "process" for another one; ``in_memory`` is what the
+    engine claims of itself: some inferences take another way then.
+    """
+
+    def reduce(self, map, merge):
+        size = max(1, min(16, self.n_blocks // 32))  # the groups of the local engine
+        mapped = results(self, map, place)
+        groups = [mapped[i : i + size] for i in range(0, len(mapped), size)]
+        return functools.reduce(merge, (functools.reduce(merge, group) for group in groups))
+
+    def map_blocks(self, map):
+        yield from results(self, map, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalEngine, "reduce", reduce)
+        patch.setattr(LocalEngine, "map_blocks", map_blocks)
+        patch.setattr(LocalEngine, "in_memory", property(lambda self: in_memory))
+        yield
