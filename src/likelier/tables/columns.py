@@ -37,6 +37,7 @@ class ColumnCode(ABC):
     had_missing: bool = field(default=False, kw_only=True)
     kind: ClassVar[str]
     sparse: ClassVar[bool] = False
+    has_levels: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -133,6 +134,7 @@ class BooleanColumn(ColumnCode):
 
     share: float = 0.5
     kind: ClassVar[str] = "boolean"
+    has_levels: ClassVar[bool] = True
 
     @property
     def values(self) -> list[str]:
@@ -288,6 +290,7 @@ class CategoryColumn(ColumnCode):
     rare: tuple[str, ...] = ()
     shares: tuple[float, ...] = ()
     kind: ClassVar[str] = "category"
+    has_levels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if len(self.shares) != len(self.levels) + bool(self.rare) or not self.shares:
@@ -350,6 +353,7 @@ class NameColumn(ColumnCode):
     examples: tuple[str, ...] = ()
     mean: Array = field(default_factory=lambda: np.zeros(0))
     kind: ClassVar[str] = "category"
+    has_levels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_projection(self.name, self.terms, self.projection)

@@ -250,7 +250,10 @@ class TableEncoding:
     def _count(self, strange: Sequence[Strange], n_rows: int, seen: Seen) -> None:
         seen.rows += n_rows
         for index, rows, cells in strange:
-            name, absent = self.columns[index].name, int(cells.absent[rows].sum())
+            column = self.columns[index]
+            name, absent = column.name, len(rows)
+            if column.has_levels:
+                absent = int(cells.absent[rows].sum())
             seen.filled.update({name: absent} if absent else {})
             seen.unseen.update({name: len(rows) - absent} if absent < len(rows) else {})
 

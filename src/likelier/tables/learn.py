@@ -439,6 +439,7 @@ def _date_code(
     if style is None:
         typed = first.sampled(name)
         style = DateStyle("time" if typed.is_time else "year-month-day", has_time=True)
+        common = {**common, "note": "dates" if style.has_date else "times of day"}
     words = any(map(is_word, summary.dated.words.examples))
     code = DateColumn(name, style, loose=words, **common)
     cells = first.sampled(name)

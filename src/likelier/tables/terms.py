@@ -99,9 +99,8 @@ class TermCounter:
         self._found = Frequencies(n_terms=N_HASHED if pieces else 0)
 
     def add(self, texts: list[str], counts: Array) -> None:
-        """Add different texts; pieces of names count once for each, words once for each row."""
-        if self._counter is not None:
-            texts = [text for text, n in zip(texts, counts.tolist(), strict=True) for _ in range(n)]
+        """Add different texts with their numbers of rows, which all count."""
+        texts = [text for text, n in zip(texts, counts.tolist(), strict=True) for _ in range(n)]
         for block in blocks(texts, self._analysis.block_size):
             spans = self._analysis.spans(block)
             if self._counter is None:

@@ -170,6 +170,8 @@ class TableFeatures(TransformerMixin, BaseEstimator):
             raise TypeError(f"kinds must be a dict of column to kind, got {self.kinds!r}")
 
     def _opened(self, X: Any, reset: bool) -> Table:
+        if isinstance(X, np.ma.MaskedArray):  # masked values are missing
+            X = X.astype(float).filled(np.nan) if X.dtype.kind in "biuf" else X.filled(None)
         X = checked_matrix(X)
         if isinstance(X, Table):
             table = X
