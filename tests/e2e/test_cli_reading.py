@@ -116,11 +116,11 @@ def test_predictions_need_no_target(tmp_path, target, blank):
 def test_what_was_said_at_fit_counts_later(tmp_path):
     columns, model = flowers(150, 0), tmp_path / "m"
     columns["colour"] = np.char.replace(columns["colour"], "green", "grün")
-    path = write(tmp_path / "t.csv", columns, "|", ",")
+    path = write(tmp_path / "t.csv", columns, "^", ",")
     path.write_bytes(path.read_text().encode("latin-1"))
     start = ("fit", path, "-t", "species", "-m", "linear", "-o", model)
     assert "--delimiter" in refusal(*start, "--encoding", "latin-1")
-    run_ok(*start, "--delimiter", "|", "--encoding", "latin-1")
+    run_ok(*start, "--delimiter", "^", "--encoding", "latin-1")
     assert "colour=grün" in likelier.load(model).feature_names()
     found = accuracy(model, path)
     assert found > 0.8

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -12,15 +14,32 @@ from pathlib import Path
 from typing import Any, Self
 
 from likelier.data.files import read_sample
-from likelier.data.header import columns_of, distinct_names, names_columns, numbers_rows
+from likelier.data.header import (
+    columns_of,
+    distinct_names,
+    lines_above,
+    names_columns,
+    numbers_rows,
+    repeats_names,
+)
 from likelier.data.notation import DECIMALS, decimal_sign, shows_decimal_point
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None")
 SAMPLE_ROWS = 1000
+DELIMITERS = ("\t", ";", ",", "|")
+NAME_ENCODING = "convert it to UTF-8, or name its encoding ('cp1252'?)"
 STRAY_QUOTE = (
     'double a quotation mark that is part of a text (""), or use quotes=False if no cell of the '
     "file is quoted"
 )
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# Excel's own first line, which may be quoted or filled up with delimiters.
+_SEP_LINE = re.compile(r'"?sep=(?P<sign>[^\r\n"])"?(?P=sign)*(?:\r?\n)+')
 
 
 @dataclass(frozen=True)
@@ -85,19 +104,22 @@ def sniff_dialect(
     training file was read; ``missing`` are the texts that stand for a missing value.
     """
     _check(given)
-    encoding, text = _decoded(path, given.encoding, likely.encoding)
-    content = text.lstrip("\r\n")
+    encoding, text, clean = _decoded(path, given.encoding, likely.encoding)
+    content, said = _without_sep_line(text.lstrip("\r\n"))
     if not content.strip():
         raise ValueError(f"{str(path)!r} holds no rows, only empty lines")
-    blank_lines = text[: len(text) - len(content)].count("\n")
+    lines_before = text[: len(text) - len(content)].count("\n")
     quote = _first_said(given.quote, likely.quote, '"')
     try:
-        delimiter = given.delimiter or _delimiter(content, likely.delimiter, quote)
+        delimiter = given.delimiter or said or _delimiter(content, likely.delimiter, quote)
         rows = _rows(content, delimiter, quote)
     except csv.Error as error:
         raise ValueError(f"{str(path)!r} is not a CSV file: {error}; {STRAY_QUOTE}") from None
+    _check_rows(path, rows, content.split("\n"), lines_before, header, missing)
     has_header = _has_header(rows, missing, path) if header is None else header
     names = rows[0] if has_header else [""] * len(rows[0])
+    if not clean and any("\ufffd" in name for name in names):
+        raise ValueError(_undecoded(path, names, encoding))
     columns = columns_of(rows[1:] if has_header else rows, len(names))
     present = [[cell for cell in column if cell not in missing] for column in columns]
     names = distinct_names([name or f"x{i}" for i, name in enumerate(names)], str(path))
@@ -105,7 +127,7 @@ def sniff_dialect(
         delimiter=delimiter,
         header=has_header,
         column_names=tuple(names),
-        skip_lines=blank_lines + (_header_lines(content, delimiter, quote) if has_header else 0),
+        skip_lines=lines_before + (_header_lines(content, delimiter, quote) if has_header else 0),
         longest_line=max(map(len, content.split("\n"))),
         encoding=encoding,
         decimal=given.decimal or _decimal(present, delimiter, likely.decimal, path),
@@ -122,22 +144,71 @@ def _check(given: Hints) -> None:
         raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")
 
 
-def _decoded(path: Path, given: str | None, likely: str | None) -> tuple[str, str]:
-    """Return the encoding and the first lines.
+def _decoded(path: Path, given: str | None, likely: str | None) -> tuple[str, str, bool]:
+    """Return the encoding, the first lines, and whether they are written in that encoding.
 
-    Text that is not plain ASCII and yet valid UTF-8 is in no other encoding.
+    A byte order mark tells UTF-16. Text that is not plain ASCII and yet valid UTF-8 is in no
+    other encoding.
     """
-    sample, encoding = read_sample(path), given or likely or "utf8"
-    if given is None and likely is not None and not sample.isascii():
-        try:
-            sample.decode("utf8")
-            encoding = "utf8"
-        except UnicodeDecodeError:
-            pass
+    sample = read_sample(path)
+    marked = next((name for mark, name in _BYTE_ORDER_MARKS.items() if sample.startswith(mark)), "")
+    encoding = given or marked or likely or "utf8"
+    if given is None and likely is not None and not marked and not sample.isascii():
+        encoding = "utf8" if _decodes(sample, "utf8") else likely
     try:
-        return encoding, sample.decode(encoding, errors="replace").lstrip("\ufeff")
+        # Not the final piece: what is cut off in the middle of a character is left out.
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     except LookupError:
         raise ValueError(f"encoding {encoding!r} is not known to Python") from None
+    return encoding, text.lstrip("\ufeff"), _decodes(sample, encoding)
+
+
+def _decodes(sample: bytes, encoding: str) -> bool:
+    try:
+        codecs.getincrementaldecoder(encoding)("strict").decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _undecoded(path: Path, names: list[str], encoding: str) -> str:
+    name = next(name for name in names if "\ufffd" in name)
+    written = "UTF-8" if encoding == "utf8" else encoding
+    return f"{str(path)!r}: the column name {name!r} is not written in {written}; {NAME_ENCODING}"
+
+
+def _without_sep_line(content: str) -> tuple[str, str | None]:
+    """Return the text after Excel's line ``sep=;``, and the delimiter that it names."""
+    found = _SEP_LINE.match(content)
+    return (content[found.end() :], found["sign"]) if found else (content, None)
+
+
+def _check_rows(
+    path: Path,
+    rows: list[list[str]],
+    lines: list[str],
+    lines_before: int,
+    header: bool | None,
+    missing: Collection[str],
+) -> None:
+    """Refuse lines above the names of the columns, and names that come again below."""
+    if lines_above(rows, missing):
+        one_cell = len(rows[0]) == 1  # texts with commas in one column look alike
+        raise ValueError(
+            f"{str(path)!r}: line {lines_before + 1} ({lines[0].strip()[:80]!r}) is no row of the "
+            "table; remove the lines above the names of the columns"
+            + (", or name the delimiter if there is only one column" if one_cell else "")
+        )
+    if header is not False and repeats_names(rows, missing):
+        first = lines[0].rstrip("\r")
+        again = next((n for n, line in enumerate(lines) if n and line.rstrip("\r") == first), None)
+        number = again or rows.index(rows[0], 1)
+        raise ValueError(repeated_names(str(path), lines_before + number + 1))
+
+
+def repeated_names(name: str, line: int | None) -> str:
+    """Say that a line has the names of the columns once more."""
+    return f"{name!r}: line {line or '?'} repeats the names of the columns; remove it"
 
 
 def _first_said(*answers: str | None) -> str:
@@ -177,7 +248,7 @@ def _delimiter(text: str, likely: str | None, quote: str) -> str:
     Where commas and semicolons both do, the comma is more likely inside the numbers.
     """
     best, best_share = ",", 0.0
-    for candidate in ([likely] if likely else []) + ["\t", ";", ","]:
+    for candidate in ([likely] if likely else []) + list(DELIMITERS):
         try:
             widths = Counter(len(row) for row in _rows(text, candidate, quote))
         except csv.Error:  # a cell too long to be one

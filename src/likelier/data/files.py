@@ -10,7 +10,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -107,11 +107,11 @@ class _WithoutLastLines(io.RawIOBase):
         return whole
 
 
-def line_number(path: Path, encoding: str, text: str) -> int:
-    """Return the number of the first line that holds a text, counted from 1."""
+def line_number(path: Path, encoding: str, wanted: Callable[[str], bool]) -> int | None:
+    """Return the number of the first line that is wanted, counted from 1."""
     with open_bytes(path) as stream:
         lines = io.TextIOWrapper(cast(Any, stream), encoding, errors="replace")
-        return next((number for number, line in enumerate(lines, 1) if text in line), 1)
+        return next((n for n, line in enumerate(lines, 1) if wanted(line.rstrip("\r\n"))), None)
 
 
 def read_sample(path: Path) -> bytes:

@@ -59,6 +59,44 @@ def names_columns(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bo
     return None if look.new or strange else False
 
 
+def lines_above(rows: Sequence[Sequence[str]], missing: Collection[str]) -> int:
+    """Count the first rows that are a title or comments, and no rows of the table.
+
+    They have fewer filled cells than the rows below agree on. A row of the full width may also
+    be names with gaps: it is a title only if the next row clearly names the columns.
+    """
+    width = max(Counter(map(len, rows[1:])).items(), key=lambda item: item[1], default=(1, 0))[0]
+    count = 0
+    while count < len(rows) - 1 and _may_be_title(rows[count], width):
+        count += 1
+    if width == 1 or not count:
+        return 0
+    if any(len(row) < width for row in rows[:count]):
+        # Some programs write no name for the first column, which numbers the rows.
+        lacks_one = count == 1 and len(rows[0]) == width - 1 > 1
+        return 0 if lacks_one and not names_columns(rows[1:], missing) else count
+    return count if _clearly_names(rows[count:], missing) else 0
+
+
+def _may_be_title(row: Sequence[str], width: int) -> bool:
+    filled = [cell for cell in row if cell]
+    at_start = list(row[: len(filled)]) == filled and len(filled) < len(row) == width
+    return len(row) < width or (at_start and not any(map(is_written_number, filled)))
+
+
+def repeats_names(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool:
+    """Whether the first row names the columns, and another row does so again."""
+    others = [row for row in rows[1:] if row != rows[0]]
+    return len(others) < len(rows) - 1 and _clearly_names([rows[0], *others], missing)
+
+
+def _clearly_names(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool:
+    """Whether all cells of the first row are words, strange to the values below them."""
+    look = _Look(rows, missing)
+    new = look.width > 1 and look.all_new
+    return look.words == look.width and not look.again and bool(look.over_numbers or new)
+
+
 class _Look:
     """What there is to see in the first row and in the columns below it."""
 
@@ -83,6 +121,11 @@ class _Look:
     def new(self) -> bool:
         """Whether a word is above a column whose values nearly all come again, but not it."""
         return any(_has_few_rare(self._below[i]) for i in self._words)
+
+    @property
+    def all_new(self) -> bool:
+        """Whether this is so of all columns."""
+        return all(_has_few_rare(self._below[i]) for i in range(self.width))
 
     @property
     def could_be_names(self) -> bool:

@@ -14,11 +14,20 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from likelier.data.columns import without_marks
-from likelier.data.dialect import MISSING, NO_HINTS, STRAY_QUOTE, Hints, sniff_dialect
+from likelier.data.columns import text_scalar, without_marks
+from likelier.data.dialect import (
+    MISSING,
+    NAME_ENCODING,
+    NO_HINTS,
+    STRAY_QUOTE,
+    Hints,
+    repeated_names,
+    sniff_dialect,
+)
 from likelier.data.files import as_path, detect_format, line_number, open_bytes, open_whole_lines
 from likelier.data.header import distinct_names
 from likelier.data.notation import as_number
@@ -30,6 +39,8 @@ CSV_LARGE_CHUNK_BYTES = 1 << 22
 PARQUET_BUFFER_BYTES = 1 << 20
 # What pandas calls the parts of an index without a name in a Parquet file.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+# Arrow shows the beginning of a row that has too many or too few cells.
+_WRONG_NUMBER = re.compile(r"Expected \d+ columns, got \d+: (?P<row>.*?)(?P<more> \.\.\.)?\Z", re.S)
 
 
 class Table(ABC):
@@ -120,7 +131,11 @@ class CsvTable(Table):
         except (pa.ArrowException, OSError) as error:
             if "Empty CSV file" in str(error) or "Could not skip initial" in str(error):
                 return  # nothing follows the header
-            raise ValueError(f"{self.name!r} cannot be read as CSV: {_explain(error)}") from error
+            raise ValueError(
+                f"{self.name!r} cannot be read as CSV: {self._line(error)}{_explain(error)}"
+            ) from error
+        except UnicodeError as error:
+            raise ValueError(f"{self.name!r} cannot be read: {error}; {NAME_ENCODING}") from error
 
     def _checked(
         self, batches: Iterable[pa.RecordBatch], columns: Sequence[str]
@@ -132,19 +147,51 @@ class CsvTable(Table):
         marks = (mark.replace(self.decimal, ".") for mark in self.missing_values)
         numbers = [number for number in map(as_number, marks) if number is not None]
         for batch in batches:
-            cell = None if self._all_seen else swallowed_rows(batch, self._dialect.delimiter)
-            if cell is not None:
-                raise ValueError(self._stray_quote(cell))
+            if not self._all_seen:
+                self._check(batch)
             batch = batch.select(list(columns))
             yield without_marks(batch, numbers, self.decimal) if numbers else batch
 
+    def _check(self, batch: pa.RecordBatch) -> None:
+        cell = swallowed_rows(batch, self._dialect.delimiter)
+        if cell is not None:
+            raise ValueError(self._stray_quote(cell))
+        if self.header and len(self.column_names) > 1 and _has_row(batch, self.column_names):
+            raise ValueError(repeated_names(self.name, self._repeated_line()))
+
     def _stray_quote(self, cell: str) -> str:
         first, *others = cell.rstrip("\r\n").split("\n")
-        line = line_number(self._path, self._dialect.encoding, f'"{first}'.rstrip("\r"))
+        start = f'"{first}'.rstrip("\r")
+        line = line_number(self._path, self._dialect.encoding, lambda text: start in text) or 1
         return (
             f"{self.name!r}, line {line}: a quotation mark opens a cell that would take in the "
             f"next {len(others)} lines; {STRAY_QUOTE}"
         )
+
+    def _repeated_line(self) -> int | None:
+        """Return the number of the second line with the names of the columns."""
+        found = 0
+
+        def again(text: str) -> bool:
+            nonlocal found
+            cells = text.lstrip("\ufeff").split(self.delimiter)
+            found += [cell.strip().strip('"') for cell in cells] == self.column_names
+            return found > 1
+
+        return line_number(self._path, self._dialect.encoding, again)
+
+    def _line(self, error: Exception) -> str:
+        """Say which line has the wrong number of cells."""
+        wrong = _WRONG_NUMBER.search(str(error))
+        if wrong is None:
+            return ""
+        start = wrong["row"].split("\n")[0].rstrip("\r")
+        number = line_number(
+            self._path,
+            self._dialect.encoding,
+            lambda text: text == start or (bool(wrong["more"]) and text.startswith(start)),
+        )
+        return f"line {number}: " if number else ""
 
     def _open(self, columns: Sequence[str], files: ExitStack) -> Any:
         dialect, encoding = self._dialect, self._dialect.encoding
@@ -360,6 +407,13 @@ def _arrow_column(values: Any) -> Any:
     return pa.array([None if item is None else str(item) for item in items], pa.string())
 
 
+def _has_row(batch: pa.RecordBatch, cells: Sequence[str]) -> bool:
+    """Whether a row of texts has these cells."""
+    rows = batch.filter(pc.equal(batch.column(0), text_scalar(cells[0])))
+    found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    return any([cell and cell.strip() for cell in row] == list(cells) for row in found)
+
+
 def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
@@ -368,11 +422,12 @@ def _explain(error: Exception) -> str:
     """Add advice to the reader's own message."""
     message = str(error)
     if "UTF8" in message:
-        return f"{message}; convert it to UTF-8, or name its encoding ('latin-1'?)"
+        return f"{message}; {NAME_ENCODING}"
     if "straddling" in message:
         long = "a row is far longer than the first rows, or a quote is never closed"
         return f"{long}; {STRAY_QUOTE}"
     if "Expected" in message and "columns" in message:
-        advice = "quote text that contains the delimiter, or name another delimiter"
+        advice = "remove lines that are no rows of the table, quote text that contains the "
+        advice += "delimiter, or name another delimiter"
         return f"{message}; {advice}{'; ' + STRAY_QUOTE if chr(34) in message else ''}"
     return message

@@ -148,12 +148,12 @@ def test_other_columns_without_a_name_stay(tmp_path, first):
 
 # -- what was said about the training file ----------------------------------------------
 def test_the_delimiter_is_remembered(tmp_path):
-    path = write(tmp_path, "a|b|y\n" + "".join(f"{i}|{i * i}|{i % 2}\n" for i in range(9)))
-    encoder = block_source(path, target="y", delimiter="|").encoder
+    path = write(tmp_path, "a^b^y\n" + "".join(f"{i}^{i * i}^{i % 2}\n" for i in range(9)))
+    encoder = block_source(path, target="y", delimiter="^").encoder
     again = TableEncoding.from_json(encoder.to_json())
-    assert again.hints == Hints(delimiter="|")
+    assert again.hints == Hints(delimiter="^")
     expected = np.array([[3.0, 9.0]])
-    for text in ("b|a\n9|3\n", "a,b\n3,9\n", "a;b\n3;9\n"):
+    for text in ("b^a\n9^3\n", "a,b\n3,9\n", "a;b\n3;9\n"):
         (batch,) = block_source(write(tmp_path, text), encoder=again)()
         np.testing.assert_array_equal(batch.X, expected)
     (batch,) = block_source(write(tmp_path, "a:b\n3:9\n"), encoder=again, delimiter=":")()
@@ -181,8 +181,8 @@ def test_damaged_memories_are_refused(tmp_path):
 
 
 def test_one_column_instead_of_several_asks_for_the_delimiter(tmp_path):
-    with pytest.raises(ValueError, match=r"it has column 'a\|y'; name the delimiter"):
-        block_source(write(tmp_path, "a|y\n1|2\n"), target="y")
+    with pytest.raises(ValueError, match=r"it has column 'a\^y'; name the delimiter"):
+        block_source(write(tmp_path, "a^y\n1^2\n"), target="y")
 
 
 # -- targets that nobody needs ----------------------------------------------------------

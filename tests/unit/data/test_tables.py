@@ -34,7 +34,7 @@ def rows_of(table, block_rows=1000, columns=None):
 
 
 # -- CSV dialects -----------------------------------------------------------------------
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("header", [True, False])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_delimiter_and_header_are_found(tmp_path, delimiter, header, ending):
@@ -178,6 +178,92 @@ def test_quotes_and_line_ends_inside_cells(tmp_path):
         ["two\nlines", "2"],
         ['say "hi"', "3"],
     ]
+
+
+@pytest.mark.parametrize("sep", ["sep=;\n", '"sep=;"\r\n', "\ufeffsep=;\n\n", "sep=;;;\n"])
+def test_the_line_of_excel_names_the_delimiter(tmp_path, sep):
+    table = open_table(write(tmp_path, sep + "a;b, c;d\n1;2,5;x\n"))
+    assert (table.delimiter, table.column_names) == (";", ["a", "b, c", "d"])
+    assert rows_of(table) == [["1", "2,5", "x"]]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+def test_a_byte_order_mark_tells_the_encoding(tmp_path, encoding, suffix):
+    mark = "\ufeff" if encoding.endswith("be") else ""
+    rows = [[f"{i}", f"Köln {i}"] for i in range(30_000)]
+    data = (mark + "n\tStraße\n" + "".join("\t".join(row) + "\n" for row in rows)).encode(encoding)
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    table = open_table(write(tmp_path, pack(data), f"data.csv{suffix}"))
+    assert table.column_names == ["n", "Straße"]
+    assert rows_of(table) == rows
+
+
+@pytest.mark.parametrize("text", ["stadt,größe\nBonn,1\n", "stadt,n\nKöln,1\n", "größe\n1\n"])
+def test_other_bytes_than_utf8_ask_for_the_encoding(tmp_path, text):
+    path = write(tmp_path, text.encode("cp1252"))
+    with pytest.raises(ValueError, match=r"name its encoding \('cp1252'\?\)"):
+        rows_of(open_table(path))
+    with pytest.raises(ValueError, match="data.csv.*name its encoding"):
+        rows_of(open_table(path, encoding="ascii"))
+    assert open_table(path, encoding="cp1252").column_names == text.split("\n")[0].split(",")
+
+
+COLOURS = "red,small,b\nblue,big,a\n" * 30
+
+
+@pytest.mark.parametrize(
+    ("above", "table"),
+    [
+        ("# export", "a,b,y\n1,2,3\n1,2,4\n"),
+        ("Customer report", "a,y\n1,x\n"),
+        ("# made, at\n# 2 o'clock", "a,b,y\n1,2,3\n1,2,4\n1,2,4\n"),
+        ("Umsatzbericht;;;", "a;b;c;y\n1;2;3;4\n"),
+        ("Umsatzbericht;alle;;;\n;;;;", "a;b;c;d;y\n1;x;3;4;5\n"),
+        ("Report,,", "colour,size,kind\n" + COLOURS),
+        ("Report", "1,2,3\n4,5,6\n"),
+    ],
+)
+@pytest.mark.parametrize("header", [None, True])
+def test_lines_above_the_table_are_named(tmp_path, above, table, header):
+    line = above.split("\n")[0]
+    with pytest.raises(ValueError, match=rf"line 1 \('{line}'\) is no row.*remove the lines above"):
+        open_table(write(tmp_path, above + "\n" + table), header=header)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("name,,\nAnn,red,big\nBob,red,big\nCid,blue,small\n", ["x0", "x1", "x2"]),
+        ("red,,\n" + COLOURS, ["x0", "x1", "x2"]),
+        ("a,b,\n1,2,3\n4,5,6\n", ["a", "b", "x2"]),
+        ("Customer report\nx\ny\n", ["Customer report"]),
+    ],
+)
+def test_rows_with_gaps_are_no_titles(tmp_path, text, names):
+    assert open_table(write(tmp_path, text)).column_names == names
+
+
+@pytest.mark.parametrize("end", ["Total rows: 80", "# end, x", "# " + "end" * 99, '"# end"'])
+def test_a_line_of_another_length_is_named(tmp_path, end):
+    path = write(tmp_path, "a,b,y\n" + "1,2,3\n" * 80 + end + "\n")
+    with pytest.raises(ValueError, match="line 82: .*remove lines that are no rows.*, quote text"):
+        rows_of(open_table(path))
+
+
+@pytest.mark.parametrize("again", ["a,b,y", '"a",b, y'])
+@pytest.mark.parametrize("n_rows", [3, 3000])
+@pytest.mark.parametrize("header", [None, True])
+def test_names_that_come_again_are_named(tmp_path, n_rows, again, header):
+    rows = "1,2,3\n4,5,6\n" * n_rows
+    path = write(tmp_path, f"a,b,y\n{rows}{again}\n{rows}")
+    with pytest.raises(ValueError, match=f"line {2 * n_rows + 2} repeats the names of the columns"):
+        rows_of(open_table(path, header=header))
+
+
+def test_a_row_that_comes_again_is_no_header(tmp_path):
+    text = "red,big\nblue,small\nred,big\n"
+    assert not open_table(write(tmp_path, text)).header
 
 
 def test_encoding(tmp_path):
