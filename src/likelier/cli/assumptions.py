@@ -16,7 +16,9 @@ def assumptions(path: str, encoding: Any) -> list[str]:
     if not isinstance(encoding, TableEncoding):
         return []
     lines = [_rows(path, encoding)]
-    notes = encoding.notes()
+    target, notes = encoding.target, encoding.notes()
+    if target is not None and target.style is not None and target.style.describe():
+        lines.append(f"  {target.name} (the target): {target.style.describe()}")
     for name in encoding.leaks:
         lines.append(
             f"  {name}: alone nearly determines the target; kept, but --exclude it if it is not "
@@ -37,7 +39,8 @@ def assumptions(path: str, encoding: Any) -> list[str]:
 
 
 def _rows(path: str, encoding: TableEncoding) -> str:
-    text = f"Read {encoding.n_rows + encoding.n_dropped:,} rows of {path}"
+    n_rows = encoding.n_rows + encoding.n_dropped
+    text = f"Read {n_rows:,} row{'s' * (n_rows != 1)} of {path}"
     if encoding.delimiter:
         between = _DELIMITERS.get(encoding.delimiter, repr(encoding.delimiter))
         names = "names in the first line" if encoding.header else "no line of names"

@@ -13,7 +13,7 @@ from sklearn.callback import CallbackSupportMixin
 import likelier
 from likelier.base import Array, Loss
 from likelier.cli.assumptions import assumptions
-from likelier.cli.options import ModelChoice
+from likelier.cli.options import ModelChoice, in_options
 from likelier.cli.output import prediction_file
 from likelier.cli.progress import PassWatcher, estimate_rows, progress_bar
 from likelier.cli.scores import ClassificationScores, RegressionScores, Score
@@ -62,7 +62,7 @@ def fit_model(
         )
         source = model.prepare(path, **reading)
         for line in assumptions(path, model.encoder_):
-            say(line)
+            say(in_options(line))
         if options["task"] == "auto":
             say(f"Task: {model.task_}, because {model.task_reason_} (--task overrides).")
         _check_words(choice, parameters, model.task_)

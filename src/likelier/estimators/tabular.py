@@ -8,8 +8,10 @@ streamed when they are not.
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Self
@@ -163,10 +165,12 @@ class TabularModel(BaseEstimator):
             source = _Watched(source, on_rows)
         batch = _gather(source, self.memory_limit)
         self.in_memory_ = batch is not None
-        if batch is None:
-            estimator.fit(source)
-        else:
-            estimator.fit(batch.X, batch.y)
+        with _columns_by_name(self.encoder_):
+            if batch is None:
+                estimator.fit(source)
+            else:
+                self._check_targets(np.asarray(batch.y))
+                estimator.fit(batch.X, batch.y)
         if self.task_ == "classification" and len(estimator.classes_) < 2:
             raise ValueError(
                 f"the target {self.target_!r} has a single class, {str(estimator.classes_[0])!r}, "
@@ -175,6 +179,20 @@ class TabularModel(BaseEstimator):
         self.estimator_ = estimator
         self.has_intervals_ = self.task_ == "regression" and _offers_intervals(estimator)
         return self
+
+    def _check_targets(self, y: Array) -> None:
+        """Refuse a target that never changes; warn of classes of a single row."""
+        values, counts = np.unique(y, return_counts=True)
+        if len(values) == 1:
+            raise ValueError(
+                f"the target {self.target_!r} is {str(values[0])!r} in every row: there is nothing "
+                "to learn; name another target"
+            )
+        single = values[counts == 1][:5]
+        if self.task_ == "classification" and len(single):
+            shown = ", ".join(map(repr, map(str, single)))
+            text = f"the target {self.target_!r} has classes of a single row, such as {shown}"
+            warnings.warn(text, UserWarning, stacklevel=3)
 
     def _no_estimator(self) -> str:
         """What to do where there is none for the task."""
@@ -284,6 +302,22 @@ def _encoded(source: Source) -> Iterator[Encoded]:
     with closing(source()) as batches:
         for batch in batches:
             yield Encoded(batch.X, batch.y, [])
+
+
+@contextmanager
+def _columns_by_name(encoder: Any) -> Iterator[None]:
+    """Let warnings about a column of a matrix name the column."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    names = encoder.get_feature_names_out() if caught else ()
+    for one in caught:
+        text = re.sub(
+            r"\bcolumn (\d+) of X\b",
+            lambda found: f"column {str(names[int(found[1])])!r}",
+            str(one.message),
+        )
+        warnings.warn(text, one.category, stacklevel=3)
 
 
 class _Watched(Source):

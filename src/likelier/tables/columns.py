@@ -12,16 +12,33 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.data.columns import Kind
+from likelier.data.notation import has_decimal_comma
 from likelier.tables.cells import Cells
 from likelier.tables.dates import DateStyle, is_blank_date, is_word
-from likelier.tables.numbers import NumberStyle
+from likelier.tables.numbers import NumberStyle, is_number
 from likelier.tables.summaries import hashed
 from likelier.tables.terms import Terms
 
 # A row with a level that training never saw is predicted as a mixture over so many that it did.
 N_DRAWS = 32
-TRUE = ("true", "yes", "y", "t", "on", "1")
-FALSE = ("false", "no", "n", "f", "off", "0")
+# English, German, French, Spanish and Italian; the first words are named in messages
+TRUE = ("true", "yes", "y", "t", "on", "1", "ja", "j", "oui", "si", "sí", "sì", "wahr", "vrai")
+FALSE = (
+    "false",
+    "no",
+    "n",
+    "f",
+    "off",
+    "0",
+    "nein",
+    "n",
+    "non",
+    "no",
+    "no",
+    "no",
+    "falsch",
+    "faux",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +106,14 @@ class ColumnCode(ABC):
 class NumberColumn(ColumnCode):
     """Numbers; ``fill`` stands in for missing ones.
 
-    With ``loose`` texts that are no numbers are missing; otherwise they are errors.
+    With ``loose`` texts that are no numbers are missing; otherwise they are errors, as are in any
+    case numbers that are written in another way, unless ``texts`` has them.
     """
 
     fill: float = 0.0
     style: NumberStyle | None = None
     loose: bool = False
+    texts: tuple[str, ...] = ()
     kind: ClassVar[str] = "number"
 
     @property
@@ -117,15 +136,25 @@ class NumberColumn(ColumnCode):
                 return plain
         style = self.style or NumberStyle(cells.decimal)
         numbers = cells.spread(style.parse, np.nan)
-        if not self.loose and (np.isnan(numbers) & ~cells.absent).any():
-            row, text = cells.row_of(lambda text: bool(np.isnan(style.parse([text])[0])))
-            shown = style.describe()
+        unread = np.isnan(numbers) & ~cells.absent
+        wrong = {text for text in cells.texts_of(unread) if not self._missing(text)}
+        if wrong:
+            row, text = cells.row_of(lambda text: text in wrong)
             raise ValueError(
-                f"column {self.name!r}, row {row}: {text!r} is not a number, and the model was "
-                f"fitted on {shown or 'numbers'}; correct the cell, or leave it empty if the value "
-                "is missing"
+                f"column {self.name!r}, row {row}: {text!r} is not a number as the model was "
+                f"fitted on, {style.describe() or 'plain numbers'}; {_remedy(text, cells.decimal)}"
             )
         return numbers
+
+    def _missing(self, text: str) -> bool:
+        """Whether a text that is no number of the column stands for a missing one."""
+        return text in self.texts or (self.loose and not is_number(text))
+
+
+def _remedy(text: str, decimal: str) -> str:
+    if decimal == "." and has_decimal_comma(text):
+        return "use decimal=',' if the comma is the decimal sign, or correct the cell"
+    return "correct the cell, or leave it empty if the value is missing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +250,8 @@ class DateColumn(ColumnCode):
 
         def parse(texts: list[str]) -> Array:
             moments = self.style.parse(texts)
+            if self.style.has_date and np.isnat(moments).any():  # nobody mistakes these
+                moments = np.where(np.isnat(moments), _ISO.parse(texts), moments)
             return np.where(np.isnat(moments), np.nan, moments.astype(np.int64).astype(float))
 
         numbers = cells.spread(parse, np.nan)
@@ -238,6 +269,9 @@ class DateColumn(ColumnCode):
     def _missing(self, text: str) -> bool:
         """Whether a text stands for a missing date."""
         return is_blank_date(text) or (self.loose and is_word(text))
+
+
+_ISO = DateStyle("year-month-day", "-")
 
 
 def unread_date(name: str, row: int, text: str, style: DateStyle) -> str:

@@ -219,7 +219,7 @@ def _is_identifier(summary: ColumnSummary) -> bool:
 
 def _category(summary: ColumnSummary, max_levels: int) -> Decision:
     counts, n_present = summary.levels, summary.n_present
-    note = f"category of {summary.n_distinct:,} levels"
+    note = f"category of {_count(summary.n_distinct, 'level')}"
     if counts is not None:
         least = MIN_LEVEL
         if len(counts) > max_levels:

@@ -11,8 +11,8 @@ from likelier.tables.cells import Cells
 from likelier.tables.columns import ColumnCode, NumberColumn
 
 # A column is suspect if it leaves so little of the error that is made without it.
-LEFT = 0.01
-MIN_ROWS = 50
+LEFT, MUCH = 0.01, 0.5
+MIN_ROWS, MIN_LEAK_ROWS = 20, 50
 # So many rows on either side of a value say what the target is there.
 AROUND = 2
 
@@ -20,34 +20,36 @@ AROUND = 2
 def find_leaks(
     codes: Sequence[ColumnCode], sampled: Callable[[str], Cells], y: Array
 ) -> tuple[str, ...]:
-    """Return the names of columns from which alone nearly all of the target follows.
+    """Return the names of columns from which alone nearly all of the target follows."""
+    if len(y) < MIN_LEAK_ROWS:
+        return ()
+    return tuple(code.name for code in codes if _left(code, sampled(code.name), y) <= LEFT)
+
+
+def tells_much(code: ColumnCode, cells: Cells, y: Array) -> bool:
+    """Whether more of the target follows from one column than is left open."""
+    return _left(code, cells, y) <= MUCH
+
+
+def _left(code: ColumnCode, cells: Cells, y: Array) -> float:
+    """Return how much of the error made without a column is left with it alone.
 
     Half of the rows say what the target is for each value, the others are asked.
     """
     if len(y) < MIN_ROWS:
-        return ()
-    half = np.arange(len(y)) % 2 == 0
+        return 1.0
+    half = np.random.default_rng(0).permutation(len(y)) % 2 == 0
     classes = y.dtype.kind in "USOb" or len(np.unique(y)) <= 2
-    codes_of_y = np.unique(y, return_inverse=True)[1] if classes else None
-    base = _error(y, np.full(len(y), np.median(y)), half) if codes_of_y is None else 0.0
-    if codes_of_y is not None:
-        commonest = np.bincount(codes_of_y[half]).argmax()
-        base = float((codes_of_y[~half] != commonest).mean())
-    if base == 0.0:
-        return ()
-    found = []
-    for code in codes:
-        told = _predicted(code, sampled(code.name), y if codes_of_y is None else codes_of_y, half,
-                          codes_of_y is not None)  # fmt: skip
-        if told is None:
-            continue
-        if codes_of_y is None:
-            error = _error(y, told, half)
-        else:
-            error = float((codes_of_y[~half] != told[~half]).mean())
-        if error <= LEFT * base:
-            found.append(code.name)
-    return tuple(found)
+    if classes:
+        y = np.unique(y, return_inverse=True)[1]
+        told = _predicted(code, cells, y, half, classes)
+        base = float((y[~half] != np.bincount(y[half]).argmax()).mean())
+        error = 1.0 if told is None else float((y[~half] != told[~half]).mean())
+    else:
+        told = _predicted(code, cells, y, half, classes)
+        base = _error(y, np.full(len(y), np.median(y)), half)
+        error = base if told is None else _error(y, told, half)
+    return error / base if base else 1.0
 
 
 def _error(y: Array, told: Array, half: Array) -> float:

@@ -30,7 +30,8 @@ from likelier.tables.columns import (
 from likelier.tables.dates import DateStyle, is_word
 from likelier.tables.decide import KINDS, LEFT_OUT, Decision, decide, decide_as
 from likelier.tables.encoding import LeftOut, TableEncoding, listed
-from likelier.tables.leaks import find_leaks
+from likelier.tables.leaks import find_leaks, tells_much
+from likelier.tables.numbers import NumberStyle, is_number
 from likelier.tables.summaries import MAX_HASHES, ColumnSummary
 from likelier.tables.target import Target, TargetLearner, has_target
 from likelier.tables.terms import Sketch, TermCounter, Terms
@@ -45,6 +46,9 @@ N_EXAMPLES = 512
 # If more than half of the rows have a level of their own, another one is no surprise.
 SURPRISE = 0.5
 MAX_TERMS = 100_000
+# Numbers that people write for a missing one.
+SENTINELS = (-9999.0, -999.0, -99.0, -1.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0)
+MIN_SENTINELS, SENTINEL_SHARE, SENTINEL_GAP = 3, 0.005, 2.0
 # Words that a few dense columns are made of, and how many these are, at most and for each word.
 REDUCED_TERMS, TEXT_COLUMNS, COLUMNS_PER_WORD = 20_000, 100, 5
 # Rows for each of these columns, and of names, but so many columns in any case.
@@ -95,9 +99,11 @@ def learn_encoding(
     first = _FirstPass(table, used, name, kinds)
     first.run()
     decisions = {column: _decided(column, first, kinds, choices) for column in used}
+    goal = None if first.target is None else first.target.target()
+    if goal is not None:
+        decisions = _with_telling(decisions, first, goal)
     decisions = _something_left(decisions, first, choices)
     terms = _learn_terms(table, decisions, first, choices)
-    goal = None if first.target is None else first.target.target()
     codes = [
         code
         for column, decision in decisions.items()
@@ -203,9 +209,16 @@ class _FirstPass:
 
     def leaks(self, codes: Sequence[ColumnCode], target: Target) -> tuple[str, ...]:
         """Return the columns that alone nearly determine the target."""
+        return find_leaks(codes, self.sampled, self._sampled_target(target))
+
+    def tells_much(self, name: str, target: Target) -> bool:
+        """Whether a column of numbers alone tells much of the target."""
+        y = self._sampled_target(target)
+        return tells_much(NumberColumn(name), self.sampled(name), y)
+
+    def _sampled_target(self, target: Target) -> Array:
         array = self._sample.column(target.name)
-        y = target.read(array, self.table.missing_values, self.table.decimal)
-        return find_leaks(codes, self.sampled, y)
+        return target.read(array, self.table.missing_values, self.table.decimal)
 
     def find(self, name: str, text: str) -> int:
         """Return the number of the first row with a text in a column, counted from 1."""
@@ -296,6 +309,25 @@ def _unread_date(summary: ColumnSummary, style: DateStyle) -> str | None:
         if alone and is_word(text):
             return text
     return None
+
+
+def _with_telling(
+    decisions: dict[str, Decision], first: _FirstPass, target: Target
+) -> dict[str, Decision]:
+    """Return the decisions, with numbers that rise by a step kept if they tell of the target.
+
+    Numbers of rows, from 0 or 1 on, never do: the rows may be sorted.
+    """
+    found = dict(decisions)
+    for name, decision in decisions.items():
+        numbers = first.summaries[name].numbers
+        rows = numbers.step == 1.0 and numbers.first in (0.0, 1.0)
+        if decision.kind != "identifier" or not numbers.rises_by_step or rows:
+            continue
+        if "as asked for" not in decision.note and first.tells_much(name, target):
+            note = f"numbers that rise by {numbers.step:g}, kept: they tell much of the target"
+            found[name] = Decision("number", note)
+    return found
 
 
 def _something_left(
@@ -395,12 +427,7 @@ def _code(
     summary, cells = first.summaries[name], first.sampled(name)
     common: dict[str, Any] = {"note": decision.note, "had_missing": summary.n_missing > 0}
     if decision.kind == "number":
-        had_missing = common["had_missing"] or decision.loose
-        number = NumberColumn(
-            name, style=_needed(decision), loose=decision.loose, note=decision.note,
-            had_missing=had_missing,
-        )  # fmt: skip
-        return replace(number, fill=_median(number.read(cells)))
+        return _number_code(name, decision, first, common)
     if decision.kind == "boolean":
         truth = cells.plain_numbers
         truth = cells.spread(truth_values, np.nan) if truth is None else truth
@@ -426,6 +453,47 @@ def _code(
     return CategoryColumn(name, levels=decision.levels, rare=decision.rare, shares=shares, **common)
 
 
+def _number_code(
+    name: str, decision: Decision, first: _FirstPass, common: dict[str, Any]
+) -> ColumnCode:
+    if decision.loose:
+        common = {**common, "had_missing": True, "texts": _odd_numbers(decision, first, name)}
+    number = NumberColumn(name, style=_needed(decision), loose=decision.loose, **common)
+    values = number.read(first.sampled(name))
+    finite = values[np.isfinite(values)]
+    note = (
+        f"{common['note'] or 'numbers'}; {mark}" if (mark := sentinel(finite)) else common["note"]
+    )
+    return replace(number, fill=float(np.median(finite)) if len(finite) else 0.0, note=note)
+
+
+def _odd_numbers(decision: Decision, first: _FirstPass, name: str) -> tuple[str, ...]:
+    """Return texts that are numbers, but not as the column writes them: missing ones here."""
+    summary, style = first.summaries[name], decision.numbers or NumberStyle(first.table.decimal)
+    others = summary.levels or summary.number_evidence().others(style).examples
+    return tuple(t for t in others if is_number(t) and np.isnan(style.parse([t])[0]))
+
+
+def sentinel(values: Array) -> str:
+    """Say that a number such as -999 may stand for a missing value; empty where none does.
+
+    It comes again and again, at one end, farther from all others than these are from each other.
+    """
+    for mark in SENTINELS:
+        there = values == mark
+        count, others = int(there.sum()), values[~there]
+        if count < max(MIN_SENTINELS, SENTINEL_SHARE * len(values)) or not len(others):
+            continue
+        low, high = float(others.min()), float(others.max())
+        gap = max(low - mark, mark - high)
+        if gap > SENTINEL_GAP * (high - low) > 0:
+            return (
+                f"{mark:g} comes {count} times, far from all others: if it stands for a missing "
+                f"value, leave these cells empty, or use also_missing=['{mark:g}'] to read the file"
+            )
+    return ""
+
+
 def _needed(decision: Decision) -> Any:
     """Return the style of numbers unless they are plain, which is quicker to read."""
     style = decision.numbers
@@ -439,7 +507,8 @@ def _date_code(
     if style is None:
         typed = first.sampled(name)
         style = DateStyle("time" if typed.is_time else "year-month-day", has_time=True)
-        common = {**common, "note": "dates" if style.has_date else "times of day"}
+        if common["note"] == "dates" and not style.has_date:
+            common = {**common, "note": "times of day"}
     words = any(map(is_word, summary.dated.words.examples))
     code = DateColumn(name, style, loose=words, **common)
     cells = first.sampled(name)
@@ -470,11 +539,6 @@ def _name_code(
 
 
 _NO_HASHES = np.zeros(0, dtype=np.uint64)
-
-
-def _median(numbers: Array) -> float:
-    finite = numbers[np.isfinite(numbers)]
-    return float(np.median(finite)) if len(finite) else 0.0
 
 
 # -- columns of the table ---------------------------------------------------------------

@@ -80,6 +80,8 @@ class NumberStyle:
                 parts.append(f"the unit{'s' * (len(self.units) > 1)} {quoted}")
             if len(set(unit_scales(self.units) or ())) > 1:
                 parts[-1] += f" (converted to '{self.units[0]}')"
+            elif len(self.units) > 1:
+                parts[-1] += " (taken for the same)"
         return "numbers with " + " and ".join(parts) if parts else ""
 
     def reads(self, layout: Layout) -> bool:
@@ -140,6 +142,11 @@ def _fits(form: str, decimal: str, group: str) -> bool:
             return form[1] == group and form[2:] in ("", decimal)
         case _:
             return form == decimal
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number in some style."""
+    return read(text) is not None
 
 
 class Seen(NamedTuple):

@@ -25,6 +25,8 @@ _TEXT = re.compile(
 )
 _INFINITE = re.compile(r"([+\-\u2212]?)inf(?:inity)?", re.IGNORECASE)
 _GROUPED = re.compile(r"([1-9][0-9]{0,2})((?:([.,' ])[0-9]{3})(?:\3[0-9]{3})*)(?:([.,])[0-9]+)?")
+# lakh and crore: groups of two digits before the last three
+_INDIAN = re.compile(r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:(\.)[0-9]+)?")
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]*)?([.,])[0-9]+|(?:0|[1-9][0-9]*)(\.)")
 _IS_CURRENCY = re.compile(_CURRENCY)
 _ONE_SPACE = str.maketrans({"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2019": "'"})
@@ -128,5 +130,8 @@ def _form(digits: str, with_power: bool) -> str:
         if len(groups) == 4 and sign in ".,":
             return f"?{sign}"
         return f"F{sign}" if len(head) == 3 and len(groups) > 4 else f"g{sign}"
+    indian = _INDIAN.fullmatch(digits)
+    if indian is not None and not with_power:
+        return f"g,{indian[1] or ''}"
     plain = _DECIMAL.fullmatch(digits)
     return "" if plain is None else plain[1] or plain[2]

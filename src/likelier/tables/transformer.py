@@ -171,7 +171,8 @@ class TableFeatures(TransformerMixin, BaseEstimator):
 
     def _opened(self, X: Any, reset: bool) -> Table:
         if isinstance(X, np.ma.MaskedArray):  # masked values are missing
-            X = X.astype(float).filled(np.nan) if X.dtype.kind in "biuf" else X.filled(None)
+            masked: Any = X.astype(float) if X.dtype.kind in "biuf" else X
+            X = masked.filled(np.nan if X.dtype.kind in "biuf" else None)
         X = checked_matrix(X)
         if isinstance(X, Table):
             table = X

@@ -15,15 +15,16 @@ _TABLE = {
     "time": "ms 1e-3, s 1, sec 1, second 1, min 60, minute 60, h 3600, hr 3600, hour 3600, "
     "d 86400, day 86400, wk 604800, week 604800, mo 2629800, month 2629800, yr 31557600, "
     "year 31557600",
-    "count": "thousand 1e3, lakh 1e5, lac 1e5, million 1e6, mio 1e6, mn 1e6, crore 1e7, "
+    "balance": "cr 1, dr -1",
+    "count": "thousand 1e3, lakh 1e5, lac 1e5, million 1e6, mio 1e6, mn 1e6, crore 1e7, cr 1e7, "
     "billion 1e9, bn 1e9, mrd 1e9, trillion 1e12",
     "bytes": "b 1, byte 1, kb 1e3, mb 1e6, gb 1e9, tb 1e12",
     "power": "mw 1e-3, w 1, kw 1e3, Mw 1e6, gw 1e9",
     "frequency": "hz 1, khz 1e3, mhz 1e6, ghz 1e9",
     "latitude": "n 1, s -1, °n 1, °s -1",
     "longitude": "e 1, w -1, °e 1, °w -1",
-    "degrees Celsius": "c 1, °c 1, ° c 1",
-    "degrees Fahrenheit": "f 1, °f 1, ° f 1",
+    "degrees Celsius": "c 1, °c 1",
+    "degrees Fahrenheit": "f 1, °f 1",
 }
 _SCALES = {
     quantity: {unit: float(size) for unit, size in (one.rsplit(" ", 1) for one in row.split(", "))}
@@ -36,7 +37,9 @@ def unit_key(unit: str) -> str:
 
     A capital M of two letters stays: MW is not mW.
     """
-    unit = unit.rstrip(".")
+    unit = unit.rstrip(".").replace("° ", "°")
+    for ending in (" ago", " old"):
+        unit = unit.removesuffix(ending)
     key = unit.casefold()
     if len(unit) == 2 and unit[0] == "M":
         return f"M{key[1]}"

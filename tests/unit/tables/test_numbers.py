@@ -197,7 +197,7 @@ def test_few_units_are_read_alike_and_described() -> None:
     texts = [f"{n / 10} kmpl" for n in range(150, 300)] + [f"{n} km/kg" for n in range(20, 30)]
     style = check(texts, [float(text.split()[0]) for text in texts])
     assert style.units == ("kmpl", "km/kg")
-    assert style.describe() == "numbers with the units 'kmpl' and 'km/kg'"
+    assert style.describe() == "numbers with the units 'kmpl' and 'km/kg' (taken for the same)"
     assert np.isnan(style.parse(["bhp", "20 bhp", "kmpl"])).all()
     assert style.parse(["20"])[0] == 20
 
