@@ -132,7 +132,7 @@ def difference(
     if old.dtype.kind != new.dtype.kind or (old.dtype != new.dtype and old.dtype.kind in "biufc"):
         return f"{old.dtype} became {new.dtype}"
     if old.dtype.kind not in "biufc":
-        return None if np.array_equal(old, new) else f"{_show(old)} became {_show(new)}"
+        return None if np.array_equal(old, new) else _text_difference(old, new)
     if np.ascontiguousarray(old).tobytes() == np.ascontiguousarray(new).tobytes():
         return None
     if old.dtype.kind in "biu":
@@ -148,9 +148,12 @@ def difference(
     return f"{gap:.1e}" if gap else "the sign of a zero, or the bits of a NaN"
 
 
-def _show(text: np.ndarray[Any, Any]) -> str:
-    shown = str(text) if text.ndim == 0 else str(text.ravel()[:3])
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+def _text_difference(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> str:
+    """First text that differs, and how many there are."""
+    places = np.flatnonzero(old.ravel() != new.ravel())
+    count = f"{len(places)} of {old.size}: " if old.ndim else ""
+    first, other = (str(part.ravel()[places[0]])[:60] for part in (old, new))
+    return f"{count}{first} became {other}"
 
 
 if __name__ == "__main__":

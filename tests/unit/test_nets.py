@@ -58,6 +58,15 @@ def test_differences_are_named(new: dict[str, np.ndarray], found: list[str]) -> 
     assert same.differences({"coef_": np.array([1.0, 2.0])}, new) == found
 
 
+def test_texts_that_differ_are_counted() -> None:
+    old, new = np.array(["ash", "birch", "elm"]), np.array(["ash", "cedar", "ash"])
+    assert same.differences({"y": old}, {"y": new}) == ["y: 2 of 3: birch became cedar"]
+    name = {"route_": np.array("'newton'")}
+    assert same.differences(name, {"route_": np.array("'sgd'")}) == [
+        "route_: 'newton' became 'sgd'"
+    ]
+
+
 def test_a_tolerance_is_relative_to_the_largest_value() -> None:
     old, new = {"a": np.array([1e6, 0.0])}, {"a": np.array([1e6, 1e-4])}
     assert same.differences(old, new, 1e-9) == []
