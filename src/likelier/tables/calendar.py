@@ -13,21 +13,50 @@ import pyarrow.compute as pc
 from likelier.base import Array
 from likelier.data.columns import mask_of, numbers_of, row_array, text_array, text_scalar
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = (
-    "(?P<name>(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?))\.?"
+# Names and abbreviations in lower case: English, German, French, Spanish, Italian, Dutch and
+# Portuguese.
+_MONTHS = (
+    "january jan januar jänner janvier janv enero ene gennaio gen januari janeiro",
+    "february feb februar février fevrier févr fevr fév fev febrero febbraio februari fevereiro",
+    "march mar märz maerz mär mrz mars marzo maart mrt março marco",
+    "april apr avril avr abril abr aprile",
+    "may mai mayo maggio mag mei maio",
+    "june jun juni juin junio giugno giu junho",
+    "july jul juli juillet juil julio luglio lug julho",
+    "august aug août aout aoû agosto ago augustus",
+    "september sept sep septembre septiembre setiembre settembre sett set setembro",
+    "october oct oktober okt octobre octubre ottobre ott outubro out",
+    "november nov novembre noviembre novembro",
+    "december dec dezember dez décembre decembre déc diciembre dic dicembre dezembro",
 )
-_WEEKDAY = r"(?:(?i:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?i:day)?\.?,? +)?"
+_MONTH_OF = {name: month for month, names in enumerate(_MONTHS, 1) for name in names.split()}
+_MONTH = f"(?P<name>(?i:{'|'.join(sorted(_MONTH_OF, key=len, reverse=True))}))\\.?"
+_WEEKDAYS = (
+    "(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?",
+    "mo(?:ntag)?|di(?:enstag)?|mi(?:ttwoch)?|do(?:nnerstag)?|fr(?:eitag)?|sa(?:mstag)?|so(?:nntag)?",
+    "lun(?:di|es|ed[iì])?|mar(?:di|tes|ted[iì])?|mer(?:c|credi|coled[iì])?|mi[eé](?:rc|rcoles)?",
+    "jeu(?:di)?|jue(?:ves)?|gio(?:ved[iì])?|ven(?:dredi|erd[iì])?|vie(?:rnes)?",
+    "sam(?:edi)?|s[aáà]b(?:ado|ato)?|dim(?:anche)?|dom(?:ingo|enica)?",
+    "ma(?:andag)?|di(?:nsdag)?|wo(?:ensdag)?|do(?:nderdag)?|vr(?:ijdag)?|za(?:terdag)?|zo(?:ndag)?",
+    "(?:seg(?:unda)?|ter(?:[çc]a)?|qua(?:rta)?|qui(?:nta)?|sex(?:ta)?)(?:-feira)?",
+)
+_WEEKDAY = rf"(?:(?i:{'|'.join(_WEEKDAYS)})\.?,? +)?"
 _DAY = "(?P<day>[0-9]{1,2})"
-_NTH = "(?i:st|nd|rd|th)?"
+_NTH = "(?i:st|nd|rd|th|er|º|°)?"
+_OF = "(?i:(?:of|de|del) )?"
 _YEAR, _LONG_YEAR = "(?P<year>[0-9]{4}|[0-9]{2})", "(?P<year>[0-9]{4})"
+_TWO_DIGITS = "(?P<{}>[0-9]{{2}})".format
+_ZONE = "(?P<zone>(?i:z|utc|gmt)|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 _CLOCK = (
     "(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
     "(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
-    r" ?(?P<half>(?i:[ap]\.?m\.?))? ?(?P<zone>(?i:z|utc|gmt)|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+    rf" ?(?P<half>(?i:[ap]\.?m\.?))? ?{_ZONE}"
 )
-_MAYBE_CLOCK = f"(?:(?:T|,? +){_CLOCK})?"
+_MAYBE_CLOCK = f"(?:(?:T|,? +(?:(?:at|um|à|a) )?){_CLOCK.replace('):', ')[:hH]', 1)})?"
+_COMPACT_CLOCK = (
+    f"(?:[T ]?{_TWO_DIGITS('hour')}:?{_TWO_DIGITS('minute')}:?{_TWO_DIGITS('second')}"
+    rf"(?:\.(?P<fraction>[0-9]{{1,9}}))? ?{_ZONE})?"
+)
 
 # By name, in the syntax of RE2. Day and month of "numeric" dates are told apart by the column.
 PATTERNS = {
@@ -35,17 +64,23 @@ PATTERNS = {
     f"{_DAY}{_MAYBE_CLOCK}",
     "numeric": f"(?P<first>[0-9]{{1,2}})(?P<sign>[-/.])(?P<other>[0-9]{{1,2}})"
     f"(?P<again>[-/.]){_YEAR}{_MAYBE_CLOCK}",
-    "yearmonthday": f"{_LONG_YEAR}(?P<month>[0-9]{{2}})(?P<day>[0-9]{{2}})",
-    "day name year": f"{_WEEKDAY}{_DAY}{_NTH}[-/. ]*(?:of )?{_MONTH}[-/., ]*{_YEAR}{_MAYBE_CLOCK}",
+    "yearmonthday": f"{_LONG_YEAR}{_TWO_DIGITS('month')}{_TWO_DIGITS('day')}{_COMPACT_CLOCK}",
+    "compact": f"{_TWO_DIGITS('first')}{_TWO_DIGITS('other')}{_LONG_YEAR}",
+    "day name year": f"{_WEEKDAY}{_DAY}{_NTH}[-/. ]*{_OF}{_MONTH}[-/., ]*{_OF}{_YEAR}"
+    f"{_MAYBE_CLOCK}",
     "name day year": f"{_WEEKDAY}{_MONTH}[-/. ]*{_DAY}{_NTH}[-/., ]+{_YEAR}{_MAYBE_CLOCK}",
+    "name day time year": f"{_WEEKDAY}{_MONTH} +{_DAY},? +{_CLOCK} +{_LONG_YEAR}",
     # "Jan 12" may be a day, "Jan-12" is what spreadsheets make of a month.
-    "name year": f"{_MONTH}(?:[-/., ]*{_LONG_YEAR}|[-/ ]?[-/'](?P<short>[0-9]{{2}}))",
+    "name year": f"{_MONTH}(?:[-/., ]*{_OF}{_LONG_YEAR}|[-/ ]?[-/'](?P<short>[0-9]{{2}}))",
     "year-month": f"{_LONG_YEAR}[-/](?P<month>[0-9]{{2}})",
+    "month-year": f"(?P<month>[0-9]{{1,2}})(?P<sign>[-/]){_LONG_YEAR}",
+    "year quarter": f"{_LONG_YEAR}[-/ ]?[Qq](?P<quarter>[1-4])",
+    "quarter year": f"[Qq](?P<quarter>[1-4])[-/ ]?{_LONG_YEAR}",
     "time": _CLOCK,
 }
 _ANY = "|".join(re.sub(r"\?P<[a-z]+>", "?:", pattern) for pattern in PATTERNS.values())
-# Years of two digits from here on are of the last century.
-_CENTURY = 69
+# Years of two digits from here on are of the last century, if a column does not say otherwise.
+CENTURY = 69
 _FIRST_YEAR = 1000
 _DAY_US = 86_400_000_000
 
@@ -73,36 +108,57 @@ class Moments:
         return numbers_of(filled.cast(pa.int64()))
 
     @cached_property
-    def year(self) -> Array:
-        """Years of four digits."""
+    def short(self) -> Array:
+        """Where the year has two digits."""
         short = self.has("short")
-        year = np.where(short, self.whole("short"), self.whole("year", 1970))
         if "year" in self.parts:
-            lengths = numbers_of(pc.utf8_length(self.parts["year"]))
-            short = short | (lengths == 2)
-        return np.where(short, year + np.where(year < _CENTURY, 2000, 1900), year)
+            short = short | (numbers_of(pc.utf8_length(self.parts["year"])) == 2)
+        return short
 
-    def days(self, order: str = "") -> tuple[Array, Array]:
+    def year(self, order: str = "", pivot: int = CENTURY) -> Array:
+        """Return years of four digits; those of two from ``pivot`` on are of the last century."""
+        if order == "y":
+            year, short = self.whole("first"), np.ones(len(self.rows), bool)
+        else:
+            year = np.where(self.has("short"), self.whole("short"), self.whole("year", 1970))
+            short = self.short
+        return np.where(short, year + np.where(year < pivot, 2000, 1900), year)
+
+    def _month(self, order: str) -> Array:
+        if order:
+            return self.whole("first" if order == "m" else "other")
+        if "quarter" in self.parts:
+            return 3 * self.whole("quarter") - 2
+        if "name" in self.parts:
+            names, months = text_array(list(_MONTH_OF)), np.array([*_MONTH_OF.values()])
+            found = pc.index_in(pc.utf8_lower(self.parts["name"]), value_set=names)
+            return months[numbers_of(found)]
+        return self.whole("month", 1)
+
+    def days(self, order: str = "", pivot: int = CENTURY) -> tuple[Array, Array]:
         """Return the days since 1970, and where there is such a day.
 
-        ``order`` says which of the two numbers of a numeric date comes first: ``d`` or ``m``.
+        ``order`` says which of the numbers of a numeric date comes first: ``d``, ``m``, or
+        ``y`` for a year of two digits, with the month in the middle.
         """
-        month, day = self.whole("month", 1), self.whole("day", 1)
-        if order:
-            month, day = self.whole("first"), self.whole("other")
-            if order == "d":
-                month, day = day, month
-        elif "name" in self.parts:
-            names = pc.utf8_slice_codeunits(pc.utf8_lower(self.parts["name"]), 0, 3)
-            month = numbers_of(pc.index_in(names, value_set=text_array(_MONTHS))) + 1
-        year = self.year
+        last = {"d": "first", "m": "other", "y": "year"}
+        day, month = self.whole(last.get(order, "day"), 1), self._month(order)
+        year = self.year(order, pivot)
         valid = (month >= 1) & (month <= 12) & (day >= 1) & (year >= _FIRST_YEAR)
         months = np.where(valid, (year - 1970) * 12 + month - 1, 0).astype("M8[M]")
         dates = months.astype("M8[D]") + np.where(valid, day - 1, 0)
         valid &= dates.astype("M8[M]") == months
         if "again" in self.parts:
             valid &= mask_of(pc.equal(self.parts["sign"], self.parts["again"]))
+        if order == "y":
+            valid &= self._two_digits()
         return dates.astype(np.int64), valid
+
+    def _two_digits(self) -> Array:
+        """Where all three numbers have two digits."""
+        lengths = (pc.utf8_length(self.parts[name]) for name in ("first", "other", "year"))
+        two: Array = np.all([numbers_of(length) == 2 for length in lengths], axis=0)
+        return two
 
     def clock(self) -> tuple[Array, Array]:
         """Return the microseconds since midnight in UTC, and where there is such a time."""
@@ -130,9 +186,9 @@ class Moments:
                 minutes[place] = ahead if zone[0] == "+" else -ahead
         return minutes
 
-    def values(self, order: str = "") -> Array:
+    def values(self, order: str = "", pivot: int = CENTURY) -> Array:
         """Return the moments as datetime64, NaT where there is no such moment."""
-        days, valid = self.days(order)
+        days, valid = self.days(order, pivot)
         micro, also = self.clock()
         moments = (days * _DAY_US + micro).astype("M8[us]")
         moments[~(valid & also)] = np.datetime64("NaT")

@@ -67,7 +67,7 @@ def test_spellings_give_the_same_features(tmp_path, spelling):
         ),
     ):
         encoding = copy_by_file(learn(open_table(data)), tmp_path)
-        assert encoding.notes() == {"when": f"dates written {spelling}"}
+        assert encoding.notes()["when"].partition(" (two-digit")[0] == f"dates written {spelling}"
         assert names_of(encoding) == [*(f"when {part}" for part in PARTS), "x"]
         features, _ = encode(encoding, open_table(data))
         np.testing.assert_allclose(features[:, :-1], by_hand(plain, False), atol=1e-12)

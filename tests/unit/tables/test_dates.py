@@ -50,7 +50,7 @@ def moments(*texts: str) -> np.ndarray:
         ("31.01.2019", "2019-01-31"),
         ("31-01-2019", "2019-01-31"),
         ("1/31/69", "1969-01-31"),
-        ("31.1.68", "2068-01-31"),
+        ("31.1.68", "1968-01-31"),
         ("31/01/2019 1:05 PM", "2019-01-31T13:05"),
         ("31/01/2019 12:05:09 am", "2019-01-31T00:05:09"),
         ("January 7, 2018", "2018-01-07"),
@@ -64,18 +64,38 @@ def moments(*texts: str) -> np.ndarray:
         ("Sunday, May 5, 2019 10:00 PM", "2019-05-05T22:00"),
         ("Jan-2019", "2019-01-01"),
         ("January 2019", "2019-01-01"),
-        ("Oct-49", "2049-10-01"),
+        ("Oct-49", "1949-10-01"),
         ("2019-03", "2019-03-01"),
         ("12:30", "1970-01-01T12:30"),
         ("12:30:15", "1970-01-01T12:30:15"),
         ("1:05 PM", "1970-01-01T13:05"),
         ("12:00 a.m.", "1970-01-01T00:00"),
+        ("06/2022", "2022-06-01"),
+        ("6-2022", "2022-06-01"),
+        ("2022-Q2", "2022-04-01"),
+        ("2022Q4", "2022-10-01"),
+        ("Q1 2022", "2022-01-01"),
+        ("29/06/2022 02h43", "2022-06-29T02:43"),
+        ("Wed Jun 29 02:43:14 2022", "2022-06-29T02:43:14"),
+        ("mer. juin  9 02:43:14 UTC 2022", "2022-06-09T02:43:14"),
+        ("Mai-20", "2020-05-01"),
+        ("Juni 2019", "2019-06-01"),
+        ("29. März 2022", "2022-03-29"),
+        ("Mittwoch, 29. Juni 2022", "2022-06-29"),
+        ("Do., 1. Dez. 2022 10:30", "2022-12-01T10:30"),
+        ("1er août 2022 à 02h43", "2022-08-01T02:43"),
+        ("FÉVR. 2022", "2022-02-01"),
+        ("3 de septiembre de 2022", "2022-09-03"),
+        ("sábado 3 dic 2022", "2022-12-03"),
+        ("martedì 7 giugno 2022", "2022-06-07"),
+        ("12 mrt 2022", "2022-03-12"),
+        ("terça-feira, 5 de março de 2022", "2022-03-05"),
     ],
 )
 def test_spellings(text: str, moment: str) -> None:
     style = learned([text])
     np.testing.assert_array_equal(style.parse([text, "no date"]), moments(moment, "NaT"))
-    assert style.has_time == (":" in text)
+    assert style.has_time == (":" in text or "h4" in text)
     assert style.has_date == (not moment.startswith("1970"))
     assert not style.ambiguous
 
@@ -106,11 +126,17 @@ def test_spellings(text: str, moment: str) -> None:
         "2019",
         "0252-01-31",
         "2019-00",
-        "Juni 2019",
+        "Junix 2019",
         "Maybe 2019",
         "30 Feb 2019",
         "2014-15",
         "192.168.1.1",
+        "13/2022",
+        "1/1000",
+        "12.2022",
+        "2022-Q5",
+        "2022 Q22",
+        "Mardi 2022",
     ],
 )
 def test_no_dates(text: str) -> None:
@@ -142,6 +168,27 @@ def test_eight_digits_are_dates_only_if_all_are() -> None:
     assert evidence(["20190131"]).style() is None
 
 
+COMPACT = {
+    "29062022": "2022-06-29",
+    "06292022": "2022-06-29",
+    "20220629T024314Z": "2022-06-29T02:43:14",
+    "20220629024314": "2022-06-29T02:43:14",
+    "20220629 02:43:14+0200": "2022-06-29T00:43:14",
+}
+
+
+@pytest.mark.parametrize("text", COMPACT)
+def test_compact_dates(text: str) -> None:
+    texts = [text, text.replace("29", "28")]
+    expected = moments(COMPACT[text], COMPACT[text].replace("29", "28"))
+    np.testing.assert_array_equal(learned(texts).parse(texts), expected)
+    assert evidence([*texts, "12345678"]).style() is None
+
+
+def test_eight_digits_that_do_not_tell_day_and_month_are_no_dates() -> None:
+    assert evidence(["01022022", "03042022"]).style() is None
+
+
 def test_seasons_are_no_months() -> None:
     assert evidence(["2008-09", "2009-10", "2010-11", "2011-12"]).style() is None
     assert learned(["2008-09", "2009-11", "2010-11"]).describe() == "dates written year-month"
@@ -169,6 +216,35 @@ def test_an_order_that_is_a_guess_is_said(sign: str, order: str) -> None:
     assert not learned([f"05{sign}05{sign}2019"]).ambiguous
 
 
+def test_a_short_year_may_come_first() -> None:
+    style = learned(["12-05-17", "13-06-18"])
+    assert style.ambiguous and style.order == "d"
+    assert "(no date tells year, month and day apart: day first is assumed)" in style.describe()
+    assert not learned(["12-05-17", "13-06-32"]).ambiguous
+    assert not learned(["13.05.17"]).ambiguous
+    style = learned(["99-05-17", "12-05-17"])
+    assert style.order == "y" and not style.ambiguous
+    expected = moments("1999-05-17", "2012-05-17", "NaT")
+    np.testing.assert_array_equal(style.parse(["99-05-17", "12-05-17", "12-5-17"]), expected)
+    assert style.describe().startswith("dates written year-month-day (two-digit years: ")
+
+
+def test_short_years_do_not_lie_in_the_future() -> None:
+    latest = dt.date.today().year + 1
+    years = [latest - 99, 1953, latest - 1, latest]
+    texts = [f"31.1.{year % 100:02d}" for year in years]
+    style = learned(texts)
+    assert style.parse(texts).astype("M8[Y]").astype(int).tolist() == [y - 1970 for y in years]
+    assert style.describe().endswith(f"(two-digit years: {latest - 99} to {latest})")
+    assert learned(["31.1.2019"]).pivot is None
+
+
+def test_styles_of_older_models_are_read() -> None:
+    plain = {"pattern": "numeric", "sign": ".", "order": "d", "ambiguous": False, "has_time": True}
+    style = DateStyle.from_json(plain)
+    np.testing.assert_array_equal(style.parse(["31.1.68"]), moments("2068-01-31"))
+
+
 def test_contradicting_orders_are_no_style_unless_rare() -> None:
     assert evidence(["13/01/2019", "01/13/2019"]).style() is None
     either = [f"0{day}/0{month}/2019" for day in range(1, 10) for month in range(1, 10)]
@@ -194,6 +270,9 @@ def test_another_sign_is_another_style() -> None:
         ("7 Jan 2018", "dates written day month year"),
         ("Jan 2018", "dates written month year"),
         ("12:30", "times of day"),
+        ("06/2022", "dates written month/year"),
+        ("2022-Q2", "dates written year quarter"),
+        ("Wed Jun 29 02:43:14 2022", "dates written month day time year"),
     ],
 )
 def test_descriptions(text: str, described: str) -> None:
@@ -239,6 +318,7 @@ COLUMNS = {
     "compact": [f"201901{day:02d}" for day in range(1, 32)],
     "mixed": [f"{day}/1/2019" for day in range(1, 32)] + ["1/13/2019"],
     "either": [f"{day}-1-2019" for day in range(1, 13)],
+    "short": [f"{day:02d}-05-17" for day in range(1, 32)],
     "words": ["a", "b", "c", "Oct-49", "2019-01-01", "12"],
     "nothing": [],
 }
@@ -254,7 +334,7 @@ def test_blocks_give_the_style_of_the_whole(name: str) -> None:
     assert merged.style() == evidence(texts).style()
 
 
-@pytest.mark.parametrize("name", ["iso", "slash", "names", "compact", "either"])
+@pytest.mark.parametrize("name", ["iso", "slash", "names", "compact", "either", "short"])
 def test_styles_survive_json(name: str) -> None:
     style = learned(COLUMNS[name])
     assert DateStyle.from_json(json.loads(json.dumps(style.to_json()))) == style
@@ -274,13 +354,18 @@ FORMATS = [
     "%a, %d %b %Y %H:%M:%S GMT",
     "%m/%d/%Y %I:%M %p",
     "%Y/%m/%d %H:%M:%S.%f",
+    "%y-%m-%d",
+    "%d%m%Y",
+    "%Y%m%d%H%M%S",
+    "%a %b %d %H:%M:%S %Y",
+    "%m/%Y",
 ]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     days=st.lists(
-        st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2067, 12, 31)), min_size=2, max_size=20
+        st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2025, 12, 31)), min_size=2, max_size=20
     ),
     form=st.sampled_from(FORMATS),
 )
