@@ -54,15 +54,15 @@ _CLOCK = (
 )
 _MAYBE_CLOCK = f"(?:(?:T|,? +(?:(?:at|um|à|a) )?){_CLOCK.replace('):', ')[:hH]', 1)})?"
 _COMPACT_CLOCK = (
-    f"(?:[T ]?{_TWO_DIGITS('hour')}:?{_TWO_DIGITS('minute')}:?{_TWO_DIGITS('second')}"
-    rf"(?:\.(?P<fraction>[0-9]{{1,9}}))? ?{_ZONE})?"
+    f"(?:[T ]?{_TWO_DIGITS('hour')}:?{_TWO_DIGITS('minute')}"
+    rf"(?::?{_TWO_DIGITS('second')}(?:\.(?P<fraction>[0-9]{{1,9}}))?)? ?{_ZONE})?"
 )
 
 # By name, in the syntax of RE2. Day and month of "numeric" dates are told apart by the column.
 PATTERNS = {
     "year-month-day": f"{_LONG_YEAR}(?P<sign>[-/.])(?P<month>[0-9]{{1,2}})(?P<again>[-/.])"
     f"{_DAY}{_MAYBE_CLOCK}",
-    "numeric": f"(?P<first>[0-9]{{1,2}})(?P<sign>[-/.])(?P<other>[0-9]{{1,2}})"
+    "numeric": f"{_WEEKDAY}(?P<first>[0-9]{{1,2}})(?P<sign>[-/.])(?P<other>[0-9]{{1,2}})"
     f"(?P<again>[-/.]){_YEAR}{_MAYBE_CLOCK}",
     "yearmonthday": f"{_LONG_YEAR}{_TWO_DIGITS('month')}{_TWO_DIGITS('day')}{_COMPACT_CLOCK}",
     "compact": f"{_TWO_DIGITS('first')}{_TWO_DIGITS('other')}{_LONG_YEAR}",
