@@ -245,16 +245,19 @@ def _header_lines(text: str, delimiter: str, quote: str) -> int:
 def _delimiter(text: str, likely: str | None, quote: str) -> str:
     """Choose the delimiter that cuts the most rows into the same number of cells.
 
-    Where commas and semicolons both do, the comma is more likely inside the numbers.
+    Where commas and semicolons both do, the comma is more likely inside the numbers. Upright
+    strokes may also be inside the only column: they must cut the first row as well.
     """
     best, best_share = ",", 0.0
     for candidate in ([likely] if likely else []) + list(DELIMITERS):
         try:
-            widths = Counter(len(row) for row in _rows(text, candidate, quote))
+            lengths = [len(row) for row in _rows(text, candidate, quote)]
         except csv.Error:  # a cell too long to be one
             continue
-        width, count = widths.most_common(1)[0]
-        share = count / widths.total() if width > 1 else 0.0
+        width, count = Counter(lengths).most_common(1)[0]
+        share = count / len(lengths) if width > 1 else 0.0
+        if candidate == "|" != likely and lengths[0] != width:
+            share = 0.0
         if share > best_share:
             best, best_share = candidate, share
     return best

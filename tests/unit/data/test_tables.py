@@ -142,6 +142,19 @@ def test_commas_inside_semicolons(tmp_path):
     assert rows_of(table) == [["1,5", "2,5"], ["3,5", "4,5"]]
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a|b,c\n1|2,3\n4|5,6\n", ["a|b", "c"]),
+        ("a,b\nx|y|z,1\nu|v|w,2\n", ["a", "b"]),
+        ("a|b|c\n1,5|2|3\n2,5|2|3\n", ["a", "b", "c"]),
+        ("genres\nComedy|Drama\nAction|War\nWar|Crime\n", ["genres"]),
+    ],
+)
+def test_pipes_between_and_inside_cells(tmp_path, text, names):
+    assert open_table(write(tmp_path, text)).column_names == names
+
+
 def test_missing_values(tmp_path):
     text = "a,b,c,d,e\n1, ?,NA,,x\n2,?, NA ,nan,NULL\n"
     assert rows_of(open_table(write(tmp_path, text))) == [
