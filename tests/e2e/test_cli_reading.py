@@ -169,6 +169,7 @@ def test_missing_values_are_filled_in_and_told(tmp_path):
         ("use quotes=False if", "use --no-quotes if"),
         ("delimiter must be one character", "--delimiter must be one character"),
         ("encoding 'x' is not known", "--encoding 'x' is not known"),
+        ("or name its encoding ('cp1252'?)", "or name its encoding, as in --encoding cp1252"),
         ("a target column", "a target column"),
     ],
 )
