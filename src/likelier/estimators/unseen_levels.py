@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Matrix
-from likelier.tables.columns import N_DRAWS
+from likelier.tables.column import N_DRAWS
 
 # So many quantiles stand for the distribution of each copy of a row; more for wide intervals.
 N_QUANTILES = 20

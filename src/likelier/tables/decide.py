@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from likelier.tables.columns import FALSE, TRUE
+from likelier.tables.column_numbers import FALSE, TRUE
 from likelier.tables.dates import DateStyle
 from likelier.tables.numbers import NumberStyle, Seen, added
 from likelier.tables.summaries import ColumnSummary
@@ -23,6 +24,19 @@ MOSTLY, HALF, FEW_TEXTS = 0.8, 0.5, 10
 # A level of fewer rows is rare; levels that are many may be so if nearly all rows have others.
 MIN_LEVEL, RARE_LEVEL, COMMON_SHARE = 3, 0.001, 0.95
 EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is said about how a table is encoded.
+
+    ``dense`` asks for few columns of a text, not one for each word.
+    """
+
+    kinds: Mapping[str, str]
+    max_levels: int = 40
+    n_components: int = 30
+    dense: bool = True
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from likelier.data.columns import Kind
 from likelier.data.dialect import NO_HINTS, Hints
 from likelier.data.tables import Table
 from likelier.tables.cells import Cells
-from likelier.tables.columns import N_DRAWS, ColumnCode, column_from_json
+from likelier.tables.column import N_DRAWS, ColumnCode
+from likelier.tables.columns import column_from_json
 from likelier.tables.target import Target
 
 FORM = "table-2"

@@ -8,7 +8,8 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.tables.cells import Cells
-from likelier.tables.columns import ColumnCode, NumberColumn
+from likelier.tables.column import ColumnCode
+from likelier.tables.column_numbers import NumberColumn
 
 # A column is suspect if it leaves so little of the error that is made without it.
 LEFT, MUCH = 0.01, 0.5

@@ -17,8 +17,9 @@ from likelier.data.files import as_path, detect_format
 from likelier.data.libsvm import LibsvmLayout
 from likelier.data.sources import IterableSource, LibsvmSource, Source
 from likelier.data.tables import Table, default_block_rows, open_table
+from likelier.tables.decide import Choices
 from likelier.tables.encoding import Seen, Strange, TableEncoding
-from likelier.tables.learn import Choices, learn_encoding
+from likelier.tables.learn import learn_encoding
 from likelier.tables.target import has_target
 
 Encoder = TableEncoding | LibsvmLayout

@@ -20,9 +20,11 @@ from likelier.base import Array, Matrix
 from likelier.data.tables import Table, default_block_rows, open_table
 from likelier.matrices import checked_matrix
 from likelier.tables.cells import Cells
+from likelier.tables.decide import Choices
 from likelier.tables.encoding import Seen, TableEncoding
+from likelier.tables.first_pass import SAMPLE_ROWS
 from likelier.tables.leaks import find_leaks
-from likelier.tables.learn import SAMPLE_ROWS, Choices, learn_encoding
+from likelier.tables.learn import learn_encoding
 from likelier.tables.sources import is_table
 
 

@@ -24,15 +24,14 @@ from tests.unit.tables.helpers import (
 
 from likelier.data import open_table
 from likelier.data import tables as tables_module
-from likelier.tables import TableEncoding
-from likelier.tables import learn as learn_module
+from likelier.tables import TableEncoding, first_pass
 
 SMALL = "a,colour,flag,y\n1,red,true,yes\n2.5,blue,false,no\n-3, red ,true,yes\n"
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(learn_module, "default_block_rows", lambda n_columns: 10)
+    monkeypatch.setattr(first_pass, "default_block_rows", lambda n_columns: 10)
 
 
 # -- columns and names ------------------------------------------------------------------
@@ -180,7 +179,7 @@ def test_blocks_encode_like_the_whole(columns, block_rows):
 def test_learning_in_blocks_is_learning_at_once(tmp_path, columns, monkeypatch, rows):
     path = csv_file(tmp_path, columns_csv(columns))
     whole = learn(open_table(path), "y")
-    monkeypatch.setattr(learn_module, "default_block_rows", lambda n_columns: rows)
+    monkeypatch.setattr(first_pass, "default_block_rows", lambda n_columns: rows)
     monkeypatch.setattr(tables_module, "CSV_CHUNK_BYTES", 1000)
     cut = learn(open_table(path), "y")
     assert names_of(cut) == names_of(whole)

@@ -8,8 +8,7 @@ import pytest
 from tests.unit.tables.helpers import copy_by_file, csv_file, encode, learn, names_of
 
 from likelier.data import open_table
-from likelier.tables import block_source
-from likelier.tables import learn as learn_module
+from likelier.tables import block_source, first_pass
 
 N = 60
 NUMBERS = [f"{0.37 * i - 5:.2f}" for i in range(N)]
@@ -20,7 +19,7 @@ COMMAS = [value.replace(".", ",") for value in NUMBERS]
 @pytest.fixture(params=[None, 10], ids=["one block", "blocks of ten rows"])
 def block_rows(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(learn_module, "default_block_rows", lambda n_columns: request.param)
+        monkeypatch.setattr(first_pass, "default_block_rows", lambda n_columns: request.param)
 
 
 def column(values, delimiter=","):

@@ -12,13 +12,12 @@ from tests.unit.tables.helpers import copy_by_file, csv_file, csv_table, encode,
 
 from likelier.data import open_table
 from likelier.data.columns import Kind
-from likelier.tables import block_source
-from likelier.tables import learn as learn_module
+from likelier.tables import block_source, first_pass
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(learn_module, "default_block_rows", lambda n_columns: 10)
+    monkeypatch.setattr(first_pass, "default_block_rows", lambda n_columns: 10)
 
 
 def labelled(tmp_path, labels, **reading):
