@@ -58,8 +58,8 @@ without rows whose target is missing. Identifiers and known leaks stay in for ev
 
 Figures are medians over the splits; a ratio is taken split by split, since splits differ more than
 methods do, and in brackets are the lowest and the highest. A ratio of log losses or of RMSE below
-one is in our favour. *Not below plain*: our ratio to *plain* is at most {RATIO:g}, or the log losses
-differ by less than {LOG_LOSS:g}, and the command
+one is in our favour. *Not below plain*: our ratio to *plain* is at most {RATIO:g}, or the log
+losses differ by less than {LOG_LOSS:g}, and the command
 failed on no split. Times are wall times of whole commands, start included, on a shared machine;
 those of the peers are fit and prediction alone, with one thread.
 """
