@@ -209,7 +209,19 @@ def test_wrong_parameters(tmp_path, train):
 
 def test_only_one_class(tmp_path):
     text = "a,y\n" + "".join(f"{i},same\n" for i in range(50))
-    assert "class" in fit_text(text, tmp_path)
+    assert "'same' in every row" in fit_text(text, tmp_path)
+
+
+def test_only_one_number(tmp_path):
+    text = "a,y\n" + "".join(f"{i},2.5\n" for i in range(50))
+    assert "'2.5' in every row" in fit_text(text, tmp_path)
+
+
+def test_a_class_of_one_row_is_warned_of(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n" + "".join(f"{i % 7},{'uv'[i % 2]}\n" for i in range(50)) + "3,w\n")
+    result = run_ok("fit", path, "-t", "y", "-m", "linear", "-o", tmp_path / "m")
+    assert "classes of a single row, such as 'w'" in result.stderr
 
 
 def test_a_failure_leaves_the_old_files(tmp_path, train, model):
