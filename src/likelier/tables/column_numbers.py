@@ -80,7 +80,9 @@ class NumberColumn(ColumnCode):
 
     def _missing(self, text: str) -> bool:
         """Whether a text that is no number of the column stands for a missing one."""
-        return text in self.texts or (self.loose and not is_number(text))
+        if text in self.texts or (self.style or NumberStyle()).is_blank(text):
+            return True
+        return self.loose and not is_number(text)
 
 
 def _remedy(text: str, decimal: str) -> str:

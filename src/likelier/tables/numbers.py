@@ -94,6 +94,11 @@ class NumberStyle:
             and (not layout.tail or layout.tail in map(unit_key, self.units))
         )
 
+    def is_blank(self, text: str) -> bool:
+        """Whether a text is a unit or a currency without a number, or a dash: nothing is there."""
+        marks = {self.currency, *map(unit_key, self.units)}
+        return not any(map(str.isalnum, text)) or text in marks or unit_key(text) in marks
+
     def parse(self, texts: Sequence[str]) -> Array:
         """Return the numbers of the texts, NaN where a text is no number in this style."""
         values = np.full(len(texts), np.nan)

@@ -60,6 +60,17 @@ def test_numbers_written_otherwise_are_not_missing(cell):
     assert features.transform({"a": ["45.6 kg"], "b": [0.0]})[0, 1] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("form", "blank"), [("{:.1f} bhp", "bhp"), ("${:.1f}", "$"), ("{:.1f}", "-")]
+)
+def test_nothing_but_a_unit_is_missing(form, blank):
+    """Also where training never had such a cell."""
+    features = TableFeatures().fit({"a": [form.format(x) for x in NUMBERS], "b": NUMBERS})
+    with pytest.warns(UserWarning, match="lack values that were never missing"):
+        found = features.transform({"a": [blank], "b": [0.0]})
+    assert found[0, 0] == pytest.approx(np.median(np.round(NUMBERS, 1)))
+
+
 @pytest.mark.parametrize("mark", [-999.0, -1.0, 9999.0])
 def test_a_number_for_a_missing_one_is_pointed_out(mark):
     values = RNG.uniform(10.0, 11.0, N)
