@@ -217,6 +217,14 @@ def test_only_one_number(tmp_path):
     assert "'2.5' in every row" in fit_text(text, tmp_path)
 
 
+@pytest.mark.parametrize("model", ["kernel", "linear"])
+def test_a_column_of_tiny_numbers_is_named(model, tmp_path):
+    path, rng = tmp_path / "t.csv", np.random.default_rng(0)
+    rows = [f"{i % 7},{x:.3f}e-300,{'uv'[i % 2]}\n" for i, x in enumerate(rng.normal(size=80))]
+    path.write_text("a,tiny,y\n" + "".join(rows))
+    assert "column 'tiny'" in run("fit", path, "-t", "y", "-m", model, "-o", tmp_path / "m").stderr
+
+
 def test_a_class_of_one_row_is_warned_of(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + "".join(f"{i % 7},{'uv'[i % 2]}\n" for i in range(50)) + "3,w\n")

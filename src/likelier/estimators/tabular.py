@@ -306,18 +306,21 @@ def _encoded(source: Source) -> Iterator[Encoded]:
 
 @contextmanager
 def _columns_by_name(encoder: Any) -> Iterator[None]:
-    """Let warnings about a column of a matrix name the column."""
+    """Let warnings and errors about a column of a matrix name the column."""
+
+    def named(message: object) -> str:
+        names = encoder.get_feature_names_out()
+        pattern = r"\b(?:column|input) (\d+) of X\b"
+        return re.sub(pattern, lambda m: f"column {str(names[int(m[1])])!r}", str(message))
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
-    names = encoder.get_feature_names_out() if caught else ()
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(named(error)) from error
     for one in caught:
-        text = re.sub(
-            r"\bcolumn (\d+) of X\b",
-            lambda found: f"column {str(names[int(found[1])])!r}",
-            str(one.message),
-        )
-        warnings.warn(text, one.category, stacklevel=3)
+        warnings.warn(named(one.message), one.category, stacklevel=3)
 
 
 class _Watched(Source):
