@@ -87,7 +87,7 @@ def _ours(
     X: Any, y: Any, case: Case, sampler: str, length: tuple[int | None, int]
 ) -> tuple[dict[str, Any], Any]:
     """Draw with our samplers, the fit of the Gaussian timed apart."""
-    from likelier.estimators.problem import local_engine
+    from likelier.fitting.dataset import local_engine
 
     if len(np.unique(y)) < 2:  # a warm-up call on too few rows
         y = np.arange(len(y)) % 2.0

@@ -70,9 +70,9 @@ def first_call(target: str, dtype: str) -> dict[str, float]:
 def epochs() -> dict[str, float]:
     """Median processor seconds of whole epochs; the first call, which may compile, is not one."""
     from likelier.engines import LocalEngine
+    from likelier.fitting.standardize import Standard
     from likelier.inference.deep_adam import STEPS, DeepAdam
     from likelier.models.deep_gp import DeepGP
-    from likelier.models.kernel_machine import Standard
 
     out = {}
     for calls in CALLS:

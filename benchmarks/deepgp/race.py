@@ -41,7 +41,7 @@ def _apart(name: str, seconds: float) -> dict[str, Any]:
 def measure(name: str, seconds: float) -> dict[str, Any]:
     """Both curves, and the ratio of the times at which each reaches GPyTorch's last figure."""
     from benchmarks.kernel.problem import number_split
-    from likelier.models.kernel_machine import Standard
+    from likelier.fitting.standardize import Standard
 
     split = number_split(name, 0)
     standard, mean, spread = Standard.of(split.X), split.y.mean(), split.y.std()
@@ -73,9 +73,9 @@ def _gpytorch(X: Any, y: Any, test: tuple[Any, Any], seconds: float) -> Curve:
 
 def _ours(X: Any, y: Any, test: tuple[Any, Any]) -> Curve:
     from likelier.engines import LocalEngine
+    from likelier.fitting.standardize import Standard
     from likelier.inference.deep_adam import DeepAdam
     from likelier.models.deep_gp import DeepGP
-    from likelier.models.kernel_machine import Standard
 
     engine, d = LocalEngine(X, y, seed=0), X.shape[1]
     inference = DeepAdam(Standard.of(X), float(len(y)), power=1.0, batch_size=BATCH)

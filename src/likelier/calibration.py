@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 
 from likelier.base import Array, check_share
-from likelier.inference.label_thresholds import best_thresholds as best_thresholds
+from likelier.thresholds import best_thresholds as best_thresholds
 
 Weight = ArrayLike | None
 

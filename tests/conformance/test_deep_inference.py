@@ -11,9 +11,9 @@ from scipy import sparse
 
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.fitting.standardize import Standard
 from likelier.inference.deep_adam import DeepAdam, plain_state
 from likelier.models.deep_gp import DeepGP
-from likelier.models.kernel_machine import Standard
 from likelier.predictive import Predictive
 from likelier.tables import block_source
 

@@ -135,7 +135,7 @@ def test_the_real_command_in_processes_of_its_own(tmp_path):
 
 
 def test_a_saved_model_predicts_the_same_bits(tmp_path):
-    from likelier.estimators.tabular import TabularModel
+    from likelier.fitting.tabular import TabularModel
 
     train = write(tmp_path / "train.csv", flowers(300, 0))
     classifier = likelier.LinearClassifier(random_state=0)

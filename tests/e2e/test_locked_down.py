@@ -104,7 +104,7 @@ def test_warm_up_says_that_it_can_keep_nothing(package):
 def test_what_root_compiled_is_used_by_others(place, package):
     own = {"NUMBA_CACHE_DIR": str(package / "compiled")} if place == "named folder" else {}
     code = (
-        "import numpy as np\nfrom likelier.loops.finite import sum_of_squares\n"
+        "import numpy as np\nfrom likelier.fitting.loops.finite import sum_of_squares\n"
         "sum_of_squares(np.ones(3)), sum_of_squares(np.ones(3, {dtype!r}))\n"
         "print(sum(sum_of_squares.stats.cache_hits.values()))"
     )

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier import BayesianLinearClassifier
 from likelier.calibration import log_loss
-from likelier.estimators.tabular import TabularModel
+from likelier.fitting.tabular import TabularModel
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 

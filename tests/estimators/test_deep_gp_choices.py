@@ -10,9 +10,9 @@ from likelier.engines import LocalEngine
 from likelier.estimators import deep_gp_kernel, deep_gp_power, deep_gp_probe
 from likelier.estimators.deep_gp_fit import Task
 from likelier.estimators.deep_gp_probe import Probe, clear, fit_probe
-from likelier.estimators.kernel_rows import Rows
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard
 from likelier.models.deep_gp_start import LONG
-from likelier.models.kernel_machine import Standard
 
 from .deep_gp_problem import LABELS, WORDS, D, N, X, Y, regressor
 

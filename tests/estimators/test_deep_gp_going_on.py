@@ -20,7 +20,7 @@ from likelier.estimators import (
     deep_gp_watch,
     kernel_words,
 )
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 from likelier.inference import deep_adam, deep_feed
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor

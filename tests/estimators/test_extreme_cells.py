@@ -23,7 +23,7 @@ from likelier import (
     MultilabelClassifier,
     OnePassClassifier,
 )
-from likelier.estimators.extreme_cells import ExtremeCells
+from likelier.fitting.extreme_cells import ExtremeCells
 
 N = 120
 NAMES = ["age", "income", "height"]

@@ -10,7 +10,8 @@ import sklearn
 from scipy import sparse
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators import finite, linear_fit
+from likelier.estimators import linear_fit
+from likelier.fitting import finite
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 

@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.estimators import kernel_words
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 
 
 class Recorder:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators.kernel_copies import settle_few, settle_many
-from likelier.estimators.kernel_rows import Rows
+from likelier.fitting.duplicates import settle_few, settle_many
+from likelier.fitting.rows import Rows
 
 CELLS = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 

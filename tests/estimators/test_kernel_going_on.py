@@ -19,9 +19,9 @@ from likelier.estimators import (
     kernel_regressor,
 )
 from likelier.estimators.kernel_pace import PROBE_ROWS, TIMED_ROWS, affordable_rows
-from likelier.estimators.kernel_words import Clock
-from likelier.models.columns import SUM_ROWS
-from likelier.models.kernel_machine import Standard
+from likelier.fitting.moments import SUM_ROWS
+from likelier.fitting.standardize import Standard
+from likelier.fitting.time_budget import Clock
 
 BOARD = 6
 

@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier.fitting.standardize import Standard
 from likelier.models.fourier_machine import FourierMachine, ScaledMachine
-from likelier.models.kernel_machine import Standard
 
 SMALL = {"n_components": 40, "n_particles": 4, "max_iter": 20, "random_state": 0}
 KINDS = ["svgd", "stein_gaussian"]

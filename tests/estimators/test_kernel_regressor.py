@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import likelier
 from likelier import BayesianKernelRegressor
-from likelier.estimators.kernel_rows import MERGE_ROWS
+from likelier.fitting.duplicates import MERGE_ROWS
 from likelier.inference.kernel_regression import (
     left_out,
     regression_sums,

@@ -14,7 +14,7 @@ from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.base import Info
 from likelier.estimators import kernel_course
 from likelier.estimators.kernel_course import PATIENCE, UPDATES, Course
-from likelier.estimators.kernel_rows import Rows
+from likelier.fitting.rows import Rows
 from likelier.inference import evidence, kernel_regression, kernel_search, softmax_head
 from likelier.inference.stein_gaussian import SteinGaussian
 from likelier.inference.svgd import SVGD

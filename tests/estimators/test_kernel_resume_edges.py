@@ -24,7 +24,7 @@ from likelier.estimators import kernel_fit
 from likelier.estimators.kernel_course import Course, Looked
 from likelier.estimators.kernel_experts import ExpertFit
 from likelier.estimators.kernel_resume import words_of
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 from likelier.inference import kernel_search
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]

@@ -16,7 +16,7 @@ from likelier.estimators import (
     kernel_words,
 )
 from likelier.estimators.kernel_pace import PROBE_ROWS, components_in_time
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 
 
 @pytest.fixture

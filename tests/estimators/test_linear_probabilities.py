@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from likelier import LinearClassifier, LinearRegressor
 from likelier.calibration import ece
-from likelier.estimators.probabilities import fit_calibration
+from likelier.fitting.probabilities import fit_calibration
 from likelier.losses import LOSSES
 
 CLASSIFICATION = [n for n, loss in LOSSES.items() if loss.task in ("binary", "multiclass")]

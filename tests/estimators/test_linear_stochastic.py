@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators.hold_out import held_rows
+from likelier.fitting.hold_out import held_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])

@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from likelier import LinearClassifier, LinearRegressor, losses
 from likelier.base import Batch, Info
-from likelier.estimators.problem import Problem
+from likelier.estimators.linear_problem import Problem
 from likelier.estimators.watch import Watch
 from likelier.inference.solve import Solution
 from likelier.models.linear import LinearModel

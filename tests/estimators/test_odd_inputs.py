@@ -11,7 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 from tests.estimators.test_damaged_matrices import ESTIMATORS, make
 
 import likelier
-from likelier.estimators.problem import is_stream
+from likelier.fitting.dataset import is_stream
 
 X = np.random.default_rng(0).poisson(1.0, (40, 3)).astype(np.float64)
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)

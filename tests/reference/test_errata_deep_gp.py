@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.reference.quick_jit import quick_jit
 
+from likelier.fitting.standardize import Standard
 from likelier.inference.deep_adam import STEPS, DeepAdam
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters
 from likelier.models.deep_gp_layer import Layer, node_law
 from likelier.models.deep_gp_posterior import DeepPosterior, plain_layers, shared_normals
 from likelier.models.deep_gp_start import cut, mean_projection, pad
-from likelier.models.kernel_machine import Standard
 
 M, D, P = 6, 2, 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.estimators.naive_bayes_data import encode_labels
-from likelier.estimators.targets import (
+from likelier.fitting.labels import encode_labels
+from likelier.fitting.targets import (
     check_labels,
     class_codes,
     encoded_labels,

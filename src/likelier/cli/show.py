@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likelier.base import Array
-from likelier.estimators.tabular import TabularModel
+from likelier.fitting.tabular import TabularModel
 from likelier.persistence import read_manifest
 from likelier.tables import TableEncoding
 

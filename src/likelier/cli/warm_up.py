@@ -16,8 +16,8 @@ from sklearn.utils import get_tags
 
 import likelier
 from likelier.base import Array
+from likelier.fitting.loops.finite import sum_of_squares
 from likelier.jit import ReadOnlyCache
-from likelier.loops.finite import sum_of_squares
 
 ROWS, COLUMNS = 300, 4  # support vector machines have another loop for fewer rows
 QUICK = {"n_draws": 10, "n_warmup": 10, "hidden_dim": 2, "n_inducing": 10, "probability": True}

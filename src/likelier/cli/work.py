@@ -17,7 +17,7 @@ from likelier.cli.options import ModelChoice, in_options
 from likelier.cli.output import prediction_file
 from likelier.cli.progress import PassWatcher, estimate_rows, progress_bar
 from likelier.cli.scores import ClassificationScores, RegressionScores, Score
-from likelier.estimators.tabular import Predictions, TabularModel
+from likelier.fitting.tabular import Predictions, TabularModel
 from likelier.losses import make_loss
 from likelier.persistence import load
 

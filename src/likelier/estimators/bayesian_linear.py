@@ -15,8 +15,8 @@ from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
 from likelier.estimators.bayesian_linear_fit import BayesianLinearFit
 from likelier.estimators.bayesian_linear_summary import Summaries
-from likelier.estimators.one_class import or_constant
-from likelier.estimators.probabilities import has_probabilities, never_certain, split_entropy
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.probabilities import has_probabilities, never_certain, split_entropy
 from likelier.predictive import Categorical
 
 PREDICT_DRAWS = 500  # draws that predictions average over, evenly spaced

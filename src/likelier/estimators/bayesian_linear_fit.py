@@ -20,10 +20,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.bayesian_linear_rows import PartSource, standard_coordinates
 from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
-from likelier.estimators.extreme_cells import warn_extreme_cells, watched
-from likelier.estimators.one_class import one_class_is_constant
-from likelier.estimators.probabilities import enough_to_calibrate, fit_calibration
-from likelier.estimators.problem import (
+from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
     checked_rows,
@@ -35,8 +32,11 @@ from likelier.estimators.problem import (
     stream_engine,
     summarise,
 )
-from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import (
+from likelier.fitting.extreme_cells import warn_extreme_cells, watched
+from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.probabilities import enough_to_calibrate, fit_calibration
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.targets import (
     check_labels,
     class_codes,
     class_weights,

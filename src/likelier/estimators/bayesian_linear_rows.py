@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.estimators.problem import CONSTANT, NumberSource, Summary, column_spread, summarise
+from likelier.fitting.dataset import CONSTANT, NumberSource, Summary, column_spread, summarise
 from likelier.models.bayesian_linear import FAR, Coordinates
 
 

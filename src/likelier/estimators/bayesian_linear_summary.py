@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array
-from likelier.estimators.linear_words import _number
+from likelier.fitting.parameters import check_within
 from likelier.inference.chains import effective_size, r_hat, tail_effective_size
 
 
@@ -63,7 +63,7 @@ class Summaries:
         Returns an array of shape (n_outputs, n_features, 2): lower and upper end.
         """
         check_is_fitted(self, "coef_draws_")
-        _number("level", level, 0.0, 1.0, strict=True)
+        check_within("level", level, 0.0, 1.0, strict=True)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         return np.moveaxis(np.quantile(self.coef_draws_, ends, axis=(0, 1)), 0, -1)
 
@@ -75,7 +75,7 @@ class Summaries:
         Print it for a table; ``pandas.DataFrame(model.summary().to_dict())`` makes a frame.
         """
         check_is_fitted(self, "coef_draws_")
-        _number("level", level, 0.0, 1.0, strict=True)
+        check_within("level", level, 0.0, 1.0, strict=True)
         names, draws = self._parameters()
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         lower, upper = np.quantile(draws, ends, axis=(0, 1))

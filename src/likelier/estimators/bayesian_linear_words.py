@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from likelier.base import Array
-from likelier.estimators.linear_words import _number, _one_of
+from likelier.fitting.parameters import check_one_of, check_within
 from likelier.inference.gibbs_run import SAMPLERS, Settings
 from likelier.models.bayesian_linear import INTERCEPT_PRECISION, Coordinates, Prior
 
 
 def check_words(words: Any) -> None:
     """Raise for constructor words that make no sense, naming the word."""
-    _one_of("loss", words.loss, ("log_loss", "hinge"))
-    _one_of("multi_class", words.multi_class, ("ovr", "multinomial"))
-    _one_of("sampler", words.sampler, SAMPLERS)
+    check_one_of("loss", words.loss, ("log_loss", "hinge"))
+    check_one_of("multi_class", words.multi_class, ("ovr", "multinomial"))
+    check_one_of("sampler", words.sampler, SAMPLERS)
     if words.loss == "hinge" and words.multi_class == "multinomial":
         raise ValueError('multi_class="multinomial" needs loss="log_loss"; use "ovr" with "hinge"')
     for name in ("n_chains", "n_draws", "thin"):
@@ -29,8 +29,8 @@ def check_words(words: Any) -> None:
         raise ValueError(
             f'prior_precision must be "auto", a number or an array, got {words.prior_precision!r}'
         )
-    _number("prior_shape", words.prior_shape, 0.0, strict=True)
-    _number("prior_rate", words.prior_rate, 0.0, strict=True)
+    check_within("prior_shape", words.prior_shape, 0.0, strict=True)
+    check_within("prior_rate", words.prior_rate, 0.0, strict=True)
 
 
 def _whole(name: str, value: Any, low: int) -> None:

@@ -18,26 +18,26 @@ from likelier.engines import StreamEngine
 from likelier.estimators.deep_gp_fit import DeepFit, Task
 from likelier.estimators.deep_gp_kernel import find_kernel
 from likelier.estimators.deep_gp_words import require_jax
-from likelier.estimators.kernel_words import _integer
-from likelier.estimators.one_class import or_constant
-from likelier.estimators.problem import (
+from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
     require_targets,
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import (
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.parameters import check_integer
+from likelier.fitting.standardize import Standard
+from likelier.fitting.targets import (
     check_no_missing_label,
     class_codes,
     class_weights,
     combine_weights,
     require_two_classes,
 )
-from likelier.models.columns import ColumnMoments
 from likelier.models.deep_gp_posterior import label_chances, log_label_chances
 from likelier.models.deep_gp_start import KernelStart
-from likelier.models.kernel_machine import Standard
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
 
 SCORE_VALUES = 40_960  # rows times classes of one call of the compiled quadrature
@@ -368,7 +368,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         The draws of a row follow from ``random_state`` and its place, whatever rows come after
         it; with one ``RandomState`` for all, batches draw what all rows at once would.
         """
-        _integer("n_samples", n_samples, 1)
+        check_integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
         bounds = np.cumsum(self.predict_proba(X), axis=1)
         uniform = rng.random_sample((len(bounds), int(n_samples)))

@@ -20,21 +20,21 @@ from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
 from likelier.estimators.deep_gp_checkpoint import Checkpoint, mark_of
-from likelier.estimators.deep_gp_held import split_stream
 from likelier.estimators.deep_gp_units import NOISE_FLOOR
 from likelier.estimators.deep_gp_watch import Watch
 from likelier.estimators.deep_gp_words import DeepWords, require_jax
-from likelier.estimators.extreme_cells import warn_extreme_cells, watched
-from likelier.estimators.kernel_copies import settle_few, settle_many
-from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import Clock
-from likelier.estimators.one_class import store_constant
-from likelier.estimators.problem import checked_rows, is_stream, open_source, require_targets
-from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import OneClassError
+from likelier.fitting.dataset import checked_rows, is_stream, open_source, require_targets
+from likelier.fitting.duplicates import settle_few, settle_many
+from likelier.fitting.extreme_cells import warn_extreme_cells, watched
+from likelier.fitting.hold_out import split_stream
+from likelier.fitting.one_class import store_constant
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard
+from likelier.fitting.targets import OneClassError
+from likelier.fitting.time_budget import Clock
 from likelier.models.deep_gp_posterior import DeepPosterior, removed_share, shared_normals
 from likelier.models.deep_gp_start import LONG, KernelStart
-from likelier.models.kernel_machine import Standard
 
 VALIDATION_ROWS = 2000
 FAR = 1e100  # spreads: from there on all kernels are zero, and squared distances may overflow

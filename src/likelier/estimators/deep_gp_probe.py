@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from likelier.base import Array
 from likelier.engines import LocalEngine
 from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.kernel_copies import settle_many
-from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.duplicates import settle_many
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard
+from likelier.fitting.time_budget import Clock
 from likelier.models.deep_gp_start import KernelStart
-from likelier.models.kernel_machine import Standard
 
 # Enough to see a difference; more would cost more than what the choice is worth.
 MOST_JUDGED, MOST_HELD = 10_000, 2000

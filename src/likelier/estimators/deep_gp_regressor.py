@@ -19,11 +19,11 @@ from likelier.estimators.deep_gp_fit import DeepFit, Task
 from likelier.estimators.deep_gp_kernel import find_kernel
 from likelier.estimators.deep_gp_power import MANY_ROWS, find_power
 from likelier.estimators.deep_gp_units import TargetSizes, Units
-from likelier.estimators.kernel_words import _integer
-from likelier.estimators.problem import NumberSource, require_targets
-from likelier.models.columns import ColumnMoments
+from likelier.fitting.dataset import NumberSource, require_targets
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.parameters import check_integer
+from likelier.fitting.standardize import Standard
 from likelier.models.deep_gp_start import KernelStart
-from likelier.models.kernel_machine import Standard
 from likelier.predictive import Gaussian
 
 FAR_TARGETS = 3.0  # spreads of the mean, or times the spread
@@ -371,7 +371,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         The draws of a row follow from ``random_state`` and its place, whatever rows come after
         it; with one ``RandomState`` for all, batches draw what all rows at once would.
         """
-        _integer("n_samples", n_samples, 1)
+        check_integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
         out = []
         for part in self._predictives(X):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likelier.base import Array
-from likelier.models.columns import ColumnMoments
+from likelier.fitting.moments import ColumnMoments
 
 NOISE_FLOOR = 1e-5  # least noise variance, in units of the targets' variance
 CONSTANT = 1e-12  # a spread of so little of the mean is rounding

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 
 VALIDATE_EVERY = 100  # minibatches
 

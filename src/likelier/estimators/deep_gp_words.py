@@ -11,10 +11,15 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 
 from likelier.base import Matrix, check_flag
-from likelier.estimators.kernel_words import _integer, _number, _number_or_auto, _one_of
+from likelier.fitting.parameters import (
+    check_above,
+    check_integer,
+    check_number_or_auto,
+    check_one_of,
+)
+from likelier.fitting.standardize import Standard
 from likelier.matrices import validated_rows
 from likelier.models.deep_gp_kernels import KERNELS
-from likelier.models.kernel_machine import Standard
 
 DTYPES = ("float64", "float32")
 INPUT_SCALES = ("column", "common")
@@ -45,29 +50,29 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
 
     def _check_words(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
-        _integer("layers", self.layers, 1)
-        _number_or_auto("hidden_dim", self.hidden_dim, 1, integer=True)
-        _number_or_auto("n_inducing", self.n_inducing, 1, integer=True)
-        _one_of("kernel", self.kernel, KERNELS)
-        _one_of("input_scale", self.input_scale, INPUT_SCALES)
-        _one_of("length_scales", self.length_scales, LENGTH_SCALES)
-        _number_or_auto("power", self.power, 0.0)
+        check_integer("layers", self.layers, 1)
+        check_number_or_auto("hidden_dim", self.hidden_dim, 1, integer=True)
+        check_number_or_auto("n_inducing", self.n_inducing, 1, integer=True)
+        check_one_of("kernel", self.kernel, KERNELS)
+        check_one_of("input_scale", self.input_scale, INPUT_SCALES)
+        check_one_of("length_scales", self.length_scales, LENGTH_SCALES)
+        check_number_or_auto("power", self.power, 0.0)
         if self.power != "auto" and self.power > 1.0:
             raise ValueError(f"power must lie in (0, 1], got {self.power}")
         for name in ("n_samples", "n_draws", "batch_size", "n_iter_no_change"):
-            _integer(name, getattr(self, name), 1)
-        _number_or_auto("max_iter", self.max_iter, 1, integer=True)
-        _number("learning_rate", self.learning_rate, 0.0)
-        _number("validation_fraction", self.validation_fraction, 0.0)
+            check_integer(name, getattr(self, name), 1)
+        check_number_or_auto("max_iter", self.max_iter, 1, integer=True)
+        check_above("learning_rate", self.learning_rate, 0.0)
+        check_above("validation_fraction", self.validation_fraction, 0.0)
         if self.validation_fraction >= 1.0:
             raise ValueError(
                 f"validation_fraction must lie in (0, 1), got {self.validation_fraction}"
             )
         if self.time_budget is not None:
-            _number("time_budget", self.time_budget, 0.0)
-        _one_of("dtype", self.dtype, DTYPES)
+            check_above("time_budget", self.time_budget, 0.0)
+        check_one_of("dtype", self.dtype, DTYPES)
         if not isinstance(self.verbose, bool | np.bool_):
-            _integer("verbose", self.verbose, 0)
+            check_integer("verbose", self.verbose, 0)
         for name in ("node_kernels", "early_stopping", "warm_start"):
             check_flag(name, getattr(self, name))
         if not isinstance(self.checkpoint, str | None):  # a saved model keeps its words

@@ -19,16 +19,17 @@ from likelier.estimators.kernel_pace import SHARE, affordable_rows, head_pace
 from likelier.estimators.kernel_particles import Strength
 from likelier.estimators.kernel_predict import ClassPredictions
 from likelier.estimators.kernel_resume import KeptJudge, KeptWeights, PlainPart
-from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import Clock
-from likelier.estimators.probabilities import fit_calibration
-from likelier.estimators.targets import (
+from likelier.estimators.kernel_rows import Prepared
+from likelier.fitting.probabilities import fit_calibration
+from likelier.fitting.rows import Rows
+from likelier.fitting.targets import (
     check_no_missing_label,
     class_codes,
     class_weights,
     combine_weights,
     require_two_classes,
 )
+from likelier.fitting.time_budget import Clock
 from likelier.inference.class_integral import choose_spread
 from likelier.inference.evidence import Plan, Scales
 from likelier.inference.head_state import HeadState

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.base import ClassifierMixin
 
 from likelier.estimators.kernel_class_fit import ClassFit
-from likelier.estimators.kernel_words import _number_or_auto
+from likelier.fitting.parameters import check_number_or_auto
 
 
 class BayesianKernelClassifier(ClassifierMixin, ClassFit):
@@ -203,7 +203,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     def _check_words(self) -> None:
         super()._check_words()
         if self.posterior_scale != 0.0 or isinstance(self.posterior_scale, bool):
-            _number_or_auto("posterior_scale", self.posterior_scale, 0.0)
+            check_number_or_auto("posterior_scale", self.posterior_scale, 0.0)
         if self.inference != "evidence" and self.posterior_scale != "auto":
             raise ValueError(
                 f'posterior_scale must be "auto" with inference={self.inference!r}: particles '

@@ -36,9 +36,11 @@ from likelier.estimators.kernel_fit import HEAD_BLOCK
 from likelier.estimators.kernel_pace import SHARE
 from likelier.estimators.kernel_passes import StreamPasses
 from likelier.estimators.kernel_resume import check_same_words, same_units, words_of
-from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import Clock, OutOfTime, _number_or_auto
-from likelier.estimators.problem import is_stream
+from likelier.estimators.kernel_rows import Prepared
+from likelier.fitting.dataset import is_stream
+from likelier.fitting.parameters import check_number_or_auto
+from likelier.fitting.rows import Rows
+from likelier.fitting.time_budget import Clock, OutOfTime
 from likelier.inference.kernel_search import Choice
 from likelier.models.kernel_experts import Experts
 from likelier.models.kernel_machine import LandmarkMap, restore_map
@@ -66,7 +68,7 @@ class ExpertStream(StreamPasses):
 
     def _check_words(self) -> None:
         super()._check_words()
-        _number_or_auto("n_experts", self.n_experts, 0, integer=True)
+        check_number_or_auto("n_experts", self.n_experts, 0, integer=True)
         if self.n_experts not in ("auto", 0, 1) and not self._may_have_experts():
             raise ValueError(
                 f'n_experts above one needs loss="{self._expert_loss}", inference="evidence", '

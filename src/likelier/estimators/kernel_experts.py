@@ -20,7 +20,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads
 from likelier.estimators.kernel_expert_rows import Drawn, Waiting, not_learned, take
 from likelier.estimators.kernel_resume import KeptJudge
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 from likelier.inference.class_integral import choose_spread
 from likelier.inference.kernel_experts import (
     ExpertJudge,

@@ -18,9 +18,6 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.extreme_cells import warn_extreme_cells
-from likelier.estimators.hold_out import held_rows
-from likelier.estimators.kernel_copies import settle_few
 from likelier.estimators.kernel_going_on import GoingOn, earlier_model
 from likelier.estimators.kernel_pace import components_in_time, timed
 from likelier.estimators.kernel_resume import (
@@ -32,21 +29,20 @@ from likelier.estimators.kernel_resume import (
     kept_choice,
     left_over,
 )
-from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import MIN_COMPONENTS, Clock
-from likelier.estimators.one_class import one_class_is_constant
-from likelier.estimators.problem import checked_rows, is_stream
-from likelier.estimators.rollback import unchanged_on_failure
+from likelier.estimators.kernel_rows import Prepared
+from likelier.estimators.kernel_words import MIN_COMPONENTS
+from likelier.fitting.dataset import checked_rows, is_stream
+from likelier.fitting.duplicates import settle_few
+from likelier.fitting.extreme_cells import warn_extreme_cells
+from likelier.fitting.hold_out import held_rows
+from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard, StandardRows
+from likelier.fitting.time_budget import Clock
 from likelier.inference.evidence import Plan, Scales, input_groups, learn_scales
 from likelier.inference.kernel_search import Choice, Fold
-from likelier.models.kernel_machine import (
-    IdentityMap,
-    KernelMap,
-    Standard,
-    StandardRows,
-    fourier_map,
-    landmark_map,
-)
+from likelier.models.kernel_machine import IdentityMap, KernelMap, fourier_map, landmark_map
 
 SAMPLE_ROWS = 20_000  # rows that hyperparameters are learned from
 HOLD_OUT_FROM, HOLD_OUT_SHARE, HOLD_OUT_MOST = 1000, 0.2, 1000

@@ -22,9 +22,10 @@ from likelier.estimators.kernel_resume import (
     keep_finished,
     leave,
 )
-from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import Clock, OutOfTime
-from likelier.models.kernel_machine import Standard
+from likelier.estimators.kernel_rows import Prepared
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard
+from likelier.fitting.time_budget import Clock, OutOfTime
 
 
 class GoingOn(KernelParticles):

@@ -21,9 +21,9 @@ from sklearn.exceptions import NotFittedError
 from likelier.base import Array, Matrix
 from likelier.engines.rows import stack_rows
 from likelier.estimators.kernel_fit import KernelFit
-from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import Clock
-from likelier.estimators.rollback import unchanged_on_failure
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.rows import Rows
+from likelier.fitting.time_budget import Clock
 
 START_ROWS = 4000  # rows that scales and landmarks are learned from
 GROWTH = 1.5  # the kept rows are learned anew when they have grown by this factor

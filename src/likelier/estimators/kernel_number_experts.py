@@ -26,8 +26,9 @@ from likelier.estimators.kernel_pace import (
     sums_pace,
     timed,
 )
-from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import Clock
+from likelier.estimators.kernel_rows import Prepared
+from likelier.fitting.rows import Rows
+from likelier.fitting.time_budget import Clock
 from likelier.inference.kernel_experts import Region
 from likelier.inference.kernel_regression import EpsilonLoss, Weights, leave_out
 from likelier.inference.kernel_search import Choice

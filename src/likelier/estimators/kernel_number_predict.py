@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.estimators.kernel_numbers import NumberStream
-from likelier.estimators.kernel_words import _integer, by_evidence
+from likelier.estimators.kernel_words import by_evidence
+from likelier.fitting.parameters import check_integer
 from likelier.inference.kernel_regression import Weights
 from likelier.inference.noise_shape import NoiseShape, with_shapes
 from likelier.inference.number_experts import beside_experts
@@ -153,7 +154,7 @@ class NumberPredictions(NumberStream):
             make are those of the predictions among the data; far away predictions leave the
             intercept out.
         """
-        _integer("n_draws", n_draws, 1)
+        check_integer("n_draws", n_draws, 1)
         self._require_fit()
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if hasattr(self, "particles_"):

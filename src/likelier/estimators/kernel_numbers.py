@@ -17,7 +17,6 @@ from likelier.base import Array, Batch, Engine, Loss, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.kernel_copies import settle_many
 from likelier.estimators.kernel_course import ParticleState
 from likelier.estimators.kernel_experts import COMMON_SAMPLE, MAX_INPUTS, common_rows
 from likelier.estimators.kernel_fit import HEAD_BLOCK
@@ -31,9 +30,13 @@ from likelier.estimators.kernel_kept import (
 from likelier.estimators.kernel_number_experts import NumberExperts
 from likelier.estimators.kernel_pace import affordable_rows, sums_pace
 from likelier.estimators.kernel_particles import Strength
-from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import Clock, by_evidence
-from likelier.estimators.problem import NumberSource, require_targets
+from likelier.estimators.kernel_words import by_evidence
+from likelier.fitting.dataset import NumberSource, require_targets
+from likelier.fitting.duplicates import settle_many
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard
+from likelier.fitting.time_budget import Clock
 from likelier.inference.evidence import Scales
 from likelier.inference.kernel_regression import (
     NOISE_LEAST,
@@ -47,8 +50,7 @@ from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape
 from likelier.inference.number_far import FarRows
 from likelier.inference.softmax_head import ridge
 from likelier.losses import EpsilonInsensitive, SquaredError
-from likelier.models.columns import ColumnMoments
-from likelier.models.kernel_machine import KernelMap, Standard, restore_map
+from likelier.models.kernel_machine import KernelMap, restore_map
 
 
 class NumberStream(RowKeeper, NumberExperts):

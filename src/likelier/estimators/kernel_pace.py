@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import ROWS_PER_COMPONENT, Clock
+from likelier.estimators.kernel_words import ROWS_PER_COMPONENT
+from likelier.fitting.rows import Rows
+from likelier.fitting.time_budget import Clock
 from likelier.inference.kernel_regression import regression_sums
 from likelier.inference.softmax_head import (
     HeadLoss,

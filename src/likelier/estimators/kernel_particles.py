@@ -20,7 +20,9 @@ from likelier.base import Array, Engine, Loss, Matrix
 from likelier.calibration import restore
 from likelier.engines import LocalEngine
 from likelier.estimators.kernel_course import UPDATES, Course, ParticleState
-from likelier.estimators.kernel_words import Clock, KernelWords
+from likelier.estimators.kernel_words import KernelWords
+from likelier.fitting.standardize import Standard
+from likelier.fitting.time_budget import Clock
 from likelier.inference.stein_gaussian import GaussianMixturePosterior, SteinGaussian
 from likelier.inference.svgd import SVGD, ParticlePosterior
 from likelier.models.fourier_machine import (
@@ -30,7 +32,6 @@ from likelier.models.fourier_machine import (
     draw_frequencies,
     start_scale,
 )
-from likelier.models.kernel_machine import Standard
 
 N_FEATURES = 256
 JUDGE_SHARE, JUDGE_FROM = 0.25, 20  # rows held out, where a loss needs them

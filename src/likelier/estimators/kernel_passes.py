@@ -8,12 +8,12 @@ import numpy as np
 
 from likelier.engines import StreamEngine
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.deep_gp_held import split_stream
-from likelier.estimators.extreme_cells import watched
 from likelier.estimators.kernel_fit import SAMPLE_ROWS, STOP_ROWS, KernelFit
-from likelier.estimators.kernel_rows import Rows
-from likelier.estimators.kernel_words import Clock
-from likelier.estimators.problem import open_source
+from likelier.fitting.dataset import open_source
+from likelier.fitting.extreme_cells import watched
+from likelier.fitting.hold_out import split_stream
+from likelier.fitting.rows import Rows
+from likelier.fitting.time_budget import Clock
 
 
 class StreamPasses(KernelFit):

@@ -14,7 +14,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine
 from likelier.estimators.kernel_expert_rows import take
 from likelier.estimators.kernel_fit import HEAD_BLOCK
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.time_budget import Clock
 from likelier.inference.kernel_regression import Sums, batch_sums
 from likelier.models.kernel_machine import KernelMap
 

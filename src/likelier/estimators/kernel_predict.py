@@ -15,8 +15,9 @@ from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import restore
 from likelier.estimators.kernel_particles import calibrated_link
 from likelier.estimators.kernel_stream import ClassStream
-from likelier.estimators.kernel_words import _integer, by_evidence
-from likelier.estimators.one_class import or_constant
+from likelier.estimators.kernel_words import by_evidence
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.parameters import check_integer
 from likelier.inference.class_integral import N_PAIRS, class_predictive, levels, to_predictive
 from likelier.inference.laplace import (
     HeadPosterior,
@@ -194,7 +195,7 @@ class ClassPredictions(ClassStream):
             The intercept last. Two classes have one output with ``inference="evidence"``, else
             every class has one. Parts of an ensemble come in turn.
         """
-        _integer("n_draws", n_draws, 1)
+        check_integer("n_draws", n_draws, 1)
         check_is_fitted(self, "gamma_")
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if hasattr(self, "particles_"):

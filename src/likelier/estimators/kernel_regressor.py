@@ -15,8 +15,11 @@ from likelier.estimators.kernel_fit import HOLD_OUT_FROM
 from likelier.estimators.kernel_number_predict import NumberPredictions
 from likelier.estimators.kernel_pieces import kept_rest, kept_sums
 from likelier.estimators.kernel_resume import KeptJudge, KeptWeights, PlainPart
-from likelier.estimators.kernel_rows import Prepared, Rows
-from likelier.estimators.kernel_words import Clock, _number
+from likelier.estimators.kernel_rows import Prepared
+from likelier.fitting.parameters import check_above
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import LARGEST, Standard
+from likelier.fitting.time_budget import Clock
 from likelier.inference.kernel_regression import (
     RATIO_RANGE,
     EpsilonLoss,
@@ -32,7 +35,7 @@ from likelier.inference.noise_shape import GAUSSIAN_SHAPE, NoiseShape, noise_sha
 from likelier.inference.number_experts import MANY_OTHERS
 from likelier.inference.number_far import far_spread
 from likelier.models.kernel_experts import Experts
-from likelier.models.kernel_machine import LARGEST, KernelMap, Standard
+from likelier.models.kernel_machine import KernelMap
 
 N_ROUNDS = 5  # a closed form is cheap to try, and noise may be far below the evidence's floor
 
@@ -243,7 +246,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
     def _check_words(self) -> None:
         super()._check_words()
         if self.epsilon != 0.0:
-            _number("epsilon", self.epsilon, 0.0)
+            check_above("epsilon", self.epsilon, 0.0)
 
     # -- targets ------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:

@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from likelier.base import Array
-from likelier.estimators.kernel_words import Clock
+from likelier.fitting.standardize import Standard
+from likelier.fitting.time_budget import Clock
 from likelier.inference.evidence import Climb
 from likelier.inference.head_state import HeadState
 from likelier.inference.kernel_search import Choice
-from likelier.models.kernel_machine import KernelMap, Standard, restore_map
+from likelier.models.kernel_machine import KernelMap, restore_map
 
 # What is kept of stages that have been gone through, by a later fit too.
 FOLD_CLIMBS = ("climb 0", "climb 1", "climb 2")  # of parts that learn scales of their own

@@ -8,39 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.engines.rows import take_rows
+from likelier.fitting.rows import Rows
+from likelier.fitting.standardize import Standard, StandardRows
 from likelier.inference.evidence import Scales, typical_weight
-from likelier.models.kernel_machine import Standard, StandardRows
-
-MERGE_ROWS, MERGE_VALUES = 2000, 2_000_000  # up to here equal rows become one that weighs more
-NO_WEIGHT = "the weights of rows and classes leave no row to learn from"
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows, encoded targets (class numbers or numbers) and weights."""
-
-    X: Matrix
-    y: Array
-    weight: Array | None
-
-    @property
-    def n(self) -> int:
-        """How many rows."""
-        return int(self.X.shape[0])
-
-    def take(self, rows: Array) -> Rows:
-        """Some of the rows."""
-        weight = None if self.weight is None else self.weight[rows]
-        return Rows(take_rows(self.X, rows), self.y[rows], weight)
-
-    def present(self) -> Rows:
-        """The rows that weigh anything."""
-        if self.weight is None or self.weight.all():
-            return self
-        if not self.weight.any():
-            raise ValueError(NO_WEIGHT)
-        return self.take(np.flatnonzero(self.weight))
 
 
 @dataclass(frozen=True)
@@ -78,27 +48,3 @@ class Prepared:
     def gamma(self, scale: float = 1.0) -> Array:
         """Scales in the units of the data."""
         return scale * self.scales.gamma * self.standard.inverse
-
-
-def sorted_equals(rows: Rows) -> tuple[Array, Array] | None:
-    """An order of few rows, and where in it each kind of equal row and target begins.
-
-    So the model does not depend on the order of few rows. None for larger data.
-    """
-    if rows.n > MERGE_ROWS or rows.n * rows.X.shape[1] > MERGE_VALUES:
-        return None
-    dense = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
-    joined = np.column_stack([dense, rows.y])
-    keys = joined if rows.weight is None else np.column_stack([joined, rows.weight])
-    order = np.lexsort(keys.T[::-1])
-    ordered = joined[order]
-    first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
-    return order, first
-
-
-def merge_sorted(rows: Rows, order: Array, first: Array) -> Rows:
-    """One row of each kind that weighs as much as all, by what `sorted_equals` found."""
-    omega = np.ones(rows.n) if rows.weight is None else rows.weight
-    weight = np.add.reduceat(omega[order], first)
-    merged = rows.take(order[first])
-    return Rows(merged.X, merged.y, None if (weight == 1.0).all() else weight)

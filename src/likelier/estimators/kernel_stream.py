@@ -31,17 +31,19 @@ from likelier.estimators.kernel_kept import (
     precision_of,
     precision_outside,
 )
-from likelier.estimators.kernel_rows import NO_WEIGHT, Rows
 from likelier.estimators.kernel_words import by_evidence
-from likelier.estimators.one_class import refuse_constant
-from likelier.estimators.problem import (
+from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
     require_targets,
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import (
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.one_class import refuse_constant
+from likelier.fitting.rows import NO_WEIGHT, Rows
+from likelier.fitting.standardize import Standard
+from likelier.fitting.targets import (
     OneClassError,
     check_class_weight,
     class_codes,
@@ -62,9 +64,8 @@ from likelier.inference.softmax_head import (
     ready_features,
     rows_in_memory,
 )
-from likelier.models.columns import ColumnMoments
 from likelier.models.kernel_experts import Experts, with_classes
-from likelier.models.kernel_machine import Standard, restore_map
+from likelier.models.kernel_machine import restore_map
 
 
 class ClassStream(RowKeeper, ExpertStream):

@@ -11,23 +11,23 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.estimators.linear_frame import Frame
+from likelier.estimators.linear_problem import Problem
 from likelier.estimators.linear_stream import ClassStream
-from likelier.estimators.one_class import or_constant
-from likelier.estimators.probabilities import (
-    class_probabilities,
-    enough_to_calibrate,
-    fit_calibration,
-    has_probabilities,
-)
-from likelier.estimators.problem import (
+from likelier.fitting.dataset import (
     EncodedSource,
-    Problem,
     Summary,
     require_targets,
     stream_classes,
     summarise,
 )
-from likelier.estimators.targets import (
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.probabilities import (
+    class_probabilities,
+    enough_to_calibrate,
+    fit_calibration,
+    has_probabilities,
+)
+from likelier.fitting.targets import (
     check_labels,
     class_weights,
     combine_weights,

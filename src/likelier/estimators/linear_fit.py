@@ -13,37 +13,34 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.extreme_cells import warn_extreme_cells, watched
-from likelier.estimators.hold_out import held_rows
 from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_means, suspicious
+from likelier.estimators.linear_problem import MovedSource, Problem, Wanted, make_problem
 from likelier.estimators.linear_words import LinearWords
-from likelier.estimators.one_class import one_class_is_constant
 from likelier.estimators.partial import StreamLearner
-from likelier.estimators.problem import (
+from likelier.estimators.watch import Watch
+from likelier.fitting.dataset import (
     LARGEST,
-    MovedSource,
-    Problem,
     Summary,
-    Wanted,
     check_squares,
     checked_rows,
     checked_targets,
     is_stream,
     local_engine,
-    make_problem,
     open_source,
     require_targets,
     stream_engine,
     summarise,
 )
-from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import OneClassError
-from likelier.estimators.watch import Watch
+from likelier.fitting.extreme_cells import warn_extreme_cells, watched
+from likelier.fitting.hold_out import held_rows
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.targets import OneClassError
 from likelier.inference.certify import Certificate
 from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD
 from likelier.inference.solve import Solution, solve
 from likelier.loops.rows import column_squares
-from likelier.models.columns import ColumnMoments
 
 QUIET_TOL, QUIET_ITER = 1e-2, 100
 START_ROWS = 1000

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Loss, Matrix
-from likelier.models.columns import ColumnMoments
+from likelier.fitting.moments import ColumnMoments
 
 FAR = 1e6  # mean squared over variance from which on sums of squares lose too many digits
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from likelier.base import Array, Loss
 from likelier.estimators.linear_frame import Frame
+from likelier.fitting.dataset import WIDE
 from likelier.models.penalty import ElasticNet
 
 TINY = 1e-300
-WIDE = 100  # features
 SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent
 OTHER_UNITS = 100.0  # a feature whose values are so many times larger or smaller than typical
 LOGIT_VARIANCE = 10.0  # a prior score of three standard units is nearly sure of its class

@@ -20,16 +20,15 @@ from likelier.estimators.linear_frame import (
     target_frame,
     target_moments,
 )
-from likelier.estimators.problem import (
-    FramedSource,
+from likelier.estimators.linear_problem import FramedSource, Problem
+from likelier.fitting.dataset import (
     NumberSource,
-    Problem,
     Summary,
     check_large_targets,
     require_targets,
     summarise,
 )
-from likelier.estimators.rollback import unchanged_on_failure
+from likelier.fitting.rollback import unchanged_on_failure
 from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.estimators.linear_fit import LinearFit
-from likelier.estimators.one_class import refuse_constant
 from likelier.estimators.partial import StreamLearner
-from likelier.estimators.probabilities import fit_calibration
-from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import (
+from likelier.fitting.one_class import refuse_constant
+from likelier.fitting.probabilities import fit_calibration
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.targets import (
     class_codes,
     class_weights,
     combine_weights,

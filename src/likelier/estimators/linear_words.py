@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Loss, Matrix, check_flag
 from likelier.engines.threads import count_threads
-from likelier.estimators.finite import check_finite
 from likelier.estimators.linear_penalty import Penalty
+from likelier.fitting.finite import check_finite
+from likelier.fitting.parameters import check_one_of, check_within
 from likelier.inference.solve import Settings
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
@@ -55,18 +56,18 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
 
     def _check_words(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
-        _one_of("update", self.update, ("implicit", "explicit"))
-        _one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
-        _one_of("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
+        check_one_of("update", self.update, ("implicit", "explicit"))
+        check_one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
+        check_one_of("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
         if isinstance(self.alpha, str) and self.alpha != "auto":
             raise ValueError(f'alpha must be a number or "auto", got {self.alpha!r}')
         if not isinstance(self.alpha, str):
-            _number("alpha", self.alpha, 0.0)
-        _number("eta0", self.eta0, 0.0, strict=True)
-        _number("l1_ratio", self.l1_ratio, 0.0, 1.0)
-        _number("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
+            check_within("alpha", self.alpha, 0.0)
+        check_within("eta0", self.eta0, 0.0, strict=True)
+        check_within("l1_ratio", self.l1_ratio, 0.0, 1.0)
+        check_within("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
         if self.tol is not None:
-            _number("tol", self.tol, 0.0)
+            check_within("tol", self.tol, 0.0)
         if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
             raise TypeError(f"max_iter must be an integer, got {self.max_iter!r}")
         if self.max_iter < 1:
@@ -171,23 +172,8 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
         UncertifiedError
             If convergence was not certified: such an interval could not be trusted.
         """
-        _number("level", level, 0.0, 1.0, strict=True)
+        check_within("level", level, 0.0, 1.0, strict=True)
         error = self.coef_stderr_
         free = max(1, self.n_rows_ - self.n_features_in_ - int(self.fit_intercept))
         reach = stats.t.ppf(0.5 + 0.5 * level, free) * error
         return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
-
-
-def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if not any(value is a or value == a for a in allowed):
-        raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}")
-
-
-def _number(name: str, value: Any, low: float, high: float = np.inf, strict: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    number = float(value)
-    inside = low < number < high if strict else low <= number <= high
-    if not inside or not np.isfinite(number):
-        brackets = "()" if strict else "[]"
-        raise ValueError(f"{name} must lie in {brackets[0]}{low}, {high}{brackets[1]}, got {value}")

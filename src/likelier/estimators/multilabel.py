@@ -12,8 +12,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Batch
-from likelier.estimators.extreme_cells import warn_extreme_cells
-from likelier.estimators.kernel_words import Clock
 from likelier.estimators.multilabel_data import (
     CLASSES,
     MATRIX,
@@ -34,11 +32,13 @@ from likelier.estimators.multilabel_fit import (
 )
 from likelier.estimators.multilabel_folds import fold_rows
 from likelier.estimators.multilabel_predict import LabelPredictions
+from likelier.fitting.extreme_cells import warn_extreme_cells
+from likelier.fitting.time_budget import Clock
 from likelier.inference.label_logistic import LabelWeights, update_labels
 from likelier.inference.label_mixture import base_rates
-from likelier.inference.label_thresholds import OBJECTIVES
 from likelier.inference.svi import VariationalMixture
 from likelier.models.label_features import LabelMap
+from likelier.thresholds import OBJECTIVES
 
 
 class MultilabelClassifier(LabelPredictions):

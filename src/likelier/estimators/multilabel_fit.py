@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from likelier.base import Array, Engine, Matrix
 from likelier.calibration import best_thresholds
 from likelier.engines import LocalEngine
-from likelier.estimators.kernel_words import Clock
 from likelier.estimators.multilabel_data import MATRIX, Rows, known_counts
+from likelier.fitting.time_budget import Clock
 from likelier.inference.label_logistic import LabelWeights, fit_labels, prior_weights
 from likelier.inference.label_mixture import (
     LabelMixture,
@@ -30,7 +30,6 @@ from likelier.inference.label_stack import (
     out_of_fold,
     stack_weights,
 )
-from likelier.inference.label_thresholds import OBJECTIVES
 from likelier.inference.svi import MixtureState, VariationalMixture
 from likelier.models.label_features import (
     LabelMap,
@@ -40,6 +39,7 @@ from likelier.models.label_features import (
     sharpened_unseen,
 )
 from likelier.models.mixture_laws import guess_law
+from likelier.thresholds import OBJECTIVES
 
 MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels
 MAX_ROWS = 30_000  # with and without labels up to which kernels are cheap

@@ -21,7 +21,7 @@ from likelier.estimators.multilabel_data import (
     read_labels,
 )
 from likelier.estimators.multilabel_fit import MixtureInput, keep_base_rates
-from likelier.estimators.probabilities import class_probabilities
+from likelier.fitting.probabilities import class_probabilities
 from likelier.inference.label_logistic import LabelWeights
 from likelier.inference.label_mixture import log_odds, product_scores
 from likelier.inference.label_spread import split_entropy

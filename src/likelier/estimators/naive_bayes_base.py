@@ -9,25 +9,18 @@ from sklearn.callback import with_callbacks
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.estimators.naive_bayes_data import (
-    HELD_OUT,
-    OrdinaryRows,
-    RowSample,
-    check_labels,
-    encode_labels,
-    join_classes,
-    stats_block_rows,
-)
+from likelier.estimators.naive_bayes_data import HELD_OUT, OrdinaryRows, RowSample, stats_block_rows
 from likelier.estimators.naive_bayes_predict import NaiveBayesPredictions, all_finite
-from likelier.estimators.problem import (
+from likelier.fitting.dataset import (
     check_mergeable,
     checked_rows,
     is_stream,
     open_source,
     require_targets,
 )
-from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import union_classes
+from likelier.fitting.labels import checked_labels, encode_labels, join_classes
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.targets import union_classes
 from likelier.inference.closed_form import (
     ClosedForm,
     ClosedState,
@@ -155,7 +148,7 @@ class NaiveBayes(NaiveBayesPredictions):
         interruption = None
         try:
             for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
-                labels, codes = encode_labels(check_labels(require_targets(batch)))
+                labels, codes = encode_labels(checked_labels(require_targets(batch)))
                 joined = join_classes(classes, None, labels)
                 codes = np.searchsorted(joined, labels)[codes]
                 model = self._model(len(joined), self.n_features_in_)
@@ -206,7 +199,7 @@ class NaiveBayes(NaiveBayesPredictions):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Batch, Array, Array]:
         """Rows of positive weight, the classes of all rows, and the numbers of theirs."""
-        X, y, weight = checked_rows(self, X, y, sample_weight, reset, check_labels)
+        X, y, weight = checked_rows(self, X, y, sample_weight, reset, checked_labels)
         labels, codes = encode_labels(np.asarray(y))
         if weight is None or weight.all():
             return Batch(X, y, weight), labels, codes

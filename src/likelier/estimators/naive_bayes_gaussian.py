@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from likelier.base import Array, Batch
-from likelier.estimators.extreme_cells import warn_extreme_cells, watched
 from likelier.estimators.naive_bayes_base import NaiveBayes
+from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
 from likelier.models.naive_bayes_gaussian import GaussianLaws, GaussianModel, GaussianStats
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Batch
-from likelier.estimators.extreme_cells import warn_extreme_cells
-from likelier.estimators.naive_bayes_data import check_labels
-from likelier.estimators.problem import checked_rows
+from likelier.fitting.dataset import checked_rows
+from likelier.fitting.extreme_cells import warn_extreme_cells
+from likelier.fitting.labels import checked_labels
 
 
 def check_rows(model: Any, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
     """Rows, labels and weights that can be learned from."""
-    rows = Batch(*checked_rows(model, X, y, sample_weight, reset, check_labels))
+    rows = Batch(*checked_rows(model, X, y, sample_weight, reset, checked_labels))
     warn_extreme_cells(model, rows.X, rows.weight)
     return rows
 

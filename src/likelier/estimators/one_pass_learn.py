@@ -14,8 +14,6 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
-from likelier.estimators.extreme_cells import watched
-from likelier.estimators.naive_bayes_data import check_labels, encode_labels, join_classes
 from likelier.estimators.one_pass_blocks import OnePassBlocks
 from likelier.estimators.one_pass_checks import (
     check_addable,
@@ -25,14 +23,16 @@ from likelier.estimators.one_pass_checks import (
 )
 from likelier.estimators.one_pass_predict import ON_DEMAND
 from likelier.estimators.one_pass_rows import joined_rows, kept_rows
-from likelier.estimators.problem import (
+from likelier.fitting.dataset import (
     check_mergeable,
     is_stream,
     open_source,
     require_targets,
 )
-from likelier.estimators.rollback import unchanged_on_failure
-from likelier.estimators.targets import check_class_weight, class_weights, union_classes
+from likelier.fitting.extreme_cells import watched
+from likelier.fitting.labels import checked_labels, encode_labels, join_classes
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.targets import check_class_weight, class_weights, union_classes
 from likelier.inference.one_pass import StreamState, resolved, stream_weights
 from likelier.inference.one_pass_merge import merge_streams
 from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights
@@ -211,7 +211,7 @@ class OnePassLearning(OnePassBlocks):
                 self._announce(lost)
             X, y, weight = take_rows(X, kept), y[kept], weight[kept]
         if announced is not None:
-            self._announce(check_labels(np.asarray(announced)))
+            self._announce(checked_labels(np.asarray(announced)))
         if not len(y):
             return
         learn = self._learn_frozen if self.update == "frozen" else self._learn_blocks
@@ -324,7 +324,7 @@ class OnePassLearning(OnePassBlocks):
         started = False
         try:
             for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
-                labels = check_labels(require_targets(batch))
+                labels = checked_labels(require_targets(batch))
                 values = batch.X if isinstance(batch.X, np.ndarray) else batch.X.data
                 assert_all_finite(values, input_name="X")
                 if not started:

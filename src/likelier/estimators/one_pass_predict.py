@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines import LocalEngine
 from likelier.estimators.one_pass_checks import check_same_words
-from likelier.estimators.probabilities import (
+from likelier.features.fourier import FourierFeatures
+from likelier.fitting.probabilities import (
     class_probabilities,
     never_certain,
     split_entropy,
 )
-from likelier.features.fourier import FourierFeatures
 from likelier.inference.one_pass import coordinates
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows

@@ -13,7 +13,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Loss
 from likelier.estimators.linear_penalty import Columns, Penalty
-from likelier.estimators.problem import check_squares, column_spread, column_sums, wide_counts
+from likelier.fitting.dataset import check_squares, column_spread, column_sums, wide_counts
 from likelier.inference.sgd import (
     MIN_AVERAGE_ROWS,
     AdaptiveSGD,

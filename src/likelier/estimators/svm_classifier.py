@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likelier.base import Array, Uncertainty
 from likelier.calibration import restore
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.one_class import or_constant
-from likelier.estimators.probabilities import fit_calibration
 from likelier.estimators.svm_checks import dense, finite, like_input, one_column, truth
 from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
 from likelier.estimators.svm_hard import finite_values, reaches
@@ -36,7 +34,9 @@ from likelier.estimators.svm_words import (
     say,
     weights_of_features,
 )
-from likelier.estimators.targets import OneClassError, check_labels, class_weights, unique_labels
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.probabilities import fit_calibration
+from likelier.fitting.targets import OneClassError, check_labels, class_weights, unique_labels
 from likelier.inference.smo_small import PairTable
 from likelier.matrices import checked_matrix
 from likelier.models.kernel_expansion import kernel_block

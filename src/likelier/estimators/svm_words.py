@@ -22,10 +22,6 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
-from likelier.estimators.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
-from likelier.estimators.one_class import one_class_is_constant
-from likelier.estimators.problem import is_stream
-from likelier.estimators.rollback import unchanged_on_failure
 from likelier.estimators.svm_checks import (
     checked_grid,
     dense,
@@ -36,6 +32,10 @@ from likelier.estimators.svm_checks import (
     truth,
     whole_number,
 )
+from likelier.fitting.dataset import is_stream
+from likelier.fitting.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
+from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.rollback import unchanged_on_failure
 from likelier.inference.smo import SMO
 from likelier.inference.smo_cache import in_precision
 from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel

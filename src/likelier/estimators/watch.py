@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from likelier.base import Array, Batch, Info
-from likelier.estimators.problem import Problem
+from likelier.estimators.linear_problem import Problem
 from likelier.inference.solve import Solution
 
 NO_CHANGE = 5  # iterations without a better validation loss before early stopping stops

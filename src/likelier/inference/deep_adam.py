@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info
+from likelier.fitting.standardize import Standard
 from likelier.inference.deep_compile import compiled_program, own_settings
 from likelier.inference.deep_feed import Feed
 from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
@@ -34,7 +35,6 @@ from likelier.models.deep_gp_start import (
     start_layers,
     with_kernel,
 )
-from likelier.models.kernel_machine import Standard
 
 STEPS = 20  # of one call
 FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-10

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from likelier.base import Array, Batch, Engine
-from likelier.models.kernel_machine import Standard
+from likelier.fitting.standardize import Standard
 
 
 class FeedRows(NamedTuple):

@@ -21,7 +21,8 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from likelier.base import Array
-from likelier.models.kernel_machine import StandardRows, kernel_of
+from likelier.fitting.standardize import StandardRows
+from likelier.models.kernel_machine import kernel_of
 from likelier.models.triangles import lower_inverse
 
 START_NOISE, NOISE_FLOOR = 0.3, 1e-3

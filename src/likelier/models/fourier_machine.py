@@ -22,8 +22,8 @@ from scipy import sparse
 from scipy.spatial.distance import pdist
 
 from likelier.base import Array, Batch, Loss, Matrix, Model
+from likelier.fitting.standardize import Standard
 from likelier.loops.sincos import fourier_features
-from likelier.models.kernel_machine import Standard
 from likelier.predictive import Categorical, Gaussian, Predictive
 
 CHUNK_BYTES = 1 << 20  # features of a chunk of particles or rows should stay in the cache

@@ -27,7 +27,7 @@ AnyClass = TypeVar("AnyClass", bound=type)
 _HELPERS: dict[str, str] = {
     "LibsvmLayout": "likelier.data",
     "TableEncoding": "likelier.tables",
-    "TabularModel": "likelier.estimators.tabular",
+    "TabularModel": "likelier.fitting.tabular",
     "TermStatistics": "likelier.features.text_counts",
     "Vocabulary": "likelier.features.text_vocabulary",
     **dict.fromkeys(

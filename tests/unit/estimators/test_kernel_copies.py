@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.estimators import kernel_copies
-from likelier.estimators.kernel_copies import first_equals
+from likelier.fitting import duplicates as kernel_copies
+from likelier.fitting.duplicates import first_equals
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

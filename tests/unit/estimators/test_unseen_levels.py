@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier import BayesianKernelRegressor, LinearClassifier, LinearRegressor
-from likelier.estimators.tabular import TabularModel
+from likelier.fitting.tabular import TabularModel
 
 COVERAGE = 0.9
 

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.fitting.standardize import Standard
 from likelier.inference.deep_feed import Feed
-from likelier.models.kernel_machine import Standard
 from likelier.tables import block_source
 
 N = 10

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.models.columns import ColumnMoments
-from likelier.models.kernel_machine import FAR, Standard, StandardRows, scale_rows
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.standardize import FAR, Standard, StandardRows
+from likelier.models.kernel_machine import scale_rows
 
 
 def rows(seed=0):

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.models.kernel_machine import (
-    IdentityMap,
-    Standard,
-    fourier_map,
-    landmark_map,
-    restore_map,
-)
+from likelier.fitting.standardize import Standard
+from likelier.models.kernel_machine import IdentityMap, fourier_map, landmark_map, restore_map
 
 
 def rows(n=60, d=4, seed=0):

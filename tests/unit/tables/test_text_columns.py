@@ -13,7 +13,7 @@ from tests.unit.tables.helpers import encode, learn, names_of, plain
 
 import likelier
 from likelier import TextFeatures
-from likelier.estimators.tabular import TabularModel
+from likelier.fitting.tabular import TabularModel
 from likelier.tables import TableEncoding
 from likelier.tables.terms import Sketch, TermCounter
 

@@ -16,7 +16,7 @@ from tests.unit.tables.helpers import columns_csv, csv_file, mixed, no_warning
 
 import likelier
 from likelier import LinearClassifier, LinearRegressor, TableFeatures
-from likelier.estimators.tabular import TabularModel
+from likelier.fitting.tabular import TabularModel
 from likelier.persistence import register_savable, values
 
 

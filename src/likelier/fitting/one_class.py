@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Uncertainty
-from likelier.estimators.targets import OneClassError
+from likelier.fitting.targets import OneClassError
 
 ANSWERS: dict[str, Callable[[Array, int], Any]] = {
     "predict": np.repeat,

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix
 from likelier.data import Source, open_table
-from likelier.estimators.unseen_levels import mixed_interval, mixed_prediction, mixed_probability
+from likelier.fitting.unseen_levels import mixed_interval, mixed_prediction, mixed_probability
 from likelier.tables import TableEncoding, TableSource, block_source
 from likelier.tables.sources import Encoded
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Matrix
 from likelier.engines.threads import ThreadTeam
-from likelier.loops.finite import sum_of_squares
+from likelier.fitting.loops.finite import sum_of_squares
 
 FEW = 1 << 20  # numbers that one thread reads in the time that it takes to start others
 PIECES = 4  # per thread: one that is held up leaves some of its share to the others

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.estimators.kernel_rows import Rows, merge_sorted, sorted_equals
+from likelier.fitting.rows import Rows
 
 MIX, SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 MIXED = 0.25  # share of repeated rows that answer differently from which on they are no copies
@@ -117,3 +117,30 @@ def _hashed(X: Array, y: Array) -> Array:
         code *= MIX  # wraps around
         code ^= code >> SHIFT
     return code
+
+
+MERGE_ROWS, MERGE_VALUES = 2000, 2_000_000  # up to here equal rows become one that weighs more
+
+
+def sorted_equals(rows: Rows) -> tuple[Array, Array] | None:
+    """An order of few rows, and where in it each kind of equal row and target begins.
+
+    So the model does not depend on the order of few rows. None for larger data.
+    """
+    if rows.n > MERGE_ROWS or rows.n * rows.X.shape[1] > MERGE_VALUES:
+        return None
+    dense = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
+    joined = np.column_stack([dense, rows.y])
+    keys = joined if rows.weight is None else np.column_stack([joined, rows.weight])
+    order = np.lexsort(keys.T[::-1])
+    ordered = joined[order]
+    first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
+    return order, first
+
+
+def merge_sorted(rows: Rows, order: Array, first: Array) -> Rows:
+    """One row of each kind that weighs as much as all, by what `sorted_equals` found."""
+    omega = np.ones(rows.n) if rows.weight is None else rows.weight
+    weight = np.add.reduceat(omega[order], first)
+    merged = rows.take(order[first])
+    return Rows(merged.X, merged.y, None if (weight == 1.0).all() else weight)

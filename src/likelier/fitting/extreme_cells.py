@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Matrix
-from likelier.loops.ranges import dense_ranges, sparse_ranges
+from likelier.fitting.loops.ranges import dense_ranges, sparse_ranges
 
 GAP = 100.0  # a tail of Student's t with two degrees of freedom has such a gap once in 10,000
 CHANCE = 1e6  # m ordinary numbers leave a gap of the factor g below one more in g**m columns

@@ -20,12 +20,11 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from likelier.base import Array, Batch, Engine, Loss, Matrix
+from likelier.base import Array, Batch, Matrix
 from likelier.data import Source
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.estimators.linear_frame import PLAIN, Frame
-from likelier.estimators.linear_penalty import WIDE, Columns, Penalty
-from likelier.estimators.targets import (
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.targets import (
     balanced_weights,
     class_codes,
     class_weights,
@@ -34,13 +33,12 @@ from likelier.estimators.targets import (
 )
 from likelier.loops.rows import column_counts, column_squares
 from likelier.matrices import checked_matrix, checked_weight, refuse_complex
-from likelier.models.columns import ColumnMoments
-from likelier.models.linear import LinearModel
 from likelier.tables import TableEncoding, block_source
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 READER_WORDS = ("exclude", "kinds=", "decimal=", "also_missing")
 HOLDS_ROWS = ("__array__", "__dataframe__", "__arrow_c_stream__", "shape")  # arrays and frames
+WIDE = 100  # features from which on it matters how many rows have each
 LARGEST = float(np.finfo(np.float64).max) / 16.0  # with some room for sums of the like
 
 
@@ -239,52 +237,6 @@ def require_targets(batch: Batch) -> Array:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Everything `likelier.inference.solve` needs."""
-
-    model: LinearModel
-    engine: Engine
-    n_nonzeros: float  # mean per row
-    dtype: Any
-    frame: Frame = PLAIN  # units of the model
-
-    def start(self) -> Array | None:
-        """Parameters to begin with, where zeros are a bad guess."""
-        if not self.frame.first:
-            return None
-        theta = self.model.zeros()
-        theta[-1] = self.frame.first
-        return theta
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What an estimator asks for; ``outputs`` is the number of lanes of a classifier, else None."""
-
-    loss: Loss
-    penalty: Penalty
-    fit_intercept: bool
-    outputs: int | None
-    dtype: Any
-
-
-def make_problem(engine: Engine, summary: Summary, wanted: Wanted, frame: Frame = PLAIN) -> Problem:
-    """Model for rows and targets that are in the units of the frame."""
-    loss, fit_intercept, outputs = frame.loss(wanted.loss), wanted.fit_intercept, wanted.outputs
-    penalty, unknown = wanted.penalty.in_frame(frame), np.full(len(summary.squares), np.nan)
-    columns = Columns(unknown, unknown)
-    if penalty.alpha == "auto":  # nothing else asks what the features look like
-        spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
-        columns = Columns(spread, summary.counts / max(1, summary.n_rows))
-    model = LinearModel(
-        loss, len(columns.spread), outputs or 1, outputs is not None, fit_intercept,
-        penalty.strengths(columns, summary.n_rows, fit_intercept, loss), frame.floor,
-    )  # fmt: skip
-    per_row = summary.n_nonzeros / max(1, summary.n_rows)
-    return Problem(model, engine, per_row, wanted.dtype, frame)
-
-
-@dataclass(frozen=True)
 class NumberSource:
     """A source whose targets are plain numbers."""
 
@@ -312,27 +264,6 @@ class NumberSource:
 
     def _encode(self, batch: Batch) -> Batch:
         return replace(batch, y=require_targets(batch).astype(np.float64))
-
-
-@dataclass(frozen=True)
-class FramedSource(NumberSource):
-    """A source whose targets are numbers in the units of a frame."""
-
-    frame: Frame
-
-    def _encode(self, batch: Batch) -> Batch:
-        batch = super()._encode(batch)
-        return replace(batch, y=self.frame.targets(np.asarray(batch.y)))
-
-
-@dataclass(frozen=True)
-class MovedSource(NumberSource):
-    """A source of encoded blocks whose columns are in the units of a frame."""
-
-    frame: Frame
-
-    def _encode(self, batch: Batch) -> Batch:
-        return replace(batch, X=self.frame.rows(batch.X))
 
 
 @dataclass(frozen=True)

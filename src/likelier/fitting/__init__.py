@@ -1,0 +1,1 @@
+"""Fitting: what every estimator does around its mathematics."""
