@@ -16,9 +16,9 @@ import likelier.engines
 from likelier import losses
 from likelier.base import Batch, Engine
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.newton import Newton
-from likelier.models.linear import LinearModel, LinearStats
-from likelier.models.penalty import ElasticNet
+from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.newton import Newton
+from likelier.glm.penalty import ElasticNet
 from likelier.tables import block_source
 
 BLOCK_ROWS = 16

@@ -18,23 +18,23 @@ import likelier.inference
 from likelier import losses
 from likelier.base import Inference, Info, Posterior
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.active_set import ActiveSet
+from likelier.glm.active_set import ActiveSet
+from likelier.glm.dual import Dual
+from likelier.glm.interior import Interior
+from likelier.glm.interior_classes import ClassInterior
+from likelier.glm.lbfgs import LBFGS
+from likelier.glm.model import LinearModel
+from likelier.glm.newton import Newton
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
 from likelier.inference.closed_form import ClosedForm
 from likelier.inference.deep_adam import DeepAdam
-from likelier.inference.dual import Dual
 from likelier.inference.gibbs import Gibbs
 from likelier.inference.gibbs_moves import Hamiltonian, Independent
-from likelier.inference.interior import Interior
-from likelier.inference.interior_classes import ClassInterior
-from likelier.inference.lbfgs import LBFGS
-from likelier.inference.newton import Newton
-from likelier.inference.sgd import AdaptiveSGD, ScheduledSGD
 from likelier.inference.smo import SMO
 from likelier.inference.stein_gaussian import SteinGaussian
 from likelier.inference.svgd import SVGD
 from likelier.inference.svi import VariationalMixture
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 from likelier.predictive import Predictive
 from likelier.tables import block_source
 

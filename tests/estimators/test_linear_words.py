@@ -10,9 +10,9 @@ from likelier import LinearClassifier, LinearRegressor, losses
 from likelier.base import Batch, Info
 from likelier.estimators.linear_problem import Problem
 from likelier.estimators.watch import Watch
-from likelier.inference.solve import Solution
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.route import Solution
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))

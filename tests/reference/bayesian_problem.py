@@ -6,10 +6,10 @@ import numpy as np
 from scipy.special import log_expit, log_softmax
 
 from likelier.engines import LocalEngine
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
 from likelier.losses import make_loss
 from likelier.models.bayesian_linear import BayesianLinear, Coordinates, Prior
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
 
 def make_model(d, loss="log_loss", precision=1.0, mean=0.0, fit_intercept=False, learned=False,

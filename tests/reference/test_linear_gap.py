@@ -134,7 +134,7 @@ ROUTES = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_no_route_claims_what_is_not_true(route, loss, penalty, monkeypatch):
     """Also routes that such a problem would not take, as larger ones and streams do."""
-    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     for alpha in (0.003, 0.05):
         data = problem(loss, 2, penalty, alpha, True)
         X, y, weight = data[:3]

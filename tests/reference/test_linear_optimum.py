@@ -120,7 +120,7 @@ def many_rows(loss, n_classes):
 def test_every_route_reaches_the_optimum(route, loss, n_classes, kind, monkeypatch):
     stochastic = route == "sgd"
     data = many_rows(loss, n_classes) if stochastic else problem(loss, n_classes, True, 0.05, True)
-    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     X, y, weight = data[:3]
     model = estimator(loss, alpha=0.05, tol=1e-5).fit(KINDS[kind](X), y, sample_weight=weight)
     assert model.route_ == route
@@ -132,7 +132,7 @@ def test_every_route_reaches_the_optimum(route, loss, n_classes, kind, monkeypat
 @pytest.mark.parametrize("loss", [case for case in CASES if case[0].smooth], ids=repr)
 def test_a_small_tolerance_gives_digits(route, loss, monkeypatch):
     loss, n_classes = loss
-    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     data = problem(loss, n_classes, True, 0.05, True)
     X, y, weight = data[:3]
     model = estimator(loss, alpha=0.05, tol=1e-12, max_iter=5000).fit(X, y, sample_weight=weight)

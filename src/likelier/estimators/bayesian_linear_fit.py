@@ -44,13 +44,13 @@ from likelier.fitting.targets import (
     require_two_classes,
     unique_labels,
 )
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
 from likelier.inference.chains import effective_size, r_hat
 from likelier.inference.gibbs_run import Sampling, Settings
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
 from likelier.models.bayesian_linear import BayesianLinear
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
 AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
 FOLDS = 5

@@ -37,9 +37,9 @@ from likelier.fitting.moments import ColumnMoments
 from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import OneClassError
-from likelier.inference.certify import Certificate
-from likelier.inference.sgd import NEVER, AdaptiveSGD, ScheduledSGD
-from likelier.inference.solve import Solution, solve
+from likelier.glm.certificate import Certificate
+from likelier.glm.route import Solution, solve
+from likelier.glm.sgd import NEVER, AdaptiveSGD, ScheduledSGD
 from likelier.loops.rows import column_squares
 
 QUIET_TOL, QUIET_ITER = 1e-2, 100

@@ -9,7 +9,7 @@ import numpy as np
 from likelier.base import Array, Loss
 from likelier.estimators.linear_frame import Frame
 from likelier.fitting.dataset import WIDE
-from likelier.models.penalty import ElasticNet
+from likelier.glm.penalty import ElasticNet
 
 TINY = 1e-300
 SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent

@@ -11,12 +11,12 @@ from likelier.base import Array, Batch, Engine, Loss
 from likelier.estimators.linear_frame import PLAIN, Frame
 from likelier.estimators.linear_penalty import Columns, Penalty
 from likelier.fitting.dataset import NumberSource, Summary, column_spread
-from likelier.models.linear import LinearModel
+from likelier.glm.model import LinearModel
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything `likelier.inference.solve` needs."""
+    """Everything `likelier.glm.route` needs."""
 
     model: LinearModel
     engine: Engine

@@ -17,7 +17,7 @@ from likelier.engines.threads import count_threads
 from likelier.estimators.linear_penalty import Penalty
 from likelier.fitting.finite import check_finite
 from likelier.fitting.parameters import check_one_of, check_within
-from likelier.inference.solve import Settings
+from likelier.glm.route import Settings
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
 

@@ -14,16 +14,16 @@ import numpy as np
 from likelier.base import Array, Batch, Loss
 from likelier.estimators.linear_penalty import Columns, Penalty
 from likelier.fitting.dataset import check_squares, column_spread, column_sums, wide_counts
-from likelier.inference.sgd import (
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.sgd import (
     MIN_AVERAGE_ROWS,
     AdaptiveSGD,
     AdaptiveState,
     ScheduledSGD,
 )
-from likelier.inference.sgd_state import SGDState
+from likelier.glm.sgd_state import SGDState
 from likelier.loops.rows import column_counts, column_squares
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
 FEWER_RATES = 2000  # rows after which only the three most promising rates go on
 ONE_RATE = 20_000  # rows after which the best one goes on alone

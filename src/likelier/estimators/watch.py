@@ -7,7 +7,7 @@ from typing import Any
 
 from likelier.base import Array, Batch, Info
 from likelier.estimators.linear_problem import Problem
-from likelier.inference.solve import Solution
+from likelier.glm.route import Solution
 
 NO_CHANGE = 5  # iterations without a better validation loss before early stopping stops
 

@@ -8,9 +8,9 @@ from scipy import sparse
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.inference.active_set import ActiveSet
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.active_set import ActiveSet
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
 
 SMOOTH = [cls() for cls in losses.LOSSES.values() if cls.smooth]
 every_loss = pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)

@@ -8,14 +8,14 @@ from scipy import sparse
 
 from likelier import losses
 from likelier.base import Batch
-from likelier.inference import centring
-from likelier.inference.centring import centred_pieces, column_rates, far_means, limited
-from likelier.inference.sgd import AdaptiveSGD
-from likelier.loops.centring import column_moments
+from likelier.glm import centring
+from likelier.glm.centring import centred_pieces, column_rates, far_means, limited
+from likelier.glm.loops.centring import column_moments
+from likelier.glm.loops.sgd import adaptive_pass
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.sgd import AdaptiveSGD
 from likelier.loops.rows import as_rows
-from likelier.loops.sgd import adaptive_pass
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
 every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 

@@ -8,9 +8,9 @@ from tests.conformance.test_inference import ALL, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.inference.certify import NEAR_ENOUGH, certify
-from likelier.models.linear import LinearModel, LinearStats
-from likelier.models.penalty import ElasticNet
+from likelier.glm.certificate import NEAR_ENOUGH, certify
+from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.penalty import ElasticNet
 
 SMOOTH = [loss for loss in ALL if loss.smooth]
 

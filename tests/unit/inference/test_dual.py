@@ -11,11 +11,11 @@ from tests.conformance.test_inference import ALL, energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.inference.dual import Dual, _borders
-from likelier.inference.dual_rows import dual_rows
-from likelier.inference.newton import Newton
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.dual import Dual, _borders
+from likelier.glm.dual_rows import dual_rows
+from likelier.glm.model import LinearModel
+from likelier.glm.newton import Newton
+from likelier.glm.penalty import ElasticNet
 
 
 def run(dual, model, engine, n_passes=400):
@@ -192,7 +192,7 @@ def test_frequent_columns_first_changes_nothing_but_memory(uneven, warm, monkeyp
     start = np.random.default_rng(1).standard_normal((41, 3)) if warm else None
     found = []
     for size in (1 << 18, 0):
-        monkeypatch.setattr("likelier.inference.dual_rows.CACHED_BYTES", size)
+        monkeypatch.setattr("likelier.glm.dual_rows.CACHED_BYTES", size)
         dual, engine = Dual(1e-6), LocalEngine(X, y, seed=0)
         state = dual.init(model, engine, start)
         assert (state.data.label is None) == (size > 0)
@@ -206,7 +206,7 @@ def test_frequent_columns_first_changes_nothing_but_memory(uneven, warm, monkeyp
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Hinge()], ids=repr)
 def test_groups_of_classes_find_what_each_class_finds_alone(loss, uneven, monkeypatch):
     """Eleven classes: one group in two tables, or cut into parts of one for several threads."""
-    monkeypatch.setattr("likelier.inference.dual_rows.CACHED_BYTES", 0)
+    monkeypatch.setattr("likelier.glm.dual_rows.CACHED_BYTES", 0)
     X = sparse.random_array((400, 30), density=0.2, format="csr", rng=np.random.default_rng(0))
     y = (np.arange(400) % 11).astype(float)
     l2 = np.append(np.full(30, 0.02), 0.0)
@@ -228,7 +228,7 @@ def test_groups_of_classes_find_what_each_class_finds_alone(loss, uneven, monkey
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
 def test_a_start_of_many_classes_is_kept_in_whatever_tables(loss, kind, monkeypatch):
     """Eleven classes, whose weights are in two tables, and twelve that a loss couples, in none."""
-    monkeypatch.setattr("likelier.inference.dual_rows.CACHED_BYTES", 0)
+    monkeypatch.setattr("likelier.glm.dual_rows.CACHED_BYTES", 0)
     K = 12 if loss.coupled else 11
     rng = np.random.default_rng(0)
     X = kind(rng.standard_normal((300, 20)) * (rng.random((300, 20)) < 0.4))
@@ -265,8 +265,8 @@ def test_borders_of_parts_are_those_of_groups_and_threads():
 @pytest.fixture
 def wide(monkeypatch):
     """Sparse rows some of which are absent, and a problem with the settings of a large one."""
-    monkeypatch.setattr("likelier.inference.dual_rows.CACHED_BYTES", 0)
-    monkeypatch.setattr("likelier.inference.dual_rows.FEW_ROWS", 0)
+    monkeypatch.setattr("likelier.glm.dual_rows.CACHED_BYTES", 0)
+    monkeypatch.setattr("likelier.glm.dual_rows.FEW_ROWS", 0)
     rng = np.random.default_rng(0)
     X = sparse.random_array((203, 30), density=0.2, format="csr", rng=rng)
     y, weight = (np.arange(203) % 3).astype(float), rng.integers(0, 3, 203).astype(float)
@@ -316,7 +316,7 @@ def test_runs_of_neighbours_reach_the_same_optimum(wide, warm, monkeypatch):
     start = np.random.default_rng(1).standard_normal((31, 3)) if warm else None
     found = []
     for few in (0, 1 << 60):
-        monkeypatch.setattr("likelier.inference.dual_rows.FEW_ROWS", few)
+        monkeypatch.setattr("likelier.glm.dual_rows.FEW_ROWS", few)
         dual = Dual(1e-7)
         state, info = dual.init(model, engine, start), None
         while not (info and info.converged):

@@ -10,10 +10,10 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.inference.dual import Dual
-from likelier.inference.interior import Interior
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.dual import Dual
+from likelier.glm.interior import Interior
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
 
 LOSSES = [
     losses.Hinge(),

@@ -12,10 +12,10 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import LinearClassifier, losses
 from likelier.engines import LocalEngine
-from likelier.inference.interior_classes import ClassInterior
-from likelier.inference.solve import choose_route
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.interior_classes import ClassInterior
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.route import choose_route
 
 N, D, K = 90, 3, 4
 
@@ -104,7 +104,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum(l2):
 
 def test_a_row_with_its_own_unknowns_eliminated_moves_as_the_whole_system_would():
     """One Newton direction against all equations solved at once."""
-    from likelier.inference import interior_classes as module
+    from likelier.glm import interior_classes as module
 
     X, y, weight = draw(n=6)
     model, engine = machine(0.1), LocalEngine(X, y, weight)

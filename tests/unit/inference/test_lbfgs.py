@@ -9,11 +9,11 @@ from tests.conformance.test_inference import ALL, energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.inference import lbfgs
-from likelier.inference.lbfgs import LBFGS
-from likelier.inference.newton import Newton
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm import lbfgs
+from likelier.glm.lbfgs import LBFGS
+from likelier.glm.model import LinearModel
+from likelier.glm.newton import Newton
+from likelier.glm.penalty import ElasticNet
 
 SMOOTH = [loss for loss in ALL if loss.smooth]
 every_loss = pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)

@@ -13,7 +13,8 @@ from tests.conformance.test_inference import ALL, energy, problem
 from likelier import losses
 from likelier.base import Batch
 from likelier.engines import LocalEngine
-from likelier.inference.newton import (
+from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.newton import (
     Newton,
     _Chunks,
     mean_slope_and_hessian,
@@ -21,8 +22,7 @@ from likelier.inference.newton import (
     stacked_penalty,
     subset_sizes,
 )
-from likelier.models.linear import LinearModel, LinearStats
-from likelier.models.penalty import ElasticNet
+from likelier.glm.penalty import ElasticNet
 
 SMOOTH = [loss for loss in ALL if loss.smooth]
 KINKED = [loss for loss in ALL if not loss.smooth and not loss.coupled]
@@ -71,7 +71,7 @@ def test_the_objective_never_rises_from_any_start(loss, far):
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax(), losses.Poisson()], ids=repr)
 def test_a_step_taken_on_trust_is_taken_back_when_it_went_up(loss, monkeypatch):
     """Trusting every full step, a far start would lead Newton's method away for good."""
-    monkeypatch.setattr("likelier.inference.newton.FULL_STEP", 1e9)
+    monkeypatch.setattr("likelier.glm.newton.FULL_STEP", 1e9)
     model, engine = problem(loss)
     start = 3.0 * np.random.default_rng(0).standard_normal((5, model.n_outputs))
     path = [model.zeros()] + [state.theta for state, _ in steps(model, engine, n=100)]
@@ -228,7 +228,7 @@ def test_a_thinned_hessian_keeps_the_curvature_of_rare_features(kind):
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
 def test_threads_on_subsets_change_no_bit(loss, kind, monkeypatch):
     for name in ("CHUNK", "SPARSE_CHUNK"):
-        monkeypatch.setattr(f"likelier.inference.newton.{name}", 300)
+        monkeypatch.setattr(f"likelier.glm.newton.{name}", 300)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((9000, 4))
     y = np.digitize(X @ np.ones(4) + rng.standard_normal(9000), [-1.0, 1.0]).astype(float)
@@ -246,7 +246,7 @@ def test_threads_on_subsets_change_no_bit(loss, kind, monkeypatch):
 @pytest.mark.parametrize("copied", [0, 1 << 25])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_chunks_of_a_subset_sum_to_the_subset(kind, copied, listed, monkeypatch):
-    monkeypatch.setattr("likelier.inference.newton.COPIED_BYTES", copied)
+    monkeypatch.setattr("likelier.glm.newton.COPIED_BYTES", copied)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30_000, 4)) * (rng.random((30_000, 4)) < 0.5)
     weight = rng.integers(0, 3, 30_000).astype(float)
@@ -271,7 +271,7 @@ def test_chunks_of_sparse_rows_are_worth_their_hessian():
 
 def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
     for name in ("CHUNK", "SPARSE_CHUNK"):
-        monkeypatch.setattr(f"likelier.inference.newton.{name}", 300)
+        monkeypatch.setattr(f"likelier.glm.newton.{name}", 300)
     model = problem(losses.LogLoss())[0]
     X, y = np.ones((9000, 4)), np.zeros(9000)
 

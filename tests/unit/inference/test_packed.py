@@ -7,11 +7,11 @@ import pytest
 
 from likelier import losses
 from likelier.engines.local import LocalEngine
-from likelier.inference import sgd as module
-from likelier.inference.packed import packed, worth_packing
-from likelier.inference.sgd import AdaptiveSGD
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm import sgd as module
+from likelier.glm.model import LinearModel
+from likelier.glm.packed import packed, worth_packing
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.sgd import AdaptiveSGD
 
 
 def rows(dtype=np.float64, share=0.2, n_rows=900, d=21):

@@ -8,10 +8,10 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import LinearClassifier, losses
 from likelier.engines.local import LocalEngine
-from likelier.inference.joined import joined
-from likelier.inference.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.joined import joined
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.sgd import RATE_FACTORS, AdaptiveSGD, ScheduledSGD
 
 
 def passes(sgd, model, engine, n):
@@ -161,7 +161,7 @@ def test_short_blocks_of_one_matrix_are_learned_together(monkeypatch):
     """The same rows in the same order: only the calls are fewer, and none is too long."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1000, 3)), rng.integers(0, 2, 1000).astype(float)
-    monkeypatch.setattr("likelier.inference.joined.JOINED_ROWS", 300)
+    monkeypatch.setattr("likelier.glm.joined.JOINED_ROWS", 300)
     engine = LocalEngine(X, y, seed=4, block_rows=64)
     given, fewer = list(engine.blocks(2)), list(joined(engine.blocks(2)))
     assert [batch.n_rows for batch in fewer] == [256, 256, 256, 232]

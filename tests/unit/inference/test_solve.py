@@ -9,9 +9,9 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.solve import Settings, Solution, _Run, choose_route, solve
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.route import Settings, Solution, _Run, choose_route, solve
 from likelier.tables import block_source
 
 
@@ -108,7 +108,7 @@ def test_chosen_rates_are_a_route_of_their_own(rate):
 @pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "active_set", "sgd"])
 @pytest.mark.parametrize("max_iter", [1, 2, 5])
 def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
-    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     model, engine = problem(HINGE if route == "interior" else LOG)
     seen = []
     solution = solve(
@@ -122,7 +122,7 @@ def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
 
 @pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "active_set", "sgd"])
 def test_whoever_watches_may_stop(route, monkeypatch):
-    monkeypatch.setattr("likelier.inference.solve.choose_route", lambda *args: route)
+    monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     model, engine = problem(HINGE if route in ("dual", "interior") else LOG)
     seen = []
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from likelier.loops.cholesky import cholesky, cholesky_solve
+from likelier.glm.loops.cholesky import cholesky, cholesky_solve
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 60])

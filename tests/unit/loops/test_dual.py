@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from tests.unit.loops.test_sgd import ALL, direction, draw, value
 
-from likelier.loops.dual import dual_pass, duality_gap
+from likelier.glm.loops.dual import dual_pass, duality_gap
 from likelier.loops.rows import as_rows, row_norms
 
 SHARE, INTERCEPT_RATE = 0.05, 0.02

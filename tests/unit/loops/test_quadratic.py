@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.loops.quadratic import coordinate_descent
+from likelier.glm.loops.quadratic import coordinate_descent
 
 
 def draw(d, seed, rank=None):

@@ -13,11 +13,11 @@ from scipy import sparse
 
 from likelier import losses
 from likelier.base import Batch
-from likelier.inference.sgd import NEVER, ScheduledSGD
+from likelier.glm.loops.sgd import adaptive_pass, settle
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.sgd import NEVER, ScheduledSGD
 from likelier.loops.rows import as_rows
-from likelier.loops.sgd import adaptive_pass, settle
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
 
 ALL = [cls() for cls in losses.LOSSES.values()]
 every_loss = pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 from tests.unit.loops.test_sgd import ALL, draw, targets
 
+from likelier.glm.loops.terms import coupled_terms, scalar_terms, sparse_gram, values_along
 from likelier.loops.rows import as_rows
-from likelier.loops.terms import coupled_terms, scalar_terms, sparse_gram, values_along
 
 NO_WEIGHT = np.empty(0)
 scalar = pytest.mark.parametrize(

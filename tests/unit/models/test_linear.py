@@ -11,7 +11,7 @@ from tests.unit.loops.test_sgd import ALL, draw, make_model
 
 from likelier import losses
 from likelier.base import Batch
-from likelier.models.linear import LinearStats
+from likelier.glm.model import LinearStats
 
 every_loss = pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
 every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
@@ -184,7 +184,7 @@ def test_tiles_of_dense_rows_sum_to_the_whole(monkeypatch):
     model, theta, batch = problem(losses.LogLoss())
     model, theta = replace(model, n_outputs=1), theta[:, :1]
     whole = model.stats(theta, batch, order=2, meat=True)
-    monkeypatch.setattr("likelier.models.linear.TILE_BYTES", 8 * model.n_rows_theta * 7)
+    monkeypatch.setattr("likelier.glm.model.TILE_BYTES", 8 * model.n_rows_theta * 7)
     tiled = model.stats(theta, batch, order=2, meat=True)
     for name in ("value", "gradient", "hessian", "meat"):
         np.testing.assert_allclose(getattr(tiled, name), getattr(whole, name), rtol=1e-12)

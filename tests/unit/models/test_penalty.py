@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from likelier.models.penalty import ElasticNet, solve_positive
+from likelier.glm.penalty import ElasticNet, solve_positive
 
 
 def net(l2, l1):

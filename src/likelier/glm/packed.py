@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from likelier.base import Array, Batch, Engine
-from likelier.loops.pack import pack_rows
+from likelier.glm.loops.pack import pack_rows
 from likelier.loops.rows import Rows, as_rows
 
 if TYPE_CHECKING:
-    from likelier.inference.sgd import AdaptiveState
+    from likelier.glm.sgd import AdaptiveState
 
 MOST = 0.5  # share of numbers that are not zero up to which rows are packed
 LARGEST_BATCH = 1 << 31  # numbers: places are counted in 32 bits

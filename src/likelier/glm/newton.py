@@ -17,13 +17,13 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info
-from likelier.inference.gap import ROUNDING, gap_at
-from likelier.inference.posterior import LinearPosterior
-from likelier.loops.centring import column_moments
+from likelier.glm.gap import ROUNDING, gap_at
+from likelier.glm.loops.centring import column_moments
+from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.posterior import LinearPosterior
 from likelier.loops.memory import touched_empty
 from likelier.loops.rows import all_rows, as_rows
-from likelier.models.linear import LinearModel, LinearStats
-from likelier.models.penalty import ElasticNet
 
 GROWTH = 4  # each subset is so many times larger than the one before
 SUBSET_STEPS = 6

@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
+from likelier.glm.loops.averages import add_owed, forget
 from likelier.jit import njit
-from likelier.loops.averages import add_owed, forget
 from likelier.loops.lanes import add_scores, keep_and_add
 from likelier.loops.rows import (
     column,

@@ -19,8 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Loss, Matrix, Model
-from likelier.loops.rows import all_rows, as_rows
-from likelier.loops.terms import (
+from likelier.glm.loops.terms import (
     coupled_terms,
     dense_sums,
     dense_values,
@@ -30,7 +29,8 @@ from likelier.loops.terms import (
     sparse_sums,
     sparse_values,
 )
-from likelier.models.penalty import ElasticNet
+from likelier.glm.penalty import ElasticNet
+from likelier.loops.rows import all_rows, as_rows
 
 NO_WEIGHT = np.empty(0)
 TILE_BYTES = 1 << 21  # of dense rows: read from the memory once, whatever is summed up over them

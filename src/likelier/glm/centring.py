@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from likelier.base import Array
-from likelier.loops.centring import centred_dense, centred_sparse
+from likelier.glm.loops.centring import centred_dense, centred_sparse
 from likelier.loops.rows import Rows
 
 MIN_ROWS = 16  # a mean and a spread of fewer say little

@@ -17,10 +17,10 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.loops.dual import arrange_rows, column_frequencies, labels_by_rank
+from likelier.glm.loops.dual import arrange_rows, column_frequencies, labels_by_rank
+from likelier.glm.model import NO_WEIGHT
 from likelier.loops.memory import touched_empty
 from likelier.loops.rows import Rows, as_rows, row_norms
-from likelier.models.linear import NO_WEIGHT
 
 CACHED_BYTES = 1 << 18  # weights up to this size stay in the cache whatever their order
 RUN = 8  # neighbours of the copy that every pass visits together; far more slow it down

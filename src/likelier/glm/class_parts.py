@@ -12,7 +12,7 @@ import numpy as np
 from likelier.base import Array, Engine
 
 if TYPE_CHECKING:
-    from likelier.inference.sgd import AdaptiveState
+    from likelier.glm.sgd import AdaptiveState
 
 LANES = ("weights", "average", "intercept", "average_intercept", "etas")  # one number per lane
 MOST_BYTES = 1 << 28  # of weights that parts may copy

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info, Matrix
-from likelier.inference.dual_rows import DualRows, dual_rows
-from likelier.inference.posterior import LinearPosterior
-from likelier.loops.dual import dual_pass, duality_gap, lane_losses, take_labelled
+from likelier.glm.dual_rows import DualRows, dual_rows
+from likelier.glm.loops.dual import dual_pass, duality_gap, lane_losses, take_labelled
+from likelier.glm.model import LinearModel
+from likelier.glm.posterior import LinearPosterior
 from likelier.loops.lanes import MOST_LANES, WIDTHS, aligned_zeros, padded, tables
 from likelier.loops.memory import touched_empty
-from likelier.models.linear import LinearModel
 
 FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is worth computing
 NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likelier.base import Array
-from likelier.models.penalty import ElasticNet
+from likelier.glm.penalty import ElasticNet
 
 FINE = 1e-9  # relative gap at which it is clear which weights are zero
 SLOW = 0.9  # of the gap before: a step that leaves more has come as far as rounding lets it

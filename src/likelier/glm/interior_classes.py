@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info
-from likelier.inference.interior import (
+from likelier.glm.interior import (
     BOUNDARY,
     Factored,
     all_scores,
@@ -28,7 +28,7 @@ from likelier.inference.interior import (
     part_of,
     pull_back_all,
 )
-from likelier.inference.interior_parts import (
+from likelier.glm.interior_parts import (
     Part,
     PartMove,
     is_done,
@@ -37,9 +37,9 @@ from likelier.inference.interior_parts import (
     rounded,
     shares_of_slopes,
 )
-from likelier.inference.posterior import LinearPosterior
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import ElasticNet
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
+from likelier.glm.posterior import LinearPosterior
 
 
 @dataclass

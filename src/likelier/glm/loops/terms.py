@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from likelier.glm.loops.sgd import lane_target
 from likelier.jit import njit
 from likelier.loops.rows import column, prefetch_ahead, row_start
-from likelier.loops.sgd import lane_target
 from likelier.losses import (
     LOG_LOSS,
     SOFTMAX,

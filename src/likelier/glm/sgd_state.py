@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from likelier.base import Array, Matrix
-from likelier.loops.averages import add_owed
-from likelier.models.linear import LinearModel
+from likelier.glm.loops.averages import add_owed
+from likelier.glm.model import LinearModel
 
 
 def _folded() -> Array:

@@ -27,16 +27,16 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info
-from likelier.inference.active_set import ActiveSet
-from likelier.inference.certify import Certificate, certify
-from likelier.inference.dual import Dual
-from likelier.inference.gap import gap_at
-from likelier.inference.interior import Interior
-from likelier.inference.interior_classes import ClassInterior
-from likelier.inference.lbfgs import LBFGS, METRIC_FEATURES
-from likelier.inference.newton import Newton, subset_sizes
-from likelier.inference.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
-from likelier.models.linear import LinearModel
+from likelier.glm.active_set import ActiveSet
+from likelier.glm.certificate import Certificate, certify
+from likelier.glm.dual import Dual
+from likelier.glm.gap import gap_at
+from likelier.glm.interior import Interior
+from likelier.glm.interior_classes import ClassInterior
+from likelier.glm.lbfgs import LBFGS, METRIC_FEATURES
+from likelier.glm.model import LinearModel
+from likelier.glm.newton import Newton, subset_sizes
+from likelier.glm.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
 
 MAX_NEWTON = 1500  # parameters of one solve
 PAIRS_PER_ENTRY = 256  # up to here second-order sums cost less than many first-order passes

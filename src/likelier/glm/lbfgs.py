@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info
-from likelier.inference.gap import ROUNDING, gaps
-from likelier.inference.posterior import LinearPosterior
-from likelier.loops.cholesky import cholesky, cholesky_solve
+from likelier.glm.gap import ROUNDING, gaps
+from likelier.glm.loops.cholesky import cholesky, cholesky_solve
+from likelier.glm.loops.terms import values_along
+from likelier.glm.model import NO_WEIGHT, LinearModel
+from likelier.glm.posterior import LinearPosterior
 from likelier.loops.memory import touched_empty
 from likelier.loops.rows import column_squares
-from likelier.loops.terms import values_along
-from likelier.models.linear import NO_WEIGHT, LinearModel
 
 MEMORY = 20
 METRIC_FEATURES = 3000  # beyond this many a full metric costs more than it saves

@@ -17,11 +17,11 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
-from likelier.inference.gap import ROUNDING, TINY, gaps, subgradient, together
-from likelier.inference.posterior import LinearPosterior
-from likelier.loops.columns import column_curvatures, descend_columns
+from likelier.glm.gap import ROUNDING, TINY, gaps, subgradient, together
+from likelier.glm.loops.columns import column_curvatures, descend_columns
+from likelier.glm.model import LinearModel
+from likelier.glm.posterior import LinearPosterior
 from likelier.loops.rows import as_rows
-from likelier.models.linear import LinearModel
 
 MIN_NEW = 200  # features that may join at one step, or as many as there are already
 SHARPER = 0.01  # share of the violation at which a step's own descent may end

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from likelier.glm.loops.sgd import lane_target
 from likelier.jit import njit
 from likelier.loops.lanes import MOST_LANES
 from likelier.loops.rows import (
@@ -23,7 +24,6 @@ from likelier.loops.rows import (
     table_add,
     table_scores,
 )
-from likelier.loops.sgd import lane_target
 from likelier.losses import coupled_prox, coupled_value, loss_prox, loss_value
 
 LEVELS = 65  # numbers of binary digits that a column's number can have, zero included

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array
-from likelier.models.linear import LinearModel, LinearStats
+from likelier.glm.model import LinearModel, LinearStats
 
 TINY = 1e-150
 ROUNDING = "because rounding errors of the objective are larger than the tolerance; raise tol"

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Loss
-from likelier.inference.interior_parts import (
+from likelier.glm.interior_parts import (
     Hinges,
     Part,
     PartMove,
@@ -27,9 +27,9 @@ from likelier.inference.interior_parts import (
     rounded,
     shares_of_slopes,
 )
-from likelier.inference.posterior import LinearPosterior
-from likelier.models.linear import LinearModel
-from likelier.models.penalty import solve_positive
+from likelier.glm.model import LinearModel
+from likelier.glm.penalty import solve_positive
+from likelier.glm.posterior import LinearPosterior
 
 BOUNDARY = 0.995  # part of the way to the boundary that a step may go
 REFINEMENTS = 2

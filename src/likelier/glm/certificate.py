@@ -8,12 +8,12 @@ import numpy as np
 from scipy import linalg
 
 from likelier.base import Array, Engine
-from likelier.inference.newton import (
+from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.newton import (
     mean_slope_and_hessian,
     quadratic_minimum,
     stacked_penalty,
 )
-from likelier.models.linear import LinearModel, LinearStats
 
 MAX_STEPS = 8
 # squared distance to the optimum, summed over parameters, in standard errors

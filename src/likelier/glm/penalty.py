@@ -14,7 +14,7 @@ from scipy import linalg
 from scipy.linalg import lapack
 
 from likelier.base import Array
-from likelier.loops.quadratic import coordinate_descent
+from likelier.glm.loops.quadratic import coordinate_descent
 
 
 @dataclass(frozen=True)

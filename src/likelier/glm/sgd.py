@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
-from likelier.inference.centring import centred_pieces, column_rates, limited
-from likelier.inference.class_parts import over_classes
-from likelier.inference.joined import joined
-from likelier.inference.packed import packed, worth_packing
-from likelier.inference.posterior import LinearPosterior
-from likelier.inference.sgd_state import SGDState
-from likelier.loops.averages import take_average
-from likelier.loops.centring import column_moments
+from likelier.glm.centring import centred_pieces, column_rates, limited
+from likelier.glm.class_parts import over_classes
+from likelier.glm.joined import joined
+from likelier.glm.loops.averages import take_average
+from likelier.glm.loops.centring import column_moments
+from likelier.glm.loops.sgd import adaptive_pass, scheduled_pass, settle
+from likelier.glm.model import NO_WEIGHT, LinearModel
+from likelier.glm.packed import packed, worth_packing
+from likelier.glm.posterior import LinearPosterior
+from likelier.glm.sgd_state import SGDState
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
-from likelier.loops.sgd import adaptive_pass, scheduled_pass, settle
-from likelier.models.linear import NO_WEIGHT, LinearModel
 
 NEVER = 1 << 60
 PATIENCE = 3  # passes without improvement before an inference calls it converged

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likelier.base import Array, Matrix, Posterior
-from likelier.models.linear import LinearModel
+from likelier.glm.model import LinearModel
 from likelier.predictive import Bernoulli, Categorical, Gaussian, Predictive
 
 

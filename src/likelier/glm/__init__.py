@@ -1,0 +1,1 @@
+"""Generalised linear models: scores = features x weights under a loss and a penalty."""
