@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
-    from likelier.features.text import TextFeatures
     from likelier.persistence import load, save
     from likelier.tables.transformer import TableFeatures
+    from likelier.text.transformer import TextFeatures
 
 __version__ = "0.1.0"
 
@@ -73,7 +73,7 @@ _HOME = {
     "NystroemFeatures": "likelier.features.nystroem",
     "OnePassClassifier": "likelier.estimators.one_pass",
     "TableFeatures": "likelier.tables.transformer",
-    "TextFeatures": "likelier.features.text",
+    "TextFeatures": "likelier.text.transformer",
     "kernels": "likelier.kernels",
     "load": "likelier.persistence",
     "losses": "likelier.losses",

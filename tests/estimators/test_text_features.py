@@ -113,8 +113,8 @@ def test_partial_fit_goes_on_from_fit_unless_terms_were_forgotten():
 def test_blocks_do_not_matter(words, monkeypatch):
     documents = generated()
     expected = TextFeatures(**words).fit_transform(documents)
-    monkeypatch.setattr("likelier.features.text_analysis._BLOCK", 1)
-    monkeypatch.setattr("likelier.features.text_documents.FEW", 3)
+    monkeypatch.setattr("likelier.text.analysis._BLOCK", 1)
+    monkeypatch.setattr("likelier.text.documents.FEW", 3)
     assert same(TextFeatures(**words).fit_transform(iter(documents)), expected)
 
 

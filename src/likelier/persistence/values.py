@@ -28,8 +28,8 @@ _HELPERS: dict[str, str] = {
     "LibsvmLayout": "likelier.data",
     "TableEncoding": "likelier.tables",
     "TabularModel": "likelier.fitting.tabular",
-    "TermStatistics": "likelier.features.text_counts",
-    "Vocabulary": "likelier.features.text_vocabulary",
+    "TermStatistics": "likelier.text.counts",
+    "Vocabulary": "likelier.text.vocabulary",
     **dict.fromkeys(
         ("Laplacian", "Linear", "Matern", "Poly", "Precomputed", "Rbf", "Sigmoid"),
         "likelier.kernels",

@@ -17,11 +17,11 @@ import numpy as np
 from scipy import linalg, sparse
 
 from likelier.base import Array
-from likelier.features.text_analysis import Analysis, Spans
-from likelier.features.text_counts import Counter, Frequencies, Rows, Selection, count_hashed
-from likelier.features.text_documents import blocks
-from likelier.features.text_vocabulary import Vocabulary
-from likelier.features.text_weights import FLOAT64, Weighting, idf_weights
+from likelier.text.analysis import Analysis, Spans
+from likelier.text.counts import Counter, Frequencies, Rows, Selection, count_hashed
+from likelier.text.documents import blocks
+from likelier.text.vocabulary import Vocabulary
+from likelier.text.weights import FLOAT64, Weighting, idf_weights
 
 N_HASHED = 4096
 MIN_ROWS = 2

@@ -15,11 +15,11 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils import murmurhash3_32
 
 from likelier import TextFeatures
-from likelier.features.text_analysis import Analysis, run_of
-from likelier.features.text_documents import Block
-from likelier.features.text_vocabulary import TermTable, Vocabulary, sorted_order
-from likelier.loops.murmur import murmur3
-from likelier.loops.unaligned import PADDING
+from likelier.text.analysis import Analysis, run_of
+from likelier.text.documents import Block
+from likelier.text.loops.murmur import murmur3
+from likelier.text.loops.unaligned import PADDING
+from likelier.text.vocabulary import TermTable, Vocabulary, sorted_order
 
 # Any character but the halves of surrogate pairs, which UTF-8 cannot hold.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

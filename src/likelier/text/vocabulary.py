@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from likelier.base import Array
-from likelier.loops.ngrams import fill_slots, hash_terms, number_spans
-from likelier.loops.term_rows import gather_terms, prefix_keys
-from likelier.loops.unaligned import PADDING
+from likelier.text.loops.ngrams import fill_slots, hash_terms, number_spans
+from likelier.text.loops.term_rows import gather_terms, prefix_keys
+from likelier.text.loops.unaligned import PADDING
 
 _NO_HASHES = np.zeros(0, dtype=np.uint64)
 

@@ -12,7 +12,7 @@ made small here if there are ``capitals``, 26 of them or 0; the caller has done 
 import numpy as np
 
 from likelier.jit import njit
-from likelier.loops.unaligned import PADDING
+from likelier.text.loops.unaligned import PADDING
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -13,13 +13,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array
-from likelier.features.text_analysis import TOKEN_PATTERN, Analysis, Spans
-from likelier.features.text_counts import Counter, Frequencies, Rows, TermStatistics, count_hashed
-from likelier.features.text_documents import blocks
-from likelier.features.text_vocabulary import Vocabulary
-from likelier.features.text_weights import idf_weights
-from likelier.features.text_words import Words, checked_words
 from likelier.matrices import checked_matrix
+from likelier.text.analysis import TOKEN_PATTERN, Analysis, Spans
+from likelier.text.counts import Counter, Frequencies, Rows, TermStatistics, count_hashed
+from likelier.text.documents import blocks
+from likelier.text.parameters import Words, checked_words
+from likelier.text.vocabulary import Vocabulary
+from likelier.text.weights import idf_weights
 
 
 class TextFeatures(  # a frame of sparse features there is none: set_output is not offered

@@ -1,7 +1,7 @@
 """Compiled counting of n-grams: numbered by an exact table of terms, or hashed to columns.
 
 An n-gram is a span of bytes, from the start of one piece to the end of another (see
-`likelier.loops.tokens`). Pieces come in groups that no n-gram leaves (a document, or a word),
+`likelier.text.loops.tokens`). Pieces come in groups that no n-gram leaves (a document, or a word),
 and groups in documents.
 
 A table of terms is four arrays. ``slots`` is an open-addressing hash table whose entries hold
@@ -13,9 +13,9 @@ another. Two terms are the same only if all their bytes are. Arrays of text have
 import numpy as np
 
 from likelier.jit import njit
-from likelier.loops.murmur import murmur3
 from likelier.loops.rows import prefetch
-from likelier.loops.unaligned import PADDING, load64
+from likelier.text.loops.murmur import murmur3
+from likelier.text.loops.unaligned import PADDING, load64
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array
-from likelier.loops.term_rows import weigh_rows
+from likelier.text.loops.term_rows import weigh_rows
 
 IDF = ("smooth", "unsmoothed", "plain", "plain_plus_one")
 NORMS = {None: 0, "l1": 1, "l2": 2}

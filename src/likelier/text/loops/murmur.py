@@ -6,7 +6,7 @@ A. Appleby, "MurmurHash3", 2011 (public domain). The seed is 0.
 import numpy as np
 
 from likelier.jit import njit
-from likelier.loops.unaligned import load32
+from likelier.text.loops.unaligned import load32
 
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)

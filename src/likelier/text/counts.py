@@ -11,10 +11,10 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array
-from likelier.features.text_analysis import Spans
-from likelier.features.text_vocabulary import TermTable, Vocabulary
-from likelier.loops.ngrams import count_rows, hash_rows
-from likelier.loops.term_rows import add_frequencies, sort_rows
+from likelier.text.analysis import Spans
+from likelier.text.loops.ngrams import count_rows, hash_rows
+from likelier.text.loops.term_rows import add_frequencies, sort_rows
+from likelier.text.vocabulary import TermTable, Vocabulary
 
 
 @dataclass

@@ -15,11 +15,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from likelier.base import Array
-from likelier.features.text_documents import Block, Bytes, to_bytes
-from likelier.features.text_vocabulary import Vocabulary
-from likelier.loops.ngrams import ngram_spans
-from likelier.loops.tokens import join_words, split_bounded, split_characters, split_words
-from likelier.loops.unaligned import PADDING
+from likelier.text.documents import Block, Bytes, to_bytes
+from likelier.text.loops.ngrams import ngram_spans
+from likelier.text.loops.tokens import join_words, split_bounded, split_characters, split_words
+from likelier.text.loops.unaligned import PADDING
+from likelier.text.vocabulary import Vocabulary
 
 TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 _BLOCK = 1 << 20

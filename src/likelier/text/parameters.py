@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from likelier.base import check_flag
-from likelier.features.text_analysis import Analysis
-from likelier.features.text_counts import Selection
-from likelier.features.text_vocabulary import Vocabulary
-from likelier.features.text_weights import IDF, NORMS, Weighting
+from likelier.text.analysis import Analysis
+from likelier.text.counts import Selection
+from likelier.text.vocabulary import Vocabulary
+from likelier.text.weights import IDF, NORMS, Weighting
 
 ANALYZERS = ("word", "char", "char_wb")
 FLAGS = ("lowercase", "alternate_sign", "binary", "sublinear_tf")

@@ -1,0 +1,1 @@
+"""Text: documents to sparse features."""
