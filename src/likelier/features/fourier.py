@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
+from likelier.features.loops.fourier_rows import make_waves, map_rows
 from likelier.features.outputs import new_output
 from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
 from likelier.features.spectrum import check_spectral, draw_frequencies, scales
 from likelier.kernels import Kernel, make_kernel
-from likelier.loops.fourier_rows import make_waves, map_rows
 from likelier.loops.sincos import fourier_features
 
 # Dense rows are mapped tile by tile where there are enough of them to pay for the preparation

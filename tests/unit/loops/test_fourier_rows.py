@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.loops.fourier_rows import LIMIT, make_waves, map_rows
+from likelier.features.loops.fourier_rows import LIMIT, make_waves, map_rows
 
 BOUND = {np.float32: 2e-7, np.float64: 4e-16}
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -19,10 +19,10 @@ from numba import types
 from numba.extending import overload
 
 from likelier.base import Array
+from likelier.features.loops.tiles import ROWS, empty_panels, multiply_tile
 from likelier.jit import njit
 from likelier.loops.rows import prefetch
 from likelier.loops.sincos import COSINE, FLAGS, SINE, careful_sincos
-from likelier.loops.tiles import ROWS, empty_panels, multiply_tile
 
 # Half turns: well within what adding a large number rounds to the nearest whole one.
 LIMIT = {np.dtype(np.float32): 2.0**21, np.dtype(np.float64): 2.0**50}
