@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from likelier.estimators.kernel_regressor import BayesianKernelRegressor
     from likelier.estimators.linear import LinearClassifier, LinearRegressor
     from likelier.estimators.multilabel import MultilabelClassifier
-    from likelier.estimators.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
     from likelier.estimators.one_pass import OnePassClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
+    from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
+    from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.persistence import load, save
     from likelier.tables.transformer import TableFeatures
     from likelier.text.transformer import TextFeatures
@@ -61,15 +62,15 @@ _HOME = {
     "BayesianKernelClassifier": "likelier.estimators.kernel_classifier",
     "BayesianKernelRegressor": "likelier.estimators.kernel_regressor",
     "BayesianLinearClassifier": "likelier.estimators.bayesian_linear",
-    "BernoulliNB": "likelier.estimators.naive_bayes",
+    "BernoulliNB": "likelier.naive_bayes.counts",
     "DeepGPClassifier": "likelier.estimators.deep_gp",
     "DeepGPRegressor": "likelier.estimators.deep_gp",
     "FourierFeatures": "likelier.features.fourier",
-    "GaussianNB": "likelier.estimators.naive_bayes",
+    "GaussianNB": "likelier.naive_bayes.gaussian",
     "LinearClassifier": "likelier.estimators.linear",
     "LinearRegressor": "likelier.estimators.linear",
     "MultilabelClassifier": "likelier.estimators.multilabel",
-    "MultinomialNB": "likelier.estimators.naive_bayes",
+    "MultinomialNB": "likelier.naive_bayes.counts",
     "NystroemFeatures": "likelier.features.nystroem",
     "OnePassClassifier": "likelier.estimators.one_pass",
     "TableFeatures": "likelier.tables.transformer",

@@ -11,10 +11,10 @@ from scipy import sparse
 
 from likelier.base import Batch, Info, Posterior
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.closed_form import ClosedForm
-from likelier.models.naive_bayes import NaiveBayesModel
-from likelier.models.naive_bayes_counts import BernoulliModel, MultinomialModel
-from likelier.models.naive_bayes_gaussian import GaussianModel
+from likelier.naive_bayes.closed_form import ClosedForm
+from likelier.naive_bayes.count_model import BernoulliModel, MultinomialModel
+from likelier.naive_bayes.gaussian_model import GaussianModel
+from likelier.naive_bayes.model import NaiveBayesModel
 from likelier.predictive import Categorical
 from likelier.tables import block_source
 

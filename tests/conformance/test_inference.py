@@ -27,7 +27,6 @@ from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
-from likelier.inference.closed_form import ClosedForm
 from likelier.inference.deep_adam import DeepAdam
 from likelier.inference.gibbs import Gibbs
 from likelier.inference.gibbs_moves import Hamiltonian, Independent
@@ -35,6 +34,7 @@ from likelier.inference.smo import SMO
 from likelier.inference.stein_gaussian import SteinGaussian
 from likelier.inference.svgd import SVGD
 from likelier.inference.svi import VariationalMixture
+from likelier.naive_bayes.closed_form import ClosedForm
 from likelier.predictive import Predictive
 from likelier.tables import block_source
 

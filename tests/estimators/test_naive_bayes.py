@@ -196,7 +196,7 @@ def test_scores_behind_the_threshold_are_out_of_fold():
 @every
 def test_held_out_scores_are_those_of_a_model_without_the_rows(kind):
     from likelier.base import Batch
-    from likelier.inference.closed_form import ClosedForm, ClosedState
+    from likelier.naive_bayes.closed_form import ClosedForm, ClosedState
 
     X, y = rows()
     for matrix in (np.asarray, sparse.csr_array):

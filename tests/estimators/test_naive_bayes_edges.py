@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from likelier import BernoulliNB, GaussianNB, MultinomialNB
-from likelier.estimators.naive_bayes_data import HELD_OUT, OrdinaryRows
+from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows
 
 every = pytest.mark.parametrize("kind", [GaussianNB, MultinomialNB, BernoulliNB])
 every_mode = pytest.mark.parametrize("bayesian", [False, True])

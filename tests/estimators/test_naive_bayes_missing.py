@@ -11,8 +11,8 @@ from scipy import sparse
 import likelier
 from likelier import MultinomialNB
 from likelier.base import Batch
-from likelier.inference.closed_form import ClosedForm, ClosedState
-from likelier.models.naive_bayes_counts import MultinomialModel, TermStats
+from likelier.naive_bayes.closed_form import ClosedForm, ClosedState
+from likelier.naive_bayes.count_model import MultinomialModel, TermStats
 
 every_matrix = pytest.mark.parametrize("matrix", [np.asarray, sparse.csr_array])
 SHOWN = ("class_count_", "class_log_prior_", "feature_count_", "feature_log_prob_", "mean_length_")

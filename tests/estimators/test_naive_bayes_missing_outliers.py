@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from likelier import BernoulliNB, GaussianNB
-from likelier.models.naive_bayes_gaussian import GaussianLaws, StudentLaws
-from likelier.models.naive_bayes_tables import LinearLaws
+from likelier.naive_bayes.distributions import LinearLaws
+from likelier.naive_bayes.gaussian_model import GaussianLaws, StudentLaws
 
 SPREAD = np.array([1.0, 10.0, 0.1, 3.0, 1.0])
 

@@ -215,7 +215,7 @@ def test_learned_shares_are_most_probable(share, weighted, matrix):
 
 
 def test_large_tables_of_patterns_give_the_same(monkeypatch):
-    import likelier.models.naive_bayes_shares as shares
+    import likelier.naive_bayes.missing_counts as shares
 
     X = with_holes(COUNTS, 0.4)
     one = MultinomialNB(random_state=0).fit(X, Y)

@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
-from likelier.loops.counts import (
+from likelier.loops.rows import as_rows
+from likelier.naive_bayes.loops.counts import (
     add_counts,
     add_missing,
     best_columns,
@@ -22,7 +23,6 @@ from likelier.loops.counts import (
     normalise_rows,
     sparse_scores,
 )
-from likelier.loops.rows import as_rows
 
 RNG = np.random.default_rng(0)
 K, D, N = 3, 130, 50

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from likelier.loops.moments import gaussian_log_density, load_row, student_log_density
 from likelier.loops.rows import as_rows
-from likelier.models.naive_bayes_gaussian import Moments, class_moments
+from likelier.naive_bayes.gaussian_model import Moments, class_moments
+from likelier.naive_bayes.loops.moments import gaussian_log_density, load_row, student_log_density
 
 RNG = np.random.default_rng(0)
 N, D, K = 200, 7, 3

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
-from likelier.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
-from likelier.models.naive_bayes import ClassLaws, ClassPrior, NaiveBayesModel
-from likelier.models.naive_bayes_tables import has_missing, mark_missing, product
+from likelier.naive_bayes.distributions import has_missing, mark_missing, product
+from likelier.naive_bayes.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
+from likelier.naive_bayes.model import ClassLaws, ClassPrior, NaiveBayesModel
 from likelier.predictive import Categorical
 
 FOLDS = 5

@@ -11,15 +11,15 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
-from likelier.estimators.naive_bayes_base import NaiveBayes
-from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
-from likelier.models.naive_bayes_counts import (
+from likelier.naive_bayes.count_model import (
     BernoulliModel,
     CountStats,
     MultinomialModel,
     TermStats,
 )
-from likelier.models.naive_bayes_tables import check_counts
+from likelier.naive_bayes.distributions import check_counts
+from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics
+from likelier.naive_bayes.recipe import NaiveBayes
 
 SMALLEST_ALPHA = 1e-10
 

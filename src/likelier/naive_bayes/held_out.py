@@ -12,7 +12,7 @@ from scipy import sparse
 from likelier.base import Array, Batch, Matrix
 from likelier.engines.local import default_block_rows
 from likelier.engines.rows import stack_rows, take_rows
-from likelier.inference.closed_form import LOWEST
+from likelier.naive_bayes.closed_form import LOWEST
 
 TINY = float(np.finfo(np.float64).tiny)
 HELD_OUT = 1000  # rows whose out-of-fold scores say what is ordinary

@@ -9,8 +9,6 @@ from sklearn.callback import with_callbacks
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.estimators.naive_bayes_data import HELD_OUT, OrdinaryRows, RowSample, stats_block_rows
-from likelier.estimators.naive_bayes_predict import NaiveBayesPredictions, all_finite
 from likelier.fitting.dataset import (
     check_mergeable,
     checked_rows,
@@ -21,11 +19,13 @@ from likelier.fitting.dataset import (
 from likelier.fitting.labels import checked_labels, encode_labels, join_classes
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import union_classes
-from likelier.inference.closed_form import (
+from likelier.naive_bayes.closed_form import (
     ClosedForm,
     ClosedState,
 )
-from likelier.models.naive_bayes import codes_of
+from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows, RowSample, stats_block_rows
+from likelier.naive_bayes.model import codes_of
+from likelier.naive_bayes.predictions import NaiveBayesPredictions, all_finite
 
 
 class NaiveBayes(NaiveBayesPredictions):

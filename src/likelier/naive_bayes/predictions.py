@@ -15,10 +15,10 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.calibration import conformal_quantile
 from likelier.engines import LocalEngine
-from likelier.estimators.naive_bayes_data import OrdinaryRows
-from likelier.inference.closed_form import ClassPosterior, class_probabilities
 from likelier.matrices import validated_rows
-from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics, NaiveBayesModel
+from likelier.naive_bayes.closed_form import ClassPosterior, class_probabilities
+from likelier.naive_bayes.held_out import OrdinaryRows
+from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics, NaiveBayesModel
 from likelier.predictive import Categorical
 
 DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty

@@ -16,24 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Matrix
-from likelier.loops.counts import (
-    add_counts,
-    add_missing,
-    log_counts,
-    log_odds,
-)
 from likelier.loops.rows import as_rows
-from likelier.models.naive_bayes import (
-    ClassLaws,
-    ClassStatistics,
-    NaiveBayesModel,
-    codes_of,
-    place_rows,
-    weights_of,
-)
-from likelier.models.naive_bayes_missing import Patterns, find_patterns
-from likelier.models.naive_bayes_shares import known_log_shares
-from likelier.models.naive_bayes_tables import (
+from likelier.naive_bayes.distributions import (
     DirichletLaws,
     LinearLaws,
     check_binary,
@@ -43,6 +27,22 @@ from likelier.models.naive_bayes_tables import (
     narrow,
     stored_values,
     zero_for_missing,
+)
+from likelier.naive_bayes.loops.counts import (
+    add_counts,
+    add_missing,
+    log_counts,
+    log_odds,
+)
+from likelier.naive_bayes.missing import Patterns, find_patterns
+from likelier.naive_bayes.missing_counts import known_log_shares
+from likelier.naive_bayes.model import (
+    ClassLaws,
+    ClassStatistics,
+    NaiveBayesModel,
+    codes_of,
+    place_rows,
+    weights_of,
 )
 
 NO_SKIP = np.empty(0, dtype=bool)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.models.naive_bayes import place_rows
+from likelier.naive_bayes.model import place_rows
 
 CELL = np.dtype(np.int32)
 

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from likelier.base import Array, Batch
-from likelier.estimators.naive_bayes_base import NaiveBayes
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
-from likelier.models.naive_bayes import ClassLaws, ClassPrior, ClassStatistics
-from likelier.models.naive_bayes_gaussian import GaussianLaws, GaussianModel, GaussianStats
+from likelier.naive_bayes.gaussian_model import GaussianLaws, GaussianModel, GaussianStats
+from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics
+from likelier.naive_bayes.recipe import NaiveBayes
 
 
 class GaussianNB(NaiveBayes):

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array
-from likelier.models.naive_bayes_missing import Patterns
+from likelier.naive_bayes.missing import Patterns
 
 MAX_STEPS = 100
 MAX_PRODUCTS = 1000  # with the curvature, per step

@@ -19,15 +19,15 @@ from scipy import sparse
 from scipy.special import entr, logit
 
 from likelier.base import Array, Matrix
-from likelier.loops.counts import (
+from likelier.loops.rows import as_rows
+from likelier.naive_bayes.loops.counts import (
     dirichlet_scores,
     known_totals,
     log_coefficients,
     mark_presence,
     sparse_scores,
 )
-from likelier.loops.rows import as_rows
-from likelier.models.naive_bayes import ClassLaws
+from likelier.naive_bayes.model import ClassLaws
 
 CERTAIN = 1e-15  # probabilities nearer to zero or one count as these
 # A count so large, times rows, columns and a logarithm, can be summed up. In double precision,

@@ -17,7 +17,8 @@ from scipy import sparse
 from scipy.special import digamma, gammaln, polygamma
 
 from likelier.base import Array, Batch, Matrix
-from likelier.loops.moments import (
+from likelier.loops.rows import as_rows
+from likelier.naive_bayes.loops.moments import (
     dense_moments,
     dense_moments_missing,
     gaussian_log_density,
@@ -25,8 +26,7 @@ from likelier.loops.moments import (
     sparse_sums,
     student_log_density,
 )
-from likelier.loops.rows import as_rows
-from likelier.models.naive_bayes import (
+from likelier.naive_bayes.model import (
     ClassLaws,
     ClassStatistics,
     NaiveBayesModel,

@@ -1,0 +1,1 @@
+"""Naive Bayes: Gaussian, multinomial and Bernoulli class densities in closed form."""
