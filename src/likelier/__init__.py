@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from likelier.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
     from likelier.estimators.kernel_classifier import BayesianKernelClassifier
     from likelier.estimators.kernel_regressor import BayesianKernelRegressor
-    from likelier.estimators.linear import LinearClassifier, LinearRegressor
     from likelier.estimators.multilabel import MultilabelClassifier
     from likelier.estimators.one_pass import OnePassClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
+    from likelier.linear.classifier import LinearClassifier
+    from likelier.linear.regressor import LinearRegressor
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
     from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.persistence import load, save
@@ -67,8 +68,8 @@ _HOME = {
     "DeepGPRegressor": "likelier.estimators.deep_gp",
     "FourierFeatures": "likelier.features.fourier",
     "GaussianNB": "likelier.naive_bayes.gaussian",
-    "LinearClassifier": "likelier.estimators.linear",
-    "LinearRegressor": "likelier.estimators.linear",
+    "LinearClassifier": "likelier.linear.classifier",
+    "LinearRegressor": "likelier.linear.regressor",
     "MultilabelClassifier": "likelier.estimators.multilabel",
     "MultinomialNB": "likelier.naive_bayes.counts",
     "NystroemFeatures": "likelier.features.nystroem",

@@ -10,8 +10,8 @@ import sklearn
 from scipy import sparse
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators import linear_fit
 from likelier.fitting import finite
+from likelier.linear import recipe as linear_fit
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier import LinearClassifier, losses
-from likelier.estimators.linear_penalty import Columns, Penalty, automatic_strengths
+from likelier.linear.penalty import Columns, Penalty, automatic_strengths
 
 AUTO = Penalty("l2", "auto", 0.15)
 

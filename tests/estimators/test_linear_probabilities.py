@@ -215,7 +215,7 @@ def test_rare_positives_are_scored_by_as_many_folds_as_it_takes(share, folds, mo
         seen.append(codes)
         return fit_calibration(scores, codes, weight)
 
-    monkeypatch.setattr("likelier.estimators.linear_classifier.fit_calibration", spy)
+    monkeypatch.setattr("likelier.linear.classifier.fit_calibration", spy)
     rng = np.random.default_rng(0)
     y = (np.arange(4000) < share * 4000).astype(int)
     X = rng.standard_normal((4000, 3)) + y[:, None]

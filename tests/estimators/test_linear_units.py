@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_diabetes
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators.linear_frame import Frame
+from likelier.linear.standardize import Frame
 from likelier.losses import Huber, Quantile, make_loss
 
 REGRESSION = ("squared_error", "squared", "huber", "epsilon_insensitive",

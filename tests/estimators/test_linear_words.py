@@ -8,11 +8,11 @@ from sklearn.base import clone
 
 from likelier import LinearClassifier, LinearRegressor, losses
 from likelier.base import Batch, Info
-from likelier.estimators.linear_problem import Problem
-from likelier.estimators.watch import Watch
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.route import Solution
+from likelier.linear.problem import Problem
+from likelier.linear.watch import Watch
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))

@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.exceptions import NotFittedError
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.estimators.linear_words import UncertifiedError
+from likelier.linear.estimator import UncertifiedError
 
 
 def draw(n=300, d=4, seed=0):

@@ -13,11 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.linear_frame import PLAIN, Frame, far_columns, far_means, suspicious
-from likelier.estimators.linear_problem import MovedSource, Problem, Wanted, make_problem
-from likelier.estimators.linear_words import LinearWords
-from likelier.estimators.partial import StreamLearner
-from likelier.estimators.watch import Watch
 from likelier.fitting.dataset import (
     LARGEST,
     Summary,
@@ -40,6 +35,11 @@ from likelier.fitting.targets import OneClassError
 from likelier.glm.certificate import Certificate
 from likelier.glm.route import Solution, solve
 from likelier.glm.sgd import NEVER, AdaptiveSGD, ScheduledSGD
+from likelier.linear.estimator import LinearWords
+from likelier.linear.partial_state import StreamLearner
+from likelier.linear.problem import MovedSource, Problem, Wanted, make_problem
+from likelier.linear.standardize import PLAIN, Frame, far_columns, far_means, suspicious
+from likelier.linear.watch import Watch
 from likelier.loops.rows import column_squares
 
 QUIET_TOL, QUIET_ITER = 1e-2, 100

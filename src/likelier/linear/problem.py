@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Loss
-from likelier.estimators.linear_frame import PLAIN, Frame
-from likelier.estimators.linear_penalty import Columns, Penalty
 from likelier.fitting.dataset import NumberSource, Summary, column_spread
 from likelier.glm.model import LinearModel
+from likelier.linear.penalty import Columns, Penalty
+from likelier.linear.standardize import PLAIN, Frame
 
 
 @dataclass(frozen=True)

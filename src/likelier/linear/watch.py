@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from likelier.base import Array, Batch, Info
-from likelier.estimators.linear_problem import Problem
 from likelier.glm.route import Solution
+from likelier.linear.problem import Problem
 
 NO_CHANGE = 5  # iterations without a better validation loss before early stopping stops
 

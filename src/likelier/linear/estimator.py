@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Loss, Matrix, check_flag
 from likelier.engines.threads import count_threads
-from likelier.estimators.linear_penalty import Penalty
 from likelier.fitting.finite import check_finite
 from likelier.fitting.parameters import check_one_of, check_within
 from likelier.glm.route import Settings
+from likelier.linear.penalty import Penalty
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Loss
-from likelier.estimators.linear_penalty import Columns, Penalty
 from likelier.fitting.dataset import check_squares, column_spread, column_sums, wide_counts
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
@@ -23,6 +22,7 @@ from likelier.glm.sgd import (
     ScheduledSGD,
 )
 from likelier.glm.sgd_state import SGDState
+from likelier.linear.penalty import Columns, Penalty
 from likelier.loops.rows import column_counts, column_squares
 
 FEWER_RATES = 2000  # rows after which only the three most promising rates go on

@@ -10,9 +10,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
-from likelier.estimators.linear_frame import Frame
-from likelier.estimators.linear_problem import Problem
-from likelier.estimators.linear_stream import ClassStream
 from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
@@ -34,6 +31,9 @@ from likelier.fitting.targets import (
     encoded_labels,
     lane_codes,
 )
+from likelier.linear.partial_fit import ClassStream
+from likelier.linear.problem import Problem
+from likelier.linear.standardize import Frame
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from likelier.base import Array, Loss
-from likelier.estimators.linear_frame import Frame
 from likelier.fitting.dataset import WIDE
 from likelier.glm.penalty import ElasticNet
+from likelier.linear.standardize import Frame
 
 TINY = 1e-300
 SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent

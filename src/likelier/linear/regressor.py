@@ -12,15 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines.rows import take_rows
-from likelier.estimators.linear_fit import LinearFit
-from likelier.estimators.linear_frame import (
-    PLAIN,
-    Frame,
-    count_frame,
-    target_frame,
-    target_moments,
-)
-from likelier.estimators.linear_problem import FramedSource, Problem
 from likelier.fitting.dataset import (
     NumberSource,
     Summary,
@@ -29,6 +20,15 @@ from likelier.fitting.dataset import (
     summarise,
 )
 from likelier.fitting.rollback import unchanged_on_failure
+from likelier.linear.problem import FramedSource, Problem
+from likelier.linear.recipe import LinearFit
+from likelier.linear.standardize import (
+    PLAIN,
+    Frame,
+    count_frame,
+    target_frame,
+    target_moments,
+)
 from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 

@@ -8,8 +8,6 @@ from typing import Any, Self
 import numpy as np
 
 from likelier.base import Array, Batch, Loss, Matrix
-from likelier.estimators.linear_fit import LinearFit
-from likelier.estimators.partial import StreamLearner
 from likelier.fitting.one_class import refuse_constant
 from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.rollback import unchanged_on_failure
@@ -20,6 +18,8 @@ from likelier.fitting.targets import (
     require_two_classes,
     union_classes,
 )
+from likelier.linear.partial_state import StreamLearner
+from likelier.linear.recipe import LinearFit
 
 MIN_CALIBRATION_ROWS = 10
 

@@ -1,0 +1,1 @@
+"""Linear models: any loss, explicit or implicit updates, certified optimum."""
