@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Cases
 from likelier import BayesianLinearClassifier
-from likelier.inference.chains import effective_size
-from likelier.inference.gibbs_run import Sampling, Settings
+from likelier.bayesian_linear.posterior import effective_size
+from likelier.bayesian_linear.sampling import Sampling, Settings
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from likelier import kernels, losses
-    from likelier.estimators.bayesian_linear import BayesianLinearClassifier
+    from likelier.bayesian_linear.classifier import BayesianLinearClassifier
     from likelier.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
     from likelier.estimators.kernel_classifier import BayesianKernelClassifier
     from likelier.estimators.kernel_regressor import BayesianKernelRegressor
@@ -62,7 +62,7 @@ _HOME = {
     "SVR": "likelier.estimators.svm",
     "BayesianKernelClassifier": "likelier.estimators.kernel_classifier",
     "BayesianKernelRegressor": "likelier.estimators.kernel_regressor",
-    "BayesianLinearClassifier": "likelier.estimators.bayesian_linear",
+    "BayesianLinearClassifier": "likelier.bayesian_linear.classifier",
     "BernoulliNB": "likelier.naive_bayes.counts",
     "DeepGPClassifier": "likelier.estimators.deep_gp",
     "DeepGPRegressor": "likelier.estimators.deep_gp",

@@ -17,6 +17,8 @@ from scipy import sparse
 import likelier.inference
 from likelier import losses
 from likelier.base import Inference, Info, Posterior
+from likelier.bayesian_linear.gibbs import Gibbs
+from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.glm.active_set import ActiveSet
 from likelier.glm.dual import Dual
@@ -28,8 +30,6 @@ from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
 from likelier.inference.deep_adam import DeepAdam
-from likelier.inference.gibbs import Gibbs
-from likelier.inference.gibbs_moves import Hamiltonian, Independent
 from likelier.inference.smo import SMO
 from likelier.inference.stein_gaussian import SteinGaussian
 from likelier.inference.svgd import SVGD

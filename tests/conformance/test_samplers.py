@@ -11,9 +11,9 @@ from scipy import sparse
 from tests.reference.bayesian_problem import make_model, small_rows
 
 from likelier.base import Batch, Info, Posterior
+from likelier.bayesian_linear.gibbs import Gibbs
+from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.gibbs import Gibbs
-from likelier.inference.gibbs_moves import Hamiltonian, Independent
 from likelier.predictive import Predictive
 from likelier.tables import block_source
 

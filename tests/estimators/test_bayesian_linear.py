@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 
 import likelier
 from likelier import BayesianLinearClassifier
+from likelier.bayesian_linear import sampling as gibbs_run
 from likelier.calibration import ece
-from likelier.inference import gibbs_run
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 

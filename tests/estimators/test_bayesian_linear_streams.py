@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 from likelier import BayesianLinearClassifier
+from likelier.bayesian_linear import recipe as bayesian_linear_fit
+from likelier.bayesian_linear.rows import PartSource
 from likelier.calibration import ece
-from likelier.estimators import bayesian_linear_fit
-from likelier.estimators.bayesian_linear_rows import PartSource
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 

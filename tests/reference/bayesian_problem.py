@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_expit, log_softmax
 
+from likelier.bayesian_linear.model import BayesianLinear, Coordinates, Prior
 from likelier.engines import LocalEngine
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
 from likelier.losses import make_loss
-from likelier.models.bayesian_linear import BayesianLinear, Coordinates, Prior
 
 
 def make_model(d, loss="log_loss", precision=1.0, mean=0.0, fit_intercept=False, learned=False,

@@ -20,9 +20,9 @@ from tests.reference.bayesian_problem import (
 )
 from tests.reference.hmc import hmc
 
-from likelier.inference.chains import effective_size
-from likelier.inference.gibbs import Gibbs, log_posterior
-from likelier.inference.gibbs_moves import Hamiltonian, Independent
+from likelier.bayesian_linear.gibbs import Gibbs, log_posterior
+from likelier.bayesian_linear.posterior import effective_size
+from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
 
 # sampler, steps of warm-up, steps: enough for a few hundred effective draws on these posteriors
 SAMPLERS = {

@@ -12,13 +12,13 @@ import numpy as np
 from scipy.special import expit, log_expit
 from tests.reference.bayesian_problem import engine_for, grid_moments, make_model, small_rows
 
-from likelier.inference.gibbs import Gibbs
-from likelier.loops.samplers import logistic_sums
-from likelier.models.bayesian_linear_augmented import (
+from likelier.bayesian_linear.augmented import (
     augment,
     draw_inverse_gaussian,
     draw_polya_gamma,
 )
+from likelier.bayesian_linear.gibbs import Gibbs
+from likelier.bayesian_linear.loops import logistic_sums
 
 N = 100_000
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from likelier.models.bayesian_linear_augmented import draw_inverse_gaussian, draw_polya_gamma
+from likelier.bayesian_linear.augmented import draw_inverse_gaussian, draw_polya_gamma
 
 N = 40_000
 

@@ -15,8 +15,8 @@ from scipy import stats
 from scipy.special import expit, softmax
 from tests.reference.bayesian_problem import engine_for, make_model
 
-from likelier.inference.gibbs import Gibbs
-from likelier.inference.gibbs_moves import Hamiltonian, Independent
+from likelier.bayesian_linear.gibbs import Gibbs
+from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
 
 CHAINS = 9  # ranks 0..9
 SAMPLERS = {

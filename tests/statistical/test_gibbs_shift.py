@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import softmax
 from tests.reference.bayesian_problem import make_model
 
-from likelier.inference.gibbs import shifted
+from likelier.bayesian_linear.gibbs import shifted
 
 N = 20_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.inference.gibbs_tails import CAUTIOUS, GUARDED, USUAL, tail_shape, tail_share
+from likelier.bayesian_linear.importance import CAUTIOUS, GUARDED, USUAL, tail_shape, tail_share
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.5, 0.9])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit, log_softmax
 
-from likelier.loops import samplers
+from likelier.bayesian_linear import loops as samplers
 
 NONE = np.empty(0)
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from tests.reference.bayesian_problem import log_likelihood, make_model, small_rows
 
 from likelier.base import Batch
-from likelier.models.bayesian_linear import Coordinates, Prior
+from likelier.bayesian_linear.model import Coordinates, Prior
 
 
 def shifted(model, mean, spread):
@@ -94,7 +94,7 @@ def test_eta_given_the_weights():
 
 
 def test_chunks_do_not_change_sums(monkeypatch):
-    import likelier.models.bayesian_linear as module
+    import likelier.bayesian_linear.model as module
 
     X, y = small_rows(500, 2, seed=6)
     model, batch = make_model(2), Batch(X, y)

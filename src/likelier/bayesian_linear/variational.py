@@ -18,7 +18,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaln
 
 from likelier.base import Array, Batch, Engine
-from likelier.models.bayesian_linear import BayesianLinear, Expected, Prior
+from likelier.bayesian_linear.model import BayesianLinear, Expected, Prior
 
 MAX_PASSES = 60
 TOLERANCE = 1e-2  # nats; the moves correct far larger errors

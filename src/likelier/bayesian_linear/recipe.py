@@ -17,9 +17,12 @@ from sklearn.utils.validation import (
 )
 
 from likelier.base import Array, Batch, Engine, Matrix
+from likelier.bayesian_linear.model import BayesianLinear
+from likelier.bayesian_linear.parameters import check_words, make_prior, settings_of
+from likelier.bayesian_linear.posterior import effective_size, r_hat
+from likelier.bayesian_linear.rows import PartSource, standard_coordinates
+from likelier.bayesian_linear.sampling import Sampling, Settings
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.bayesian_linear_rows import PartSource, standard_coordinates
-from likelier.estimators.bayesian_linear_words import check_words, make_prior, settings_of
 from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
@@ -46,11 +49,8 @@ from likelier.fitting.targets import (
 )
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
-from likelier.inference.chains import effective_size, r_hat
-from likelier.inference.gibbs_run import Sampling, Settings
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
-from likelier.models.bayesian_linear import BayesianLinear
 
 AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
 FOLDS = 5

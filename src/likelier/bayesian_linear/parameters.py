@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from likelier.base import Array
+from likelier.bayesian_linear.model import INTERCEPT_PRECISION, Coordinates, Prior
+from likelier.bayesian_linear.sampling import SAMPLERS, Settings
 from likelier.fitting.parameters import check_one_of, check_within
-from likelier.inference.gibbs_run import SAMPLERS, Settings
-from likelier.models.bayesian_linear import INTERCEPT_PRECISION, Coordinates, Prior
 
 
 def check_words(words: Any) -> None:

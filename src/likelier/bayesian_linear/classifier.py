@@ -12,9 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
+from likelier.bayesian_linear.recipe import BayesianLinearFit
+from likelier.bayesian_linear.summary import Summaries
 from likelier.calibration import restore
-from likelier.estimators.bayesian_linear_fit import BayesianLinearFit
-from likelier.estimators.bayesian_linear_summary import Summaries
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.probabilities import has_probabilities, never_certain, split_entropy
 from likelier.predictive import Categorical

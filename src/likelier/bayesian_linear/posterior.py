@@ -14,7 +14,7 @@ from scipy.special import expit, ndtri, softmax
 from scipy.stats import rankdata
 
 from likelier.base import Array, Matrix, Posterior
-from likelier.models.bayesian_linear import BayesianLinear
+from likelier.bayesian_linear.model import BayesianLinear
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
 
 

@@ -17,7 +17,7 @@ from polyagamma import random_polyagamma
 from scipy.special import logsumexp
 
 from likelier.base import Array, Batch, Matrix
-from likelier.models.bayesian_linear import BayesianLinear
+from likelier.bayesian_linear.model import BayesianLinear
 
 SMALL_SHAPE = 1e-3  # of a Polya-Gamma law, below which it is summed up by its definition
 TERMS, MAX_TERMS = 64, 512

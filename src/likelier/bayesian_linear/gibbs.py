@@ -14,9 +14,9 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.inference.chains import DrawsPosterior
-from likelier.models.bayesian_linear import BayesianLinear
-from likelier.models.bayesian_linear_augmented import Augmented, augment
+from likelier.bayesian_linear.augmented import Augmented, augment
+from likelier.bayesian_linear.model import BayesianLinear
+from likelier.bayesian_linear.posterior import DrawsPosterior
 
 Line = Callable[[Array], tuple[Array, Array]]
 

@@ -21,8 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Matrix, Model
-from likelier.glm.model import LinearModel
-from likelier.loops.samplers import (
+from likelier.bayesian_linear.loops import (
     hinge_slopes,
     hinge_sums,
     logistic_slopes,
@@ -31,6 +30,7 @@ from likelier.loops.samplers import (
     smoothed_logistic,
     softmax_sums,
 )
+from likelier.glm.model import LinearModel
 
 INTERCEPT_PRECISION = 1e-2  # a standard deviation of ten on the scale of scores
 FAR = 1e3  # columns this many spreads from zero lose digits unless they are shifted first

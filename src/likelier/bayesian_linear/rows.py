@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix
+from likelier.bayesian_linear.model import FAR, Coordinates
 from likelier.fitting.dataset import CONSTANT, NumberSource, Summary, column_spread, summarise
-from likelier.models.bayesian_linear import FAR, Coordinates
 
 
 def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Engine, Inference
-from likelier.inference.chains import DrawsPosterior, r_hat
-from likelier.inference.gibbs import ChainState, Gibbs
-from likelier.inference.gibbs_moves import Hamiltonian, Independent, MoveState
-from likelier.inference.gibbs_tails import heaviest_tail
-from likelier.models.bayesian_linear import BayesianLinear
+from likelier.bayesian_linear.gibbs import ChainState, Gibbs
+from likelier.bayesian_linear.importance import heaviest_tail
+from likelier.bayesian_linear.model import BayesianLinear
+from likelier.bayesian_linear.posterior import DrawsPosterior, r_hat
+from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent, MoveState
 
 SAMPLERS = ("auto", "gibbs", "hamiltonian", "independent")
 # Effective share of pilot proposals from which on independent moves are worth more than

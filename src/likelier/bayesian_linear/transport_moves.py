@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.inference.chains import DrawsPosterior
-from likelier.inference.gibbs import (
+from likelier.bayesian_linear.gibbs import (
     ChainState,
     chain_stream,
     draw_eta_along,
@@ -23,13 +22,7 @@ from likelier.inference.gibbs import (
     posterior_of,
     sweep,
 )
-from likelier.inference.gibbs_gaussian import (
-    Held,
-    Transport,
-    fit_transport,
-    transport_around,
-)
-from likelier.inference.gibbs_tails import (
+from likelier.bayesian_linear.importance import (
     CAUTIOUS,
     USUAL,
     Tails,
@@ -38,7 +31,14 @@ from likelier.inference.gibbs_tails import (
     tail_share,
     usual_tails,
 )
-from likelier.models.bayesian_linear import BayesianLinear
+from likelier.bayesian_linear.model import BayesianLinear
+from likelier.bayesian_linear.posterior import DrawsPosterior
+from likelier.bayesian_linear.variational import (
+    Held,
+    Transport,
+    fit_transport,
+    transport_around,
+)
 
 GOOD = 0.5  # effective share of a pilot below which wider tails are tried
 PILOT = 256

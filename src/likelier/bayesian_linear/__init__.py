@@ -1,0 +1,1 @@
+"""Bayesian linear classification: Gibbs sampling by data augmentation."""
