@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from likelier.estimators.kernel_classifier import BayesianKernelClassifier
     from likelier.estimators.kernel_regressor import BayesianKernelRegressor
     from likelier.estimators.multilabel import MultilabelClassifier
-    from likelier.estimators.one_pass import OnePassClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from likelier.linear.regressor import LinearRegressor
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
     from likelier.naive_bayes.gaussian import GaussianNB
+    from likelier.one_pass.classifier import OnePassClassifier
     from likelier.persistence import load, save
     from likelier.tables.transformer import TableFeatures
     from likelier.text.transformer import TextFeatures
@@ -73,7 +73,7 @@ _HOME = {
     "MultilabelClassifier": "likelier.estimators.multilabel",
     "MultinomialNB": "likelier.naive_bayes.counts",
     "NystroemFeatures": "likelier.features.nystroem",
-    "OnePassClassifier": "likelier.estimators.one_pass",
+    "OnePassClassifier": "likelier.one_pass.classifier",
     "TableFeatures": "likelier.tables.transformer",
     "TextFeatures": "likelier.text.transformer",
     "kernels": "likelier.kernels",

@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.estimators import one_pass_blocks
+from likelier.one_pass import streaming as one_pass_blocks
 
 UPDATES = ("streaming", "frozen")
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.estimators import one_pass_blocks
+from likelier.one_pass import streaming as one_pass_blocks
 
 BEFORE, FEW, NEW = 6000, 40, 50
 

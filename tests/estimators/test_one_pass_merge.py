@@ -7,8 +7,8 @@ import pytest
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.estimators import one_pass_blocks
-from likelier.inference import one_pass_reserve
+from likelier.one_pass import reservoir as one_pass_reserve
+from likelier.one_pass import streaming as one_pass_blocks
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ from scipy import sparse
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.estimators import one_pass_blocks, one_pass_learn
+from likelier.one_pass import recipe as one_pass_learn
+from likelier.one_pass import streaming as one_pass_blocks
 
 
 def rows(seed, n=40_000, d=15, K=5):
@@ -49,7 +50,7 @@ def test_order_and_merging_do_not_touch_rows_that_are_shuffled(monkeypatch):
     plain = OnePassClassifier().fit(X, y).predict_proba(test_X)
     parts = [OnePassClassifier().fit(X[k::2], y[k::2]) for k in range(2)]
     both = parts[0].merge(parts[1]).predict_proba(test_X)
-    monkeypatch.setattr("likelier.inference.one_pass.DISORDER", 2.0)  # never
+    monkeypatch.setattr("likelier.one_pass.inference.DISORDER", 2.0)  # never
     np.testing.assert_array_equal(OnePassClassifier().fit(X, y).predict_proba(test_X), plain)
     parts = [OnePassClassifier().fit(X[k::2], y[k::2]) for k in range(2)]
     np.testing.assert_array_equal(parts[0].merge(parts[1]).predict_proba(test_X), both)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier import OnePassClassifier
-from likelier.estimators import one_pass_blocks
+from likelier.one_pass import streaming as one_pass_blocks
 
 UPDATES = ("streaming", "frozen")
 

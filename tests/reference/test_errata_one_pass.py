@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from likelier import OnePassClassifier
-from likelier.models.one_pass import INTERCEPT_PRECISION
+from likelier.one_pass.model import INTERCEPT_PRECISION
 
 
 def rows(n=300, seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logsumexp
 
-from likelier.inference.one_pass import (
+from likelier.one_pass.inference import (
     StreamState,
     block_size,
     learn_block,
@@ -15,9 +15,9 @@ from likelier.inference.one_pass import (
     stream_prior,
     stream_weights,
 )
-from likelier.inference.one_pass_merge import merge_streams
-from likelier.inference.one_pass_sites import polya_gamma_mean, sites, softmax
-from likelier.models.one_pass import FROZEN
+from likelier.one_pass.merge import merge_streams
+from likelier.one_pass.model import FROZEN
+from likelier.one_pass.sites import polya_gamma_mean, sites, softmax
 
 
 def learned(n=600, d=3, K=3, size=200, seed=0, shift=0.0, **words):

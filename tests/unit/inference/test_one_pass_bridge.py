@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from likelier.inference.one_pass_bridge import Learned, _part, bridged
-from likelier.inference.one_pass_opening import converged
+from likelier.one_pass.bridge import Learned, _part, bridged
+from likelier.one_pass.initial_batch import converged
 
 PRIOR = np.array([1.0, 1.0, 1.0, 0.01])
 

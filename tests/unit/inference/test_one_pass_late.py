@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from likelier.inference.one_pass_late import raised
+from likelier.one_pass.late_classes import raised
 
 
 @pytest.mark.parametrize("has_level", [True, False])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from likelier.inference import one_pass_mixed
-from likelier.inference.one_pass_mixed import (
+from likelier.one_pass import mixed as one_pass_mixed
+from likelier.one_pass.mixed import (
     LEVEL_PRECISION,
     MIX_PRECISION,
     apply_mixing,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from likelier.inference import one_pass_opening
-from likelier.inference.one_pass_opening import (
+from likelier.one_pass import initial_batch as one_pass_opening
+from likelier.one_pass.initial_batch import (
     OPENING_ROWS,
     OPENING_VALUES,
     converged,

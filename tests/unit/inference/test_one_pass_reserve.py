@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from likelier.inference import one_pass_reserve
-from likelier.inference.one_pass_reserve import (
+from likelier.one_pass import reservoir as one_pass_reserve
+from likelier.one_pass.reservoir import (
     EVERY,
     Reserve,
     _uniform,

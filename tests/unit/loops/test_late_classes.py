@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from likelier.loops.late_classes import late_sums
+from likelier.one_pass.loops import late_sums
 
 
 def test_sums_of_late_classes_are_derivatives_of_their_loss():

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Batch
-from likelier.models.one_pass import (
+from likelier.one_pass.model import (
     INTERCEPT_PRECISION,
     FrozenModel,
     FrozenSums,

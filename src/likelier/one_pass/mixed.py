@@ -17,7 +17,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from likelier.base import Array
-from likelier.inference.one_pass_opening import softmax_terms
+from likelier.one_pass.initial_batch import softmax_terms
 
 Rows = tuple[Array, Array, Array]
 

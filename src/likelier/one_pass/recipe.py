@@ -14,15 +14,6 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Matrix
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
-from likelier.estimators.one_pass_blocks import OnePassBlocks
-from likelier.estimators.one_pass_checks import (
-    check_addable,
-    check_rows,
-    check_same_words,
-    lasting_words,
-)
-from likelier.estimators.one_pass_predict import ON_DEMAND
-from likelier.estimators.one_pass_rows import joined_rows, kept_rows
 from likelier.fitting.dataset import (
     check_mergeable,
     is_stream,
@@ -33,9 +24,18 @@ from likelier.fitting.extreme_cells import watched
 from likelier.fitting.labels import checked_labels, encode_labels, join_classes
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import check_class_weight, class_weights, union_classes
-from likelier.inference.one_pass import StreamState, resolved, stream_weights
-from likelier.inference.one_pass_merge import merge_streams
-from likelier.models.one_pass import FrozenModel, FrozenSums, Weights, frozen_weights
+from likelier.one_pass.checks import (
+    check_addable,
+    check_rows,
+    check_same_words,
+    lasting_words,
+)
+from likelier.one_pass.inference import StreamState, resolved, stream_weights
+from likelier.one_pass.merge import merge_streams
+from likelier.one_pass.model import FrozenModel, FrozenSums, Weights, frozen_weights
+from likelier.one_pass.pending import joined_rows, kept_rows
+from likelier.one_pass.predictions import ON_DEMAND
+from likelier.one_pass.streaming import OnePassBlocks
 
 MAX_WIDTH = 16_384  # features: the matrix of their products takes two gigabytes
 FROZEN_BLOCK_VALUES = 1 << 19

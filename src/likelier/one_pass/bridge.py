@@ -24,7 +24,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from likelier.base import Array
-from likelier.inference.one_pass_opening import CLOSE
+from likelier.one_pass.initial_batch import CLOSE
 
 MAX_STEPS = 100
 MEMORY = 20  # changes that L-BFGS remembers

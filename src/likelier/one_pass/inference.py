@@ -28,12 +28,10 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
-from likelier.inference.one_pass_late import raised
-from likelier.inference.one_pass_mixed import apply_mixing, find_mixing
-from likelier.inference.one_pass_opening import converged
-from likelier.inference.one_pass_reserve import Reserve, scored_rows
-from likelier.inference.one_pass_sites import sites, softmax
-from likelier.models.one_pass import (
+from likelier.one_pass.initial_batch import converged
+from likelier.one_pass.late_classes import raised
+from likelier.one_pass.mixed import apply_mixing, find_mixing
+from likelier.one_pass.model import (
     Weights,
     column_units,
     dense_rows,
@@ -41,6 +39,8 @@ from likelier.models.one_pass import (
     prior_diagonal,
     solve_posterior,
 )
+from likelier.one_pass.reservoir import Reserve, scored_rows
+from likelier.one_pass.sites import sites, softmax
 
 RELAXATION = 2.0  # of the steps of the bound optimiser; up to 2 they still go down
 SPARE_SWEEPS = 8  # that take the spare lane to odds of about one in a hundred

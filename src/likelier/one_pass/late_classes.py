@@ -17,8 +17,8 @@ from scipy.optimize import Bounds, minimize
 from scipy.special import logsumexp
 
 from likelier.base import Array
-from likelier.inference.one_pass_opening import CLOSE
-from likelier.loops.late_classes import late_sums
+from likelier.one_pass.initial_batch import CLOSE
+from likelier.one_pass.loops import late_sums
 
 ROUNDS, STEPS = 20, 5  # steps of L-BFGS between which curvatures are computed anew
 FLAT = 1e-12  # of a curvature: what rounding leaves

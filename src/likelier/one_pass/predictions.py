@@ -15,16 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines import LocalEngine
-from likelier.estimators.one_pass_checks import check_same_words
 from likelier.features.fourier import FourierFeatures
 from likelier.fitting.probabilities import (
     class_probabilities,
     never_certain,
     split_entropy,
 )
-from likelier.inference.one_pass import coordinates
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
+from likelier.one_pass.checks import check_same_words
+from likelier.one_pass.inference import coordinates
 from likelier.predictive import Categorical
 
 DRAWS = 32  # of the scores, for the epistemic part of the uncertainty

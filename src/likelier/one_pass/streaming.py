@@ -13,10 +13,8 @@ import numpy as np
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines.rows import slice_rows
-from likelier.estimators.one_pass_predict import OnePassPredictions
-from likelier.estimators.one_pass_rows import joined_rows, kept_rows
 from likelier.features.fourier import FourierFeatures
-from likelier.inference.one_pass import (
+from likelier.one_pass.inference import (
     StreamState,
     block_size,
     learn_block,
@@ -25,8 +23,10 @@ from likelier.inference.one_pass import (
     stream_lanes,
     stream_mixing,
 )
-from likelier.inference.one_pass_opening import opening_size
-from likelier.models.one_pass import Weights
+from likelier.one_pass.initial_batch import opening_size
+from likelier.one_pass.model import Weights
+from likelier.one_pass.pending import joined_rows, kept_rows
+from likelier.one_pass.predictions import OnePassPredictions
 
 MARK_BITS = 3  # leading ones of a number of rows: how scores compare is found where others are 0
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from likelier.estimators.one_pass_learn import OnePassLearning
+from likelier.one_pass.recipe import OnePassLearning
 
 
 class OnePassClassifier(OnePassLearning):

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.one_pass import (
+from likelier.one_pass.bridge import Learned, bridged
+from likelier.one_pass.inference import (
     ADDITIVE,
     CALIBRATION_START,
     StreamState,
@@ -20,8 +21,7 @@ from likelier.inference.one_pass import (
     with_sites,
     with_spare,
 )
-from likelier.inference.one_pass_bridge import Learned, bridged
-from likelier.inference.one_pass_opening import converged
+from likelier.one_pass.initial_batch import converged
 
 OWN_SHARE = 0.1  # of the share a class has of all rows, that makes it one a model has learned
 APART = 0.01  # share of rows among unlike labels, beyond which classes count as different

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from likelier.base import Array
-from likelier.models.one_pass import FROZEN
+from likelier.one_pass.model import FROZEN
 
 
 def softmax(scores: Array) -> Array:
