@@ -23,7 +23,7 @@ from benchmarks.common import markdown_table, read_json, remember
 from benchmarks.kernel.classify import measured, scores
 from benchmarks.kernel.problem import Split, class_split
 from likelier import BayesianKernelClassifier
-from likelier.inference.evidence import (
+from likelier.kernel_machine.evidence import (
     DECAY_SHARE,
     FIRST_DECAY,
     MAX_INDEPENDENT,

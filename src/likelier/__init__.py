@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from likelier import kernels, losses
     from likelier.bayesian_linear.classifier import BayesianLinearClassifier
     from likelier.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
-    from likelier.estimators.kernel_classifier import BayesianKernelClassifier
-    from likelier.estimators.kernel_regressor import BayesianKernelRegressor
     from likelier.estimators.multilabel import MultilabelClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
+    from likelier.kernel_machine.classifier import BayesianKernelClassifier
+    from likelier.kernel_machine.regressor import BayesianKernelRegressor
     from likelier.linear.classifier import LinearClassifier
     from likelier.linear.regressor import LinearRegressor
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
@@ -60,8 +60,8 @@ __all__ = [
 _HOME = {
     "SVC": "likelier.estimators.svm",
     "SVR": "likelier.estimators.svm",
-    "BayesianKernelClassifier": "likelier.estimators.kernel_classifier",
-    "BayesianKernelRegressor": "likelier.estimators.kernel_regressor",
+    "BayesianKernelClassifier": "likelier.kernel_machine.classifier",
+    "BayesianKernelRegressor": "likelier.kernel_machine.regressor",
     "BayesianLinearClassifier": "likelier.bayesian_linear.classifier",
     "BernoulliNB": "likelier.naive_bayes.counts",
     "DeepGPClassifier": "likelier.estimators.deep_gp",

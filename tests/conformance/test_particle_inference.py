@@ -12,9 +12,9 @@ from scipy import sparse
 from likelier import losses
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine
-from likelier.inference.stein_gaussian import SteinGaussian
-from likelier.inference.svgd import SVGD
-from likelier.models.fourier_machine import FourierMachine, draw_frequencies
+from likelier.kernel_machine.fourier_machine import FourierMachine, draw_frequencies
+from likelier.kernel_machine.stein_gaussian import SteinGaussian
+from likelier.kernel_machine.svgd import SVGD
 
 INFERENCES = [SVGD, SteinGaussian]
 LOSSES = [cls() for cls in losses.LOSSES.values() if cls.task in ("multiclass", "regression")]

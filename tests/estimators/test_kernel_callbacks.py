@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import kernel_words
 from likelier.fitting.time_budget import Clock
+from likelier.kernel_machine import estimator as kernel_words
 
 
 class Recorder:

@@ -11,7 +11,8 @@ import likelier
 from likelier import BayesianKernelClassifier
 from likelier.base import Batch
 from likelier.engines import threads
-from likelier.estimators import kernel_expert_stream, kernel_experts
+from likelier.kernel_machine import expert_fit as kernel_experts
+from likelier.kernel_machine import expert_stream as kernel_expert_stream
 
 BOARD = 8  # squares on a side: too many borders for the landmarks of one machine
 
@@ -25,8 +26,8 @@ def few_are_many():
         patch.setattr(kernel_experts, "ROWS_PER_EXPERT", 300)
         patch.setattr(kernel_experts, "MAX_LANDMARKS", 128)
         patch.setattr(kernel_experts, "BUFFER_ROWS", 150)
-        patch.setattr("likelier.estimators.kernel_words.MIN_COMPONENTS", 64)
-        patch.setattr("likelier.estimators.kernel_words.MAX_COMPONENTS", 64)
+        patch.setattr("likelier.kernel_machine.estimator.MIN_COMPONENTS", 64)
+        patch.setattr("likelier.kernel_machine.estimator.MAX_COMPONENTS", 64)
         yield
 
 

@@ -9,8 +9,8 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import kernel_class_fit
-from likelier.inference.softmax_head import fit_head
+from likelier.kernel_machine import class_fit as kernel_class_fit
+from likelier.kernel_machine.softmax_weights import fit_head
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 

@@ -10,18 +10,16 @@ import pytest
 
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import (
-    kernel_class_fit,
-    kernel_expert_stream,
-    kernel_experts,
-    kernel_numbers,
-    kernel_pace,
-    kernel_regressor,
-)
-from likelier.estimators.kernel_pace import PROBE_ROWS, TIMED_ROWS, affordable_rows
 from likelier.fitting.moments import SUM_ROWS
 from likelier.fitting.standardize import Standard
 from likelier.fitting.time_budget import Clock
+from likelier.kernel_machine import class_fit as kernel_class_fit
+from likelier.kernel_machine import expert_fit as kernel_experts
+from likelier.kernel_machine import expert_stream as kernel_expert_stream
+from likelier.kernel_machine import number_fit as kernel_numbers
+from likelier.kernel_machine import pace as kernel_pace
+from likelier.kernel_machine import regressor as kernel_regressor
+from likelier.kernel_machine.pace import PROBE_ROWS, TIMED_ROWS, affordable_rows
 
 BOARD = 6
 
@@ -34,8 +32,8 @@ def few_are_many():
             patch.setattr(module, "EXPERTS_FROM", 2000)
         patch.setattr(kernel_experts, "ROWS_PER_EXPERT", 300)
         patch.setattr(kernel_experts, "MAX_LANDMARKS", 64)
-        patch.setattr("likelier.estimators.kernel_words.MIN_COMPONENTS", 64)
-        patch.setattr("likelier.estimators.kernel_words.MAX_COMPONENTS", 64)
+        patch.setattr("likelier.kernel_machine.estimator.MIN_COMPONENTS", 64)
+        patch.setattr("likelier.kernel_machine.estimator.MAX_COMPONENTS", 64)
         yield
 
 

@@ -8,7 +8,9 @@ from scipy import sparse
 
 import likelier
 from likelier import BayesianKernelRegressor
-from likelier.estimators import kernel_expert_stream, kernel_experts, kernel_number_experts
+from likelier.kernel_machine import expert_fit as kernel_experts
+from likelier.kernel_machine import expert_stream as kernel_expert_stream
+from likelier.kernel_machine import number_expert_fit as kernel_number_experts
 
 WAVES, NOISE = 3, 0.2  # too many waves for the landmarks of one machine
 
@@ -21,8 +23,8 @@ def few_are_many():
         patch.setattr(kernel_experts, "ROWS_PER_EXPERT", 300)
         patch.setattr(kernel_experts, "MAX_LANDMARKS", 128)
         patch.setattr(kernel_experts, "BUFFER_ROWS", 150)
-        patch.setattr("likelier.estimators.kernel_words.MIN_COMPONENTS", 64)
-        patch.setattr("likelier.estimators.kernel_words.MAX_COMPONENTS", 64)
+        patch.setattr("likelier.kernel_machine.estimator.MIN_COMPONENTS", 64)
+        patch.setattr("likelier.kernel_machine.estimator.MAX_COMPONENTS", 64)
         yield
 
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.fitting.standardize import Standard
-from likelier.models.fourier_machine import FourierMachine, ScaledMachine
+from likelier.kernel_machine.fourier_machine import FourierMachine, ScaledMachine
 
 SMALL = {"n_components": 40, "n_particles": 4, "max_iter": 20, "random_state": 0}
 KINDS = ["svgd", "stein_gaussian"]
@@ -212,7 +212,7 @@ def test_one_object_can_change_its_inference():
 def test_interruption_keeps_what_was_learned(monkeypatch):
     X, y = rings(100)
     calls = []
-    step = likelier.inference.svgd.SVGD.step
+    step = likelier.kernel_machine.svgd.SVGD.step
 
     def interrupted(self, state, engine):
         calls.append(1)
@@ -220,7 +220,7 @@ def test_interruption_keeps_what_was_learned(monkeypatch):
             raise KeyboardInterrupt
         return step(self, state, engine)
 
-    monkeypatch.setattr(likelier.inference.svgd.SVGD, "step", interrupted)
+    monkeypatch.setattr(likelier.kernel_machine.svgd.SVGD, "step", interrupted)
     model = classifier("svgd")
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

@@ -11,12 +11,12 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 import likelier
 from likelier import BayesianKernelRegressor
 from likelier.fitting.duplicates import MERGE_ROWS
-from likelier.inference.kernel_regression import (
+from likelier.kernel_machine.features import landmark_map
+from likelier.kernel_machine.regression import (
     left_out,
     regression_sums,
     solve_weights,
 )
-from likelier.models.kernel_machine import landmark_map
 
 
 def wave(n=800, noise=0.3, seed=0):

@@ -13,12 +13,15 @@ import pytest
 from tests.estimators.test_kernel_resume import data, fit, interrupted, make, saved, says
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import kernel_fit, kernel_pieces, kernel_words
-from likelier.inference import evidence, kernel_search
-from likelier.inference.head_state import HeadState
-from likelier.inference.kernel_experts import ExpertJudge
-from likelier.inference.number_experts import NumberJudge
-from likelier.inference.softmax_head import fit_head
+from likelier.kernel_machine import estimator as kernel_words
+from likelier.kernel_machine import evidence
+from likelier.kernel_machine import pieces as kernel_pieces
+from likelier.kernel_machine import recipe as kernel_fit
+from likelier.kernel_machine import search as kernel_search
+from likelier.kernel_machine.experts import ExpertJudge
+from likelier.kernel_machine.number_experts import NumberJudge
+from likelier.kernel_machine.softmax_weights import fit_head
+from likelier.kernel_machine.weights_state import HeadState
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 MOST = 200  # fits, far more than there are pieces

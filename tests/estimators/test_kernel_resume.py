@@ -12,12 +12,15 @@ import pytest
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.base import Info
-from likelier.estimators import kernel_course
-from likelier.estimators.kernel_course import PATIENCE, UPDATES, Course
 from likelier.fitting.rows import Rows
-from likelier.inference import evidence, kernel_regression, kernel_search, softmax_head
-from likelier.inference.stein_gaussian import SteinGaussian
-from likelier.inference.svgd import SVGD
+from likelier.kernel_machine import evidence
+from likelier.kernel_machine import particle_course as kernel_course
+from likelier.kernel_machine import regression as kernel_regression
+from likelier.kernel_machine import search as kernel_search
+from likelier.kernel_machine import softmax_weights as softmax_head
+from likelier.kernel_machine.particle_course import PATIENCE, UPDATES, Course
+from likelier.kernel_machine.stein_gaussian import SteinGaussian
+from likelier.kernel_machine.svgd import SVGD
 
 KINDS = ["svgd", "stein_gaussian"]
 PARTICLES = {"n_components": 16, "n_particles": 3, "max_iter": 6}
@@ -118,7 +121,7 @@ def test_weights_go_on_from_where_they_were(monkeypatch):
             all_calls.extend(calls)
             return found
 
-        patch.setattr("likelier.estimators.kernel_class_fit.fit_head", counted)
+        patch.setattr("likelier.kernel_machine.class_fit.fit_head", counted)
         whole = fit(make(BayesianKernelClassifier, tol=1e-7), *rows)
     model = make(BayesianKernelClassifier, tol=1e-7)
     with monkeypatch.context() as patch:
@@ -131,7 +134,7 @@ def test_weights_go_on_from_where_they_were(monkeypatch):
 
             return fit_head(problem, W, tol, max_iter, look)
 
-        patch.setattr("likelier.estimators.kernel_class_fit.fit_head", last_fit)
+        patch.setattr("likelier.kernel_machine.class_fit.fit_head", last_fit)
         with pytest.raises(KeyboardInterrupt):
             fit(model, *rows)
     assert np.isfinite(model.predict_proba(rows[0])).all()  # what was learned is there

@@ -20,12 +20,12 @@ from tests.estimators.test_kernel_resume import (
 )
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import kernel_fit
-from likelier.estimators.kernel_course import Course, Looked
-from likelier.estimators.kernel_experts import ExpertFit
-from likelier.estimators.kernel_resume import words_of
 from likelier.fitting.time_budget import Clock
-from likelier.inference import kernel_search
+from likelier.kernel_machine import recipe as kernel_fit
+from likelier.kernel_machine import search as kernel_search
+from likelier.kernel_machine.expert_fit import ExpertFit
+from likelier.kernel_machine.particle_course import Course, Looked
+from likelier.kernel_machine.resume import words_of
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 

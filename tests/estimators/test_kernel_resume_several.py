@@ -16,11 +16,11 @@ from tests.estimators.test_kernel_resume import (
 )
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import kernel_experts
-from likelier.estimators.kernel_expert_rows import not_learned
-from likelier.estimators.kernel_experts import ExpertFit
-from likelier.inference import evidence
-from likelier.inference.kernel_experts import Region
+from likelier.kernel_machine import evidence
+from likelier.kernel_machine import expert_fit as kernel_experts
+from likelier.kernel_machine.expert_fit import ExpertFit
+from likelier.kernel_machine.expert_rows import not_learned
+from likelier.kernel_machine.experts import Region
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 

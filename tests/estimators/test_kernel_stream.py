@@ -12,9 +12,11 @@ from sklearn.exceptions import NotFittedError
 
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import kernel_kept, kernel_numbers, kernel_stream
-from likelier.estimators.kernel_kept import precision_of, precision_outside
-from likelier.inference.laplace import posterior_from_blocks
+from likelier.kernel_machine import class_stream as kernel_stream
+from likelier.kernel_machine import kept_rows as kernel_kept
+from likelier.kernel_machine import number_fit as kernel_numbers
+from likelier.kernel_machine.kept_rows import precision_of, precision_outside
+from likelier.kernel_machine.laplace import posterior_from_blocks
 
 FEW = 600  # rows after which the rows are let go, in tests of what comes then
 

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.estimators import (
-    kernel_class_fit,
-    kernel_fit,
-    kernel_number_experts,
-    kernel_regressor,
-    kernel_words,
-)
-from likelier.estimators.kernel_pace import PROBE_ROWS, components_in_time
 from likelier.fitting.time_budget import Clock
+from likelier.kernel_machine import class_fit as kernel_class_fit
+from likelier.kernel_machine import estimator as kernel_words
+from likelier.kernel_machine import number_expert_fit as kernel_number_experts
+from likelier.kernel_machine import recipe as kernel_fit
+from likelier.kernel_machine import regressor as kernel_regressor
+from likelier.kernel_machine.pace import PROBE_ROWS, components_in_time
 
 
 @pytest.fixture

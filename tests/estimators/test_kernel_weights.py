@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.inference.evidence import relative_weights, typical_weight
+from likelier.kernel_machine.evidence import relative_weights, typical_weight
 
 
 def bumps(n, seed):
@@ -129,7 +129,7 @@ def test_weights_that_are_shares_leave_predictions_calibrated(factor):
 
 def test_shares_batch_by_batch(monkeypatch):
     """Rows that come later count as the first ones do."""
-    monkeypatch.setattr("likelier.estimators.kernel_numbers.START_ROWS", 300)
+    monkeypatch.setattr("likelier.kernel_machine.number_fit.START_ROWS", 300)
     X, f = bumps(600, 0)
     models = []
     for factor in (1.0, 1e-3):

@@ -14,8 +14,8 @@ from scipy.integrate import quad
 from scipy.spatial.distance import pdist
 
 from likelier.base import Batch
+from likelier.kernel_machine.fourier_machine import FourierMachine, draw_frequencies, start_scale
 from likelier.losses import MulticlassHinge, Softmax
-from likelier.models.fourier_machine import FourierMachine, draw_frequencies, start_scale
 
 N, D_IN, D, K = 25, 4, 6, 3
 LOSSES = [Softmax(), MulticlassHinge()]

@@ -23,9 +23,10 @@ from scipy.special import expit, log_expit, softmax
 from tests.reference.hmc import hmc
 
 from likelier import BayesianKernelClassifier
-from likelier.inference.class_integral import class_predictive
-from likelier.inference.laplace import head_posterior, mean_shift, skewness
-from likelier.inference.softmax_head import (
+from likelier.kernel_machine.features import IdentityMap, fourier_map, landmark_map
+from likelier.kernel_machine.integrate import class_predictive
+from likelier.kernel_machine.laplace import head_posterior, mean_shift, skewness
+from likelier.kernel_machine.softmax_weights import (
     HeadLoss,
     HeadProblem,
     Prior,
@@ -34,7 +35,6 @@ from likelier.inference.softmax_head import (
     ridge,
     rows_in_memory,
 )
-from likelier.models.kernel_machine import IdentityMap, fourier_map, landmark_map
 
 CASES = ("two classes, landmarks", "three classes, fourier", "two classes, weighted, linear")
 

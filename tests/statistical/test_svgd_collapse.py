@@ -12,8 +12,8 @@ import pytest
 from tests.unit.inference.particle_targets import StandardNormal, TwoPeaks, run
 
 from likelier.engines import LocalEngine
-from likelier.inference.stein_gaussian import SteinGaussian
-from likelier.inference.svgd import SVGD
+from likelier.kernel_machine.stein_gaussian import SteinGaussian
+from likelier.kernel_machine.svgd import SVGD
 
 NO_DATA = LocalEngine(np.zeros((1, 1)), seed=3)
 

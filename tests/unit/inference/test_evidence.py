@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from likelier.inference.evidence import (
+from likelier.kernel_machine.evidence import (
     NOISE_FLOOR,
     Plan,
     learn_scales,

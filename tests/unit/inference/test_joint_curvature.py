@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from likelier.inference import joint_curvature
-from likelier.inference.class_integral import centred
-from likelier.inference.joint_curvature import is_reducible, reduced_curvature, thinned
-from likelier.inference.laplace import choose_layout, head_posterior
-from likelier.inference.softmax_head import (
+from likelier.kernel_machine import joint_curvature
+from likelier.kernel_machine.features import landmark_map
+from likelier.kernel_machine.integrate import centred
+from likelier.kernel_machine.joint_curvature import is_reducible, reduced_curvature, thinned
+from likelier.kernel_machine.laplace import choose_layout, head_posterior
+from likelier.kernel_machine.softmax_weights import (
     HeadLoss,
     HeadProblem,
     Prior,
@@ -19,7 +20,6 @@ from likelier.inference.softmax_head import (
     ridge,
     rows_in_memory,
 )
-from likelier.models.kernel_machine import landmark_map
 
 PRECISION = 0.05
 

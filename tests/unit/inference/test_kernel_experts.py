@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from likelier.inference.kernel_experts import (
+from likelier.kernel_machine.expert_model import expert_map
+from likelier.kernel_machine.experts import (
     ExpertJudge,
     Region,
     absorb_rows,
@@ -17,16 +18,15 @@ from likelier.inference.kernel_experts import (
     fit_expert,
     join_regions,
 )
-from likelier.inference.kernel_regression import leave_out, regression_sums, solve_weights
-from likelier.inference.kernel_search import Choice
-from likelier.inference.number_experts import (
+from likelier.kernel_machine.number_experts import (
     LeftOut,
     absorb_numbers,
     fit_number_expert,
     noise_law,
 )
-from likelier.inference.softmax_head import HeadLoss
-from likelier.models.kernel_experts import expert_map
+from likelier.kernel_machine.regression import leave_out, regression_sums, solve_weights
+from likelier.kernel_machine.search import Choice
+from likelier.kernel_machine.softmax_weights import HeadLoss
 
 
 def region(n=300, n_classes=2, seed=0, frequency=4.0):

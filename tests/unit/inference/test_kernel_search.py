@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.inference.kernel_search import Choice, is_between, search
+from likelier.kernel_machine.search import Choice, is_between, search
 
 
 class Told:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from likelier.inference.class_integral import (
+from likelier.kernel_machine.integrate import (
     SPREADS,
     choose_spread,
     class_predictive,
     normal_points,
     to_predictive,
 )
-from likelier.inference.laplace import (
+from likelier.kernel_machine.laplace import (
     FAR,
     HeadPosterior,
     class_curvature,
@@ -22,7 +22,7 @@ from likelier.inference.laplace import (
     open_far,
     open_variance,
 )
-from likelier.inference.softmax_head import (
+from likelier.kernel_machine.softmax_weights import (
     HeadLoss,
     HeadProblem,
     Prior,

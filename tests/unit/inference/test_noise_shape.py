@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from likelier.inference.noise_shape import (
+from likelier.kernel_machine.noise import (
     CENTRES,
     IMAGINED_ROWS,
     WIDTHS,

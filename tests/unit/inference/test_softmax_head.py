@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from likelier.inference.kernel_regression import EpsilonLoss
-from likelier.inference.softmax_head import (
+from likelier.kernel_machine.regression import EpsilonLoss
+from likelier.kernel_machine.softmax_weights import (
     HINGE_SHARPNESS,
     HeadLoss,
     HeadProblem,

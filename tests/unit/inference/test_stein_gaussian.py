@@ -8,9 +8,9 @@ from scipy.stats import norm
 from tests.unit.inference.particle_targets import run
 
 from likelier.engines import LocalEngine
-from likelier.inference.stein_gaussian import SteinGaussian, mixture_slope
+from likelier.kernel_machine.fourier_machine import FourierMachine
+from likelier.kernel_machine.stein_gaussian import SteinGaussian, mixture_slope
 from likelier.losses import SquaredError
-from likelier.models.fourier_machine import FourierMachine
 
 
 def test_mixture_density_and_its_slope():

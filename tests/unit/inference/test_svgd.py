@@ -12,11 +12,11 @@ from tests.unit.inference.particle_targets import StandardNormal, run
 
 from likelier.base import Batch
 from likelier.engines import LocalEngine, StreamEngine
-from likelier.inference.adam import FLOOR, Moments, adam_change, rate_at
-from likelier.inference.stein_gaussian import SteinGaussian
-from likelier.inference.svgd import SVGD, ParticlePosterior, median_bandwidth, stein_direction
+from likelier.kernel_machine.adam import FLOOR, Moments, adam_change, rate_at
+from likelier.kernel_machine.fourier_machine import FourierMachine, draw_frequencies
+from likelier.kernel_machine.stein_gaussian import SteinGaussian
+from likelier.kernel_machine.svgd import SVGD, ParticlePosterior, median_bandwidth, stein_direction
 from likelier.losses import MulticlassHinge, Softmax
-from likelier.models.fourier_machine import FourierMachine, draw_frequencies
 from likelier.tables import block_source
 
 N, D, K = 60, 3, 3

@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Batch
+from likelier.kernel_machine import fourier_machine
+from likelier.kernel_machine.fourier_machine import FourierMachine, draw_frequencies, start_scale
 from likelier.losses import EpsilonInsensitive, LogLoss, MulticlassHinge, Softmax, SquaredError
-from likelier.models import fourier_machine
-from likelier.models.fourier_machine import FourierMachine, draw_frequencies, start_scale
 
 N, D_IN, D, P = 30, 5, 7, 3
 KINDS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from likelier.models.kernel_experts import (
+from likelier.kernel_machine.expert_model import (
     Experts,
     by_region,
     expert_map,
@@ -14,7 +14,7 @@ from likelier.models.kernel_experts import (
     no_experts,
     with_classes,
 )
-from likelier.models.kernel_machine import fourier_map, landmark_map
+from likelier.kernel_machine.features import fourier_map, landmark_map
 
 
 def walk(tree, z):

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier.fitting.standardize import Standard
-from likelier.models.kernel_machine import IdentityMap, fourier_map, landmark_map, restore_map
+from likelier.kernel_machine.features import IdentityMap, fourier_map, landmark_map, restore_map
 
 
 def rows(n=60, d=4, seed=0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.models.triangles import LEAF, lower_inverse
+from likelier.kernel_machine.triangles import LEAF, lower_inverse
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -1,0 +1,1 @@
+"""Bayesian kernel machines: learned length scales, evidence or Stein particles."""

@@ -1,0 +1,261 @@
+"""Local experts: small kernel machines, each for one region, that correct a machine for all.
+
+A kernel machine with ``m`` landmarks cannot bend more often than it has landmarks, however many
+rows there are. Rows are therefore divided by a balanced tree of planes, and in every region an
+expert with landmarks of its own and a narrower kernel adds to the score of the common machine:
+
+``f(x) = f_all(x) + phi_r(x)^T w_r``, ``r`` the region of ``x``.
+
+Each expert is a Gaussian process on what the common machine leaves over, so far from its rows it
+adds nothing but its prior variance. A row meets one expert only: cost and memory depend on the
+landmarks of one region, and the number of experts may grow with the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from likelier.base import Array, Matrix
+from likelier.kernel_machine.features import (
+    BLOCK_ROWS,
+    LandmarkMap,
+    as_dense,
+    landmark_map,
+    scale_rows,
+)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A complete binary tree of planes; its regions are numbered from the left.
+
+    Attributes
+    ----------
+    directions : array of shape (n_regions - 1, n_inputs)
+        Of the plane of every node; the children of node ``i`` are ``2 i + 1`` and ``2 i + 2``.
+    cuts : array of shape (n_regions - 1,)
+        Rows whose product with the direction is above the cut go to the right.
+    """
+
+    directions: Array
+    cuts: Array
+
+    @property
+    def n_regions(self) -> int:
+        """A power of two."""
+        return len(self.cuts) + 1
+
+    def regions(self, Z: Array) -> Array:
+        """Region of every scaled row. Cost per row: regions x inputs."""
+        found = np.empty(len(Z), dtype=np.intp)
+        depth = self.n_regions.bit_length() - 1
+        for start in range(0, len(Z), BLOCK_ROWS):
+            right = Z[start : start + BLOCK_ROWS] @ self.directions.T > self.cuts
+            rows, node = np.arange(len(right)), np.zeros(len(right), dtype=np.intp)
+            for _ in range(depth):
+                node = 2 * node + 1 + right[rows, node]
+            found[start : start + BLOCK_ROWS] = node - (self.n_regions - 1)
+        return found
+
+
+def grow_tree(Z: Array, n_regions: int) -> Tree:
+    """Halve the rows along the direction in which they spread most, and so on.
+
+    Parameters
+    ----------
+    Z : array of shape (n, n_inputs)
+        Scaled rows, in single precision.
+    n_regions : int
+        A power of two.
+
+    Notes
+    -----
+    Costs ``n x inputs^2`` for every level. Equal rows stay together, so regions of data with
+    few distinct rows may differ in size, or be empty.
+    """
+    n_nodes, d = n_regions - 1, Z.shape[1]
+    directions = np.zeros((n_nodes, d), dtype=np.float32)
+    cuts = np.zeros(n_nodes, dtype=np.float32)
+    inside: list[Array] = [np.arange(len(Z))]
+    for node in range(n_nodes):
+        rows = inside[node]
+        directions[node] = _widest(Z[rows])
+        along = Z[rows] @ directions[node]
+        cuts[node] = _middle(along)
+        right = along > cuts[node]
+        inside += [rows[~right], rows[right]]
+    return Tree(directions, cuts)
+
+
+def _widest(Z: Array) -> Array:
+    """Direction of the largest variance; its sign is fixed, so that it is the same everywhere."""
+    d = Z.shape[1]
+    if len(Z) < 2:
+        return np.asarray(np.eye(1, d, dtype=np.float32)[0])
+    centred = (Z - Z.mean(axis=0)).astype(np.float64)
+    _, vectors = linalg.eigh(centred.T @ centred, subset_by_index=[d - 1, d - 1])
+    widest = vectors[:, 0]
+    return np.asarray(widest * np.sign(widest[np.abs(widest).argmax()]), dtype=np.float32)
+
+
+def _middle(values: Array) -> float:
+    """A cut that leaves as equal parts as ties allow."""
+    if not len(values):
+        return 0.0
+    ordered = np.sort(values)
+    half = len(ordered) // 2
+    fewer, more = (
+        np.searchsorted(ordered, ordered[half], "left"),
+        np.searchsorted(ordered, ordered[half], "right"),
+    )
+    if fewer > 0 and half - fewer < more - half:  # ties of the median go to the right
+        return float(0.5 * (ordered[fewer - 1] + ordered[half]))
+    return float(ordered[half])
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Fitted experts, stacked: all have the same number of landmarks.
+
+    Attributes
+    ----------
+    centre, gamma : array of shape (n_inputs,)
+        Rows are centred (dense only) and multiplied by ``gamma``, the scales of the common
+        machine; the tree cuts rows so scaled.
+    scale : float
+        How much narrower the kernel of the experts is.
+    directions, cuts : arrays
+        The tree.
+    landmarks : array of shape (n_experts, m, n_inputs)
+        Scaled by ``gamma`` and ``scale``.
+    whiten : array of shape (n_experts, m, m)
+    weights : array of shape (n_experts, m + 1, n_outputs)
+    roots : array of shape (n_experts, m + 1, m + 1)
+        Inverse factors of the precision of the weights, which all outputs share.
+    counts : array of shape (n_experts,)
+        Rows learned; an expert without any adds nothing, neither to scores nor to variances.
+    prior_variance : float
+    """
+
+    centre: Array
+    gamma: Array
+    scale: float
+    directions: Array
+    cuts: Array
+    landmarks: Array
+    whiten: Array
+    weights: Array
+    roots: Array
+    counts: Array
+    prior_variance: float
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The regions."""
+        return Tree(self.directions, self.cuts)
+
+    def scaled(self, X: Matrix) -> Array:
+        """Rows as the tree takes them, dense and in single precision."""
+        return np.asarray(as_dense(scale_rows(X, self.centre, self.gamma, np.float32)))
+
+    def regions(self, X: Matrix) -> Array:
+        """Number of the expert of every row."""
+        parts = [
+            self.tree.regions(self.scaled(X[start : start + BLOCK_ROWS]))
+            for start in range(0, X.shape[0], BLOCK_ROWS)
+        ]
+        return np.concatenate(parts)
+
+    def map(self, expert: int) -> LandmarkMap:
+        """Features of one expert, of rows that are scaled by ``gamma`` already."""
+        d = len(self.gamma)
+        return LandmarkMap(
+            np.zeros(d, dtype=np.float32),
+            np.full(d, self.scale, dtype=np.float32),
+            self.landmarks[expert],
+            self.whiten[expert],
+        )
+
+    def correct(self, X: Matrix, dtype: Any = np.float32) -> tuple[Array, Array]:
+        """What the experts add: scores ``(n, n_outputs)`` and the variance ``(n,)`` of each.
+
+        Features are made in the precision ``dtype``.
+        """
+        scores = np.zeros((X.shape[0], self.weights.shape[2]))
+        variance = np.zeros(X.shape[0])
+        for expert, rows in by_region(self.regions(X)):
+            if not self.counts[expert]:
+                continue
+            made, root = self.map(expert), self.roots[expert].T.astype(dtype, copy=False)
+            W = self.weights[expert].astype(dtype, copy=False)
+            for start in range(0, len(rows), BLOCK_ROWS):
+                part = rows[start : start + BLOCK_ROWS]
+                Phi = made(self.scaled(X[part]), dtype)
+                pushed = Phi @ root
+                scores[part] = Phi @ W
+                variance[part] = self.prior_variance * made.residual(Phi)
+                variance[part] += np.einsum("ij,ij->i", pushed, pushed)
+        return scores, variance
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Plain form."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+def by_region(regions: Array) -> Iterator[tuple[int, Array]]:
+    """Regions that occur, in order, and the rows of each, in order."""
+    order = np.argsort(regions, kind="stable")
+    ordered = regions[order]
+    if not len(order):
+        return
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    for start, stop in zip(first, np.append(first[1:], len(order)), strict=True):
+        yield int(ordered[start]), order[start:stop]
+
+
+def no_experts(
+    tree: Tree, shape: tuple[int, int], scaling: tuple[Array, Array, float], variance: float
+) -> Experts:
+    """Experts that have learned nothing yet; ``shape`` is (landmarks, outputs)."""
+    (m, n_outputs), (centre, gamma, scale) = shape, scaling
+    n, d = tree.n_regions, len(gamma)
+    single = np.float32
+    return Experts(
+        centre, gamma, scale, tree.directions, tree.cuts,
+        np.zeros((n, m, d), single), np.zeros((n, m, m), single),
+        np.zeros((n, m + 1, n_outputs), single), np.zeros((n, m + 1, m + 1), single),
+        np.zeros(n, dtype=np.int64), variance,
+    )  # fmt: skip
+
+
+def expert_map(Z: Array, scale: float, n_landmarks: int, rng: np.random.Generator) -> LandmarkMap:
+    """Features of an expert whose landmarks are random rows, some twice where they are few."""
+    chosen = rng.permutation(len(Z))[:n_landmarks]
+    if len(chosen) < n_landmarks:
+        chosen = np.resize(chosen, n_landmarks)
+    d = Z.shape[1]
+    zero, flat = np.zeros(d, dtype=np.float32), np.full(d, scale, dtype=np.float32)
+    return landmark_map(Z[np.sort(chosen)], zero, flat)
+
+
+def with_classes(experts: Experts, n_before: int, places: Array, n_classes: int) -> Experts:
+    """Experts with room for more classes; those that were there get these places.
+
+    One score of two classes becomes two that differ by it, each with half the variance.
+    """
+    W, roots, variance = experts.weights, experts.roots, experts.prior_variance
+    if n_before == 2:
+        W, roots, variance = (
+            np.concatenate([-0.5 * W, 0.5 * W], axis=2),
+            roots / 2**0.5,
+            variance / 2,
+        )
+    grown = np.zeros((*W.shape[:2], n_classes), dtype=W.dtype)
+    grown[:, :, places] = W
+    return replace(experts, weights=grown, roots=roots, prior_variance=variance)

@@ -1,0 +1,295 @@
+"""The kernel machine: scores ``phi(x)^T W + b`` on features of a kernel with learned scales.
+
+Features come from landmarks ``z_1..z_m`` (Nystroem): with ``K_zz + jitter I = L L^T``,
+``phi(x) = L^{-1} k_z(x)`` has ``phi(x)^T phi(x') ~ k(x, x')``. What is missing, ``1 - |phi(x)|^2``,
+is the variance that the landmarks leave open: nearly zero among the data, one far from them.
+Random Fourier features and the inputs themselves are the alternatives, without that variance.
+
+Everything here is NumPy, in the precision of the rows: nothing to compile at the first call.
+A map is a frozen record of arrays. Rows are centred, dense or sparse, which changes no distance
+but saves digits; a map that was made of sparse rows has the centre zero in most columns, so that
+sparse rows stay sparse.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import linalg, sparse
+
+from likelier.base import Array, Matrix
+from likelier.kernel_machine.triangles import lower_inverse
+
+JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
+BLOCK_ROWS = 2048
+SPARSE = (sparse.csr_array, sparse.csr_matrix)
+DENSE_SHARE = 0.25  # of the columns with a centre, from which on sparse rows are made dense
+# Exponents below which a kernel value is as good as none, by precision; what they leave, 1e-13 in
+# single and 4e-18 in double precision, is nothing beside the rounding of features.
+LEAST_EXPONENT = {np.dtype(np.float32): -30.0, np.dtype(np.float64): -40.0}
+# Beyond this a row is far from all others; its squares and their sums can still be told.
+FURTHEST = {np.dtype(np.float32): 1e15, np.dtype(np.float64): 1e140}
+TINY = 1e-20  # elements of a whitening that change no digit of a feature
+DENSE_BLOCK = 256  # rows that are made dense at a time
+
+
+@dataclass(frozen=True)
+class KernelMap(ABC):
+    """Rows to features; the last feature is one, for the intercept."""
+
+    kind: ClassVar[str]
+    local: ClassVar[bool] = False
+    """Whether all features but the constant vanish far from the data."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of features, the constant one included."""
+
+    @abstractmethod
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows, in the precision of ``out``."""
+
+    @abstractmethod
+    def residual(self, features: Array) -> Array:
+        """Share of the prior variance of each row that the features do not carry."""
+
+    def __call__(self, X: Matrix, dtype: Any = np.float64) -> Array:
+        """Features of the rows, block by block. Cost per row: landmarks x (inputs + landmarks)."""
+        out = np.empty((X.shape[0], self.n_features), dtype=dtype)
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            self.fill(X[part], out[part])
+        return out
+
+    def scores(self, X: Matrix, W: Array, dtype: Any = np.float32) -> Array:
+        """Scores ``phi(x)^T W``, without keeping features."""
+        parts = [
+            self(X[start : start + BLOCK_ROWS], dtype) @ W.astype(dtype)
+            for start in range(0, X.shape[0], BLOCK_ROWS)
+        ]
+        return np.concatenate(parts)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Plain form."""
+        return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(frozen=True)
+class LandmarkMap(KernelMap):
+    """Nystroem features.
+
+    Attributes
+    ----------
+    centre : array of shape (n_inputs,)
+        Subtracted from rows; zero in most columns where the map was made of sparse ones.
+    gamma : array of shape (n_inputs,)
+        Inverse length scales in the units of the rows.
+    landmarks : array or CSR matrix of shape (m, n_inputs)
+        Rows, centred and multiplied by ``gamma``.
+    whiten : array of shape (m, m)
+        ``L^{-T}``, upper triangular.
+    """
+
+    kind: ClassVar[str] = "nystroem"
+    local: ClassVar[bool] = True
+
+    centre: Array
+    gamma: Array
+    landmarks: Any
+    whiten: Array
+
+    @property
+    def n_features(self) -> int:
+        """Landmarks and the constant."""
+        return len(self.whiten) + 1
+
+    @cached_property
+    def _prepared(self) -> dict[Any, tuple[Any, Array, Array]]:
+        return {}
+
+    def _parts(self, dtype: Any) -> tuple[Any, Array, Array]:
+        """Landmarks, half their squares and the whitening, in one precision."""
+        if dtype not in self._prepared:
+            Z = self.landmarks.astype(dtype)
+            half = half_squares(Z).astype(dtype)
+            whiten = self.whiten.astype(dtype)
+            whiten[np.abs(whiten) < TINY] = 0.0
+            self._prepared[dtype] = (Z, half, whiten)
+        return self._prepared[dtype]
+
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows."""
+        Z, half, whiten = self._parts(out.dtype)
+        rows = scale_rows(X, self.centre, self.gamma, out.dtype)
+        kernel = rbf_block(rows, Z, half)
+        np.matmul(kernel, whiten, out=out[:, :-1])
+        out[:, -1] = 1.0
+
+    def scores(self, X: Matrix, W: Array, dtype: Any = np.float32) -> Array:
+        """Scores from the kernel itself: whitened weights cost less than whitened rows."""
+        Z, half, _ = self._parts(np.dtype(dtype))
+        raw = (self.whiten.astype(np.float64) @ W[:-1]).astype(dtype)
+        parts = []
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            rows = scale_rows(X[start : start + BLOCK_ROWS], self.centre, self.gamma, dtype)
+            parts.append(rbf_block(rows, Z, half) @ raw + W[-1].astype(dtype))
+        return np.concatenate(parts)
+
+    def residual(self, features: Array) -> Array:
+        """``1 - |phi|^2``, between zero and one."""
+        inside = np.einsum("ij,ij->i", features[:, :-1], features[:, :-1], dtype=np.float64)
+        return np.asarray(np.clip(1.0 - inside, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class FourierMap(KernelMap):
+    """Paired cosines and sines at random frequencies, orthogonal within blocks."""
+
+    kind: ClassVar[str] = "fourier"
+
+    centre: Array
+    gamma: Array
+    frequencies: Array
+
+    @property
+    def n_features(self) -> int:
+        """A cosine and a sine for every frequency, and the constant."""
+        return 2 * len(self.frequencies) + 1
+
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows."""
+        m = len(self.frequencies)
+        rows = scale_rows(X, self.centre, self.gamma, out.dtype)
+        angle = np.asarray(rows @ self.frequencies.T.astype(out.dtype))
+        np.cos(angle, out=out[:, :m])
+        np.sin(angle, out=out[:, m:-1])
+        out[:, :-1] *= out.dtype.type(m**-0.5)
+        out[:, -1] = 1.0
+
+    def residual(self, features: Array) -> Array:
+        """Zero: the features have length one everywhere, also far from the data."""
+        return np.zeros(len(features))
+
+
+@dataclass(frozen=True)
+class IdentityMap(KernelMap):
+    """The inputs themselves, standardised and scaled: the linear case."""
+
+    kind: ClassVar[str] = "identity"
+
+    centre: Array
+    gamma: Array
+
+    @property
+    def n_features(self) -> int:
+        """Inputs and the constant."""
+        return len(self.gamma) + 1
+
+    def fill(self, X: Matrix, out: Array) -> None:
+        """Write the features of a block of rows."""
+        rows = scale_rows(X, self.centre, self.gamma, out.dtype)
+        out[:, :-1] = as_dense(rows)
+        out[:, -1] = 1.0
+
+    def residual(self, features: Array) -> Array:
+        """Zero: a linear function has no other directions."""
+        return np.zeros(len(features))
+
+
+def landmark_map(rows: Matrix, centre: Array, gamma: Array) -> LandmarkMap:
+    """Nystroem features whose landmarks are these rows. Costs ``m^3`` multiplications, twice."""
+    Z = scale_rows(rows, centre, gamma, np.float64)
+    kernel = rbf_block(Z, Z, half_squares(Z))
+    kernel = 0.5 * (kernel + kernel.T)
+    kernel[np.diag_indices_from(kernel)] = 1.0 + JITTER
+    root = linalg.cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
+    return LandmarkMap(centre, gamma, Z, np.ascontiguousarray(lower_inverse(root).T))
+
+
+def fourier_map(
+    n_features: int, centre: Array, gamma: Array, rng: np.random.Generator
+) -> FourierMap:
+    """Orthogonal frequencies of the rbf kernel: directions at right angles, chi lengths."""
+    d, m = len(gamma), max(1, n_features // 2)
+    blocks = []
+    for start in range(0, m, d):
+        directions, _ = np.linalg.qr(rng.standard_normal((d, d)))
+        size = min(d, m - start)
+        lengths = np.sqrt(rng.chisquare(d, size))
+        blocks.append(directions.T[:size] * lengths[:, None])
+    return FourierMap(centre, gamma, np.concatenate(blocks))
+
+
+def restore_map(plain: dict[str, Any]) -> KernelMap:
+    """The map whose plain form this is."""
+    kinds: dict[str, Any] = {map.kind: map for map in (LandmarkMap, FourierMap, IdentityMap)}
+    return kinds[plain["kind"]](**{k: v for k, v in plain.items() if k != "kind"})  # type: ignore[no-any-return]
+
+
+def scale_rows(X: Matrix, centre: Array, gamma: Array, dtype: Any) -> Any:
+    """Rows centred, in double precision, and multiplied by ``gamma``.
+
+    Sparse rows stay sparse unless many columns have a centre.
+    """
+    if not sparse.issparse(X):
+        with np.errstate(over="ignore"):
+            rows = (X - centre) * gamma
+        furthest = min(FURTHEST[np.dtype(dtype)], FURTHEST[rows.dtype])
+        return np.clip(rows, -furthest, furthest, out=rows).astype(dtype, copy=False)
+    far = np.flatnonzero(centre)
+    if len(far) > DENSE_SHARE * len(centre):
+        out = np.empty(X.shape, dtype=dtype)
+        for start in range(0, len(out), DENSE_BLOCK):
+            part = slice(start, start + DENSE_BLOCK)
+            out[part] = scale_rows(X[part].toarray(), centre, gamma, dtype)
+        return out
+    scaled = X.astype(dtype)
+    scaled = sparse.csr_array(scaled, copy=scaled is X)
+    near = np.where(centre == 0.0, gamma, 0.0) if len(far) else gamma
+    scaled.data *= near.astype(dtype)[scaled.indices]
+    return scaled + _centred_columns(X, far, centre, gamma, dtype) if len(far) else scaled
+
+
+def _centred_columns(X: Any, far: Array, centre: Array, gamma: Array, dtype: Any) -> Any:
+    """The columns that have a centre, each full, as a sparse matrix of all columns."""
+    n = X.shape[0]
+    values = ((X[:, far].toarray() - centre[far]) * gamma[far]).astype(dtype)
+    starts = len(far) * np.arange(n + 1)
+    return sparse.csr_array((values.ravel(), np.tile(far, n), starts), shape=X.shape)
+
+
+def rbf_block(rows: Any, landmarks: Any, half: Array) -> Array:
+    """``exp(-1/2 |x - z|^2)`` of scaled rows; ``half`` are half the squares of the landmarks."""
+    if not sparse.issparse(rows):
+        landmarks = as_dense(landmarks)
+    products = as_dense(rows @ landmarks.T)
+    products -= half_squares(rows)[:, None].astype(products.dtype)
+    products -= half
+    return kernel_of(products)
+
+
+def kernel_of(exponents: Array) -> Array:
+    """Exponentials of numbers that are at most zero but for rounding, in place.
+
+    None is so small that its square, or a part of it, has fewer digits than others: processors
+    take a hundred times longer for such numbers.
+    """
+    least = LEAST_EXPONENT[exponents.dtype]
+    np.clip(exponents, least, 0.0, out=exponents)
+    return np.exp(exponents, out=exponents)
+
+
+def half_squares(rows: Any) -> Array:
+    """Half the squared length of every row, dense or sparse."""
+    squares = (rows.multiply(rows) if isinstance(rows, SPARSE) else rows * rows).sum(axis=1)
+    return 0.5 * np.asarray(squares).ravel()
+
+
+def as_dense(rows: Any) -> Array:
+    """A dense matrix, from a sparse one if need be."""
+    return np.asarray(rows.toarray() if isinstance(rows, SPARSE) else rows)

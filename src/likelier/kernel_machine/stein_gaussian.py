@@ -1,0 +1,178 @@
+"""Particles that are Gaussians: a mixture that keeps its variance in any dimension.
+
+The posterior is approximated by ``q = (1/C) sum_c N(mean_c, diag(scale_c^2))``, moved down the
+gradient of ``KL(q, posterior)``. A Gaussian carries its own variance, so none has to be made
+by particles keeping apart, which is what fails in many dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
+from likelier.kernel_machine.adam import Moments, adam_change, count_rows, minibatches, rate_at
+from likelier.kernel_machine.svgd import Link, ParticleModel, ParticlePosterior
+from likelier.predictive import Predictive
+
+
+@dataclass(frozen=True)
+class SteinGaussianState:
+    """Means and log scales of the Gaussians, and what the next update needs."""
+
+    model: Any
+    mean: Array
+    log_scale: Array
+    moments: Moments
+    count: float
+    n_updates: int = 0
+
+
+@dataclass(frozen=True)
+class GaussianMixturePosterior(Posterior):
+    """Equal mixture of Gaussians with diagonal covariances; one row for each."""
+
+    model: Any
+    mean: Array
+    scale: Array
+    n_draws: int = 40
+    seed: int = 0
+
+    def draws(self, n: int, stream: np.random.Generator) -> Array:
+        """``n`` draws of the parameters, spread evenly over the Gaussians."""
+        part = np.arange(n) % len(self.mean)
+        noise = stream.standard_normal((n, self.mean.shape[1]))
+        return np.asarray(self.mean[part] + self.scale[part] * noise)
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance of every parameter under the mixture."""
+        variance = np.mean(self.scale**2, axis=0) + np.var(self.mean, axis=0)
+        return self.mean.mean(axis=0), variance
+
+    def as_particles(self) -> ParticlePosterior:
+        """The same `n_draws` draws at every call; each Gaussian gives at least one."""
+        n = max(self.n_draws, len(self.mean))
+        return ParticlePosterior(self.model, self.draws(n, np.random.default_rng(self.seed)))
+
+    def scores(self, X: Matrix) -> Array:
+        """Scores by every draw, ``(draws, rows, outputs)``."""
+        return self.as_particles().scores(X)
+
+    def predictive(self, X: Matrix, link: Link | None = None) -> Predictive:
+        """Average of the draws' probabilities, never of their scores."""
+        return self.as_particles().predictive(X, link)
+
+
+@dataclass(frozen=True)
+class SteinGaussian(Inference):
+    """A mixture of diagonal Gaussians by stochastic gradients of its divergence.
+
+    Each Gaussian draws ``theta = mean + scale e`` and sees the gradient ``g`` of ``log p - log q``
+    there. Its mean moves along ``E[g]`` and its log scale along ``scale E[g e]``, which by Stein's
+    identity is ``1 - scale^2 E[curvature]`` for a Gaussian that is alone: no second derivatives
+    are taken, and a loss with kinks will do. Where Gaussians overlap, the entropy of the mixture
+    keeps them apart. With ``q`` inside ``g`` the noise vanishes as ``q`` reaches the posterior.
+    Draws come in pairs ``+-e``.
+
+    Cost per update, of C Gaussians over p parameters: 2 C gradients of a minibatch, and
+    ``10 C^2 p`` products for the mixture. On a stream a step is one pass, many updates.
+
+    Parameters
+    ----------
+    n_particles : int
+        Number of Gaussians. They find several modes if the starts do; one mode needs only one.
+    n_updates, batch_size, rate
+        As for `likelier.kernel_machine.svgd.SVGD`; ``rate`` also bounds the change of a log scale.
+    start_scale : float
+        First standard deviation of every parameter.
+    n_draws, seed
+        How many draws the posterior predicts with, and their seed.
+
+    Notes
+    -----
+    Means and marginal variances are right where the posterior is a product; correlated
+    parameters get the variance of each given the others, which is smaller.
+
+    References
+    ----------
+    M. Lambert et al., Variational inference via Wasserstein gradient flows, 2022. O. Roenning
+    et al., ELBOing Stein: variational Bayes with Stein mixture inference, 2025.
+    """
+
+    n_particles: int = 4
+    n_updates: int = 1500
+    batch_size: int = 256
+    rate: float = 0.05
+    start_scale: float = 0.1
+    n_draws: int = 40
+    seed: int = 0
+
+    def init(
+        self, model: ParticleModel, engine: Engine, theta: Array | None = None
+    ) -> SteinGaussianState:
+        """Start at ``theta`` (one row per Gaussian) or at the model's random particles."""
+        if theta is None:
+            theta = model.start(self.n_particles, engine.stream(0, 0))
+        count = model.temperature
+        count = float(count_rows(engine) if count is None else count)
+        log_scale = np.full(theta.shape, np.log(self.start_scale))
+        moments = Moments.zeros((2, *theta.shape))
+        return SteinGaussianState(model, np.array(theta), log_scale, moments, count)
+
+    def step(self, state: SteinGaussianState, engine: Engine) -> tuple[SteinGaussianState, Info]:
+        """One update by a random minibatch; on a stream, one pass of updates."""
+        info, n_rows = Info(), 0
+        for batch in minibatches(engine, self.batch_size, state.n_updates):
+            n_rows += batch.n_rows
+            state, info = self.learn(state, batch, engine.stream(state.n_updates, 1))
+        passes = n_rows / engine.n_rows if engine.n_rows else 1.0
+        return state, replace(info, passes=passes)
+
+    def learn(
+        self, state: SteinGaussianState, batch: Batch, stream: np.random.Generator
+    ) -> tuple[SteinGaussianState, Info]:
+        """Move all Gaussians by one minibatch.
+
+        The objective told is an estimate of the divergence, up to the evidence.
+        """
+        mean, scale = state.mean, np.exp(state.log_scale)
+        noise = stream.standard_normal(mean.shape)
+        theta = np.concatenate([mean + scale * noise, mean - scale * noise])
+        energy, slope = state.model.energy_gradient(theta, batch, state.count)
+        log_q, slope_q = mixture_slope(theta, mean, scale)
+        plus, minus = np.split(-slope - slope_q, 2)
+        towards = 0.5 * np.stack([plus + minus, scale * noise * (plus - minus)])
+        rate = rate_at(self.rate, state.n_updates, self.n_updates)
+        moments, change = adam_change(state.moments, towards, rate)
+        n_updates = state.n_updates + 1
+        state = SteinGaussianState(
+            state.model, mean + change[0], state.log_scale + change[1], moments, state.count,
+            n_updates,
+        )  # fmt: skip
+        divergence = float(np.mean(energy + log_q))
+        return state, Info(divergence, converged=n_updates >= self.n_updates)
+
+    def posterior(self, state: SteinGaussianState) -> GaussianMixturePosterior:
+        """Return the mixture of Gaussians."""
+        scale = np.exp(state.log_scale)
+        return GaussianMixturePosterior(state.model, state.mean, scale, self.n_draws, self.seed)
+
+
+def mixture_slope(theta: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
+    """``log q`` and its gradient at the rows of ``theta``, q the equal mixture of Gaussians.
+
+    Cost ``5 n C p`` for n rows and C Gaussians, by matrix products.
+    """
+    precision = scale**-2.0
+    centre = mean.mean(axis=0)  # what is common would only cancel
+    x, m = theta - centre, mean - centre
+    weighted = precision * m
+    squares = x**2 @ precision.T - 2.0 * x @ weighted.T + np.sum(m * weighted, axis=1)
+    constant = 0.5 * mean.shape[1] * np.log(2.0 * np.pi) + np.log(len(mean))
+    log_parts = -0.5 * squares - np.log(scale).sum(axis=1) - constant
+    log_q = logsumexp(log_parts, axis=1)
+    share = np.exp(log_parts - log_q[:, None])
+    return log_q, share @ weighted - x * (share @ precision)
