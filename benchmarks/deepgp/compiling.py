@@ -69,10 +69,10 @@ def first_call(target: str, dtype: str) -> dict[str, float]:
 
 def epochs() -> dict[str, float]:
     """Median processor seconds of whole epochs; the first call, which may compile, is not one."""
+    from likelier.deep_gp.adam import STEPS, DeepAdam
+    from likelier.deep_gp.model import DeepGP
     from likelier.engines import LocalEngine
     from likelier.fitting.standardize import Standard
-    from likelier.inference.deep_adam import STEPS, DeepAdam
-    from likelier.models.deep_gp import DeepGP
 
     out = {}
     for calls in CALLS:

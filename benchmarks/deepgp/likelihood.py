@@ -36,8 +36,8 @@ def _case(dtype: str, n_classes: int, repeats: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from likelier.models import deep_argmax as quadrature
-    from likelier.models.deep_argmax_grid import FAST, PRECISE, Rule
+    from likelier.deep_gp import argmax as quadrature
+    from likelier.deep_gp.argmax_grid import FAST, PRECISE, Rule
 
     y, *moments = _scores(n_classes)
     mean, var = (jnp.asarray(x, dtype) for x in moments)

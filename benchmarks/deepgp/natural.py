@@ -18,9 +18,9 @@ from scipy import linalg
 from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import number_split
 from likelier import DeepGPRegressor
+from likelier.deep_gp.kernels import JITTER, correlation, half_squares
+from likelier.deep_gp.posterior import PosteriorLayer
 from likelier.fitting.standardize import Standard
-from likelier.models.deep_gp_kernels import JITTER, correlation, half_squares
-from likelier.models.deep_gp_posterior import PosteriorLayer
 
 SETS, STEPS, POWER = ("boston", "energy", "winequality-red", "kin8nm"), (200, 500, 2000), 1e-3
 LAYERS = (1, 2)

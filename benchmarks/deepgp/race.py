@@ -72,10 +72,10 @@ def _gpytorch(X: Any, y: Any, test: tuple[Any, Any], seconds: float) -> Curve:
 
 
 def _ours(X: Any, y: Any, test: tuple[Any, Any]) -> Curve:
+    from likelier.deep_gp.adam import DeepAdam
+    from likelier.deep_gp.model import DeepGP
     from likelier.engines import LocalEngine
     from likelier.fitting.standardize import Standard
-    from likelier.inference.deep_adam import DeepAdam
-    from likelier.models.deep_gp import DeepGP
 
     engine, d = LocalEngine(X, y, seed=0), X.shape[1]
     inference = DeepAdam(Standard.of(X), float(len(y)), power=1.0, batch_size=BATCH)

@@ -15,7 +15,7 @@ from benchmarks.common import read_json
 from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import Split, number_split
 from likelier import DeepGPRegressor
-from likelier.estimators.deep_gp_power import FULL, HALF, MANY_ROWS
+from likelier.deep_gp.power_choice import FULL, HALF, MANY_ROWS
 
 SETS = (
     "boston", "energy", "kin8nm", "naval", "power-plant", "protein-casp", "winequality-red",

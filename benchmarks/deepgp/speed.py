@@ -44,10 +44,10 @@ def measure(dtype: str) -> dict[str, Any]:
 
     from benchmarks.deepgp.gpytorch_peer import Trainer
     from benchmarks.kernel.problem import number_split
+    from likelier.deep_gp.adam import STEPS, DeepAdam
+    from likelier.deep_gp.model import DeepGP
     from likelier.engines import LocalEngine
     from likelier.fitting.standardize import Standard
-    from likelier.inference.deep_adam import STEPS, DeepAdam
-    from likelier.models.deep_gp import DeepGP
 
     torch.set_num_threads(1)
     split = number_split("kin8nm", 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.common import markdown_table, read_json, seconds_text
 from benchmarks.deepgp import default, regress
-from likelier.estimators.deep_gp_power import MANY_ROWS
+from likelier.deep_gp.power_choice import MANY_ROWS
 
 # Figures to reach; the best published of any depth or method.
 AIMS = {

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from likelier import kernels, losses
     from likelier.bayesian_linear.classifier import BayesianLinearClassifier
-    from likelier.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
+    from likelier.deep_gp.classifier import DeepGPClassifier
+    from likelier.deep_gp.regressor import DeepGPRegressor
     from likelier.estimators.multilabel import MultilabelClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
@@ -64,8 +65,8 @@ _HOME = {
     "BayesianKernelRegressor": "likelier.kernel_machine.regressor",
     "BayesianLinearClassifier": "likelier.bayesian_linear.classifier",
     "BernoulliNB": "likelier.naive_bayes.counts",
-    "DeepGPClassifier": "likelier.estimators.deep_gp",
-    "DeepGPRegressor": "likelier.estimators.deep_gp",
+    "DeepGPClassifier": "likelier.deep_gp.classifier",
+    "DeepGPRegressor": "likelier.deep_gp.regressor",
     "FourierFeatures": "likelier.features.fourier",
     "GaussianNB": "likelier.naive_bayes.gaussian",
     "LinearClassifier": "likelier.linear.classifier",

@@ -10,10 +10,10 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Info, Posterior
+from likelier.deep_gp.adam import DeepAdam, plain_state
+from likelier.deep_gp.model import DeepGP
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.fitting.standardize import Standard
-from likelier.inference.deep_adam import DeepAdam, plain_state
-from likelier.models.deep_gp import DeepGP
 from likelier.predictive import Predictive
 from likelier.tables import block_source
 

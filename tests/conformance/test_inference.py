@@ -19,6 +19,7 @@ from likelier import losses
 from likelier.base import Inference, Info, Posterior
 from likelier.bayesian_linear.gibbs import Gibbs
 from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
+from likelier.deep_gp.adam import DeepAdam
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.glm.active_set import ActiveSet
 from likelier.glm.dual import Dual
@@ -29,7 +30,6 @@ from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
-from likelier.inference.deep_adam import DeepAdam
 from likelier.inference.smo import SMO
 from likelier.inference.svi import VariationalMixture
 from likelier.kernel_machine.stein_gaussian import SteinGaussian

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from likelier import DeepGPClassifier, DeepGPRegressor
-from likelier.inference import deep_adam
+from likelier.deep_gp import adam as deep_adam
 
 RNG = np.random.default_rng(0)
 N, D = 60, 3

@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from likelier.inference import deep_compile
-from likelier.models.deep_argmax import log_z_argmax
-from likelier.models.deep_gp_posterior import (
+from likelier.deep_gp import compile as deep_compile
+from likelier.deep_gp.argmax import log_z_argmax
+from likelier.deep_gp.posterior import (
     HELD_VALUES,
     DeepPosterior,
     label_chances,

@@ -14,10 +14,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier import DeepGPClassifier, DeepGPRegressor
-from likelier.estimators.deep_gp_units import NOISE_FLOOR, TargetSizes, Units
-from likelier.inference import deep_adam
-from likelier.inference.deep_compile import forget_programs
-from likelier.models.deep_gp_start import mean_projection, typical_length
+from likelier.deep_gp import adam as deep_adam
+from likelier.deep_gp.compile import forget_programs
+from likelier.deep_gp.start import mean_projection, typical_length
+from likelier.deep_gp.units import NOISE_FLOOR, TargetSizes, Units
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from likelier import DeepGPClassifier, DeepGPRegressor
+from likelier.deep_gp import kernel_choice as deep_gp_kernel
+from likelier.deep_gp import power_choice as deep_gp_power
+from likelier.deep_gp import probe as deep_gp_probe
+from likelier.deep_gp.probe import Probe, clear, fit_probe
+from likelier.deep_gp.recipe import Task
+from likelier.deep_gp.start import LONG
 from likelier.engines import LocalEngine
-from likelier.estimators import deep_gp_kernel, deep_gp_power, deep_gp_probe
-from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.deep_gp_probe import Probe, clear, fit_probe
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
-from likelier.models.deep_gp_start import LONG
 
 from .deep_gp_problem import LABELS, WORDS, D, N, X, Y, regressor
 

@@ -14,9 +14,12 @@ from sklearn.base import clone
 
 import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
-from likelier.estimators import deep_gp_checkpoint, deep_gp_fit, deep_gp_watch
+from likelier.deep_gp import adam as deep_adam
+from likelier.deep_gp import checkpoint as deep_gp_checkpoint
+from likelier.deep_gp import feed as deep_feed
+from likelier.deep_gp import recipe as deep_gp_fit
+from likelier.deep_gp import watch as deep_gp_watch
 from likelier.fitting.time_budget import Clock
-from likelier.inference import deep_adam, deep_feed
 from likelier.kernel_machine import estimator as kernel_words
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor

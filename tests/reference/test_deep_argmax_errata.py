@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import norm
 from tests.reference.quick_jit import quick_jit
 
-from likelier.models.deep_argmax import argmax_probabilities, log_z_argmax
+from likelier.deep_gp.argmax import argmax_probabilities, log_z_argmax
 
 MEAN = np.array([0.4, -0.3, 0.1, 0.9])
 VAR = np.array([1.3, 0.7, 1.0, 0.5])

@@ -12,7 +12,7 @@ import pytest
 from tests.reference.argmax_mpmath import Contest, log_win
 from tests.reference.quick_jit import quick_jit
 
-from likelier.models.deep_argmax import FAST, PRECISE, argmax_probabilities, log_z_argmax
+from likelier.deep_gp.argmax import FAST, PRECISE, argmax_probabilities, log_z_argmax
 
 
 def contests(n_classes: int, count: int, n_groups: int) -> list[Contest]:

@@ -11,12 +11,13 @@ import pytest
 from scipy import linalg
 from tests.reference.quick_jit import quick_jit
 
-from likelier.models import deep_gp_chunks, deep_gp_layer
-from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
-from likelier.models.deep_gp_kernels import JITTER
-from likelier.models.deep_gp_layer import Layer, node_law, ready_layer, row_moments
-from likelier.models.deep_gp_posterior import posterior_of
-from likelier.models.deep_gp_start import start_layers
+from likelier.deep_gp import chunks as deep_gp_chunks
+from likelier.deep_gp import layer as deep_gp_layer
+from likelier.deep_gp.kernels import JITTER
+from likelier.deep_gp.layer import Layer, node_law, ready_layer, row_moments
+from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
+from likelier.deep_gp.posterior import posterior_of
+from likelier.deep_gp.start import start_layers
 
 M, D, P, S, B = 7, 3, 2, 4, 6
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.reference.quick_jit import quick_jit
 
+from likelier.deep_gp.adam import STEPS, DeepAdam
+from likelier.deep_gp.layer import Layer, node_law
+from likelier.deep_gp.model import DeepGP, Fixed, Parameters
+from likelier.deep_gp.posterior import DeepPosterior, plain_layers, shared_normals
+from likelier.deep_gp.start import cut, mean_projection, pad
 from likelier.fitting.standardize import Standard
-from likelier.inference.deep_adam import STEPS, DeepAdam
-from likelier.models.deep_gp import DeepGP, Fixed, Parameters
-from likelier.models.deep_gp_layer import Layer, node_law
-from likelier.models.deep_gp_posterior import DeepPosterior, plain_layers, shared_normals
-from likelier.models.deep_gp_start import cut, mean_projection, pad
 
 M, D, P = 6, 2, 3
 
@@ -152,7 +152,7 @@ def test_the_mean_function_is_the_projection_on_principal_axes():
 
 def test_padding_changes_nothing(deep):
     """Padded inputs, nodes and inducing points: the same energy to rounding."""
-    from likelier.models.deep_gp import Rows
+    from likelier.deep_gp.model import Rows
 
     parameters, held, X = deep
     rng = np.random.default_rng(4)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from likelier.inference import deep_compile
-from likelier.inference.deep_compile import compiled_program, forget_programs
+from likelier.deep_gp import compile as deep_compile
+from likelier.deep_gp.compile import compiled_program, forget_programs
 
 MATRIX = np.array([[4.0, 1.0], [1.0, 3.0]], dtype=np.float32)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from likelier.deep_gp.feed import Feed
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.fitting.standardize import Standard
-from likelier.inference.deep_feed import Feed
 from likelier.tables import block_source
 
 N = 10

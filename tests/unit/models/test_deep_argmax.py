@@ -9,8 +9,8 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from tests.reference.quick_jit import quick_jit
 
-from likelier.models.deep_argmax import argmax_probabilities, log_z_argmax
-from likelier.models.deep_argmax_grid import PRECISE, WHOLE
+from likelier.deep_gp.argmax import argmax_probabilities, log_z_argmax
+from likelier.deep_gp.argmax_grid import PRECISE, WHOLE
 
 ROWS, K = 6, 5
 

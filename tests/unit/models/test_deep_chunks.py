@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from likelier.models.deep_gp_chunks import CHUNK_VALUES, chunk_rows, in_chunks, summed
+from likelier.deep_gp.chunks import CHUNK_VALUES, chunk_rows, in_chunks, summed
 
 MOST = CHUNK_VALUES["float64"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from likelier.models.deep_gp_kernels import KERNELS, correlation, half_squares
+from likelier.deep_gp.kernels import KERNELS, correlation, half_squares
 
 PEERS = {"rbf": RBF(), "matern32": Matern(nu=1.5), "matern52": Matern(nu=2.5)}
 

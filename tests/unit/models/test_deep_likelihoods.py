@@ -13,8 +13,7 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 from tests.reference.quick_jit import quick_jit
 
-from likelier.models.deep_gp_posterior import label_chances
-from likelier.models.deep_likelihoods import (
+from likelier.deep_gp.likelihoods import (
     argmax_label_mixture,
     gaussian_log_density,
     label_noise_below_chance,
@@ -22,6 +21,7 @@ from likelier.models.deep_likelihoods import (
     log_z_heteroscedastic,
     log_z_probit,
 )
+from likelier.deep_gp.posterior import label_chances
 
 POWERS = [1.0, 0.5, 0.1]
 CASES = [

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import erfcx, log_ndtr
 from scipy.stats import norm
 
-from likelier.models.deep_normal import ROUGH, bend, factor_and_hazard, hazard, log_cdf
+from likelier.deep_gp.normal import ROUGH, bend, factor_and_hazard, hazard, log_cdf
 
 Z = np.concatenate([np.linspace(-40.0, 35.0, 7501), -np.logspace(1.6, 12.0, 200)])
 EXACT_HAZARD = np.where(

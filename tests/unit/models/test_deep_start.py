@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.inference.deep_adam import kernel_slopes
-from likelier.models.deep_gp_kernels import correlation, half_squares
-from likelier.models.deep_gp_layer import Layer
-from likelier.models.deep_gp_posterior import PosteriorLayer
-from likelier.models.deep_gp_start import (
+from likelier.deep_gp.adam import kernel_slopes
+from likelier.deep_gp.kernels import correlation, half_squares
+from likelier.deep_gp.layer import Layer
+from likelier.deep_gp.posterior import PosteriorLayer
+from likelier.deep_gp.start import (
     LONG,
     KernelStart,
     start_layers,

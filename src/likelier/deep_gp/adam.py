@@ -15,18 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.fitting.standardize import Standard
-from likelier.inference.deep_compile import compiled_program, own_settings
-from likelier.inference.deep_feed import Feed
-from likelier.models.deep_gp import DeepGP, Fixed, Parameters, Rows
-from likelier.models.deep_gp_layer import Layer
-from likelier.models.deep_gp_posterior import (
+from likelier.deep_gp.compile import compiled_program, own_settings
+from likelier.deep_gp.feed import Feed
+from likelier.deep_gp.layer import Layer
+from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
+from likelier.deep_gp.posterior import (
     DeepPosterior,
     plain_layers,
     removed_share,
     shared_normals,
 )
-from likelier.models.deep_gp_start import (
+from likelier.deep_gp.start import (
     KernelStart,
     Start,
     cut,
@@ -35,6 +34,7 @@ from likelier.models.deep_gp_start import (
     start_layers,
     with_kernel,
 )
+from likelier.fitting.standardize import Standard
 
 STEPS = 20  # of one call
 FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-10

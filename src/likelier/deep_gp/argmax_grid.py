@@ -28,7 +28,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from likelier.models.deep_normal import ROUGH, bend, factor_and_hazard
+from likelier.deep_gp.normal import ROUGH, bend, factor_and_hazard
 
 _MAX_STEPS = 24
 _MODE_TOLERANCE = 0.05  # of the integrand's own scale

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from likelier.models.deep_normal import factor_and_hazard, log_cdf
+from likelier.deep_gp.normal import factor_and_hazard, log_cdf
 
 LOG_2PI = math.log(2.0 * math.pi)
 Scalar = jax.Array | float
@@ -184,7 +184,7 @@ def argmax_label_mixture(
     Parameters
     ----------
     log_p_samples : array of shape (S, ...)
-        From `likelier.models.deep_argmax.log_z_argmax`.
+        From `likelier.deep_gp.argmax.log_z_argmax`.
     label_noise : number or array of shape ()
         ``e``, below ``(K-1)/K``: then the most likely label is that of the largest score.
     power, n_classes : number or array of shape ()

@@ -14,10 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from likelier.base import Array, Batch, Matrix, Uncertainty
+from likelier.deep_gp.estimator import require_jax
+from likelier.deep_gp.kernel_choice import find_kernel
+from likelier.deep_gp.posterior import label_chances, log_label_chances
+from likelier.deep_gp.recipe import DeepFit, Task
+from likelier.deep_gp.start import KernelStart
 from likelier.engines import StreamEngine
-from likelier.estimators.deep_gp_fit import DeepFit, Task
-from likelier.estimators.deep_gp_kernel import find_kernel
-from likelier.estimators.deep_gp_words import require_jax
 from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
@@ -36,8 +38,6 @@ from likelier.fitting.targets import (
     combine_weights,
     require_two_classes,
 )
-from likelier.models.deep_gp_posterior import label_chances, log_label_chances
-from likelier.models.deep_gp_start import KernelStart
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
 
 SCORE_VALUES = 40_960  # rows times classes of one call of the compiled quadrature
@@ -389,7 +389,7 @@ class _SignSource(EncodedSource):
 def _largest(mean: Array, variance: Array) -> Array:
     """Chance of every class to have the largest score, in blocks of one compiled size."""
     require_jax()
-    from likelier.inference.deep_scores import largest_scores
+    from likelier.deep_gp.scores import largest_scores
 
     return largest_scores(mean, variance, _score_rows(mean.shape[-1]))
 
@@ -397,7 +397,7 @@ def _largest(mean: Array, variance: Array) -> Array:
 def _log_largest(codes: Array, mean: Array, variance: Array) -> Array:
     """Logarithm of the chance of one class to have the largest score, likewise."""
     require_jax()
-    from likelier.inference.deep_scores import log_largest_score
+    from likelier.deep_gp.scores import log_largest_score
 
     return log_largest_score(codes, mean, variance, _score_rows(mean.shape[-1]))
 

@@ -11,13 +11,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array
+from likelier.deep_gp.recipe import Task
+from likelier.deep_gp.start import KernelStart
 from likelier.engines import LocalEngine
-from likelier.estimators.deep_gp_fit import Task
 from likelier.fitting.duplicates import settle_many
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
 from likelier.fitting.time_budget import Clock
-from likelier.models.deep_gp_start import KernelStart
 
 # Enough to see a difference; more would cost more than what the choice is worth.
 MOST_JUDGED, MOST_HELD = 10_000, 2000

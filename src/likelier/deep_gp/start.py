@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from likelier.base import Array
-from likelier.models.deep_gp_kernels import JITTER, correlation, half_squares
+from likelier.deep_gp.kernels import JITTER, correlation, half_squares
 
 KMEANS_ROWS, KMEANS_STEPS = 10_000, 10
 INNER_ROOT = 0.01  # start of the standard deviation of inner q, relative to the prior's
@@ -32,7 +32,7 @@ class Start:
     Attributes
     ----------
     layers : list of dict of arrays
-        Fields of `likelier.models.deep_gp_layer.Layer`.
+        Fields of `likelier.deep_gp.layer.Layer`.
     projections : list of arrays of shape (D, P)
         Mean functions.
     """

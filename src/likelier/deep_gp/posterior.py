@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from likelier.base import Array, Matrix, Posterior
-from likelier.models.deep_gp_kernels import (
+from likelier.deep_gp.kernels import (
     JITTER,
     LEAST_VARIANCE,
     correlation,
@@ -140,7 +140,7 @@ class DeepPosterior(Posterior):
     Attributes
     ----------
     layers : sequence of mappings
-        Fitted arrays of every layer; see `likelier.models.deep_gp_layer.Layer`.
+        Fitted arrays of every layer; see `likelier.deep_gp.layer.Layer`.
     projections : sequence of arrays
         Mean functions.
     kernel : str

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from likelier.base import Array
-from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, clear, gains, judged_rows, may_judge
-from likelier.models.deep_gp_start import LONG, KernelStart
+from likelier.deep_gp.probe import MOST_HELD, Probe, clear, gains, judged_rows, may_judge
+from likelier.deep_gp.recipe import Task
+from likelier.deep_gp.start import LONG, KernelStart
 
 LEAST_ROWS = 12  # with fewer, folds tell nothing
 FOLDS = 3

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.deep_compile import compiled_program, own_settings
-from likelier.models.deep_gp_data import largest_score, log_score_is_largest
+from likelier.deep_gp.compile import compiled_program, own_settings
+from likelier.deep_gp.targets import largest_score, log_score_is_largest
 
 
 def largest_scores(mean: Array, variance: Array, block: int) -> Array:

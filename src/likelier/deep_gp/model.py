@@ -26,10 +26,10 @@ import jax
 import jax.numpy as jnp
 
 from likelier.base import Model
-from likelier.models.deep_gp_chunks import chunk_rows, in_chunks, summed
-from likelier.models.deep_gp_data import log_mean_z
-from likelier.models.deep_gp_layer import Law, Layer, Ready, node_law, ready_layer, row_moments
-from likelier.models.deep_gp_posterior import MOST_REMOVED
+from likelier.deep_gp.chunks import chunk_rows, in_chunks, summed
+from likelier.deep_gp.layer import Law, Layer, Ready, node_law, ready_layer, row_moments
+from likelier.deep_gp.posterior import MOST_REMOVED
+from likelier.deep_gp.targets import log_mean_z
 
 
 class Parameters(NamedTuple):
@@ -84,7 +84,7 @@ class DeepGP(Model):
     per_node : bool
         Whether every node has a kernel of its own, or all nodes of a layer share one.
     likelihood : str
-        One of `likelier.models.deep_gp_data.LIKELIHOODS`.
+        One of `likelier.deep_gp.targets.LIKELIHOODS`.
     dtype : {"float32", "float64"}
     """
 

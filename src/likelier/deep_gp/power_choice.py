@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from likelier.estimators.deep_gp_fit import Task
-from likelier.estimators.deep_gp_probe import MOST_HELD, Probe, gains, judged_rows, may_judge
+from likelier.deep_gp.probe import MOST_HELD, Probe, gains, judged_rows, may_judge
+from likelier.deep_gp.recipe import Task
 
 FULL, HALF = 1.0, 0.5
 MANY_ROWS, LEAST_ROWS = 3000, 20

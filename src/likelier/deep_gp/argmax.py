@@ -3,7 +3,7 @@
 ``p = P(h_y > h_k for all k != y) = integral N(h; mu_y, v_y) prod_{k != y} Phi((h - mu_k)/sd_k) dh``
 
 With ``h = mu_y + sd_y t``, ``a_k = (mu_y - mu_k)/sd_k`` and ``b_k = sd_y/sd_k`` the integrand is
-``phi(t) prod_k Phi(z_k)``, ``z_k = a_k + b_k t``; `likelier.models.deep_argmax_grid` puts the nodes
+``phi(t) prod_k Phi(z_k)``, ``z_k = a_k + b_k t``; `likelier.deep_gp.argmax_grid` puts the nodes
 where it lives. On the same nodes ``d log p/d a_k = E[hazard(z_k)]`` and ``d log p/d b_k =
 E[t hazard(z_k)]``, so value and derivatives come from one pass.
 
@@ -23,7 +23,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from likelier.models.deep_argmax_grid import (
+from likelier.deep_gp.argmax_grid import (
     FAST,
     PRECISE,
     WHOLE,
@@ -32,7 +32,7 @@ from likelier.models.deep_argmax_grid import (
     grid_of_all,
     grid_of_one,
 )
-from likelier.models.deep_normal import factor_and_hazard, log_cdf
+from likelier.deep_gp.normal import factor_and_hazard, log_cdf
 
 __all__ = [
     "FAST",

@@ -11,6 +11,7 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 
 from likelier.base import Matrix, check_flag
+from likelier.deep_gp.kernels import KERNELS
 from likelier.fitting.parameters import (
     check_above,
     check_integer,
@@ -19,7 +20,6 @@ from likelier.fitting.parameters import (
 )
 from likelier.fitting.standardize import Standard
 from likelier.matrices import validated_rows
-from likelier.models.deep_gp_kernels import KERNELS
 
 DTYPES = ("float64", "float32")
 INPUT_SCALES = ("column", "common")

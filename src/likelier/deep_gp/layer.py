@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from likelier.models.deep_gp_kernels import (
+from likelier.deep_gp.kernels import (
     JITTER,
     LEAST_VARIANCE,
     correlation,

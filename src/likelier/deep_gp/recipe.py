@@ -16,13 +16,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Engine, Matrix
+from likelier.deep_gp.checkpoint import Checkpoint, mark_of
+from likelier.deep_gp.estimator import DeepWords, require_jax
+from likelier.deep_gp.posterior import DeepPosterior, removed_share, shared_normals
+from likelier.deep_gp.start import LONG, KernelStart
+from likelier.deep_gp.units import NOISE_FLOOR
+from likelier.deep_gp.watch import Watch
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.estimators.deep_gp_checkpoint import Checkpoint, mark_of
-from likelier.estimators.deep_gp_units import NOISE_FLOOR
-from likelier.estimators.deep_gp_watch import Watch
-from likelier.estimators.deep_gp_words import DeepWords, require_jax
 from likelier.fitting.dataset import checked_rows, is_stream, open_source, require_targets
 from likelier.fitting.duplicates import settle_few, settle_many
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
@@ -33,8 +35,6 @@ from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
 from likelier.fitting.targets import OneClassError
 from likelier.fitting.time_budget import Clock
-from likelier.models.deep_gp_posterior import DeepPosterior, removed_share, shared_normals
-from likelier.models.deep_gp_start import LONG, KernelStart
 
 VALIDATION_ROWS = 2000
 FAR = 1e100  # spreads: from there on all kernels are zero, and squared distances may overflow
@@ -200,7 +200,7 @@ class DeepFit(DeepWords):
 
     # -- training --------------------------------------------------------------------------
     def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
-        from likelier.inference.deep_adam import DeepAdam  # loads JAX
+        from likelier.deep_gp.adam import DeepAdam  # loads JAX
 
         inference = DeepAdam(
             task.standard, task.total, task.power, self._n_steps(task.n_rows),
@@ -297,8 +297,8 @@ class DeepFit(DeepWords):
         self.likelihood_, self.training_ = found["likelihood"], found["training"]
 
     def _first_state(self, inference: Any, task: Task, resumed: bool) -> Any:
-        from likelier.models.deep_gp import DeepGP
-        from likelier.models.deep_gp_start import Start
+        from likelier.deep_gp.model import DeepGP
+        from likelier.deep_gp.start import Start
 
         likelihood, n_outputs = self._outputs()
         model = DeepGP(
@@ -319,7 +319,7 @@ class DeepFit(DeepWords):
 
     def _store(self, state: Any, task: Task) -> None:
         """Fitted attributes: plain arrays."""
-        from likelier.inference.deep_adam import plain_state
+        from likelier.deep_gp.adam import plain_state
 
         plain = plain_state(state)
         self.layers_, self.likelihood_ = plain.pop("layers"), plain.pop("likelihood")

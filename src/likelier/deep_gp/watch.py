@@ -90,7 +90,7 @@ class Watch:
     # -- what outlives a process -----------------------------------------------------------
     def store(self, state: Any) -> None:
         """Fitted attributes of an unfinished state, with the best one beside it."""
-        from likelier.inference.deep_adam import plain_state
+        from likelier.deep_gp.adam import plain_state
 
         self.estimator._store(state, self.task)
         if self.best is not None:
@@ -109,7 +109,7 @@ class Watch:
 
         It is judged again: the rows that are held out now may be others.
         """
-        from likelier.models.deep_gp_start import Start
+        from likelier.deep_gp.start import Start
 
         best = state
         if self.task.held is None or not ("best" in training or training.get("chosen", False)):

@@ -1,6 +1,6 @@
 """What the data say: from moments of the outputs to ``1/alpha log (1/S) sum_s Z_s`` per row.
 
-The likelihoods themselves are in `likelier.models.deep_likelihoods`.
+The likelihoods themselves are in `likelier.deep_gp.likelihoods`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from likelier.models.deep_argmax import FAST, argmax_probabilities, log_z_argmax
-from likelier.models.deep_likelihoods import (
+from likelier.deep_gp.argmax import FAST, argmax_probabilities, log_z_argmax
+from likelier.deep_gp.likelihoods import (
     argmax_label_mixture,
     label_noise_below_chance,
     log_z_gaussian,
@@ -42,7 +42,7 @@ def log_mean_z(
     parameter : array of shape ()
         Logarithm of the noise variance, or what makes the chance of a wrong label.
     fixed : Fixed
-        See `likelier.models.deep_gp`.
+        See `likelier.deep_gp.model`.
 
     Notes
     -----

@@ -14,16 +14,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix, Uncertainty, check_flag
+from likelier.deep_gp.kernel_choice import find_kernel
+from likelier.deep_gp.power_choice import MANY_ROWS, find_power
+from likelier.deep_gp.recipe import DeepFit, Task
+from likelier.deep_gp.start import KernelStart
+from likelier.deep_gp.units import TargetSizes, Units
 from likelier.engines import StreamEngine
-from likelier.estimators.deep_gp_fit import DeepFit, Task
-from likelier.estimators.deep_gp_kernel import find_kernel
-from likelier.estimators.deep_gp_power import MANY_ROWS, find_power
-from likelier.estimators.deep_gp_units import TargetSizes, Units
 from likelier.fitting.dataset import NumberSource, require_targets
 from likelier.fitting.moments import ColumnMoments
 from likelier.fitting.parameters import check_integer
 from likelier.fitting.standardize import Standard
-from likelier.models.deep_gp_start import KernelStart
 from likelier.predictive import Gaussian
 
 FAR_TARGETS = 3.0  # spreads of the mean, or times the spread

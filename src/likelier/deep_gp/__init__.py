@@ -1,0 +1,1 @@
+"""Deep Gaussian processes: power expectation propagation on inducing points."""
