@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from likelier.bayesian_linear.classifier import BayesianLinearClassifier
     from likelier.deep_gp.classifier import DeepGPClassifier
     from likelier.deep_gp.regressor import DeepGPRegressor
-    from likelier.estimators.multilabel import MultilabelClassifier
     from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from likelier.kernel_machine.regressor import BayesianKernelRegressor
     from likelier.linear.classifier import LinearClassifier
     from likelier.linear.regressor import LinearRegressor
+    from likelier.multilabel.classifier import MultilabelClassifier
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
     from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.one_pass.classifier import OnePassClassifier
@@ -71,7 +71,7 @@ _HOME = {
     "GaussianNB": "likelier.naive_bayes.gaussian",
     "LinearClassifier": "likelier.linear.classifier",
     "LinearRegressor": "likelier.linear.regressor",
-    "MultilabelClassifier": "likelier.estimators.multilabel",
+    "MultilabelClassifier": "likelier.multilabel.classifier",
     "MultinomialNB": "likelier.naive_bayes.counts",
     "NystroemFeatures": "likelier.features.nystroem",
     "OnePassClassifier": "likelier.one_pass.classifier",

@@ -10,9 +10,9 @@ import pytest
 
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine
-from likelier.inference.svi import VariationalMixture
-from likelier.models.mixture import DirichletMixture
-from likelier.models.mixture_laws import feature_prior, label_prior
+from likelier.multilabel.distributions import feature_prior, label_prior
+from likelier.multilabel.mixture import DirichletMixture
+from likelier.multilabel.variational import VariationalMixture
 from likelier.predictive import Categorical
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import likelier
 from likelier import MultilabelClassifier
-from likelier.estimators import multilabel_fit
-from likelier.inference.label_mixture import LabelMixture
+from likelier.multilabel import recipe as multilabel_fit
+from likelier.multilabel.label_mixture import LabelMixture
 
 RNG = np.random.default_rng(0)
 N, D, L = 160, 5, 3

@@ -13,9 +13,9 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 import likelier
 from likelier import MultilabelClassifier
 from likelier.base import Batch
-from likelier.estimators.multilabel_data import MATRIX, Rows
-from likelier.estimators.multilabel_fit import choose_thresholds
-from likelier.estimators.multilabel_folds import count_folds
+from likelier.multilabel.folds import count_folds
+from likelier.multilabel.recipe import choose_thresholds
+from likelier.multilabel.rows import MATRIX, Rows
 
 RNG = np.random.default_rng(0)
 N, D, L = 120, 4, 3

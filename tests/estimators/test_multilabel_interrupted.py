@@ -6,9 +6,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import likelier
 from likelier import MultilabelClassifier
-from likelier.estimators import multilabel_fit
-from likelier.inference.label_mixture import LabelMixture
-from likelier.inference.svi import VariationalMixture
+from likelier.multilabel import recipe as multilabel_fit
+from likelier.multilabel.label_mixture import LabelMixture
+from likelier.multilabel.variational import VariationalMixture
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4))

@@ -6,8 +6,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from likelier import MultilabelClassifier
-from likelier.estimators.multilabel_data import distinct_rows
-from likelier.estimators.multilabel_folds import fold_rows
+from likelier.multilabel.folds import fold_rows
+from likelier.multilabel.rows import distinct_rows
 
 FAST = {"kernel": False, "n_components": 4, "n_folds": 5, "max_iter": 10, "random_state": 0}
 

@@ -5,10 +5,10 @@ import pytest
 from scipy.special import digamma, expit, logit
 
 from likelier.base import Batch
-from likelier.inference.label_mixture import product_scores
-from likelier.inference.svi import MixtureState, VariationalMixture
-from likelier.models.mixture import DirichletMixture, stick_parameters
-from likelier.models.mixture_laws import MultinomialLaw, feature_prior, label_prior
+from likelier.multilabel.distributions import MultinomialLaw, feature_prior, label_prior
+from likelier.multilabel.label_mixture import product_scores
+from likelier.multilabel.mixture import DirichletMixture, stick_parameters
+from likelier.multilabel.variational import MixtureState, VariationalMixture
 
 RNG = np.random.default_rng(0)
 N = 240

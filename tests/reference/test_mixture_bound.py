@@ -7,9 +7,7 @@ from scipy.special import betaln, digamma, gammaln
 
 from likelier.base import Batch
 from likelier.engines import LocalEngine
-from likelier.inference.svi import VariationalMixture, prune
-from likelier.models.mixture import DirichletMixture, MixtureParameters
-from likelier.models.mixture_laws import (
+from likelier.multilabel.distributions import (
     BernoulliLaw,
     GaussianLaw,
     MultinomialLaw,
@@ -17,6 +15,8 @@ from likelier.models.mixture_laws import (
     guess_law,
     label_prior,
 )
+from likelier.multilabel.mixture import DirichletMixture, MixtureParameters
+from likelier.multilabel.variational import VariationalMixture, prune
 
 RNG = np.random.default_rng(0)
 N, D, L, K = 120, 6, 4, 8

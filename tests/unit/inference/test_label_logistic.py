@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from likelier.inference.label_logistic import fit_labels, prior_weights, update_labels
+from likelier.multilabel.logistic import fit_labels, prior_weights, update_labels
 
 RNG = np.random.default_rng(0)
 N, D, L = 300, 8, 5

@@ -7,11 +7,11 @@ from scipy.special import xlogy
 from likelier import MultilabelClassifier
 from likelier.base import Batch
 from likelier.engines import LocalEngine
-from likelier.inference.label_merge import Joining, joined_rows, merge_components, weight_value
-from likelier.inference.label_mixture import LabelMixture
-from likelier.inference.svi import VariationalMixture
-from likelier.models.mixture import DirichletMixture
-from likelier.models.mixture_laws import feature_prior, label_prior
+from likelier.multilabel.component_merge import Joining, joined_rows, merge_components, weight_value
+from likelier.multilabel.distributions import feature_prior, label_prior
+from likelier.multilabel.label_mixture import LabelMixture
+from likelier.multilabel.mixture import DirichletMixture
+from likelier.multilabel.variational import VariationalMixture
 
 RNG = np.random.default_rng(0)
 N, D, L, K = 150, 4, 3, 6

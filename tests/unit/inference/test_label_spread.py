@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
 
-from likelier.inference.label_spread import matching_mean, split_entropy
+from likelier.multilabel.posterior import matching_mean, split_entropy
 
 P = np.array([0.5, 0.1, 0.97, 1e-6, 0.3])
 SPREAD = np.array([0.0, 0.5, 2.0, 1.0, 1.5])

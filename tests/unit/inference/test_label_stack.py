@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from likelier.inference import label_stack
-from likelier.inference.label_stack import PRECISIONS, judged_labels, out_of_fold, stack_weights
+from likelier.multilabel import stacking as label_stack
+from likelier.multilabel.stacking import PRECISIONS, judged_labels, out_of_fold, stack_weights
 
 
 def stacked(scores, Y, n_whole, weight=None):

@@ -5,9 +5,9 @@ import pytest
 
 from likelier.base import Batch
 from likelier.engines import LocalEngine
-from likelier.inference.svi import VariationalMixture
-from likelier.models.mixture import DirichletMixture
-from likelier.models.mixture_laws import feature_prior, label_prior
+from likelier.multilabel.distributions import feature_prior, label_prior
+from likelier.multilabel.mixture import DirichletMixture
+from likelier.multilabel.variational import VariationalMixture
 
 RNG = np.random.default_rng(0)
 N, L = 120, 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from likelier.loops.label_line import TILE, line_sums, residuals
+from likelier.multilabel.loops import TILE, line_sums, residuals
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier.models.label_features import (
+from likelier.multilabel.features import (
     LabelMap,
     column_moments,
     fit_map,

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.loops.label_line import line_sums, residuals
+from likelier.multilabel.loops import line_sums, residuals
 
 LINE_STEPS = 2  # Newton steps along a line; conjugate gradients forgive what is left
 MAX_LINE_STEPS = 8  # where the first ones have found nothing lower

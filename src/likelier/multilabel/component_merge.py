@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import logsumexp, xlogy
 
 from likelier.base import Array, Batch, Engine
-from likelier.inference.svi import MixtureState
-from likelier.models.mixture import DirichletMixture, MixtureParameters, MixtureStats
+from likelier.multilabel.mixture import DirichletMixture, MixtureParameters, MixtureStats
+from likelier.multilabel.variational import MixtureState
 
 CERTAIN = 1.0 - 1e-12  # a row that belongs to one component so surely has no entropy to lose
 LEAST_GAIN = 1e-6

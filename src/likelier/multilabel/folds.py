@@ -6,8 +6,8 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.engines.rows import take_rows
-from likelier.estimators.multilabel_data import Rows
-from likelier.models.label_features import MAX_ROTATED
+from likelier.multilabel.features import MAX_ROTATED
+from likelier.multilabel.rows import Rows
 
 # rows x columns x labels from which on fewer folds must do: more give better thresholds
 MANY_CELLS, MANY_FOLDS = 1_000_000_000, 3

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from likelier.base import Array, Matrix
-from likelier.inference.label_logistic import LabelWeights, fit_labels
+from likelier.multilabel.logistic import LabelWeights, fit_labels
 
 PRECISIONS = tuple(10.0 ** (k / 2.0) for k in range(1, -5, -1))  # 3.2 down to 0.01
 PATIENCE = 1  # weaker priors tried after the best one

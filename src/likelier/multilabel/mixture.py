@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import digamma, gammaln, logsumexp
 
 from likelier.base import Array, Batch, Matrix, Model
-from likelier.models.mixture_laws import Law, beta_divergence
+from likelier.multilabel.distributions import Law, beta_divergence
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import expit
 
 from likelier.base import Array, Engine, Matrix
-from likelier.inference.label_merge import merge_components
-from likelier.inference.label_stack import MARGIN, log_losses
-from likelier.inference.svi import MixtureState, VariationalMixture, prune
-from likelier.models.mixture import DirichletMixture, MixtureParameters
-from likelier.models.mixture_laws import feature_prior, label_prior
+from likelier.multilabel.component_merge import merge_components
+from likelier.multilabel.distributions import feature_prior, label_prior
+from likelier.multilabel.mixture import DirichletMixture, MixtureParameters
+from likelier.multilabel.stacking import MARGIN, log_losses
+from likelier.multilabel.variational import MixtureState, VariationalMixture, prune
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01)
 GAINS = (0.25, 0.5, 1.0)

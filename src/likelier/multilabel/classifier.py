@@ -12,7 +12,21 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Batch
-from likelier.estimators.multilabel_data import (
+from likelier.fitting.extreme_cells import warn_extreme_cells
+from likelier.fitting.time_budget import Clock
+from likelier.multilabel.features import LabelMap
+from likelier.multilabel.folds import fold_rows
+from likelier.multilabel.label_mixture import base_rates
+from likelier.multilabel.logistic import LabelWeights, update_labels
+from likelier.multilabel.predictions import LabelPredictions
+from likelier.multilabel.recipe import (
+    FittedMixture,
+    conclude,
+    fit_classifiers,
+    try_mixture,
+    warn_interrupted,
+)
+from likelier.multilabel.rows import (
     CLASSES,
     MATRIX,
     Labels,
@@ -23,21 +37,7 @@ from likelier.estimators.multilabel_data import (
     known_counts,
     read_labels,
 )
-from likelier.estimators.multilabel_fit import (
-    FittedMixture,
-    conclude,
-    fit_classifiers,
-    try_mixture,
-    warn_interrupted,
-)
-from likelier.estimators.multilabel_folds import fold_rows
-from likelier.estimators.multilabel_predict import LabelPredictions
-from likelier.fitting.extreme_cells import warn_extreme_cells
-from likelier.fitting.time_budget import Clock
-from likelier.inference.label_logistic import LabelWeights, update_labels
-from likelier.inference.label_mixture import base_rates
-from likelier.inference.svi import VariationalMixture
-from likelier.models.label_features import LabelMap
+from likelier.multilabel.variational import VariationalMixture
 from likelier.thresholds import OBJECTIVES
 
 

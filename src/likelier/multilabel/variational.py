@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
-from likelier.models.mixture import DirichletMixture, MixtureParameters, MixtureStats
-from likelier.models.mixture_laws import squared
+from likelier.multilabel.distributions import squared
+from likelier.multilabel.mixture import DirichletMixture, MixtureParameters, MixtureStats
 from likelier.predictive import Categorical
 
 SEED_ROWS = 2000  # rows among which the first components are found

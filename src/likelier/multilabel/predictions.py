@@ -13,24 +13,24 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
-from likelier.estimators.multilabel_data import (
+from likelier.fitting.probabilities import class_probabilities
+from likelier.losses import make_loss
+from likelier.matrices import validated_rows
+from likelier.multilabel.distributions import LAWS
+from likelier.multilabel.features import LabelMap
+from likelier.multilabel.label_mixture import log_odds, product_scores
+from likelier.multilabel.logistic import LabelWeights
+from likelier.multilabel.mixture import DirichletMixture, MixtureParameters
+from likelier.multilabel.posterior import split_entropy
+from likelier.multilabel.recipe import MixtureInput, keep_base_rates
+from likelier.multilabel.rows import (
     MATRIX,
     check_features,
     check_size,
     label_word,
     read_labels,
 )
-from likelier.estimators.multilabel_fit import MixtureInput, keep_base_rates
-from likelier.fitting.probabilities import class_probabilities
-from likelier.inference.label_logistic import LabelWeights
-from likelier.inference.label_mixture import log_odds, product_scores
-from likelier.inference.label_spread import split_entropy
-from likelier.inference.svi import MixtureState
-from likelier.losses import make_loss
-from likelier.matrices import validated_rows
-from likelier.models.label_features import LabelMap
-from likelier.models.mixture import DirichletMixture, MixtureParameters
-from likelier.models.mixture_laws import LAWS
+from likelier.multilabel.variational import MixtureState
 
 CHUNK = 4096  # rows predicted at once
 TOP = 10  # labels and features shown per pattern

@@ -13,32 +13,32 @@ from sklearn.exceptions import ConvergenceWarning
 from likelier.base import Array, Engine, Matrix
 from likelier.calibration import best_thresholds
 from likelier.engines import LocalEngine
-from likelier.estimators.multilabel_data import MATRIX, Rows, known_counts
 from likelier.fitting.time_budget import Clock
-from likelier.inference.label_logistic import LabelWeights, fit_labels, prior_weights
-from likelier.inference.label_mixture import (
-    LabelMixture,
-    base_rates,
-    first_as_good,
-    log_odds,
-    product_scores,
-)
-from likelier.inference.label_stack import (
-    FoldedScores,
-    judged_labels,
-    log_losses,
-    out_of_fold,
-    stack_weights,
-)
-from likelier.inference.svi import MixtureState, VariationalMixture
-from likelier.models.label_features import (
+from likelier.multilabel.distributions import guess_law
+from likelier.multilabel.features import (
     LabelMap,
     column_moments,
     fit_map,
     sharpened,
     sharpened_unseen,
 )
-from likelier.models.mixture_laws import guess_law
+from likelier.multilabel.label_mixture import (
+    LabelMixture,
+    base_rates,
+    first_as_good,
+    log_odds,
+    product_scores,
+)
+from likelier.multilabel.logistic import LabelWeights, fit_labels, prior_weights
+from likelier.multilabel.rows import MATRIX, Rows, known_counts
+from likelier.multilabel.stacking import (
+    FoldedScores,
+    judged_labels,
+    log_losses,
+    out_of_fold,
+    stack_weights,
+)
+from likelier.multilabel.variational import MixtureState, VariationalMixture
 from likelier.thresholds import OBJECTIVES
 
 MAX_KERNEL_ROWS = {True: 30_000, False: 4_000}  # dense rows; sparse ones gain less by kernels

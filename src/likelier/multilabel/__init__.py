@@ -1,0 +1,1 @@
+"""Multi-label classification: a Dirichlet-process mixture and a Bayesian classifier per label."""
