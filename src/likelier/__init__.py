@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from likelier.bayesian_linear.classifier import BayesianLinearClassifier
     from likelier.deep_gp.classifier import DeepGPClassifier
     from likelier.deep_gp.regressor import DeepGPRegressor
-    from likelier.estimators.svm import SVC, SVR
     from likelier.features.fourier import FourierFeatures
     from likelier.features.nystroem import NystroemFeatures
     from likelier.kernel_machine.classifier import BayesianKernelClassifier
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.one_pass.classifier import OnePassClassifier
     from likelier.persistence import load, save
+    from likelier.svm.classifier import SVC
+    from likelier.svm.regressor import SVR
     from likelier.tables.transformer import TableFeatures
     from likelier.text.transformer import TextFeatures
 
@@ -59,8 +60,8 @@ __all__ = [
 
 # Where each public name lives; a public module is listed under its own name.
 _HOME = {
-    "SVC": "likelier.estimators.svm",
-    "SVR": "likelier.estimators.svm",
+    "SVC": "likelier.svm.classifier",
+    "SVR": "likelier.svm.regressor",
     "BayesianKernelClassifier": "likelier.kernel_machine.classifier",
     "BayesianKernelRegressor": "likelier.kernel_machine.regressor",
     "BayesianLinearClassifier": "likelier.bayesian_linear.classifier",

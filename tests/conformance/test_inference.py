@@ -30,12 +30,12 @@ from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
-from likelier.inference.smo import SMO
 from likelier.kernel_machine.stein_gaussian import SteinGaussian
 from likelier.kernel_machine.svgd import SVGD
 from likelier.multilabel.variational import VariationalMixture
 from likelier.naive_bayes.closed_form import ClosedForm
 from likelier.predictive import Predictive
+from likelier.svm.smo import SMO
 from likelier.tables import block_source
 
 ALL = [cls() for cls in losses.LOSSES.values()]

@@ -10,21 +10,21 @@ import pytest
 
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine
-from likelier.inference import smo_cache
-from likelier.inference.smo import SMO
-from likelier.inference.smo_cache import KEPT_BYTES, ROWS, WHOLE, Memory, kept_memory
-from likelier.inference.smo_path import solve_path
-from likelier.inference.smo_state import (
+from likelier.kernels import Precomputed, Rbf
+from likelier.losses import EpsilonInsensitive, Hinge
+from likelier.svm import kernel_cache as smo_cache
+from likelier.svm.kernel_cache import KEPT_BYTES, ROWS, WHOLE, Memory, kept_memory
+from likelier.svm.loops.smo import marks
+from likelier.svm.model import KernelExpansion, Subset, dual_objective
+from likelier.svm.path import solve_path
+from likelier.svm.smo import SMO
+from likelier.svm.state import (
     MARGIN,
     SINGLE_ERROR,
     moved_length,
     residuals,
     rounding_matters,
 )
-from likelier.kernels import Precomputed, Rbf
-from likelier.loops.smo import marks
-from likelier.losses import EpsilonInsensitive, Hinge
-from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
 
 N, D = 400, 3
 LOSSES = [Hinge(), EpsilonInsensitive(0.1)]
@@ -163,7 +163,7 @@ def test_a_path_holds_the_whole_matrix_where_rows_are_dear(monkeypatch, n_featur
             super().hold_everything(given)
             asked.append(self.whole is not None)
 
-    monkeypatch.setattr("likelier.inference.smo.RowCache", Spied)
+    monkeypatch.setattr("likelier.svm.smo.RowCache", Spied)
     rng = np.random.default_rng(3)
     X = rng.standard_normal((1100, n_features))
     y = np.sign(X[:, 0] + 0.5 * rng.standard_normal(len(X)))

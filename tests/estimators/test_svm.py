@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 
 import likelier
 from likelier import SVC, SVR
-from likelier.inference import smo
+from likelier.svm import smo
 
 
 @pytest.fixture(scope="module")

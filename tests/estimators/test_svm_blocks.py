@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from likelier import SVC
-from likelier.estimators import svm_pairs
-from likelier.inference import smo_blocks
-from likelier.inference.smo_blocks import ClassBlocks, PairRoom, have_room, worth_while
-from likelier.inference.smo_cache import Memory, RowCache, one_by_one
-from likelier.inference.smo_small import PairTable
 from likelier.kernels import Rbf
-from likelier.models.kernel_expansion import Subset
+from likelier.svm import class_blocks as smo_blocks
+from likelier.svm import pairs as svm_pairs
+from likelier.svm.class_blocks import ClassBlocks, PairRoom, have_room, worth_while
+from likelier.svm.kernel_cache import Memory, RowCache, one_by_one
+from likelier.svm.model import Subset
+from likelier.svm.small import PairTable
 
 SIZES = (150, 170, 140, 160)
 

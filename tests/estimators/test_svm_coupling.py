@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from likelier import SVC
 from likelier.calibration import ece, log_loss
-from likelier.estimators import svm_pairs
-from likelier.estimators.svm_pairs import class_pairs, coupled
+from likelier.svm import pairs as svm_pairs
+from likelier.svm.pairs import class_pairs, coupled
 
 
 def plain(r):

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from likelier import SVC
-from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
+from likelier.svm.folds import FOLDS, row_keys, spread_folds
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from sklearn import svm as libsvm
 from sklearn.metrics.pairwise import rbf_kernel
 
 from likelier import SVC, SVR
-from likelier.estimators import svm_pairs
-from likelier.inference import smo_path
+from likelier.svm import pairs as svm_pairs
+from likelier.svm import path as smo_path
 
 GAMMA = 0.5
 

@@ -13,8 +13,8 @@ from sklearn.exceptions import NotFittedError
 
 import likelier
 from likelier import SVC, SVR, GaussianNB, LinearClassifier, LinearRegressor
-from likelier.estimators import svm_words
-from likelier.inference import smo
+from likelier.svm import estimator as svm_words
+from likelier.svm import smo
 
 
 def draw(n=60, seed=0):

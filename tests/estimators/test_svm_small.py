@@ -16,8 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from likelier import SVC, SVR
-from likelier.estimators import svm_pairs
-from likelier.inference import smo, smo_cache, smo_path, smo_small
+from likelier.svm import kernel_cache as smo_cache
+from likelier.svm import pairs as svm_pairs
+from likelier.svm import path as smo_path
+from likelier.svm import small as smo_small
+from likelier.svm import smo
 
 
 def groups(sizes=(30, 12, 3, 140, 200), d=4, seed=0):

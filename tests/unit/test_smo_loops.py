@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from likelier.kernels import Linear, Rbf
-from likelier.loops.smo import may_move, middle, on_bounds, part_of
-from likelier.loops.smo_lanes import FAR, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
-from likelier.models.kernel_expansion import PANEL, Subset, fill_panel
+from likelier.svm.loops.lanes import FAR, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
+from likelier.svm.loops.smo import may_move, middle, on_bounds, part_of
+from likelier.svm.model import PANEL, Subset, fill_panel
 
 SIZES = [1, STRIDE - 1, STRIDE, STRIDE + 1, 3 * STRIDE + 5, 200]
 every_size = pytest.mark.parametrize("n", SIZES)

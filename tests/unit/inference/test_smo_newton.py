@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from likelier.inference.smo import SMO
-from likelier.inference.smo_state import SLACK, _with_violators, free_rows, newton_step
 from likelier.kernels import Rbf
 from likelier.losses import EpsilonInsensitive, Hinge
-from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
+from likelier.svm.model import KernelExpansion, Subset, dual_objective
+from likelier.svm.smo import SMO
+from likelier.svm.state import SLACK, _with_violators, free_rows, newton_step
 
 LOSSES = [Hinge(), EpsilonInsensitive(0.1), EpsilonInsensitive(0.0)]
 

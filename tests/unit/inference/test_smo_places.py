@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from likelier import SVR
-from likelier.inference import smo, smo_places
-from likelier.inference.smo import SMO
-from likelier.inference.smo_places import PackedFactor, places_cost, solve_places
 from likelier.kernels import Precomputed, Rbf, Sigmoid
-from likelier.loops.smo import marks
 from likelier.losses import EpsilonInsensitive, Hinge
-from likelier.models.kernel_expansion import KernelExpansion, Subset
+from likelier.svm import active_set as smo_places
+from likelier.svm import smo
+from likelier.svm.active_set import PackedFactor, places_cost, solve_places
+from likelier.svm.loops.smo import marks
+from likelier.svm.model import KernelExpansion, Subset
+from likelier.svm.smo import SMO
 
 LOSSES = [Hinge(), EpsilonInsensitive(0.1), EpsilonInsensitive(0.0)]
 

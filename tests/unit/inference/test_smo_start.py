@@ -7,12 +7,12 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier import SVC, SVR
-from likelier.inference import smo_path
-from likelier.inference.smo import SMO
-from likelier.inference.smo_start import balanced, rough_start
 from likelier.kernels import Rbf
 from likelier.losses import EpsilonInsensitive, Hinge
-from likelier.models.kernel_expansion import Box, KernelExpansion, Subset
+from likelier.svm import path as smo_path
+from likelier.svm.model import Box, KernelExpansion, Subset
+from likelier.svm.smo import SMO
+from likelier.svm.start import balanced, rough_start
 
 
 def noisy_rows(n=4200, d=30, seed=0):

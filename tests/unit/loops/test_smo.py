@@ -7,10 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from likelier.inference import smo_newton
-from likelier.inference.smo_newton import newton_move
-from likelier.loops import smo
-from likelier.loops.smo import (
+from likelier.svm import newton as smo_newton
+from likelier.svm.loops import smo
+from likelier.svm.loops.smo import (
     CONVERGED,
     ELSEWHERE,
     NEEDS_ROW,
@@ -23,6 +22,7 @@ from likelier.loops.smo import (
     smo_updates,
     subtract_rows,
 )
+from likelier.svm.newton import newton_move
 
 
 class Problem:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.inference.smo_newton import newton_move
-from likelier.loops.smo import marks
-from likelier.loops.smo_small import small_newton_move, solve_small, start_from
+from likelier.svm.loops.small import small_newton_move, solve_small, start_from
+from likelier.svm.loops.smo import marks
+from likelier.svm.newton import newton_move
 
 
 def dual(n=60, eps=0.0, C=2.0, seed=0):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array
-from likelier.loops.smo import GIVEN, SHARED, gather_block, gather_shared
+from likelier.svm.loops.smo import GIVEN, SHARED, gather_block, gather_shared
 
 Recipe = tuple[int, Array, Array, Array, Array]  # kind, parameters, features, norms, places
 

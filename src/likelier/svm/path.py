@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from likelier.base import Array
-from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
-from likelier.inference.smo_cache import Memory, RowCache
-from likelier.inference.smo_small import solve_whole
-from likelier.inference.smo_start import rough_start
-from likelier.inference.smo_state import SMOState, whole_part
-from likelier.loops.smo import on_bounds
-from likelier.models.kernel_expansion import KernelExpansion, Subset
+from likelier.svm.kernel_cache import Memory, RowCache
+from likelier.svm.loops.smo import on_bounds
+from likelier.svm.model import KernelExpansion, Subset
+from likelier.svm.small import solve_whole
+from likelier.svm.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
+from likelier.svm.start import rough_start
+from likelier.svm.state import SMOState, whole_part
 
 HELD_EXACTLY = 1024  # rows whose float64 kernel matrix costs little beside the path
 

@@ -14,10 +14,22 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likelier.base import Array, Uncertainty
 from likelier.calibration import restore
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.svm_checks import dense, finite, like_input, one_column, truth
-from likelier.estimators.svm_folds import FOLDS, row_keys, spread_folds
-from likelier.estimators.svm_hard import finite_values, reaches
-from likelier.estimators.svm_pairs import (
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.probabilities import fit_calibration
+from likelier.fitting.targets import OneClassError, check_labels, class_weights, unique_labels
+from likelier.matrices import checked_matrix
+from likelier.predictive import Categorical
+from likelier.svm.checks import dense, finite, like_input, one_column, truth
+from likelier.svm.estimator import (
+    Rows,
+    SVMWords,
+    say,
+    weights_of_features,
+)
+from likelier.svm.folds import FOLDS, row_keys, spread_folds
+from likelier.svm.hard import finite_values, reaches
+from likelier.svm.model import kernel_block
+from likelier.svm.pairs import (
     InterruptedPairsError,
     class_scores,
     coupled,
@@ -28,19 +40,7 @@ from likelier.estimators.svm_pairs import (
     solve_pairs,
     votes,
 )
-from likelier.estimators.svm_words import (
-    Rows,
-    SVMWords,
-    say,
-    weights_of_features,
-)
-from likelier.fitting.one_class import or_constant
-from likelier.fitting.probabilities import fit_calibration
-from likelier.fitting.targets import OneClassError, check_labels, class_weights, unique_labels
-from likelier.inference.smo_small import PairTable
-from likelier.matrices import checked_matrix
-from likelier.models.kernel_expansion import kernel_block
-from likelier.predictive import Categorical
+from likelier.svm.small import PairTable
 
 WEIGHTLESS = 1e-100  # of the largest weight
 

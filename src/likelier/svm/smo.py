@@ -18,10 +18,14 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info, Matrix, Posterior
-from likelier.inference.smo_cache import Memory, RowCache, Run, in_precision
-from likelier.inference.smo_newton import MAX_FREE, newton_cost
-from likelier.inference.smo_places import places_cost, solve_places
-from likelier.inference.smo_state import (
+from likelier.kernels import Prepared
+from likelier.svm.active_set import places_cost, solve_places
+from likelier.svm.kernel_cache import Memory, RowCache, Run, in_precision
+from likelier.svm.kernel_values import Given, GivenMatrix
+from likelier.svm.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
+from likelier.svm.model import KernelExpansion, Subset, dual_objective
+from likelier.svm.newton import MAX_FREE, newton_cost
+from likelier.svm.state import (
     SMOState,
     begin_at,
     free_rows,
@@ -37,10 +41,6 @@ from likelier.inference.smo_state import (
     too_coarse,
     whole_part,
 )
-from likelier.kernels import Prepared
-from likelier.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
-from likelier.models.kernel_expansion import KernelExpansion, Subset, dual_objective
-from likelier.models.kernel_values import Given, GivenMatrix
 
 MIN_BURST = 1000
 SHORT_BURST = 1500  # what a pause costs is then little, and so is putting rows aside

@@ -13,15 +13,15 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likelier.base import Array
 from likelier.calibration import conformal_quantile
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.svm_checks import dense, finite, like_input, number, one_column
-from likelier.estimators.svm_hard import finite_values, reaches
-from likelier.estimators.svm_words import Rows, SVMWords, say, weights_of_features
-from likelier.inference.smo import SMALL, InterruptedSolveError, KernelPosterior
-from likelier.inference.smo_cache import kept_memory
-from likelier.inference.smo_path import solve_path
 from likelier.losses import EpsilonInsensitive
 from likelier.matrices import checked_matrix
-from likelier.models.kernel_expansion import KernelExpansion
+from likelier.svm.checks import dense, finite, like_input, number, one_column
+from likelier.svm.estimator import Rows, SVMWords, say, weights_of_features
+from likelier.svm.hard import finite_values, reaches
+from likelier.svm.kernel_cache import kept_memory
+from likelier.svm.model import KernelExpansion
+from likelier.svm.path import solve_path
+from likelier.svm.smo import SMALL, InterruptedSolveError, KernelPosterior
 
 HELD_OUT = 0.2  # share of rows that measure how far predictions are off
 FEWEST_HELD_OUT = 50

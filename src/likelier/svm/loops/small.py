@@ -1,7 +1,7 @@
 """The dual of few rows, solved in one compiled call: pair updates and Newton steps over one matrix.
 
 With a few hundred rows the whole kernel matrix stays in a processor's cache and a solution takes
-less time than the Python around it. So all is done here: pair updates as in `likelier.loops.smo`,
+less time than the Python around it. So all is done here: pair updates as in `likelier.svm.loops.smo`,
 and Newton steps on the free coefficients, which make the solution more exact than the tolerance
 asks for. Nothing is put aside and nothing is rounded.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from likelier.jit import njit
-from likelier.loops.smo import (
+from likelier.svm.loops.lanes import FAR, FLAGS
+from likelier.svm.loops.smo import (
     CONVERGED,
     ELSEWHERE,
     NEEDS_ROW,
@@ -23,7 +24,6 @@ from likelier.loops.smo import (
     smo_updates,
     subtract_rows,
 )
-from likelier.loops.smo_lanes import FAR, FLAGS
 
 BURST = 1000  # pair updates before it is seen whether a Newton step is worth while
 PATIENCE = 2.0  # work of pair updates, in Newton steps, before one of these is tried
@@ -107,7 +107,7 @@ def _fix_what_leaves(live, step, low, high, move):
 def small_newton_move(K, r, low, high):
     """Move of free coefficients that raises the dual, and whether there is one.
 
-    As `likelier.inference.smo_newton.newton_move` for few rows, where a factor costs so little that
+    As `likelier.svm.newton.newton_move` for few rows, where a factor costs so little that
     all that leaves its bounds is fixed at once and the rest factorised again.
     """
     n = len(r)

@@ -14,9 +14,9 @@ import numpy as np
 
 from likelier.base import Array, Loss, Matrix, Model
 from likelier.kernels import Kernel, Prepared
-from likelier.loops.smo import mirror_panel, part_of
 from likelier.losses import EpsilonInsensitive
-from likelier.models.kernel_values import Given
+from likelier.svm.kernel_values import Given
+from likelier.svm.loops.smo import mirror_panel, part_of
 
 BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
 PANEL = 256  # rows of a whole kernel matrix that are made at once

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.smo import SMALL, SMO, KernelPosterior
-from likelier.loops.smo_small import intercept_of, solve_class_pairs, solve_small, start_from
-from likelier.models.kernel_expansion import BLOCK_BYTES, KernelExpansion, Subset, dual_objective
+from likelier.svm.loops.small import intercept_of, solve_class_pairs, solve_small, start_from
+from likelier.svm.model import BLOCK_BYTES, KernelExpansion, Subset, dual_objective
+from likelier.svm.smo import SMALL, SMO, KernelPosterior
 
 SOON = 20_000  # updates: a call that cannot be interrupted must not last
 

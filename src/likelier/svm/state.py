@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.smo_cache import RowCache
-from likelier.inference.smo_newton import MAX_FREE, newton_cost, newton_move
-from likelier.loops.smo import likely_rows, marks, may_move, on_bounds, subtract_rows
-from likelier.loops.smo_small import intercept_of
-from likelier.models.kernel_expansion import Box, KernelExpansion, Subset, block_rows
+from likelier.svm.kernel_cache import RowCache
+from likelier.svm.loops.small import intercept_of
+from likelier.svm.loops.smo import likely_rows, marks, may_move, on_bounds, subtract_rows
+from likelier.svm.model import Box, KernelExpansion, Subset, block_rows
+from likelier.svm.newton import MAX_FREE, newton_cost, newton_move
 
 SINGLE_ERROR = 1e-5  # relative error of a float32 kernel value that is hardly ever exceeded
 COARSE = 1e-4  # error, as a share of what tells rows apart, from which on float32 is no use at all

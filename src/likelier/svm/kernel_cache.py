@@ -11,9 +11,9 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.kernels import Linear, Poly, Prepared, Rbf
-from likelier.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows, gather_block
-from likelier.models.kernel_expansion import PANEL, by_features, fill_panel, kernel_block
-from likelier.models.kernel_values import Given, Recipe
+from likelier.svm.kernel_values import Given, Recipe
+from likelier.svm.loops.smo import ELSEWHERE, LINEAR, POLY, RBF, compact_rows, gather_block
+from likelier.svm.model import PANEL, by_features, fill_panel, kernel_block
 
 MIN_SLOTS = 8  # a pair of rows, and some that are fetched with it
 MIN_BLOCK, MAX_BLOCK = 16, 32  # rows made at once

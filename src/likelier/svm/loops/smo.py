@@ -18,7 +18,7 @@ import numpy as np
 from likelier.base import Array
 from likelier.jit import njit
 from likelier.loops.exponential import fast_exp
-from likelier.loops.smo_lanes import (
+from likelier.svm.loops.lanes import (
     FAR,
     FLAGS,
     TINY_CURVATURE,

@@ -22,7 +22,13 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
-from likelier.estimators.svm_checks import (
+from likelier.fitting.dataset import is_stream
+from likelier.fitting.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
+from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
+from likelier.matrices import as_csr, checked_matrix, checked_weight
+from likelier.svm.checks import (
     checked_grid,
     dense,
     kernel_values,
@@ -32,15 +38,9 @@ from likelier.estimators.svm_checks import (
     truth,
     whole_number,
 )
-from likelier.fitting.dataset import is_stream
-from likelier.fitting.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
-from likelier.fitting.one_class import one_class_is_constant
-from likelier.fitting.rollback import unchanged_on_failure
-from likelier.inference.smo import SMO
-from likelier.inference.smo_cache import in_precision
-from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
-from likelier.matrices import as_csr, checked_matrix, checked_weight
-from likelier.models.kernel_expansion import Subset, block_rows
+from likelier.svm.kernel_cache import in_precision
+from likelier.svm.model import Subset, block_rows
+from likelier.svm.smo import SMO
 
 ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
 KERNELS_WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian", "matern", "matern32", "matern52")

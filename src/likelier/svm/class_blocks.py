@@ -13,12 +13,12 @@ from itertools import combinations
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.smo import LARGE
-from likelier.inference.smo_cache import BLOCKS, IN_LOOP_BYTES, PAIR, Memory, Run
-from likelier.inference.smo_path import HELD_EXACTLY
-from likelier.inference.smo_small import PairTable
-from likelier.models.kernel_expansion import PANEL, Subset, by_features, fill_panel
-from likelier.models.kernel_values import PairValues
+from likelier.svm.kernel_cache import BLOCKS, IN_LOOP_BYTES, PAIR, Memory, Run
+from likelier.svm.kernel_values import PairValues
+from likelier.svm.model import PANEL, Subset, by_features, fill_panel
+from likelier.svm.path import HELD_EXACTLY
+from likelier.svm.small import PairTable
+from likelier.svm.smo import LARGE
 
 # Share of support vectors from which on all values cost less than those of the rows that are
 # fetched. Between two classes of n/2 rows are n^2/4 values, at the full speed of BLAS; fetched are

@@ -18,9 +18,8 @@ from scipy.special import expit
 from likelier.base import Array
 from likelier.calibration import fit_platt
 from likelier.engines.threads import ThreadTeam
-from likelier.estimators.svm_words import Rows
-from likelier.inference.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
-from likelier.inference.smo_blocks import (
+from likelier.losses import Hinge
+from likelier.svm.class_blocks import (
     ClassBlocks,
     PairRoom,
     are_dear,
@@ -30,11 +29,12 @@ from likelier.inference.smo_blocks import (
     samples,
     worth_while,
 )
-from likelier.inference.smo_cache import Memory, kept_memory
-from likelier.inference.smo_path import solve_path
-from likelier.inference.smo_small import PairTable, SmallPairs, enough_for
-from likelier.losses import Hinge
-from likelier.models.kernel_expansion import KernelExpansion
+from likelier.svm.estimator import Rows
+from likelier.svm.kernel_cache import Memory, kept_memory
+from likelier.svm.model import KernelExpansion
+from likelier.svm.path import solve_path
+from likelier.svm.small import PairTable, SmallPairs, enough_for
+from likelier.svm.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
 
 # The surest a pair of classes may be, as in LIBSVM, so that the coupling has one answer only.
 SUREST = 1e-7

@@ -21,16 +21,16 @@ import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array
-from likelier.inference.smo_newton import RIDGE
-from likelier.inference.smo_state import (
+from likelier.svm.loops.smo import on_bounds
+from likelier.svm.model import PANEL, Box, Subset, dual_objective
+from likelier.svm.newton import RIDGE
+from likelier.svm.state import (
     SMOState,
     blockwise_product,
     gap_of,
     residuals,
     whole_part,
 )
-from likelier.loops.smo import on_bounds
-from likelier.models.kernel_expansion import PANEL, Box, Subset, dual_objective
 
 EXPECTED = 6  # steps from where pairs have led to
 MAX_STEPS = 80  # before pairs go on, of the size of the first; fewer free rows make them cheaper

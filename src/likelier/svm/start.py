@@ -15,10 +15,10 @@ from math import log, sqrt
 import numpy as np
 
 from likelier.base import Array
-from likelier.inference.smo import SMO, InterruptedSolveError, KernelPosterior
-from likelier.inference.smo_cache import RowCache
-from likelier.inference.smo_state import blockwise_product
-from likelier.models.kernel_expansion import Box, KernelExpansion, Subset
+from likelier.svm.kernel_cache import RowCache
+from likelier.svm.model import Box, KernelExpansion, Subset
+from likelier.svm.smo import SMO, InterruptedSolveError, KernelPosterior
+from likelier.svm.state import blockwise_product
 
 MANY = 4000  # rows from which on the sample costs little beside the problem
 SAMPLE = 1000
