@@ -16,12 +16,12 @@ from xdist.scheduler import LoadScheduling
 # A test belongs to the first pattern that its name matches. From the longest to the shortest.
 GROUPS = (
     "DeepGPClassifier",
-    r"/test_deep_(gp|gp_answers|gp_choices|gp_going_on|inference|compile)\.py",
+    r"/(test_deep_(gp|gp_answers|gp_choices|gp_going_on|inference)|deep_gp/test_compile)\.py",
     "DeepGPRegressor",
     r"/test_deep_argmax_mpmath\.py",
     r"/test_deep_gp_energy\.py",
-    r"/test_deep_(likelihoods|normal)\.py",
-    r"/test_(errata_deep_gp|deep_argmax|deep_argmax_errata)\.py",
+    r"/deep_gp/test_(likelihoods|normal)\.py",
+    r"/(test_(errata_deep_gp|deep_argmax_errata)|deep_gp/test_argmax)\.py",
 )
 
 

@@ -72,10 +72,10 @@ def test_every_file_of_deep_gaussian_processes_that_compiles_is_in_a_group():
     """The others need no program, or are one short test of many."""
     files = (
         *Path(__file__).parent.glob("estimators/test_deep_gp*.py"),
-        *map(Path, ("test_errata_deep_gp.py", "test_deep_argmax.py", "test_deep_normal.py")),
+        *map(Path, ("test_errata_deep_gp.py", "deep_gp/test_argmax.py", "deep_gp/test_normal.py")),
     )
     assert len(files) > 5
     for file in files:
-        assert group_of(f"tests/folder/{file.name}::test") is not None
+        assert group_of(f"tests/{file.parent.name}/{file.name}::test") is not None
     assert group_of(OTHERS) is None
     assert len({group_of(name) for name in DEEP}) == len(DEEP) <= len(GROUPS)

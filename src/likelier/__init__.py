@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
     from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.one_pass.classifier import OnePassClassifier
-    from likelier.persistence import load, save
+    from likelier.registry import load, save
     from likelier.svm.classifier import SVC
     from likelier.svm.regressor import SVR
     from likelier.tables.transformer import TableFeatures
@@ -79,9 +79,9 @@ _HOME = {
     "TableFeatures": "likelier.tables.transformer",
     "TextFeatures": "likelier.text.transformer",
     "kernels": "likelier.kernels",
-    "load": "likelier.persistence",
+    "load": "likelier.registry",
     "losses": "likelier.losses",
-    "save": "likelier.persistence",
+    "save": "likelier.registry",
 }
 
 

@@ -10,11 +10,11 @@ import dataclasses
 import importlib
 import pkgutil
 
+import likelier.inference
 import numpy as np
 import pytest
 from scipy import sparse
 
-import likelier.inference
 from likelier import losses
 from likelier.base import Inference, Info, Posterior
 from likelier.bayesian_linear.gibbs import Gibbs

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from likelier.cli.commands import main
-from likelier.persistence import load
+from likelier.registry import load
 
 
 @pytest.mark.parametrize("name", ["gaussian_nb", "multinomial_nb", "bernoulli_nb"])

@@ -7,7 +7,7 @@ import pandas as pd
 from click.testing import CliRunner
 
 from likelier.cli.commands import main
-from likelier.persistence import load
+from likelier.registry import load
 
 
 def test_from_a_file_to_predictions(tmp_path):

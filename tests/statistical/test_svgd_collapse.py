@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.inference.particle_targets import StandardNormal, TwoPeaks, run
+from tests.unit.kernel_machine.particle_targets import StandardNormal, TwoPeaks, run
 
 from likelier.engines import LocalEngine
 from likelier.kernel_machine.stein_gaussian import SteinGaussian

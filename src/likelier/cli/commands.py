@@ -129,7 +129,7 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     """  # noqa: D301 -- click reads the backspace
     from likelier.cli.output import check_model_output
     from likelier.cli.work import fit_model
-    from likelier.persistence import save
+    from likelier.registry import save
 
     def say(text: str) -> None:
         _say(text, quiet)
@@ -236,7 +236,7 @@ def evaluate(model: str, file: str, as_json: bool, quiet: bool, **given: Any) ->
 def info(model: str, as_json: bool, quiet: bool) -> None:
     """Show what a saved MODEL is: task, target, features, parameters and coefficients."""
     from likelier.cli.show import describe, show_description
-    from likelier.persistence import load
+    from likelier.registry import load
 
     facts = describe(model, load(model))
     if as_json:

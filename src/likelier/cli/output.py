@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from likelier.base import Array
-from likelier.persistence import check_writable, is_model_file, replacing
+from likelier.files.archive import check_writable, is_model_file, replacing
 
 STDOUT = "-"
 _PARQUET = (".parquet", ".pq")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from likelier.base import Array
 from likelier.fitting.tabular import TabularModel
-from likelier.persistence import read_manifest
+from likelier.registry import read_manifest
 from likelier.tables import TableEncoding
 
 MAX_COEFFICIENTS = 20

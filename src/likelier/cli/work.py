@@ -19,7 +19,7 @@ from likelier.cli.progress import PassWatcher, estimate_rows, progress_bar
 from likelier.cli.scores import ClassificationScores, RegressionScores, Score
 from likelier.fitting.tabular import Predictions, TabularModel
 from likelier.losses import make_loss
-from likelier.persistence import load
+from likelier.registry import load
 
 Say = Callable[[str], None]
 

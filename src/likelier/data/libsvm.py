@@ -13,8 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array
+from likelier.data import loops as parse
 from likelier.data.files import as_path, open_bytes, read_sample
-from likelier.loops import parse
 
 FORM = "libsvm-1"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -193,6 +193,5 @@ def _processor() -> str:
 @functools.cache
 def _sources() -> str:
     """Hash of the files that programs are made from."""
-    package = Path(__file__).resolve().parents[1]
-    files = [*package.glob("models/deep_*.py"), *package.glob("inference/deep_*.py")]
+    files = Path(__file__).parent.glob("*.py")
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from likelier.base import Array, Matrix
 from likelier.kernels.base import Kernel, Prepared, copied, floating
+from likelier.kernels.loops import l1_distances, sparse_products
 from likelier.loops.exponential import (
     exp_values,
     matern32_values,
@@ -19,7 +20,6 @@ from likelier.loops.exponential import (
     power_values,
     rbf_values,
 )
-from likelier.loops.pairs import l1_distances, sparse_products
 from likelier.loops.rows import row_norms
 
 Gamma = float | tuple[float, ...]

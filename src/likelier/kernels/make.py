@@ -21,7 +21,7 @@ from likelier.kernels.kinds import (
     Sigmoid,
     products,
 )
-from likelier.loops.pairs import l1_distances
+from likelier.kernels.loops import l1_distances
 from likelier.loops.rows import row_norms
 
 KERNELS: dict[str, type[Kernel]] = {

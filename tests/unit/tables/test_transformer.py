@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from tests.unit.tables.helpers import columns_csv, csv_file, mixed, no_warning
 
 import likelier
-from likelier import LinearClassifier, LinearRegressor, TableFeatures
+from likelier import LinearClassifier, LinearRegressor, TableFeatures, registry
 from likelier.fitting.tabular import TabularModel
-from likelier.persistence import register_savable, values
+from likelier.registry import register_savable
 
 
 def labels(table):
@@ -125,7 +125,7 @@ def tables():
 
 @pytest.mark.parametrize("sparse_output", [False, True])
 def test_a_saved_pipeline_gives_the_same_bits(tmp_path, monkeypatch, tables, sparse_output):
-    monkeypatch.setattr(values, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
     register_savable(Pipeline)
     steps = [("table", TableFeatures(sparse_output=sparse_output))]
     model = Pipeline([*steps, ("linear", LinearClassifier(random_state=0, max_iter=50))])

@@ -1,9 +1,9 @@
 """The dual of few rows, solved in one compiled call: pair updates and Newton steps over one matrix.
 
 With a few hundred rows the whole kernel matrix stays in a processor's cache and a solution takes
-less time than the Python around it. So all is done here: pair updates as in `likelier.svm.loops.smo`,
-and Newton steps on the free coefficients, which make the solution more exact than the tolerance
-asks for. Nothing is put aside and nothing is rounded.
+less time than the Python around it. So all is done here: pair updates as in
+`likelier.svm.loops.smo`, and Newton steps on the free coefficients, which make the solution more
+exact than the tolerance asks for. Nothing is put aside and nothing is rounded.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import norm
-from tests.unit.inference.particle_targets import run
+from tests.unit.kernel_machine.particle_targets import run
 
 from likelier.engines import LocalEngine
 from likelier.kernel_machine.fourier_machine import FourierMachine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.unit.loops.test_sgd import ALL, draw, targets
+from tests.unit.glm.test_sgd_loops import ALL, draw, targets
 
 from likelier.glm.loops.terms import coupled_terms, scalar_terms, sparse_gram, values_along
 from likelier.loops.rows import as_rows

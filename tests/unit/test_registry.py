@@ -18,13 +18,8 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from likelier import losses
-from likelier.persistence import (
-    load,
-    read_manifest,
-    register_savable,
-    replacing,
-    save,
-)
+from likelier.files.archive import replacing
+from likelier.registry import load, read_manifest, register_savable, save
 
 
 @register_savable

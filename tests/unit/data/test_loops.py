@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from likelier.loops import parse
+from likelier.data import loops as parse
 
 
 def read_all(texts):

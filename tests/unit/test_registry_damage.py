@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.test_persistence import Holder, assert_same
+from tests.unit.test_registry import Holder, assert_same
 
 from likelier import losses
-from likelier.persistence import archive, load, read_manifest, save
+from likelier.files import archive
+from likelier.registry import load, read_manifest, save
 
 # -- damage ---------------------------------------------------------------------------------
 
@@ -418,7 +419,7 @@ def test_loading_runs_no_import_named_in_a_file(tmp_path):
     path.write_bytes(build_file(changed(**{"class": "antigravity"})))
     code = f"""
 import sys
-from likelier.persistence import load
+from likelier.registry import load
 try:
     load({str(path)!r})
 except ValueError:

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.unit.inference.particle_targets import StandardNormal, run
+from tests.unit.kernel_machine.particle_targets import StandardNormal, run
 
 from likelier.base import Batch
 from likelier.engines import LocalEngine, StreamEngine

@@ -11,7 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -20,76 +20,26 @@ from sklearn.base import BaseEstimator
 
 from likelier.base import Array, Loss
 
-AnyClass = TypeVar("AnyClass", bound=type)
-
-# Helper classes of likelier that are not exported estimators: name -> module that holds it.
-# They are stored by their to_json and from_json, or as an estimator if they are one.
-_HELPERS: dict[str, str] = {
-    "LibsvmLayout": "likelier.data",
-    "TableEncoding": "likelier.tables",
-    "TabularModel": "likelier.fitting.tabular",
-    "TermStatistics": "likelier.text.counts",
-    "Vocabulary": "likelier.text.vocabulary",
-    **dict.fromkeys(
-        ("Laplacian", "Linear", "Matern", "Poly", "Precomputed", "Rbf", "Sigmoid"),
-        "likelier.kernels",
-    ),
-}
-_registered: dict[str, type] = {}
+ClassOf = Callable[[str], Any]  # the class of this name that may be stored, or None
 
 _ROUTING = "_metadata_request"
 _RUN_ONLY = ("_skl_callback", "_callback_fit_ctx", "_parent_callback_ctx")
 _DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[US][1-9]\d{0,8})")
 
 
-def register_savable(cls: AnyClass) -> AnyClass:
-    """Allow a class of your own to be saved and loaded; also usable as a decorator.
-
-    Parameters
-    ----------
-    cls : type
-        A scikit-learn style estimator (stored by parameters and attributes), or a class with
-        ``to_json()`` and a class method ``from_json(plain)``. A file names it by its bare
-        class name, so the program that loads must register the same class first.
-
-    Returns
-    -------
-    type
-        The class itself.
-    """
-    taken = savable_class(cls.__name__)
-    if taken is not None and taken is not cls and cls.__name__ not in _registered:
-        raise ValueError(f"{cls.__name__!r} is the name of a class of likelier; choose another.")
-    if not _is_estimator(cls) and not (hasattr(cls, "to_json") and hasattr(cls, "from_json")):
-        raise TypeError(
-            f"{cls.__name__} is neither a scikit-learn estimator nor has to_json and from_json."
-        )
-    _registered[cls.__name__] = cls
-    return cls
-
-
-def savable_class(name: str) -> Any:
-    """Return the class of this name on the allow-list, or None."""
-    if name in _registered:
-        return _registered[name]
-    package = importlib.import_module("likelier")
-    if name in getattr(package, "__all__", ()):
-        public = getattr(package, name)
-        if isinstance(public, type) and _is_estimator(public):
-            return public
-    if name in _HELPERS:
-        return getattr(importlib.import_module(_HELPERS[name]), name)
-    return None
-
-
-def _is_estimator(cls: type) -> bool:
+def is_estimator(cls: type) -> bool:
+    """Whether instances are stored by their parameters and fitted attributes."""
     return issubclass(cls, BaseEstimator)
 
 
 class Encoder:
-    """Turns values into JSON, and collects their arrays."""
+    """Turns values into JSON, and collects their arrays.
 
-    def __init__(self) -> None:
+    ``class_of`` gives the class of a name that may be stored; it is the allow-list.
+    """
+
+    def __init__(self, class_of: ClassOf) -> None:
+        self._class_of = class_of
         self.arrays: dict[str, Array] = {}
         self.dropped_generators: list[str] = []
         # The original is kept beside its name: an id is unique only while its object lives.
@@ -98,11 +48,11 @@ class Encoder:
     def estimator(self, model: Any, where: str) -> dict[str, Any]:
         """Return class, parameters and fitted attributes of an estimator."""
         cls: Any = type(model)
-        if not _is_estimator(cls) or savable_class(cls.__name__) is not cls:
+        if not is_estimator(cls) or self._class_of(cls.__name__) is not cls:
             raise TypeError(
                 f"{where} cannot be saved: {cls.__module__}.{cls.__name__} is not on the list of "
                 "savable classes. For an estimator of your own call "
-                "likelier.persistence.register_savable on its class, before saving and loading."
+                "likelier.registry.register_savable on its class, before saving and loading."
             )
         getattr(model, "_before_saving", lambda: None)()  # what a model still has to do
         params = model.get_params(deep=False)
@@ -162,7 +112,7 @@ class Encoder:
         if isinstance(value, BaseEstimator):
             return {"estimator": self.estimator(value, where)}
         cls: Any = type(value)
-        if savable_class(cls.__name__) is cls:
+        if self._class_of(cls.__name__) is cls:
             return {"object": [cls.__name__, self.value(value.to_json(), where)]}
         advice = ""
         if sparse.issparse(value):
@@ -216,7 +166,8 @@ class Encoder:
 class Decoder:
     """Turns JSON and named arrays back into values; trusts nothing."""
 
-    def __init__(self, arrays: dict[str, Array]) -> None:
+    def __init__(self, arrays: dict[str, Array], class_of: ClassOf) -> None:
+        self._class_of = class_of
         self._stored = arrays
         self._rebuilt: dict[tuple[Any, ...], Array] = {}
 
@@ -241,11 +192,11 @@ class Decoder:
         return model
 
     def _class(self, name: Any, estimator: bool) -> Any:
-        cls = savable_class(name) if isinstance(name, str) else None
-        if cls is None or _is_estimator(cls) is not estimator:
+        cls = self._class_of(name) if isinstance(name, str) else None
+        if cls is None or is_estimator(cls) is not estimator:
             raise ValueError(
                 f"the model is of class {name!r}, which this program does not know. If it is your "
-                "own class, call likelier.persistence.register_savable on it before loading; "
+                "own class, call likelier.registry.register_savable on it before loading; "
                 "otherwise upgrade likelier."
             )
         return cls

@@ -108,7 +108,7 @@ def test_an_option_unknown_to_the_compiler_is_left_out(folder, monkeypatch):
 CODE = """
 import numpy as np, sys
 sys.path.insert(0, {here!r})
-from tests.unit.inference.test_deep_compile import call, make
+from tests.unit.deep_gp.test_compile import call, make
 make.calls = 0
 root, _ = call()
 assert make.calls == 0, "was compiled again"

@@ -26,36 +26,78 @@ manifest, so an old likelier can tell a newer file from a damaged one.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from likelier import __version__
-from likelier.persistence.archive import (
-    FORMAT,
-    canonical,
-    check_writable,
-    is_model_file,
-    read_archive,
-    replacing,
-    write_archive,
-)
-from likelier.persistence.values import Decoder, Encoder, register_savable
+from likelier.files.archive import FORMAT, canonical, read_archive, replacing, write_archive
+from likelier.files.values import Decoder, Encoder, is_estimator
 
-__all__ = [
-    "check_writable",
-    "is_model_file",
-    "load",
-    "read_manifest",
-    "register_savable",
-    "replacing",
-    "save",
-]
+__all__ = ["load", "read_manifest", "register_savable", "save"]
+
+AnyClass = TypeVar("AnyClass", bound=type)
+
+# Helper classes of likelier that are not exported estimators: name -> module that holds it.
+# They are stored by their to_json and from_json, or as an estimator if they are one.
+_HELPERS: dict[str, str] = {
+    "LibsvmLayout": "likelier.data",
+    "TableEncoding": "likelier.tables",
+    "TabularModel": "likelier.fitting.tabular",
+    "TermStatistics": "likelier.text.counts",
+    "Vocabulary": "likelier.text.vocabulary",
+    **dict.fromkeys(
+        ("Laplacian", "Linear", "Matern", "Poly", "Precomputed", "Rbf", "Sigmoid"),
+        "likelier.kernels",
+    ),
+}
+_registered: dict[str, type] = {}
+
+
+def register_savable(cls: AnyClass) -> AnyClass:
+    """Allow a class of your own to be saved and loaded; also usable as a decorator.
+
+    Parameters
+    ----------
+    cls : type
+        A scikit-learn style estimator (stored by parameters and attributes), or a class with
+        ``to_json()`` and a class method ``from_json(plain)``. A file names it by its bare
+        class name, so the program that loads must register the same class first.
+
+    Returns
+    -------
+    type
+        The class itself.
+    """
+    taken = savable_class(cls.__name__)
+    if taken is not None and taken is not cls and cls.__name__ not in _registered:
+        raise ValueError(f"{cls.__name__!r} is the name of a class of likelier; choose another.")
+    if not is_estimator(cls) and not (hasattr(cls, "to_json") and hasattr(cls, "from_json")):
+        raise TypeError(
+            f"{cls.__name__} is neither a scikit-learn estimator nor has to_json and from_json."
+        )
+    _registered[cls.__name__] = cls
+    return cls
+
+
+def savable_class(name: str) -> Any:
+    """Return the class of this name on the allow-list, or None."""
+    if name in _registered:
+        return _registered[name]
+    package = importlib.import_module("likelier")
+    if name in getattr(package, "__all__", ()):
+        public = getattr(package, name)
+        if isinstance(public, type) and is_estimator(public):
+            return public
+    if name in _HELPERS:
+        return getattr(importlib.import_module(_HELPERS[name]), name)
+    return None
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -87,7 +129,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     --------
     load : the way back.
     """
-    encoder = Encoder()
+    encoder = Encoder(savable_class)
     body = encoder.estimator(model, type(model).__name__)
     for where in encoder.dropped_generators:
         warnings.warn(
@@ -133,7 +175,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     manifest, arrays = read_archive(Path(path))
     try:
-        decoder = Decoder(load_tensors(arrays))
+        decoder = Decoder(load_tensors(arrays), savable_class)
         return decoder.estimator(manifest)
     except (SafetensorError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: the manifest is malformed ({error!r}).") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.unit.loops.test_sgd import ALL, direction, draw, value
+from tests.unit.glm.test_sgd_loops import ALL, direction, draw, value
 
 from likelier.glm.loops.dual import dual_pass, duality_gap
 from likelier.loops.rows import as_rows, row_norms

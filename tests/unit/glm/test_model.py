@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.unit.loops.test_sgd import ALL, draw, make_model
+from tests.unit.glm.test_sgd_loops import ALL, draw, make_model
 
 from likelier import losses
 from likelier.base import Batch

@@ -1,1 +1,0 @@
-"""Estimators: thin scikit-learn shells that name one combination of parts each."""

@@ -1,1 +1,0 @@
-"""Inference: how parameters are found. Pure ``init`` and ``step``; State apart from Info."""

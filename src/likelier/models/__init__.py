@@ -1,1 +1,0 @@
-"""Models: parameters and what they mean."""
