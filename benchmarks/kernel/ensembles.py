@@ -47,7 +47,7 @@ ROWS, PARTICLES = 2000, 4
 KINDS = {"one": (1, False), "alone": (PARTICLES, False), "stein": (PARTICLES, True)}
 
 
-def slope(theta: Any, X: Any, targets: Any) -> Any:
+def gradient(theta: Any, X: Any, targets: Any) -> Any:
     """Gradient of minus the log joint on one subset, targets centred and scaled there."""
     centred = targets - targets.mean(axis=0)
     spread = centred.std(axis=0)
@@ -61,15 +61,15 @@ def slope(theta: Any, X: Any, targets: Any) -> Any:
         return negative_log_joint(theta, X.astype(np.float64), centred, None, counts)[1]
 
 
-def shared(thetas: Any, slopes: Any) -> Any:
-    """Directions of Stein variational gradient descent, with the sign of slopes."""
+def shared(thetas: Any, gradients: Any) -> Any:
+    """Directions of Stein variational gradient descent, with the sign of gradients."""
     away = thetas[:, None] - thetas[None]
     squares = (away**2).sum(axis=2)
     middle = np.median(squares[np.triu_indices(len(thetas), 1)])
     width = max(float(middle), 1e-12) / np.log(len(thetas) + 1.0)
     kernel = np.exp(-squares / width)
     apart = (kernel[..., None] * away).sum(axis=1) * 2.0 / width
-    return (kernel @ slopes - apart) / len(thetas)
+    return (kernel @ gradients - apart) / len(thetas)
 
 
 def climb(X: Any, targets: Any, rng: Any, plan: Plan, words: tuple[int, bool]) -> list[Scales]:
@@ -86,13 +86,13 @@ def climb(X: Any, targets: Any, rng: Any, plan: Plan, words: tuple[int, bool]) -
         for _ in range(steps):
             step += 1
             parts = [rng.permutation(len(X))[: min(size, len(X))] for _ in range(n_particles)]
-            slopes = np.stack(
-                [slope(t, X[p], targets[p]) for t, p in zip(thetas, parts, strict=True)]
+            gradients = np.stack(
+                [gradient(t, X[p], targets[p]) for t, p in zip(thetas, parts, strict=True)]
             )
             if together:
-                slopes = shared(thetas, slopes)
-            moment = FIRST_DECAY * moment + (1 - FIRST_DECAY) * slopes
-            square = SECOND_DECAY * square + (1 - SECOND_DECAY) * slopes**2
+                gradients = shared(thetas, gradients)
+            moment = FIRST_DECAY * moment + (1 - FIRST_DECAY) * gradients
+            square = SECOND_DECAY * square + (1 - SECOND_DECAY) * gradients**2
             left = (plan.n_steps - step + 1) / (DECAY_SHARE * plan.n_steps)
             rate = RATE * min(1.0, step / WARM_UP) * min(1.0, left)
             change = moment / (1 - FIRST_DECAY**step)

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Cases
 from benchmarks.svm.problem import CS, NUMBERS, Problem, certificate, load
-from benchmarks.svm.speed import difference, limited, words_of
+from benchmarks.svm.speed import difference, limited, parameters_of
 
 COARSE, FINE, OPTIMUM = 1e-3, 1e-6, 1e-8  # tolerances; ours at the last stands for the optimum
 LIMIT = 600.0  # processor seconds that LIBSVM may take for one fit
@@ -32,7 +32,9 @@ def case(problem: Problem, C: float) -> dict[str, Any]:
     """
     record: dict[str, Any] = {"set": problem.name, "C": C, "unit": problem.unit}
     coarse, fine, optimum = (
-        problem.ours(**words_of(problem, C, tol=tol, cache_size=1000)).fit(problem.X, problem.y)
+        problem.ours(**parameters_of(problem, C, tol=tol, cache_size=1000)).fit(
+            problem.X, problem.y
+        )
         for tol in (COARSE, FINE, OPTIMUM)
     )
     record["coarse"] = difference(problem, coarse, optimum)
@@ -42,7 +44,7 @@ def case(problem: Problem, C: float) -> dict[str, Any]:
         return record
     peers = {}
     for name, tol in (("coarse", COARSE), ("fine", FINE)):
-        words = words_of(problem, C, tol=tol, cache_size=1000)
+        words = parameters_of(problem, C, tol=tol, cache_size=1000)
         record[f"their_{name}_seconds"], peer = limited(problem, words, LIMIT)
         if peer is not None:
             peers[name] = peer

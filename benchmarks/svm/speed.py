@@ -28,7 +28,7 @@ def compile_loops(problem: Problem) -> None:
         problem.ours(C=100.0).fit(problem.X[few], problem.y[few])
 
 
-def words_of(problem: Problem, C: float, **words: Any) -> dict[str, Any]:
+def parameters_of(problem: Problem, C: float, **words: Any) -> dict[str, Any]:
     return {"C": C, **({"epsilon": EPSILON} if problem.regression else {}), **words}
 
 
@@ -64,7 +64,7 @@ def _children_seconds() -> float:
 
 def case(problem: Problem, C: float, cache: int, repeats: int) -> dict[str, Any]:
     """Median times, iterations, objectives and violations of one problem."""
-    words = words_of(problem, C, cache_size=cache)
+    words = parameters_of(problem, C, cache_size=cache)
     runs = {"ours": lambda _: problem.ours(**words).fit(problem.X, problem.y)}
     slow = (problem.name, C) in SLOW
     if not slow:
@@ -123,7 +123,7 @@ def run_fine(sets: tuple[str, ...] = SETS, Cs: tuple[float, ...] = CS) -> Cases:
     for name in sets:
         problem = load(name)
         for C in Cs:
-            words = words_of(problem, C, tol=1e-6)
+            words = parameters_of(problem, C, tol=1e-6)
             with threadpool_limits(1):
                 start = time.process_time()
                 mine = problem.ours(**words).fit(problem.X, problem.y)

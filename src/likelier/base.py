@@ -124,7 +124,7 @@ class Loss(ABC):
         """Loss of each row; for a coupled loss ``f`` has one column per class."""
 
     @abstractmethod
-    def slope(self, y: Array, f: Array) -> Array:
+    def derivative(self, y: Array, f: Array) -> Array:
         """Derivative with respect to the score, of the shape of ``f``."""
 
     @abstractmethod
@@ -155,7 +155,7 @@ class Loss(ABC):
         return replace(self, **{name: getattr(self, name) / unit for name in self.lengths})
 
     @property
-    def bend(self) -> float:
+    def curved_width(self) -> float:
         """How far from the target the loss bends, at most one; beyond, flat tails pull no more."""
         lengths = [float(getattr(self, name)) for name in self.lengths if self.flat_tails]
         return min([1.0, *lengths])

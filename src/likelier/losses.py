@@ -7,7 +7,7 @@ At a kink ``slope`` is zero where zero is a subgradient.
 
 Each loss is a few scalar compiled functions and one class that names them. Compiled loops
 receive a loss as an integer ``code`` and a parameter array ``p``, and call `loss_value`,
-`loss_slope`, `loss_curvature` and `loss_prox` (one score) or their `coupled_` twins (one
+`loss_derivative`, `loss_curvature` and `loss_prox` (one score) or their `coupled_` twins (one
 score per class); those four if-chains are what a new loss extends.
 """
 
@@ -85,7 +85,7 @@ def loss_value(code, p, y, f):
 
 
 @_compiled
-def loss_slope(code, p, y, f):
+def loss_derivative(code, p, y, f):
     """Derivative of `loss_value` with respect to the score."""
     if code == LOG_LOSS:
         return -y * sigmoid(-y * f)
@@ -176,7 +176,11 @@ def loss_envelope(code, p, y, f, width):
     ``width * slope^2 / 2``. Width zero is the loss itself.
     """
     if width == 0.0:
-        return loss_value(code, p, y, f), loss_slope(code, p, y, f), loss_curvature(code, p, y, f)
+        return (
+            loss_value(code, p, y, f),
+            loss_derivative(code, p, y, f),
+            loss_curvature(code, p, y, f),
+        )
     g = loss_prox(code, p, y, f, width)
     u = f + width * g
     if code == HINGE or code == EPSILON:
@@ -210,7 +214,7 @@ def coupled_value(code, y, f):
 
 
 @_compiled
-def coupled_slope(code, y, f, out):
+def coupled_gradient(code, y, f, out):
     """Derivative of `coupled_value` with respect to every score, into ``out``."""
     rival = -1
     for k in range(len(f)):
@@ -239,7 +243,7 @@ def coupled_slope(code, y, f, out):
 def coupled_prox(code, y, m, c, out):
     """Implicit step of one row with one score per class, into ``out``."""
     if c == 0.0:
-        coupled_slope(code, y, m, out)
+        coupled_gradient(code, y, m, out)
         for k in range(len(m)):
             out[k] = -out[k]
     elif code == MULTICLASS_HINGE:
@@ -324,7 +328,7 @@ def _softmax_prox(y, m, c, out):
     ``log p_y``, since ``1 - D/c`` would underflow.
     """
     log_c = math.log(c)
-    coupled_slope(SOFTMAX, y, m, out)
+    coupled_gradient(SOFTMAX, y, m, out)
     wrong = -out[y]  # 1 - p_y before the step; the step can only lower it
     eta_half = m[y] + 0.5 * c + math.log(2.0)
     total, _ = _softmax_rest(y, m, log_c, eta_half, out)
@@ -387,9 +391,9 @@ def _map_value(code, p, y, f, out):
 
 
 @_compiled
-def _map_slope(code, p, y, f, out):
+def _map_derivative(code, p, y, f, out):
     for i in range(len(f)):
-        out[i] = loss_slope(code, p, y[i], f[i])
+        out[i] = loss_derivative(code, p, y[i], f[i])
 
 
 @_compiled
@@ -411,9 +415,9 @@ def _map_coupled_value(code, y, f, out):
 
 
 @_compiled
-def _map_coupled_slope(code, y, f, out):
+def _map_coupled_gradient(code, y, f, out):
     for i in range(len(f)):
-        coupled_slope(code, y[i], f[i], out[i])
+        coupled_gradient(code, y[i], f[i], out[i])
 
 
 @_compiled
@@ -453,9 +457,9 @@ class _ScalarLoss(Loss):
         _map_value(self.code, self.parameters, y, f, out := np.empty(len(f)))
         return out.reshape(shape)
 
-    def slope(self, y: Array, f: Array) -> Array:
+    def derivative(self, y: Array, f: Array) -> Array:
         shape, (y, f) = _flat(y, f)
-        _map_slope(self.code, self.parameters, y, f, out := np.empty(len(f)))
+        _map_derivative(self.code, self.parameters, y, f, out := np.empty(len(f)))
         return out.reshape(shape)
 
     def curvature(self, y: Array, f: Array) -> Array:
@@ -486,9 +490,9 @@ class _CoupledLoss(Loss):
         _map_coupled_value(self.code, y, f, out := np.empty(len(f)))
         return out
 
-    def slope(self, y: Array, f: Array) -> Array:
+    def derivative(self, y: Array, f: Array) -> Array:
         y, f = _rows(y, f)
-        _map_coupled_slope(self.code, y, f, out := np.empty_like(f))
+        _map_coupled_gradient(self.code, y, f, out := np.empty_like(f))
         return out
 
     def prox(self, y: Array, m: Array, c: Array) -> Array:

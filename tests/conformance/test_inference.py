@@ -10,11 +10,11 @@ import dataclasses
 import importlib
 import pkgutil
 
-import likelier.inference
 import numpy as np
 import pytest
 from scipy import sparse
 
+import likelier
 from likelier import losses
 from likelier.base import Inference, Info, Posterior
 from likelier.bayesian_linear.gibbs import Gibbs
@@ -70,8 +70,9 @@ N, D = 200, 4
 
 
 def subclasses(kind):
-    for module in pkgutil.iter_modules(likelier.inference.__path__, "likelier.inference."):
-        importlib.import_module(module.name)
+    for module in pkgutil.walk_packages(likelier.__path__, "likelier."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     found, todo = set(), [kind]
     while todo:
         for sub in todo.pop().__subclasses__():

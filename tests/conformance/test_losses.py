@@ -74,7 +74,7 @@ def test_smooth_means_curvature_that_is_not_just_zero(loss):
     h = 1e-5
     bends = np.zeros(len(f))
     for step in directions(loss, f):
-        change = loss.slope(y, f + h * step) - loss.slope(y, f - h * step)
+        change = loss.derivative(y, f + h * step) - loss.derivative(y, f - h * step)
         bends += abs(dot(loss, change, step)) / (2.0 * h)
     bent = (bends > 1e-3) & (bends < 1e3)  # a jump at a kink looks like 1/h
     assert bent.any() == loss.smooth
@@ -91,7 +91,7 @@ def test_probabilistic_means_the_link_of_the_best_score_is_the_mean(loss):
         truth = np.array([0.5, 0.3, 0.2])
         y, f = np.arange(3), np.zeros(3)
         for _ in range(4000):
-            f = f - 0.5 * truth @ loss.slope(y, np.tile(f, (3, 1)))
+            f = f - 0.5 * truth @ loss.derivative(y, np.tile(f, (3, 1)))
         found = loss.link(f)
         right = found.shape == (3,) and np.allclose(found, truth, atol=1e-3)
     else:
@@ -103,7 +103,7 @@ def test_probabilistic_means_the_link_of_the_best_score_is_the_mean(loss):
         low, high = -30.0, 30.0
         for _ in range(100):
             f = 0.5 * (low + high)
-            low, high = (low, f) if p @ loss.slope(y, np.full(len(y), f)) > 0.0 else (f, high)
+            low, high = (low, f) if p @ loss.derivative(y, np.full(len(y), f)) > 0.0 else (f, high)
         right = np.isclose(float(loss.link(f)), mean, atol=1e-6)
     assert bool(right) == loss.probabilistic
 
@@ -136,11 +136,13 @@ def test_slope_is_the_derivative_of_the_value(loss):
     h = 1e-6
     for step in directions(loss, f):
         numeric = (loss.value(y, f + h * step) - loss.value(y, f - h * step)) / (2.0 * h)
-        exact = dot(loss, loss.slope(y, f), step)
+        exact = dot(loss, loss.derivative(y, f), step)
         close = abs(numeric - exact) <= 1e-6 * (1.0 + abs(exact))
         assert close.mean() > 0.99  # a kink between the two points is allowed to disagree
         # and at such a kink the difference quotient lies between the slopes on either side
-        low, high = (dot(loss, loss.slope(y, f + side * h * step), step) for side in (-1.0, 1.0))
+        low, high = (
+            dot(loss, loss.derivative(y, f + side * h * step), step) for side in (-1.0, 1.0)
+        )
         assert ((low - 1e-6 <= numeric) & (numeric <= high + 1e-6) | close).all()
 
 
@@ -150,7 +152,7 @@ def test_slope_is_the_derivative_of_the_value(loss):
 def test_curvature_is_the_derivative_of_the_slope(loss):
     y, f = draw(loss, 500)
     h = 1e-6
-    low, high = (loss.slope(y, f + side * h) for side in (-1.0, 1.0))
+    low, high = (loss.derivative(y, f + side * h) for side in (-1.0, 1.0))
     numeric, exact = (high - low) / (2.0 * h), loss.curvature(y, f)
     close = abs(numeric - exact) <= 1e-4 * (1.0 + abs(exact))
     assert close.mean() > 0.99
@@ -162,7 +164,7 @@ def test_value_is_finite_and_slope_exact_for_large_scores(loss):
     y, f = draw(loss, 50)
     f = 300.0 * np.sign(f)
     assert np.isfinite(loss.value(y, f)).all()
-    assert np.isfinite(loss.slope(y, f)).all()
+    assert np.isfinite(loss.derivative(y, f)).all()
 
 
 # -- the implicit step ------------------------------------------------------------------------
@@ -174,7 +176,7 @@ def test_no_step_at_c_zero(loss):
     y, m = draw(loss, 200)
     g = loss.prox(y, m, 0.0)
     assert np.isfinite(g).all()
-    np.testing.assert_allclose(g, -loss.slope(y, m), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(g, -loss.derivative(y, m), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(g, loss.prox(y, m, 1e-14), rtol=1e-9, atol=1e-12)
 
 
@@ -182,7 +184,7 @@ def test_no_step_at_c_zero(loss):
 def test_implicit_step_never_exceeds_the_explicit_one(loss):
     y, m = draw(loss, 2000)
     c = 10.0 ** np.random.default_rng(1).uniform(-12, 12, 2000)
-    g, explicit = loss.prox(y, m, c), -loss.slope(y, m)
+    g, explicit = loss.prox(y, m, c), -loss.derivative(y, m)
     if loss.coupled:
         assert (np.linalg.norm(g, axis=1) <= np.linalg.norm(explicit, axis=1) + 1e-12).all()
     else:
@@ -209,7 +211,7 @@ def test_shape_of_the_step_is_the_shape_of_the_scores(loss):
         assert loss.prox(y, m, c).shape == m.shape
     np.testing.assert_array_equal(loss.prox(y, m, 0.5), loss.prox(y, m, np.full(7, 0.5)))
     assert loss.value(y, m).shape == (7,)
-    assert loss.slope(y, m).shape == m.shape
+    assert loss.derivative(y, m).shape == m.shape
 
 
 # -- a loss is a value --------------------------------------------------------------------------

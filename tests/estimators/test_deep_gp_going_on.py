@@ -19,7 +19,7 @@ from likelier.deep_gp import checkpoint as deep_gp_checkpoint
 from likelier.deep_gp import feed as deep_feed
 from likelier.deep_gp import recipe as deep_gp_fit
 from likelier.deep_gp import watch as deep_gp_watch
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import estimator as kernel_words
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
@@ -308,7 +308,7 @@ def test_the_time_left_forgets_the_compiling():
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deep_gp_watch.time, "perf_counter", lambda: clock[0])
-        watch = deep_gp_watch.Watch(None, None, None, Clock(regressor(), (X, Y)), 0)
+        watch = deep_gp_watch.Watch(None, None, None, TimeBudget(regressor(), (X, Y)), 0)
         left = []
         for seconds, step in ((60.0, 20), (1.0, 40), (1.0, 60)):
             clock[0] += seconds

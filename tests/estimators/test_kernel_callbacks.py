@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import estimator as kernel_words
 
 
@@ -57,7 +57,7 @@ def test_verbose_prints(capsys):
 def test_stages_say_how_long_they_will_take(monkeypatch, capsys):
     now = 100.0
     monkeypatch.setattr(kernel_words.time, "perf_counter", lambda: now)
-    clock = Clock(BayesianKernelClassifier(verbose=1), (None, None), begin=now)
+    clock = TimeBudget(BayesianKernelClassifier(verbose=1), (None, None), begin=now)
     for share, seconds in ((0.25, 5.0), (0.5, 5.0), (1.0, 10.0)):
         now += seconds
         assert not clock.progress("evidence", share)

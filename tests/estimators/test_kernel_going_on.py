@@ -12,7 +12,7 @@ import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.fitting.moments import SUM_ROWS
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import class_fit as kernel_class_fit
 from likelier.kernel_machine import expert_fit as kernel_experts
 from likelier.kernel_machine import expert_stream as kernel_expert_stream
@@ -172,7 +172,7 @@ def test_many_single_rows_are_not_copied_in_double():
 
 # -- time -----------------------------------------------------------------------------------
 def test_rows_that_time_pays_for():
-    clock = Clock(SimpleNamespace(time_budget=None), (None, None))
+    clock = TimeBudget(SimpleNamespace(time_budget=None), (None, None))
     assert clock.left is None and affordable_rows(clock, 10**6, 1.0) == 10**6
     clock.estimator.time_budget = 100.0
     assert 99.0 < clock.left <= 100.0

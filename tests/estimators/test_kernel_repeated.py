@@ -50,13 +50,13 @@ def repeated(model, rows, step=lambda model: model):
 
 def pieces(monkeypatch):
     """Where fits that go on came to their end."""
-    seen, pause = [], kernel_words.Clock.pause
+    seen, pause = [], kernel_words.TimeBudget.pause
 
     def spy(self):
         seen.append(sorted(self.kept))
         pause(self)
 
-    monkeypatch.setattr(kernel_words.Clock, "pause", spy)
+    monkeypatch.setattr(kernel_words.TimeBudget, "pause", spy)
     return seen
 
 
@@ -208,7 +208,7 @@ def test_a_model_in_between_is_made_where_a_stage_is_finished():
 def test_work_that_is_done_again_is_not_counted(monkeypatch):
     now = 0.0
     monkeypatch.setattr(kernel_words.time, "perf_counter", lambda: now)
-    clock = kernel_words.Clock(make(BayesianKernelClassifier, time_budget=10.0), (None, None))
+    clock = kernel_words.TimeBudget(make(BayesianKernelClassifier, time_budget=10.0), (None, None))
     clock.begin, clock.before, clock.thorough = 0.0, {"weights": {}}, True
     with clock.aside("weights"):
         now = 20.0

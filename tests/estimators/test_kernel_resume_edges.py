@@ -20,12 +20,12 @@ from tests.estimators.test_kernel_resume import (
 )
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import recipe as kernel_fit
 from likelier.kernel_machine import search as kernel_search
 from likelier.kernel_machine.expert_fit import ExpertFit
 from likelier.kernel_machine.particle_course import Course, Looked
-from likelier.kernel_machine.resume import words_of
+from likelier.kernel_machine.resume import parameters_of
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 
@@ -82,12 +82,12 @@ def test_a_fit_that_fails_at_once_loses_nothing(monkeypatch):
 def test_words_of_arrays_are_whole_whatever_is_printed():
     gamma = np.linspace(0.1, 1.0, 1200)
     model = BayesianKernelClassifier(gamma=gamma)
-    before = words_of(model)
+    before = parameters_of(model)
     with np.printoptions(precision=2, threshold=3, linewidth=30):
-        assert words_of(model) == before
+        assert parameters_of(model) == before
     other = gamma.copy()
     other[600] *= 1.0 + 1e-12
-    assert words_of(BayesianKernelClassifier(gamma=other)) != before
+    assert parameters_of(BayesianKernelClassifier(gamma=other)) != before
 
 
 def test_other_words_are_refused_among_experts_too(monkeypatch):
@@ -115,7 +115,7 @@ def test_weights_after_a_climb_that_was_cut_are_not_taken_up(kind):
 
 def out_of_time(monkeypatch, name, at):
     """Let the time be over when the clock is told so, and not before."""
-    call = getattr(Clock, name)
+    call = getattr(TimeBudget, name)
 
     def spy(self, stage, *args, **words):
         over = call(self, stage, *args, **words)
@@ -124,7 +124,7 @@ def out_of_time(monkeypatch, name, at):
         self.cut = True
         return True
 
-    monkeypatch.setattr(Clock, name, spy)
+    monkeypatch.setattr(TimeBudget, name, spy)
 
 
 def test_time_that_ends_with_the_last_thing_to_do_cuts_nothing(monkeypatch):
@@ -149,7 +149,7 @@ def test_the_objective_of_particles_is_known_after_the_last_update(inference, mo
     X, y, _ = data()
     words = {"inference": inference, **PARTICLES}
     whole = make(BayesianKernelClassifier, **words).fit(X, y)
-    model, call = make(BayesianKernelClassifier, **words), Clock.progress
+    model, call = make(BayesianKernelClassifier, **words), TimeBudget.progress
 
     def spy(self, stage, share, *args, **more):
         if share == 1.0 and stage not in ("evidence", "held out"):
@@ -157,7 +157,7 @@ def test_the_objective_of_particles_is_known_after_the_last_update(inference, mo
         return call(self, stage, share, *args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Clock, "progress", spy)
+        patch.setattr(TimeBudget, "progress", spy)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
     model.fit(X, y)

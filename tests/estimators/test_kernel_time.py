@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import class_fit as kernel_class_fit
 from likelier.kernel_machine import estimator as kernel_words
 from likelier.kernel_machine import number_expert_fit as kernel_number_experts
@@ -31,7 +31,7 @@ def data(n=3000):
 
 
 def clock_with(budget):
-    return Clock(SimpleNamespace(time_budget=budget), (None, None))
+    return TimeBudget(SimpleNamespace(time_budget=budget), (None, None))
 
 
 def never():

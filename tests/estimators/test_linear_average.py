@@ -66,11 +66,11 @@ def replay(name, X, y, n_classes, order, schedule, update):
             g = (
                 loss.prox(int(y[i]), m[None], c[0])[0]
                 if implicit
-                else -loss.slope(y[i], m[None])[0]
+                else -loss.derivative(y[i], m[None])[0]
             )
         else:
             target = told(loss, n_classes, y[i])
-            g = loss.prox(target, m, c) if implicit else -loss.slope(target, m)
+            g = loss.prox(target, m, c) if implicit else -loss.derivative(target, m)
         W = (s if implicit else 1.0 - a * ALPHA) * W + a * (s if implicit else 1.0) * np.outer(
             X[i], g
         )

@@ -128,10 +128,10 @@ def test_the_product_rule_multiplies_probabilities():
     np.testing.assert_allclose(model.predict_proba(X), pbar * only.predict_proba(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("label_law", ["bernoulli", "multinomial"])
+@pytest.mark.parametrize("label_distribution", ["bernoulli", "multinomial"])
 @pytest.mark.parametrize("batch_size", [None, 32])
-def test_kinds_of_mixture(label_law, batch_size):
-    model = fast(label_law=label_law, batch_size=batch_size).fit(X, Y)
+def test_kinds_of_mixture(label_distribution, batch_size):
+    model = fast(label_distribution=label_distribution, batch_size=batch_size).fit(X, Y)
     assert np.isfinite(model.elbo_).all() and len(model.elbo_) >= 1
     if batch_size is None:
         assert (np.diff(model.elbo_) > -1e-7).all()

@@ -139,13 +139,13 @@ def test_a_single_label_stays_a_label_when_a_batch_knows_all_of_it():
 
 
 # -- unknown labels -------------------------------------------------------------------------
-@pytest.mark.parametrize("label_law", ["bernoulli", "multinomial"])
+@pytest.mark.parametrize("label_distribution", ["bernoulli", "multinomial"])
 @pytest.mark.parametrize("combine", ["log_odds", "product"])
 @pytest.mark.parametrize("n_components", [0, 4])
-def test_a_label_nobody_knows_is_not_predicted(label_law, combine, n_components):
+def test_a_label_nobody_knows_is_not_predicted(label_distribution, combine, n_components):
     holes = Y.copy()
     holes[:, 1] = np.nan
-    model = fast(label_law=label_law, combine=combine, n_components=n_components)
+    model = fast(label_distribution=label_distribution, combine=combine, n_components=n_components)
     with pytest.warns(UserWarning, match="label 'green' has no known value") as caught:
         model.fit(X, pd.DataFrame(holes, columns=NAMES))
     assert len(caught) == 1

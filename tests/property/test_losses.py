@@ -34,11 +34,11 @@ def test_value_is_convex_and_slope_a_subgradient(name, data):
     loss = make_loss(name)
     y, f, other = data.draw(targets(loss)), data.draw(scores), data.draw(scores)
     value, there, slope = (
-        float(v) for v in (loss.value(y, f), loss.value(y, other), loss.slope(y, f))
+        float(v) for v in (loss.value(y, f), loss.value(y, other), loss.derivative(y, f))
     )
     rounding = 1e-12 * (1.0 + abs(value) + abs(there) + abs(slope * (other - f)) + abs(y * f))
     assert there >= value + slope * (other - f) - rounding
-    assert float(loss.slope(y, max(f, other))) >= float(loss.slope(y, min(f, other)))
+    assert float(loss.derivative(y, max(f, other))) >= float(loss.derivative(y, min(f, other)))
     if name != "poisson":
         assert value >= 0.0
 

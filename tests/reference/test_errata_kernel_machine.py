@@ -120,7 +120,7 @@ def printed_gamma_gradient(machine, theta, batch):
     for x, y in zip(batch.X, batch.y, strict=True):
         angle = E @ (gamma * x)
         phi = np.concatenate([np.cos(angle), np.sin(angle)]) / np.sqrt(D)
-        d = W @ machine.loss.slope([y], (phi @ W + b)[None])[0]
+        d = W @ machine.loss.derivative([y], (phi @ W + b)[None])[0]
         for i in range(D):
             total += E[i] * x * (-np.sin(angle[i]) * d[i] + np.cos(angle[i]) * d[D + i])
     return total / N
@@ -210,8 +210,8 @@ def test_f_a_unit_prior_makes_the_kernel_vanish(d):
         assert median_kernel(1.0) < 1e-10
     # and the start is where the prior of log gamma is highest
     theta = np.append(np.zeros(4 + 2), np.full(d, np.log(machine.gamma0)))[None]
-    slope = machine.energy_gradient(theta, Batch(X, np.zeros(100)), 0.0)[1]
-    np.testing.assert_allclose(slope, 0.0, atol=1e-12)
+    gradient = machine.energy_gradient(theta, Batch(X, np.zeros(100)), 0.0)[1]
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
 
 
 # -- (g) intercept and log-sum-exp -----------------------------------------------------------
@@ -250,11 +250,11 @@ def test_g_the_intercept_needs_its_weak_prior():
     W, b, u = parts_of(machine, theta)
 
     def curvature(machine):
-        def slope(b):
+        def gradient(b):
             point = np.concatenate([W, b, u])[None]
             return machine.energy_gradient(point, batch, float(N))[1][0, -D_IN - K : -D_IN]
 
-        return np.linalg.eigvalsh(difference(slope, b))
+        return np.linalg.eigvalsh(difference(gradient, b))
 
     weak = replace(machine, intercept_precision=1e-300)  # as good as none
     assert abs(curvature(weak)[0]) < 1e-7

@@ -37,7 +37,7 @@ def test_a_sign_of_the_score_inside_a_loss_has_no_slope(name):
     def printed(f):
         return float(loss.value(y, np.sign(f)))
 
-    ours = float(loss.slope(y, f))
+    ours = float(loss.derivative(y, f))
     assert ours != 0.0
     assert slope_by_difference(printed, f) == 0.0
     assert slope_by_difference(lambda f: float(loss.value(y, f)), f) == pytest.approx(ours)
@@ -65,12 +65,12 @@ def test_b_penalty_belongs_to_the_mean_loss():
         def objective(w):
             f = X @ w
             value = scale * loss.value(y, f).sum() + 0.5 * alpha * w @ w
-            return value, scale * X.T @ loss.slope(y, f) + alpha * w
+            return value, scale * X.T @ loss.derivative(y, f) + alpha * w
 
         return minimize(objective, np.zeros(3), jac=True, options={"gtol": 1e-10}).x
 
     def mean_step(w):  # of the printed update (5): the full penalty at every step
-        return np.mean(X * loss.slope(y, X @ w)[:, None] + alpha * w, axis=0)
+        return np.mean(X * loss.derivative(y, X @ w)[:, None] + alpha * w, axis=0)
 
     printed, ours = minimiser(1.0), minimiser(1.0 / n)
     assert np.linalg.norm(mean_step(printed)) > 0.1

@@ -83,7 +83,7 @@ def log_joint(Phi, codes, weight, n_classes, precision, constant=None, centres=0
         likelihood = ((f * target).sum(axis=1) - top - np.log(total)) @ omega
         return likelihood - 0.5 * ((theta - centre) ** 2) @ diagonal
 
-    def slope(theta):
+    def gradient(theta):
         f = scores(theta)
         if n_classes == 2:
             p = expit(f)
@@ -93,12 +93,12 @@ def log_joint(Phi, codes, weight, n_classes, precision, constant=None, centres=0
         by_score = ((target - p) * omega).reshape(-1, n)
         return (by_score @ Phi).reshape(theta.shape) - diagonal * (theta - centre)
 
-    return value, slope
+    return value, gradient
 
 
-def curvature_by_differences(slope, point, h=1e-4):
+def curvature_by_differences(gradient, point, h=1e-4):
     steps = h * np.eye(len(point))
-    H = -(slope(point + steps) - slope(point - steps)) / (2.0 * h)
+    H = -(gradient(point + steps) - gradient(point - steps)) / (2.0 * h)
     return 0.5 * (H + H.T)
 
 
@@ -111,10 +111,10 @@ def posteriors(case, **length):
     fit = fit_head(problem, loss.start(Phi.shape[1], shares), tol=1e-10, max_iter=200)
     ours = head_posterior(problem, fit.W, 1.0 / precision)
     ours = replace(ours, shift=mean_shift(problem, ours))
-    value, slope = log_joint(Phi, codes, weight, n_classes, precision)
+    value, gradient = log_joint(Phi, codes, weight, n_classes, precision)
     mode = fit.W.T.ravel()
-    covariance = np.linalg.inv(curvature_by_differences(slope, mode))
-    return ours, hmc(value, slope, mode, covariance, **length), Phi
+    covariance = np.linalg.inv(curvature_by_differences(gradient, mode))
+    return ours, hmc(value, gradient, mode, covariance, **length), Phi
 
 
 def check_agreement(case, mean_bound, **length):
@@ -208,15 +208,15 @@ def test_the_estimator_predicts_what_hmc_does(case):
     two = len(model.classes_) == 2
     one_row = 1.0 if weight is None else weight.mean()
     logs = np.log(np.bincount(codes.astype(int), weight) + one_row)
-    value, slope = log_joint(
+    value, gradient = log_joint(
         Phi, codes, weight, len(model.classes_), words["alpha"] / (2.0 if two else 1.0),
         0.1 if words["features"] == "nystroem" else 0.01,
         logs[1] - logs[0] if two else logs - logs.mean(),
     )  # fmt: skip
     mode = posterior.mean.T.ravel()
-    assert np.abs(slope(mode[None])).max() < 0.02
-    covariance = np.linalg.inv(curvature_by_differences(slope, mode))
-    exact = hmc(value, slope, mode, covariance, n_chains=32, n_draws=150, n_warm=20).flat()
+    assert np.abs(gradient(mode[None])).max() < 0.02
+    covariance = np.linalg.inv(curvature_by_differences(gradient, mode))
+    exact = hmc(value, gradient, mode, covariance, n_chains=32, n_draws=150, n_warm=20).flat()
     own = posterior.draw(20_000, np.random.default_rng(0)).transpose(0, 2, 1).reshape(20_000, -1)
     sd = exact.std(axis=0)
     assert np.abs((own.mean(axis=0) - exact.mean(axis=0)) / sd).max() < 0.1
@@ -259,9 +259,10 @@ def test_skewness_is_the_slope_of_the_curvature(n_outputs):
         return np.trace(H @ V)
 
     h = 1e-5 * np.eye(n_outputs)
-    slope = [(spread(f + step) - spread(f - step)) / 2e-5 for step in h]
+    gradient = [(spread(f + step) - spread(f - step)) / 2e-5 for step in h]
     covariance = V.reshape(1, 1) if n_outputs == 1 else V[None]
-    np.testing.assert_allclose(skewness(law(f)[None], covariance)[0], slope, rtol=1e-7, atol=1e-9)
+    found = skewness(law(f)[None], covariance)[0]
+    np.testing.assert_allclose(found, gradient, rtol=1e-7, atol=1e-9)
 
 
 # -- the reference itself ------------------------------------------------------------------------
@@ -274,14 +275,14 @@ def test_hmc_on_a_normal_law():
     covariance, mean = A @ A.T + 0.1 * np.eye(4), np.array([1.0, -2.0, 0.0, 30.0])
     precision = np.linalg.inv(covariance)
 
-    def slope(theta):
+    def gradient(theta):
         return -(theta - mean) @ precision
 
     def value(theta):
-        return 0.5 * (slope(theta) * (theta - mean)).sum(axis=1)
+        return 0.5 * (gradient(theta) * (theta - mean)).sum(axis=1)
 
     wrong = np.diag(np.diagonal(covariance)) * [0.3, 1.0, 2.0, 1.0]  # only mixing depends on it
-    draws = hmc(value, slope, mean, wrong, n_draws=1500).flat()
+    draws = hmc(value, gradient, mean, wrong, n_draws=1500).flat()
     sd = np.sqrt(np.diagonal(covariance))
     assert np.abs((draws.mean(axis=0) - mean) / sd).max() < 0.06
     np.testing.assert_allclose(np.cov(draws.T) / np.outer(sd, sd),
@@ -295,7 +296,7 @@ def test_hmc_on_a_skewed_posterior():
     def value(theta):
         return log_expit(y * x * theta).sum(axis=1) - 0.05 * theta[:, 0] ** 2
 
-    def slope(theta):
+    def gradient(theta):
         return (y * x * expit(-y * x * theta)).sum(axis=1, keepdims=True) - 0.1 * theta
 
     def moment(k):
@@ -303,6 +304,6 @@ def test_hmc_on_a_skewed_posterior():
 
     mean = moment(1) / moment(0)
     sd = np.sqrt(moment(2) / moment(0) - mean**2)
-    draws = hmc(value, slope, np.zeros(1), np.eye(1), n_draws=1500).flat()
+    draws = hmc(value, gradient, np.zeros(1), np.eye(1), n_draws=1500).flat()
     assert abs(draws.mean() - mean) < 0.06 * sd
     assert draws.std() == pytest.approx(sd, rel=0.05)

@@ -109,10 +109,13 @@ def test_divergences_are_averages_over_draws(name):
     assert law.divergence(np.repeat(law.prior[:, None], 2, axis=1)) == pytest.approx(0.0, abs=1e-9)
 
 
-def model_of(name, label_law="bernoulli", temperature=1.0, n_components=K):
+def model_of(name, label_distribution="bernoulli", temperature=1.0, n_components=K):
     X = FEATURES[name]
     return DirichletMixture(
-        feature_prior(name, X), label_prior(label_law, LABELS, WEIGHT), n_components, temperature
+        feature_prior(name, X),
+        label_prior(label_distribution, LABELS, WEIGHT),
+        n_components,
+        temperature,
     )
 
 
@@ -139,7 +142,7 @@ def test_the_e_step_is_the_formula(name):
         for j in range(k):
             value += digamma(g2[j]) - digamma(g1[j] + g2[j])
         x = FEATURES[name][[i]]
-        value += 0.3 * model.feature_law.expected_log(params.features[:, [k]], x)[0, 0]
+        value += 0.3 * model.feature_distribution.expected_log(params.features[:, [k]], x)[0, 0]
         for c in range(L):
             if np.isfinite(y[c]):
                 b1, b0 = params.labels[:, k, c]
@@ -152,10 +155,10 @@ def test_the_e_step_is_the_formula(name):
 
 
 @pytest.mark.parametrize("name", FEATURES)
-@pytest.mark.parametrize("label_law", ["bernoulli", "multinomial"])
+@pytest.mark.parametrize("label_distribution", ["bernoulli", "multinomial"])
 @pytest.mark.parametrize("temperature", [1.0, 0.2])
-def test_the_bound_never_falls(name, label_law, temperature):
-    _, bounds = run(model_of(name, label_law, temperature), FEATURES[name], 60)
+def test_the_bound_never_falls(name, label_distribution, temperature):
+    _, bounds = run(model_of(name, label_distribution, temperature), FEATURES[name], 60)
     assert np.diff(bounds).min() > -1e-9 * abs(bounds[0])
     assert bounds[-1] > bounds[0] + 1.0
 
@@ -170,7 +173,7 @@ def test_a_temperature_in_the_e_step_alone_lets_the_bound_fall():
             whole = DirichletMixture.assigned(self, batch, R, evidence)
             return type(whole)(whole.count, whole.features / 0.05, whole.labels, evidence)
 
-    broken = HalfTempered(model.feature_law, model.label_law, K, 0.05)
+    broken = HalfTempered(model.feature_distribution, model.label_distribution, K, 0.05)
     assert np.diff(run(broken, X, 200)[1]).min() < -1e-2
 
 
@@ -186,15 +189,15 @@ def test_one_component_has_the_exact_evidence(name):
         return (betaln(prior[0] + yes, prior[1] + no) - betaln(*prior)).sum()
 
     def gaussian_evidence(prior):
-        now = prior + model.feature_law.stats(X, ones[:, None])[:, 0]
+        now = prior + model.feature_distribution.stats(X, ones[:, None])[:, 0]
         out = -N * D / 2 * np.log(2 * np.pi)
         for sign, eta in ((1, now), (-1, prior)):
             a, b = eta[2] / 2, (eta[3] - eta[1] ** 2 / eta[0]) / 2
             out += sign * (gammaln(a) - a * np.log(b) - 0.5 * np.log(eta[0])).sum()
         return out
 
-    right = beta_evidence(LABELS, model.label_law.prior)
-    prior = model.feature_law.prior
+    right = beta_evidence(LABELS, model.label_distribution.prior)
+    prior = model.feature_distribution.prior
     right += beta_evidence(X, prior) if name == "bernoulli" else gaussian_evidence(prior)
     assert bounds[-1] == pytest.approx(right, rel=1e-10)
 

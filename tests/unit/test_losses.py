@@ -42,7 +42,7 @@ from likelier.losses import make_loss
 )
 def test_by_hand(loss, y, f, value, slope, curvature):
     assert loss.value(y, f) == pytest.approx(value)
-    assert loss.slope(y, f) == pytest.approx(slope)
+    assert loss.derivative(y, f) == pytest.approx(slope)
     assert loss.curvature(y, f) == pytest.approx(curvature)
 
 
@@ -59,7 +59,7 @@ def test_by_hand(loss, y, f, value, slope, curvature):
     ids=repr,
 )
 def test_slope_at_a_kink_is_zero_where_zero_is_a_subgradient(loss, y, f):
-    assert loss.slope(y, f) == 0.0
+    assert loss.derivative(y, f) == 0.0
     for c in (0.0, 1e-12, 1.0, 1e12):
         assert loss.prox(y, f, c) == 0.0
 
@@ -76,9 +76,9 @@ def test_tie_at_the_margin_is_the_end_of_a_step():
 def test_multiclass_hinge_at_a_tie_of_runners_up():
     loss, f = losses.MulticlassHinge(), np.array([[0.0, 2.0, 2.0]])
     assert loss.value([0], f) == pytest.approx(3.0)
-    np.testing.assert_array_equal(loss.slope([0], f), [[-1.0, 1.0, 0.0]])  # the first pays
+    np.testing.assert_array_equal(loss.derivative([0], f), [[-1.0, 1.0, 0.0]])  # the first pays
     np.testing.assert_allclose(loss.prox([0], f, 1e-3), [[1.0, -0.5, -0.5]])  # both pay
-    np.testing.assert_array_equal(loss.slope([1], [[0.0, 1.0]]), [[0.0, 0.0]])  # on the margin
+    np.testing.assert_array_equal(loss.derivative([1], [[0.0, 1.0]]), [[0.0, 0.0]])  # on the margin
 
 
 # -- against scikit-learn -----------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_scalar_losses_are_those_of_scikit_learn(ours, theirs):
         value, slope = np.empty(500), np.empty(500)
         theirs.loss_gradient(target, f, None, value, slope, 1)
     np.testing.assert_allclose(ours.value(y, f), value, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(ours.slope(y, f), slope, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(ours.derivative(y, f), slope, rtol=1e-12, atol=1e-14)
 
 
 def test_softmax_is_that_of_scikit_learn():
@@ -125,7 +125,7 @@ def test_softmax_is_that_of_scikit_learn():
     value, slope = np.empty(300), np.empty((300, 4))
     sklearn_losses.CyHalfMultinomialLoss().loss_gradient(y.astype(float), f, None, value, slope, 1)
     np.testing.assert_allclose(losses.Softmax().value(y, f), value, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(losses.Softmax().slope(y, f), slope, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(losses.Softmax().derivative(y, f), slope, rtol=1e-10, atol=1e-15)
 
 
 def test_means_are_the_metrics_of_scikit_learn():
@@ -183,7 +183,7 @@ def test_envelope_is_the_least_of_loss_plus_distance(loss):
     # below the loss, by at most half the width times the squared slope
     gap = loss.value(y, f) - value
     assert (gap >= -1e-12).all()
-    assert (gap <= width * loss.slope(y, f) ** 2 / 2.0 + 1e-12).all()
+    assert (gap <= width * loss.derivative(y, f) ** 2 / 2.0 + 1e-12).all()
     h = 1e-6
     up, down = envelope(loss, y, f + h, width)[0], envelope(loss, y, f - h, width)[0]
     np.testing.assert_allclose(slope, (up - down) / (2 * h), atol=1e-6)
@@ -205,7 +205,7 @@ def test_envelope_of_width_zero_is_the_loss():
     loss, y, f = losses.Hinge(), np.array([1.0, -1.0]), np.array([0.2, 0.4])
     value, slope, curvature = envelope(loss, y, f, 0.0)
     np.testing.assert_array_equal(value, loss.value(y, f))
-    np.testing.assert_array_equal(slope, loss.slope(y, f))
+    np.testing.assert_array_equal(slope, loss.derivative(y, f))
     np.testing.assert_array_equal(curvature, loss.curvature(y, f))
 
 
@@ -298,7 +298,7 @@ def test_unknown_codes_are_not_numbers():
     p = np.zeros(1)
     for function, args in (
         (losses.loss_value, (1.0, 0.0)),
-        (losses.loss_slope, (1.0, 0.0)),
+        (losses.loss_derivative, (1.0, 0.0)),
         (losses.loss_prox, (1.0, 0.0, 1.0)),
     ):
         assert np.isnan(function(99, p, *args))

@@ -20,7 +20,7 @@ import numpy as np
 
 from nets.data import Data, make_data, write_table
 
-OLD_NAMES: dict[str, str] = {}
+OLD_NAMES: dict[str, str] = {"label_distribution": "label_law"}
 """New name of a class, parameter, method or fitted attribute -> what it was called before."""
 
 Answers = dict[str, Any]

@@ -104,7 +104,7 @@ def augment(
     if model.joint:
         offset = np.asarray(logsumexp(np.delete(scores, output, axis=2), axis=2))
     weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-    positive = y == (output if model.joint else model.lane)
+    positive = y == (output if model.joint else model.positive_class)
     kappa = (weight * (positive - 0.5))[:, None]
     f = scores[:, :, output] - offset
     shapes = None if batch.weight is None else np.repeat(weight, f.shape[1])

@@ -63,7 +63,9 @@ def pass_number(model: BayesianLinear, iteration: int, output: int = 0) -> int:
     Classes against the rest sample on one engine: were two of them given the same numbers, their
     draws would be correlated, though their posteriors are independent.
     """
-    problem = 0 if model.joint else model.lane ^ 1  # two classes are one problem, that of lane 1
+    problem = (
+        0 if model.joint else model.positive_class ^ 1
+    )  # two classes are one problem, that of class 1
     return problem * MAX_PASSES + iteration * model.linear.n_outputs + output
 
 

@@ -143,7 +143,7 @@ class Prior:
         exponent = self.shape + 0.5 * self.n_scaled
         return np.asarray(value + exponent * eta - tau * (self.rate + 0.5 * square @ self.scaled))
 
-    def slope(self, theta: Array, eta: Array) -> Array:
+    def derivative(self, theta: Array, eta: Array) -> Array:
         """Derivative of the log density with respect to the parameters (S, P)."""
         precision = self.fixed
         if self.learned:
@@ -175,16 +175,16 @@ class Expected:
 class BayesianLinear(Model):
     """One binary problem, or several classes jointly (softmax), with a prior.
 
-    ``lane`` is the class number that is positive in a binary problem; targets of the engine are
-    class numbers. Thetas given to methods that see rows are raw (see `Coordinates`), so that
-    a conversion happens once per pass and not once per block.
+    ``positive_class`` is the class number that is positive in a binary problem; targets of the
+    engine are class numbers. Thetas given to methods that see rows are raw (see `Coordinates`),
+    so that a conversion happens once per pass and not once per block.
     """
 
     has_energy: ClassVar[bool] = True
     has_stats: ClassVar[bool] = True
 
     linear: LinearModel
-    lane: int
+    positive_class: int
     coordinates: Coordinates
     prior: Prior
 
@@ -221,7 +221,7 @@ class BayesianLinear(Model):
 
     def signs(self, batch: Batch) -> Array:
         """Targets -1 and 1 of a binary problem."""
-        return np.where(np.asarray(batch.y) == self.lane, 1.0, -1.0)
+        return np.where(np.asarray(batch.y) == self.positive_class, 1.0, -1.0)
 
     # -- sums over the rows of a block --------------------------------------------------
     def log_likelihoods(self, raw: Array, batch: Batch) -> Array:

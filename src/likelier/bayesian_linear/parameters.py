@@ -14,7 +14,7 @@ from likelier.bayesian_linear.sampling import SAMPLERS, Settings
 from likelier.fitting.parameters import check_one_of, check_within
 
 
-def check_words(words: Any) -> None:
+def check_parameters(words: Any) -> None:
     """Raise for constructor words that make no sense, naming the word."""
     check_one_of("loss", words.loss, ("log_loss", "hinge"))
     check_one_of("multi_class", words.multi_class, ("ovr", "multinomial"))

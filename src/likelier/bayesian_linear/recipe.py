@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.bayesian_linear.model import BayesianLinear
-from likelier.bayesian_linear.parameters import check_words, make_prior, settings_of
+from likelier.bayesian_linear.parameters import check_parameters, make_prior, settings_of
 from likelier.bayesian_linear.posterior import effective_size, r_hat
 from likelier.bayesian_linear.rows import PartSource, standard_coordinates
 from likelier.bayesian_linear.sampling import Sampling, Settings
@@ -155,7 +155,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative powers of the likelihood: 0 is absence, 2 the row twice.
         """
-        check_words(self)
+        check_parameters(self)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -254,8 +254,8 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
             ElasticNet(none, none),
         )  # fmt: skip
         prior = make_prior(self, coordinates, outputs)
-        lanes = [1] if K == 2 or joint else range(K)
-        return [BayesianLinear(linear, lane, coordinates, prior) for lane in lanes]
+        positive = [1] if K == 2 or joint else range(K)
+        return [BayesianLinear(linear, k, coordinates, prior) for k in positive]
 
     def _store(self, turns: Turns, complete: bool = True) -> None:
         """Fitted attributes; a fit whose chains disagree says so."""

@@ -60,7 +60,7 @@ def log_posterior_slopes(
         lambda batch: model.slopes(raw, batch), lambda a, b: (a[0] + b[0], a[1] + b[1])
     )
     value = total + model.prior.log_density(theta, eta)
-    return np.asarray(value), model.pull(gradient) + model.prior.slope(theta, eta)
+    return np.asarray(value), model.pull(gradient) + model.prior.derivative(theta, eta)
 
 
 @dataclass

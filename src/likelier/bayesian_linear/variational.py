@@ -342,7 +342,7 @@ def _mean_shift(model: BayesianLinear, engine: Engine, node: Gaussian) -> Array:
     eta = np.full(len(away), node.eta)
     for _ in range(SHIFTS):
         theta = node.mean + shift + away
-        gradient = model.pull(_slopes(model, engine, theta)) + model.prior.slope(theta, eta)
+        gradient = model.pull(_slopes(model, engine, theta)) + model.prior.derivative(theta, eta)
         shift += node.root @ (node.root.T @ gradient.mean(axis=0))
     return shift
 

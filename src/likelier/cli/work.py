@@ -51,7 +51,7 @@ def fit_model(
         options["task"] = words[loss] if words else _task_of(loss)
         name = loss if words else loss.name
         say(f"Task: {options['task']}, because the loss {name} is for that.")
-    _check_words(choice, parameters, options["task"])
+    _validate_parameters(choice, parameters, options["task"])
     rows = estimate_rows(path)
     with progress_bar(f"Looking through {path}", None, quiet) as bar:
         watcher = PassWatcher(bar, rows)
@@ -65,7 +65,7 @@ def fit_model(
             say(in_options(line))
         if options["task"] == "auto":
             say(f"Task: {model.task_}, because {model.task_reason_} (--task overrides).")
-        _check_words(choice, parameters, model.task_)
+        _validate_parameters(choice, parameters, model.task_)
         model.learn(source, watcher.rows_read)
     return model
 
@@ -115,7 +115,7 @@ def _estimator(name: str | None, parameters: Mapping[str, Any], watcher: PassWat
     return estimator.set_callbacks(watcher) if watched else estimator
 
 
-def _check_words(choice: ModelChoice, parameters: Mapping[str, Any], task: str) -> None:
+def _validate_parameters(choice: ModelChoice, parameters: Mapping[str, Any], task: str) -> None:
     """Raise unless the model can do the task ("auto": any) and has all parameters there."""
     by_task = {"classification": choice.classifier, "regression": choice.regressor}
     names = [name for kind, name in by_task.items() if name and task in ("auto", kind)]

@@ -37,7 +37,7 @@ def require_jax() -> None:
         )
 
 
-class DeepWords(CallbackSupportMixin, BaseEstimator):
+class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
     """Constructor words of both deep Gaussian processes; see the two public classes."""
 
     # Every input gets a scale of its own, which thousands of words are too many for.
@@ -48,7 +48,7 @@ class DeepWords(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check_words(self) -> None:
+    def _validate_parameters(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
         check_integer("layers", self.layers, 1)
         check_number_or_auto("hidden_dim", self.hidden_dim, 1, integer=True)

@@ -17,7 +17,7 @@ from likelier.engines import LocalEngine
 from likelier.fitting.duplicates import settle_many
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 
 # Enough to see a difference; more would cost more than what the choice is worth.
 MOST_JUDGED, MOST_HELD = 10_000, 2000
@@ -91,7 +91,7 @@ def fit_probe(estimator: Any, rows: Rows, seed: int, probe: Probe) -> Any:
         task = Task(engine, standard, total, rows.n, seed, kernel=probe.kernel, power=probe.power)
         with warnings.catch_warnings():  # the fit itself will say it
             warnings.simplefilter("ignore", ConvergenceWarning)
-            small._train(task, False, Clock(small, (None, None)))
+            small._train(task, False, TimeBudget(small, (None, None)))
     finally:
         engine.close()
     return small

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.deep_gp.checkpoint import Checkpoint, mark_of
-from likelier.deep_gp.estimator import DeepWords, require_jax
+from likelier.deep_gp.estimator import DeepGPEstimator, require_jax
 from likelier.deep_gp.posterior import DeepPosterior, removed_share, shared_normals
 from likelier.deep_gp.start import LONG, KernelStart
 from likelier.deep_gp.units import NOISE_FLOOR
@@ -34,7 +34,7 @@ from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
 from likelier.fitting.targets import OneClassError
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 
 VALIDATION_ROWS = 2000
 FAR = 1e100  # spreads: from there on all kernels are zero, and squared distances may overflow
@@ -56,7 +56,7 @@ class Task:
     power: float = 1.0
 
 
-class DeepFit(DeepWords):
+class DeepFit(DeepGPEstimator):
     """Fitting; what depends on the kind of target is left to the two public classes.
 
     ``_encode`` turns targets into numbers, ``_standardise`` gives them their units,
@@ -82,7 +82,7 @@ class DeepFit(DeepWords):
             Non-negative; a row of weight 2 counts as two rows, of weight 0 as none.
         """
         require_jax()
-        self._check_words()
+        self._validate_parameters()
         checkpoint = None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
         found = None if checkpoint is None else checkpoint.read()
         if checkpoint is not None:
@@ -92,7 +92,7 @@ class DeepFit(DeepWords):
         seed = int(found["training"]["seed"]) if found else seed
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        clock = Clock(self, (None, None) if is_stream(X) else (X, y))
+        budget = TimeBudget(self, (None, None) if is_stream(X) else (X, y))
         # a fit that fails, or is stopped before training, leaves an earlier one as it was;
         # LAPACK's own threads slow the compiled loop down many times
         refused = unchanged_on_failure(self, unless_new="training_")
@@ -115,8 +115,8 @@ class DeepFit(DeepWords):
                     if found:
                         checkpoint.check(found, task.mark)
                         self._take_up(found)
-                task = self._chosen(task, resumed or bool(found), clock)
-            self._train(task, resumed or bool(found), clock)
+                task = self._chosen(task, resumed or bool(found), budget)
+            self._train(task, resumed or bool(found), budget)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -199,7 +199,7 @@ class DeepFit(DeepWords):
         return min(float(self.validation_fraction), VALIDATION_ROWS / n_rows)
 
     # -- training --------------------------------------------------------------------------
-    def _train(self, task: Task, resumed: bool, clock: Clock) -> None:
+    def _train(self, task: Task, resumed: bool, budget: TimeBudget) -> None:
         from likelier.deep_gp.adam import DeepAdam  # loads JAX
 
         inference = DeepAdam(
@@ -208,11 +208,11 @@ class DeepFit(DeepWords):
             self._least_noise(), task.seed, task.kernel,
         )  # fmt: skip
         state = self._first_state(inference, task, resumed)
-        watch = Watch(self, inference, task, clock, state.step)
+        watch = Watch(self, inference, task, budget, state.step)
         try:
             if resumed:
                 watch.recall(state, self.training_)
-            steps = _steps(inference, state, task.engine, clock)
+            steps = _steps(inference, state, task.engine, budget)
             while not watch.enough and (step := next(steps, None)) is not None:
                 watch(*step)
         except KeyboardInterrupt:  # keep what has been learned so far, if anything has
@@ -243,14 +243,14 @@ class DeepFit(DeepWords):
         # who called fit, past the wrapper of callbacks
         warnings.warn(text, ConvergenceWarning, stacklevel=5)
 
-    def _chosen(self, task: Task, resumed: bool, clock: Clock) -> Task:
+    def _chosen(self, task: Task, resumed: bool, budget: TimeBudget) -> Task:
         """The task with the power and a kernel to keep; a fit that goes on keeps its own."""
         if resumed:
             power = self.training_["power"] if self.power == "auto" else self.power
             kernel = LONG if self.training_.get("long", False) else None
             self._check_resumed(kernel)
             return replace(task, power=float(power), kernel=kernel)
-        clock.say("choosing by rows held out what the words leave open")
+        budget.say("choosing by rows held out what the words leave open")
         task = replace(task, power=self._find_power(task))
         return replace(task, kernel=self._find_kernel(task))
 
@@ -367,7 +367,7 @@ class _Opened:
 
 
 def _steps(
-    inference: Any, state: Any, engine: Engine, clock: Clock
+    inference: Any, state: Any, engine: Engine, budget: TimeBudget
 ) -> Generator[tuple[Any, Any], None, None]:
     """Steps up to the end of the schedule, which a time budget may bring nearer."""
     n_done, since = 0, 0.0
@@ -380,7 +380,7 @@ def _steps(
             since = now
         else:
             n_done += state.step - before
-        if (left := clock.left) is not None:
+        if (left := budget.left) is not None:
             pace = (now - since) / n_done if n_done else 0.0
             more = int(left / pace) if pace > 0.0 else state.horizon
             horizon = min(inference.max_iter, state.step + more) if left > 0.0 else state.step

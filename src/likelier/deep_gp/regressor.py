@@ -211,8 +211,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_words(self) -> None:
-        super()._check_words()
+    def _validate_parameters(self) -> None:
+        super()._validate_parameters()
         check_flag("heteroscedastic", self.heteroscedastic)
 
     def _find_power(self, task: Task) -> float:

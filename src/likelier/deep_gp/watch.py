@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 
 VALIDATE_EVERY = 100  # minibatches
 
@@ -22,9 +22,9 @@ class Watch:
     """
 
     def __init__(
-        self, estimator: Any, inference: Any, task: Any, clock: Clock, first_step: int
+        self, estimator: Any, inference: Any, task: Any, budget: TimeBudget, first_step: int
     ) -> None:
-        self.estimator, self.inference, self.task, self.clock = estimator, inference, task, clock
+        self.estimator, self.inference, self.task, self.budget = estimator, inference, task, budget
         self.latest: Any = None
         self.best: tuple[float, Any] | None = None
         self.energy = float("nan")
@@ -36,14 +36,14 @@ class Watch:
     @property
     def enough(self) -> bool:
         """Whether a callback asked to stop, or held-out rows have not gained for long."""
-        return self.clock.stopped or self.waited >= int(self.estimator.n_iter_no_change)
+        return self.budget.stopped or self.waited >= int(self.estimator.n_iter_no_change)
 
     def __call__(self, state: Any, info: Any) -> None:
         """Look at the state that a call of the loop has led to."""
         before = self.first_step if self.latest is None else self.latest.step
         self.latest, self.energy = state, info.objective
         text = f"of {state.horizon}: energy per row {info.objective:.5g}{self._time_left(state)}"
-        self.clock.n_iter = state.step - 1
+        self.budget.n_iter = state.step - 1
         self._validate(state, before)
         checkpoint = self.task.checkpoint
         due = checkpoint is not None and checkpoint.due()
@@ -51,7 +51,7 @@ class Watch:
             self.store(state)
         if due:
             self.estimator._write_checkpoint(self.task)
-        self.clock.tick("minibatch", text)
+        self.budget.tick("minibatch", text)
 
     def _time_left(self, state: Any) -> str:
         """By the pace of this fit after its first call, which may have compiled."""
@@ -59,8 +59,8 @@ class Watch:
         since, step = self.warm or (self.begin, self.first_step)
         self.warm = self.warm or (now, state.step)
         seconds = (now - since) / max(1, state.step - step) * (state.horizon - state.step)
-        if self.clock.left is not None:  # by which the horizon will be shortened
-            seconds = min(seconds, self.clock.left)
+        if self.budget.left is not None:  # by which the horizon will be shortened
+            seconds = min(seconds, self.budget.left)
         return f", {seconds:.0f} s left"
 
     def _has_callbacks(self) -> bool:

@@ -29,7 +29,7 @@ from likelier.fitting.targets import (
     class_codes,
     class_weights,
     combine_weights,
-    lane_codes,
+    output_codes,
 )
 from likelier.loops.rows import column_counts, column_squares
 from likelier.matrices import checked_matrix, checked_weight, refuse_complex
@@ -280,7 +280,7 @@ class EncodedSource(NumberSource):
             labels = np.where(batch.weight > 0.0, labels, self.classes[0])
         codes = class_codes(self.classes, labels)
         weight = combine_weights(batch.weight, self.per_class, codes)
-        return replace(batch, y=lane_codes(codes, self.n_outputs), weight=weight)
+        return replace(batch, y=output_codes(codes, self.n_outputs), weight=weight)
 
 
 def stream_classes(summary: Summary, class_weight: Any) -> tuple[Array, Array | None]:

@@ -129,10 +129,10 @@ def _searched(classes: Array, y: Array) -> Array:
     return np.asarray(codes, dtype=np.float64)
 
 
-def lane_codes(codes: Array, n_outputs: int, out: Array | None = None) -> Array:
-    """Class numbers as the lanes see them, written to ``out`` where they are other ones.
+def output_codes(codes: Array, n_outputs: int, out: Array | None = None) -> Array:
+    """Class numbers as the outputs see them, written to ``out`` where they are other ones.
 
-    With one lane for two classes, that lane (number 0) is positive for the second class.
+    With one output for two classes, that output (number 0) is positive for the second class.
     """
     return np.asarray(np.subtract(1.0, codes, out=out)) if n_outputs == 1 else codes
 

@@ -14,7 +14,7 @@ class OutOfTime(Exception):  # noqa: N818 - no error: what was done is kept
 
 
 @dataclass
-class Clock:
+class TimeBudget:
     """Time that is left, progress, what callbacks say, and what is needed to go on later.
 
     Attributes

@@ -144,7 +144,7 @@ class ActiveSet(Inference):
     def _go(
         self, state: ActiveState, engine: Engine, direction: Array, value: Array, slopes: Array
     ) -> Array:
-        """Halve the step until the objective falls enough, lane by lane; return the steps."""
+        """Halve the step until the objective falls enough, output by output; return the steps."""
         model, theta, n_rows = state.model, state.theta, engine.n_rows or 1
         penalty = model.penalty
         promise = np.einsum("jk,jk->k", slopes, direction)

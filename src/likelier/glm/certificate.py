@@ -10,7 +10,7 @@ from scipy import linalg
 from likelier.base import Array, Engine
 from likelier.glm.model import LinearModel, LinearStats
 from likelier.glm.newton import (
-    mean_slope_and_hessian,
+    mean_gradient_and_hessian,
     quadratic_minimum,
     stacked_penalty,
 )
@@ -59,7 +59,7 @@ def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Ce
             break
         best = min(best, objective)
         theta, gap = quadratic_minimum(model, theta, stats)
-        distance = 2.0 * gap * stats.n_rows / model.loss.bend  # gaps are as small as it is
+        distance = 2.0 * gap * stats.n_rows / model.loss.curved_width  # gaps are as small as it is
         if distance <= (LAST_DIGITS if small else NEAR_ENOUGH):
             return theta, _sandwich(model, replace(stats, meat=first.meat), distance)
         stats = _sums(model, engine, theta, meat=False)
@@ -76,7 +76,7 @@ def _sums(model: LinearModel, engine: Engine, theta: Array, meat: bool) -> Linea
 def _sandwich(model: LinearModel, stats: LinearStats, distance: float) -> Certificate:
     """``H^-1 J H^-1 / N`` with the usual correction for the number of parameters."""
     assert stats.meat is not None
-    _, hessians = mean_slope_and_hessian(model, stats)
+    _, hessians = mean_gradient_and_hessian(model, stats)
     ridge = np.diag(stacked_penalty(model).l2)
     n, p = stats.n_rows, model.n_rows_theta
     if n <= p:

@@ -14,25 +14,25 @@ from likelier.base import Array, Engine
 if TYPE_CHECKING:
     from likelier.glm.sgd import AdaptiveState
 
-LANES = ("weights", "average", "intercept", "average_intercept", "etas")  # one number per lane
+LANES = ("weights", "average", "intercept", "average_intercept", "etas")  # one number per output
 MOST_BYTES = 1 << 28  # of weights that parts may copy
 PER_ROWS = ("sums", "squares", "counts", "seen", "elapsed", "clock")
 
 
 def _lanes(values: Array, n_outputs: int) -> Array:
-    """Lanes as a matrix with one column per output; a view."""
+    """Outputs as a matrix with one column per output; a view."""
     return values.reshape(-1, n_outputs)
 
 
 def some_classes(state: AdaptiveState, first: int, last: int) -> AdaptiveState:
     """A State of its own with some of the classes of a one-vs-rest problem."""
     K = state.model.n_outputs
-    lanes: dict[str, Any] = {
+    outputs: dict[str, Any] = {
         name: _lanes(getattr(state, name), K)[:, first:last].ravel() for name in LANES
     }
     own: dict[str, Any] = {name: getattr(state, name).copy() for name in (*PER_ROWS, "group_loss")}
     model = dataclasses.replace(state.model, n_outputs=last - first)
-    return dataclasses.replace(state, model=model, **lanes, **own)
+    return dataclasses.replace(state, model=model, **outputs, **own)
 
 
 def join_classes(
@@ -57,7 +57,7 @@ def over_classes(
 
     ``learn`` is given a State and the first class it has. Losses of the groups start at zero.
     """
-    # two classes at least: a pass with a single lane watches its loss less closely; and a
+    # two classes at least: a pass with a single output watches its loss less closely; and a
     # stream is read by the thread of its owner
     apart = engine.in_memory and not state.model.loss.coupled
     apart = apart and 2 * state.weights.nbytes <= MOST_BYTES  # of weights and their averages

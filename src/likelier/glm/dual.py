@@ -17,7 +17,7 @@ import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info, Matrix
 from likelier.glm.dual_rows import DualRows, dual_rows
-from likelier.glm.loops.dual import dual_pass, duality_gap, lane_losses, take_labelled
+from likelier.glm.loops.dual import dual_pass, duality_gap, output_losses, take_labelled
 from likelier.glm.model import LinearModel
 from likelier.glm.posterior import LinearPosterior
 from likelier.loops.lanes import MOST_LANES, WIDTHS, aligned_zeros, padded, tables
@@ -35,7 +35,7 @@ LITTLE = 0.1  # of the tolerance: a row that is owed less is left out of the nex
 
 @dataclass
 class _Part:
-    """Some lanes (a range of classes) with their weights and duals: work for one thread.
+    """Some outputs (a range of classes) with their weights and duals: work for one thread.
 
     ``active`` are the rows that are worth another visit. Parts of a group visit the same rows.
     """
@@ -50,21 +50,21 @@ class _Part:
     active: Array
 
     @property
-    def lanes(self) -> slice:
+    def outputs(self) -> slice:
         """Which of all outputs they are."""
         return slice(self.first_class, self.first_class + len(self.intercept))
 
     def tables(self, model: LinearModel) -> list[tuple[slice, Array]]:
-        """Some of the part's lanes, and their weights with a row for every feature, padded."""
-        d, n_lanes = model.n_features, len(self.intercept)
+        """Some of the part's outputs, and their weights with a row for every feature, padded."""
+        d, n_outputs = model.n_features, len(self.intercept)
         if model.loss.coupled:  # as many as there are, side by side
-            return [(slice(0, n_lanes), self.weights.reshape(d, n_lanes))]
-        return tables(self.weights, d, n_lanes)
+            return [(slice(0, n_outputs), self.weights.reshape(d, n_outputs))]
+        return tables(self.weights, d, n_outputs)
 
 
 @dataclass
 class DualState:
-    """Primal weights and one dual per row and lane; updated in place by a step."""
+    """Primal weights and one dual per row and output; updated in place by a step."""
 
     model: LinearModel
     data: DualRows
@@ -81,7 +81,7 @@ class DualState:
 
     @property
     def active(self) -> Array:
-        """Whether the next pass visits a row, for every group of lanes."""
+        """Whether the next pass visits a row, for every group of outputs."""
         groups: dict[int, Array] = {}
         for part in self.parts:
             groups[part.group] = groups.get(part.group, False) | part.active
@@ -95,9 +95,9 @@ class DualState:
         return theta
 
     def _write(self, part: _Part, theta: Array) -> None:
-        mine = theta[:, part.lanes]
-        for lanes, W in part.tables(self.model):
-            out = mine[: len(W), lanes]
+        mine = theta[:, part.outputs]
+        for outputs, W in part.tables(self.model):
+            out = mine[: len(W), outputs]
             if self.data.label is None:
                 out[:] = W[:, : out.shape[1]]
             else:
@@ -116,8 +116,8 @@ class Dual(Inference):
     """Dual coordinate ascent by implicit steps; every feature must have ``l2`` > 0.
 
     The intercept is not penalised: it is a feature whose penalty is centred anew after each
-    pass (the method of multipliers). Cost per pass: nonzeros x lanes, twice; memory 16 bytes
-    per row and lane, and a copy of a wide sparse matrix (`dual_rows`). Threads share the classes
+    pass (the method of multipliers). Cost per pass: nonzeros x outputs, twice; memory 16 bytes
+    per row and output, and a copy of a wide sparse matrix (`dual_rows`). Threads share the classes
     of a one-vs-rest problem.
     """
 
@@ -188,7 +188,7 @@ class Dual(Inference):
 
         Cost: about half a pass. The weights are where a pass has them, in the order of its rows.
         """
-        return np.concatenate(over_parts(state, lambda part: _lane_objectives(state, part)))
+        return np.concatenate(over_parts(state, lambda part: _output_objectives(state, part)))
 
     def posterior(self, state: DualState) -> LinearPosterior:
         """Point estimate."""
@@ -196,7 +196,7 @@ class Dual(Inference):
 
 
 def _little(state: DualState, goal: float) -> float:
-    """Part of the gap that a lane of a row may keep.
+    """Part of the gap that an output of a row may keep.
 
     None at all where the loss has kinks: what a dual gains by a step is the square of what it
     contributes to the gap, and only those that are at a bound really stay where they are.
@@ -206,7 +206,7 @@ def _little(state: DualState, goal: float) -> float:
 
 
 def _groups(model: LinearModel) -> list[int]:
-    """Where groups of lanes begin and end: as few as can be with enough lanes in each of them.
+    """Where groups of outputs begin and end: as few as can be with enough outputs in each of them.
 
     The weights of a group stay in the cache more often than those of all classes together. What
     a few classes too many for full groups would cost in one of their own is saved.
@@ -219,7 +219,7 @@ def _groups(model: LinearModel) -> list[int]:
 
 
 def _borders(model: LinearModel, n_jobs: int) -> list[int]:
-    """Where parts of the lanes begin and end: groups, the last ones cut if threads would idle."""
+    """Where parts of the outputs begin and end: groups, the last ones cut if threads would idle."""
     groups = list(pairwise(_groups(model)))
     rest = 0 if model.loss.coupled else len(groups) % n_jobs  # when every thread has had as many
     borders = [0]
@@ -239,9 +239,9 @@ def _new_parts(model: LinearModel, borders: list[int], n_rows: int) -> list[_Par
     groups = [bisect_right(_groups(model), first) - 1 for first, _ in stretches]
     sizes: list[int] = []
     for first, last in stretches:
-        n_lanes = last - first
-        width = n_lanes if coupled or K == 1 else padded(max(2, n_lanes))
-        sizes += [model.n_features * width, n_rows * n_lanes, n_rows * n_lanes]
+        n_outputs = last - first
+        width = n_outputs if coupled or K == 1 else padded(max(2, n_outputs))
+        sizes += [model.n_features * width, n_rows * n_outputs, n_rows * n_outputs]
     arrays = iter(aligned_zeros(sizes))
     return [
         _Part(
@@ -272,7 +272,7 @@ def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
         targets = np.where(y[:, None] == np.arange(K), 1.0, -1.0)
     elif not model.classes:
         targets = y[:, None]
-    duals = -model.loss.slope(targets, scores)
+    duals = -model.loss.derivative(targets, scores)
     given = duals if weight is None else duals * weight[:, None]
     W = np.asarray(X.T @ given, dtype=np.float64) * state.share
     if data.label is not None:
@@ -280,13 +280,13 @@ def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
     if data.rates is not None:
         W[len(W) - len(data.rates) :] *= data.rates[:, None]
     for part in state.parts:
-        lanes = part.lanes
-        part.dual[present], part.points[present] = duals[:, lanes], scores[:, lanes]
+        outputs = part.outputs
+        part.dual[present], part.points[present] = duals[:, outputs], scores[:, outputs]
         for some, table in part.tables(model):
-            table[:, : some.stop - some.start] = W[:, lanes][:, some]
+            table[:, : some.stop - some.start] = W[:, outputs][:, some]
         if model.fit_intercept:
-            part.intercept[:] = theta[-1, lanes]
-            part.anchor[:] = part.intercept - state.intercept_rate * given[:, lanes].sum(axis=0)
+            part.intercept[:] = theta[-1, outputs]
+            part.anchor[:] = part.intercept - state.intercept_rate * given[:, outputs].sum(axis=0)
 
 
 def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
@@ -308,17 +308,17 @@ def _penalty_values(state: DualState, part: _Part) -> Array:
     rates, strength = state.data.rates, 1.0 / (state.share * state.n_rows)
     even = state.model.n_features - (0 if rates is None else len(rates))
     total = np.empty(len(part.intercept))
-    for lanes, table in part.tables(state.model):
-        W = table[:, : lanes.stop - lanes.start]
-        total[lanes] = np.einsum("jk,jk->k", W[:even], W[:even])
+    for outputs, table in part.tables(state.model):
+        W = table[:, : outputs.stop - outputs.start]
+        total[outputs] = np.einsum("jk,jk->k", W[:even], W[:even])
         if rates is not None:
-            total[lanes] += np.einsum("jk,jk,j->k", W[even:], W[even:], 1.0 / rates)
+            total[outputs] += np.einsum("jk,jk,j->k", W[even:], W[even:], 1.0 / rates)
     return 0.5 * strength * total
 
 
-def _lane_objectives(state: DualState, part: _Part) -> Array:
+def _output_objectives(state: DualState, part: _Part) -> Array:
     loss, data, penalty = state.model.loss, state.data, _penalty_values(state, part)
-    total = lane_losses(
+    total = output_losses(
         *data.rows, data.places, data.y - part.first_class, data.weight,
         loss.code, loss.parameters, loss.coupled, state.model.classes,
         part.weights, part.intercept,

@@ -66,7 +66,7 @@ class DualRows:
         return order[order < n_rows]
 
 
-def dual_rows(engine: Engine, rates: Array | None, n_lanes: int, n_jobs: int) -> DualRows:
+def dual_rows(engine: Engine, rates: Array | None, n_outputs: int, n_jobs: int) -> DualRows:
     """The rows of an engine; a wide sparse matrix is copied, by as many threads as there are.
 
     ``rates`` has a number for every feature, or is None if all are 1.
@@ -74,7 +74,7 @@ def dual_rows(engine: Engine, rates: Array | None, n_lanes: int, n_jobs: int) ->
     batch = next(iter(engine.blocks(0)))
     X, present = batch.X, _row_numbers(engine, 0)
     assert batch.y is not None
-    label = _labels(X, n_lanes, rates)
+    label = _labels(X, n_outputs, rates)
     if label is None:
         weight = NO_WEIGHT if batch.weight is None else batch.weight
         places = np.sort(present)
@@ -98,13 +98,13 @@ def _numbers(batch: Batch) -> Array:
     return np.arange(batch.start, batch.start + batch.n_rows)
 
 
-def _labels(X: Matrix, n_lanes: int, rates: Array | None) -> Array | None:
+def _labels(X: Matrix, n_outputs: int, rates: Array | None) -> Array | None:
     """New numbers for the columns of a wide sparse matrix: the most frequent come first.
 
     Few columns hold most of the entries of a text; side by side their weights stay in the cache.
     Columns with rates other than 1 come last, whatever their frequency.
     """
-    if not sparse.issparse(X) or X.shape[1] * n_lanes * 8 <= CACHED_BYTES:
+    if not sparse.issparse(X) or X.shape[1] * n_outputs * 8 <= CACHED_BYTES:
         return None
     rank = column_frequencies(as_rows(X).indices, X.shape[1])
     if rates is not None:

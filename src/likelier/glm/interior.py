@@ -45,7 +45,7 @@ class InteriorState:
 
     model: LinearModel
     theta: Array
-    lanes: list[list[Part]]
+    outputs: list[list[Part]]
     answer: Array
     values: Array
     gaps: Array
@@ -81,15 +81,15 @@ class Interior(Inference):
         if rows[0][1] is not None:
             weight = np.concatenate([part[1] for part in rows])
         scores = all_scores(model, engine, theta)
-        lanes = []
+        outputs = []
         for k in range(model.n_outputs):
             target = np.where(y == k, 1.0, -1.0) if model.classes else y
             parts = [Part.started(h, weight, scores[:, k]) for h in _hinges(model.loss, target)]
             kinks = penalty_part(model.penalty.l1, len(y), theta[:, k], _complementarity(parts))
-            lanes.append(parts if kinks is None else [*parts, kinks])
+            outputs.append(parts if kinks is None else [*parts, kinks])
         endless = np.full(model.n_outputs, np.inf)
         return InteriorState(
-            model, theta, lanes, theta.copy(), endless.copy(), endless.copy(), endless,
+            model, theta, outputs, theta.copy(), endless.copy(), endless.copy(), endless,
             np.zeros(model.n_outputs, dtype=bool),
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ class Interior(Inference):
 
     def _judge(self, state: InteriorState, engine: Engine, k: int, f: Array) -> None:
         """Objective and gap of an output, with exact zeros where these cost nothing."""
-        model, parts, w = state.model, state.lanes[k], state.theta[:, k]
+        model, parts, w = state.model, state.outputs[k], state.theta[:, k]
         value, gap = _value_and_gap(model, engine, parts, w, f)
         exact, gap_of_exact = w, gap
         if model.penalty.sparse:
@@ -161,7 +161,7 @@ def part_of(batch: Batch, values: Array) -> Array:
 
 def _advance(state: InteriorState, engine: Engine, k: int, f: Array) -> tuple[Array, Array]:
     """Predictor, corrector, and a step that stays inside; returns parameters and scores."""
-    model, parts, n = state.model, state.lanes[k], len(f)
+    model, parts, n = state.model, state.outputs[k], len(f)
     w, ridge = state.theta[:, k], model.penalty.l2.copy()
     curvature = np.zeros(n)
     for part in parts:

@@ -192,7 +192,7 @@ class LBFGS(Inference):
     def _line_search(
         self, state: LBFGSState, engine: Engine, direction: Array, slope: Array
     ) -> Array:
-        """Backtrack from one until the objective falls enough, lane by lane.
+        """Backtrack from one until the objective falls enough, output by output.
 
         The data are not read: pieces need not be as small as blocks, and threads meet less often.
         """
@@ -288,7 +288,7 @@ def _reduce_lanes(model: LinearModel, values: Array) -> Array:
 
 
 def _dots(model: LinearModel, a: Array, b: Array) -> Array:
-    """Inner product of each lane, or of all together for a coupled loss."""
+    """Inner product of each output, or of all together for a coupled loss."""
     return _reduce_lanes(model, np.einsum("jk,jk->k", a, b))
 
 

@@ -38,9 +38,9 @@ TILE_BYTES = 1 << 21  # of dense rows: read from the memory once, whatever is su
 
 @dataclass(frozen=True)
 class LinearStats:
-    """Sums over rows: losses per lane, gradient, Hessian and the meat of the sandwich.
+    """Sums over rows: losses per output, gradient, Hessian and the meat of the sandwich.
 
-    ``hessian`` and ``meat`` have shape (lanes, p, p), or (1, K p, K p) for a coupled loss,
+    ``hessian`` and ``meat`` have shape (outputs, p, p), or (1, K p, K p) for a coupled loss,
     parameters of one class together. Parts that were not asked for are None.
     """
 
@@ -229,7 +229,7 @@ class LinearModel(Model):
         return (*as_rows(batch.X), all_rows(batch.X, batch.rows), *self._targets(batch))
 
     def values_at(self, thetas: list[Array], batch: Batch, width: float = 0.0) -> Array:
-        """Summed loss per lane of a batch at several points, one row per point."""
+        """Summed loss per output of a batch at several points, one row per point."""
         if sparse.issparse(batch.X) and not self.loss.coupled and self.n_outputs == 1:
             return self._sparse_values(thetas, batch, width)
         batch = batch.compact()
@@ -244,7 +244,7 @@ class LinearModel(Model):
         return np.stack([self.terms(batch, np.ascontiguousarray(f), 0, width)[0] for f in parts])
 
     def values_at_zero(self, batch: Batch) -> Array:
-        """Summed loss per lane of a batch where every score is zero; the rows are not read."""
+        """Summed loss per output of a batch where every score is zero; the rows are not read."""
         if not self.classes or self.loss.coupled:
             return self.terms(batch.compact(), np.zeros((batch.n_rows, self.n_outputs)), 0)[0]
         assert batch.y is not None
@@ -268,7 +268,7 @@ class LinearModel(Model):
     def terms(
         self, batch: Batch, scores: Array, order: int, width: float = 0.0
     ) -> tuple[Array, Array, Array]:
-        """Summed losses per lane, and weighted slopes and curvatures of every score.
+        """Summed losses per output, and weighted slopes and curvatures of every score.
 
         For a coupled loss the last array holds the class probabilities, not weighted.
         """

@@ -262,7 +262,7 @@ class Newton(Inference):
 
     @staticmethod
     def _damped(state: NewtonState, rows: Rows) -> NewtonState:
-        """Go to the best of several dampings, lane by lane where lanes are independent."""
+        """Go to the best of several dampings, output by output where outputs are independent."""
         model, width, stats = state.model, state.width, state.stats
         assert stats is not None
         bound = _curvature_bound(state, rows, stats)
@@ -342,7 +342,7 @@ def subset_sizes(model: LinearModel, engine: Engine) -> list[int]:
     return sizes
 
 
-def mean_slope_and_hessian(model: LinearModel, stats: LinearStats) -> tuple[Array, Array]:
+def mean_gradient_and_hessian(model: LinearModel, stats: LinearStats) -> tuple[Array, Array]:
     """Derivatives of the mean loss; one row and one matrix per independent problem.
 
     A coupled loss does not change when all classes move together: where no penalty holds
@@ -388,7 +388,7 @@ def quadratic_minimum(
     ``extra`` is added to the Hessian: where the loss is flat (rare features, sure predictions)
     it keeps steps short.
     """
-    slopes, hessians = mean_slope_and_hessian(model, stats)
+    slopes, hessians = mean_gradient_and_hessian(model, stats)
     penalty = stacked_penalty(model)
     current = theta.T.reshape(slopes.shape)
     target, gain = np.empty_like(current), 0.0

@@ -1,6 +1,6 @@
 """Dense rows of mostly zeros, packed without them by some threads while the caller learns.
 
-Steps of several lanes skip zeros, but looking for them takes longer than the steps. Which thread
+Steps of several outputs skip zeros, but looking for them takes longer than the steps. Which thread
 packs a batch makes no difference, so a pass is the same whatever their number.
 """
 
@@ -26,7 +26,7 @@ LARGEST_BATCH = 1 << 31  # numbers: places are counted in 32 bits
 def worth_packing(state: AdaptiveState, engine: Engine) -> bool:
     """Whether rows are dense, in memory and, as far as they have been seen, mostly zeros.
 
-    A single lane is as quick with the zeros.
+    A single output is as quick with the zeros.
     """
     if not engine.in_memory or len(state.intercept) == 1 or not state.clock[0]:
         return False

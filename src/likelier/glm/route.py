@@ -188,9 +188,9 @@ class _Run:
 
     def _search(self, theta: Array | None, n_nonzeros: float) -> AdaptiveState:
         """Try all global rates side by side on a sample."""
-        lanes = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
+        outputs = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
         few = (self.engine.n_rows or 0) // 50  # the search must not outweigh a pass
-        n = int(np.clip(START_WORK / lanes, 200, np.clip(few, 800, 1500)))
+        n = int(np.clip(START_WORK / outputs, 200, np.clip(few, 800, 1500)))
         sgd = AdaptiveSGD(self.settings.update == "implicit", n_jobs=self.settings.n_jobs)
         state = sgd.start(self.model, theta)
         if self.engine.in_memory:

@@ -151,14 +151,14 @@ def _norms(state: SGDState, X: Matrix) -> Array:
 
 @dataclass
 class AdaptiveState:
-    """Like `SGDState` with one group of lanes per global rate, and what the rates need."""
+    """Like `SGDState` with one group of outputs per global rate, and what the rates need."""
 
     model: LinearModel
     weights: Array
     intercept: Array
     average: Array
     average_intercept: Array
-    etas: Array  # one per lane
+    etas: Array  # one per output
     sums: Array  # sum of x_j
     squares: Array  # sum of x_j^2
     counts: Array  # nonzeros of x_j
@@ -187,10 +187,10 @@ class AdaptiveState:
     def theta(self, group: int | None = None) -> Array:
         """Averaged parameters of a group, by default of the best."""
         K, best = self.model.n_outputs, self.best_group() if group is None else group
-        lanes = slice(best * K, (best + 1) * K)
-        W = self.average.reshape(self.model.n_features, -1)[:, lanes]
+        outputs = slice(best * K, (best + 1) * K)
+        W = self.average.reshape(self.model.n_features, -1)[:, outputs]
         if self.model.fit_intercept:
-            return np.vstack([W, self.average_intercept[lanes]])
+            return np.vstack([W, self.average_intercept[outputs]])
         return W.copy()  # the next pass goes on with its own
 
 
@@ -203,7 +203,7 @@ class AdaptiveSGD(Inference):
     intercept, columns whose mean exceeds their spread are seen around it (`centring`), in
     both ``x_j`` and ``S_j``: scores hardly change when a feature is moved.
 
-    Cost per pass: nonzeros x lanes, twice; the search over rates multiplies the lanes by the
+    Cost per pass: nonzeros x outputs, twice; the search over rates multiplies the outputs by the
     number of rates, until `keep_groups` drops the losers. Threads share the classes of a
     one-vs-rest problem, with the same result.
     """
@@ -287,7 +287,7 @@ class AdaptiveSGD(Inference):
     ) -> None:
         first = 0
         while first < len(rows):
-            # averages cost features x lanes each: less often as the run gets longer
+            # averages cost features x outputs each: less often as the run gets longer
             stride = max(MIN_AVERAGE_ROWS, 4 * view.n_columns // nonzeros, state.clock[0] // 12)
             stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
@@ -350,15 +350,15 @@ class AdaptiveSGD(Inference):
         K, d = state.model.n_outputs, state.model.n_features
         best = state.best_group() if first is None else first
         groups = slice(best, best + n_groups)
-        lanes = slice(best * K, (best + n_groups) * K)
+        outputs = slice(best * K, (best + n_groups) * K)
 
         def columns(values: Array) -> Array:
-            return np.ascontiguousarray(values.reshape(d, -1)[:, lanes]).ravel()
+            return np.ascontiguousarray(values.reshape(d, -1)[:, outputs]).ravel()
 
         return AdaptiveState(
-            state.model, columns(state.weights), state.intercept[lanes].copy(),
-            columns(state.average), state.average_intercept[lanes].copy(),
-            state.etas[lanes].copy(), state.sums, state.squares, state.counts, state.seen,
+            state.model, columns(state.weights), state.intercept[outputs].copy(),
+            columns(state.average), state.average_intercept[outputs].copy(),
+            state.etas[outputs].copy(), state.sums, state.squares, state.counts, state.seen,
             state.elapsed, state.clock, state.group_loss[groups].copy(), state.n_passes,
             state.progressive,
         )  # fmt: skip

@@ -18,7 +18,7 @@ def _folded() -> Array:
 
 @dataclass
 class SGDState:
-    """Weights (features x lanes, as a vector), intercepts, and the means of all they have been.
+    """Weights (features x outputs, as a vector), intercepts, and the means of all they have been.
 
     During a pass the means are sums, and both lack something (`scheduled_pass`); then `fold`.
     """

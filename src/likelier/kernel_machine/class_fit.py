@@ -21,7 +21,7 @@ from likelier.fitting.targets import (
     combine_weights,
     require_two_classes,
 )
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.class_predictions import ClassPredictions
 from likelier.kernel_machine.evidence import Plan, Scales
 from likelier.kernel_machine.expert_fit import N_TRIAL, Common, common_rows, n_landmarks
@@ -164,36 +164,38 @@ class ClassFit(ClassPredictions):
         held: Array,
         n_rows: int,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> Particle:
-        choice, calibration = self._chosen(prepared, held, rng, clock)
-        made, _ = self._final_map(prepared, choice.scale, n_rows, rng, clock)
+        choice, calibration = self._chosen(prepared, held, rng, budget)
+        made, _ = self._final_map(prepared, choice.scale, n_rows, rng, budget)
         part = Particle(made, None, choice, calibration, np.nan, False)
         if self._has_experts(n_rows, made):
-            learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+            learned: Particle = self._learn_with_experts(
+                engine, prepared, part, n_rows, rng, budget
+            )
             return learned
-        n_few = self._rows_in_time(prepared, made, n_rows, clock)
+        n_few = self._rows_in_time(prepared, made, n_rows, budget)
         if n_few < n_rows:
             if not engine.in_memory:
                 n_few = min(n_few, common_rows(self.n_features_in_))
             engine, _ = self._few(engine, n_few, n_rows)
-        return self._learn_weights(engine, prepared, part, n_few, clock)
+        return self._learn_weights(engine, prepared, part, n_few, budget)
 
     def _rows_in_time(
         self,
         prepared: Prepared,
         made: KernelMap,
         n_rows: int,
-        clock: Clock,
+        budget: TimeBudget,
         share: float = SHARE,
     ) -> int:
         """How many rows the weights can be learned from; all where there is no time budget."""
-        if clock.left is None:
+        if budget.left is None:
             return n_rows
-        pace = self._row_seconds(made, prepared.sample) if clock.left else np.inf
+        pace = self._row_seconds(made, prepared.sample) if budget.left else np.inf
         n_sample = prepared.sample.n  # more rows than that start from weights of the sample,
         extra = n_sample if n_rows > n_sample else 0  # which have to be paid for too
-        most = affordable_rows(clock, n_rows + extra, pace, share)
+        most = affordable_rows(budget, n_rows + extra, pace, share)
         if most >= n_rows + extra:
             return n_rows
         return most if most <= n_sample else max(most - n_sample, n_sample)
@@ -204,12 +206,12 @@ class ClassFit(ClassPredictions):
     def _trial_seconds(
         self, made: KernelMap, sample: Rows, n_experts: int, n_learned: int
     ) -> float:
-        """A first try of the experts, each with so many landmarks, before the clock is asked."""
+        """A first try of the experts, each with so many landmarks, before the budget is asked."""
         size = (n_landmarks(n_experts) / made.n_features) ** 2
         return N_TRIAL * self._row_seconds(made, sample) * size
 
     def _learn_weights(
-        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
+        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, budget: TimeBudget
     ) -> Particle:
         """Weights and their posterior from all rows of the engine."""
         loss, made, choice = self._head_loss(), part.map, part.choice
@@ -222,14 +224,14 @@ class ClassFit(ClassPredictions):
         prior = head_prior(made, precision, latest)
         hinge = self.loss == "hinge"
         name = self._stage("weights", n_rows)
-        kept = KeptWeights(clock, name, place)
+        kept = KeptWeights(budget, name, place)
         start = kept.start(latest)
         if start is latest and n_rows > prepared.sample.n:  # most of the way by a sample
-            near = KeptWeights(clock, self._stage("start", n_rows), place)
+            near = KeptWeights(budget, self._stage("start", n_rows), place)
             start = self._sample_weights(prepared, made, prior, near.start(latest), near)
-            kept = KeptWeights(clock, name, place)  # not where the start was cut short
+            kept = KeptWeights(budget, name, place)  # not where the start was cut short
         latest = start.W if isinstance(start, HeadState) else start
-        with clock.aside(name):
+        with budget.aside(name):
             rows, features = self._features(engine, made, n_rows)
         problem = HeadProblem(rows.reduce, features, loss, prior, sure=hinge)
 
@@ -245,9 +247,9 @@ class ClassFit(ClassPredictions):
         except KeyboardInterrupt:  # keep what has been learned so far
             root = np.diag(prior.precision**-0.5).astype(np.float32)
             posterior = HeadPosterior(latest, root[None], "shared", 1.0 / precision)
-            self._keep_interrupted(replace(part, posterior=posterior), prepared, clock)
+            self._keep_interrupted(replace(part, posterior=posterior), prepared, budget)
             raise
-        if hinge and not (fit.converged or clock.cut):
+        if hinge and not (fit.converged or budget.cut):
             self._warn_not_converged()
         calibration = part.calibration
         if calibration == {} and hinge:
@@ -305,7 +307,7 @@ class ClassFit(ClassPredictions):
         )
 
     def _choose(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
     ) -> tuple[Choice, dict[str, Any]]:
         """Precision, scale and spread by held-out rows, as far as they are not given."""
         scales, loss, unit = prepared.scales, self._head_loss(), prepared.unit
@@ -318,11 +320,11 @@ class ClassFit(ClassPredictions):
         move_scale = bool(len(held)) and isinstance(self.gamma, str)
         if self.alpha != "auto" and not move_scale and (fixed and not hinge):
             return replace(choice, spread=spread), {}
-        folds = self._folds(prepared, held, rng, clock)
+        folds = self._folds(prepared, held, rng, budget)
         if not folds:
             return replace(choice, spread=spread), {}
         judge = Judge(folds, loss)
-        kept = KeptJudge(judge, clock)
+        kept = KeptJudge(judge, budget)
         limits, rounds = SEARCH_RANGE, N_ROUNDS
         if not len(held):
             limits, rounds = FEW_ROWS_RANGE, FEW_ROWS_ROUNDS

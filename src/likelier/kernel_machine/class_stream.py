@@ -157,7 +157,7 @@ class ClassStream(RowKeeper, ExpertStream):
         have been kept and are learned together with the new ones; else features stay as they
         are, and the posterior of the weights is the prior of the new rows.
         """
-        self._check_words()
+        self._validate_parameters()
         refuse_constant(self)
         fresh = not hasattr(self, "stream_")
         X, y, weight = self._check_rows(X, y, sample_weight, fresh and not hasattr(self, "maps_"))

@@ -200,8 +200,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_words(self) -> None:
-        super()._check_words()
+    def _validate_parameters(self) -> None:
+        super()._validate_parameters()
         if self.posterior_scale != 0.0 or isinstance(self.posterior_scale, bool):
             check_number_or_auto("posterior_scale", self.posterior_scale, 0.0)
         if self.inference != "evidence" and self.posterior_scale != "auto":

@@ -26,7 +26,7 @@ N_PARTICLES = {"evidence": 1, "svgd": 20, "stein_gaussian": 4}
 MIN_COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = 512, 1536, 4
 
 
-class KernelWords(CallbackSupportMixin, BaseEstimator):
+class KernelEstimator(CallbackSupportMixin, BaseEstimator):
     """Constructor words of both kernel machines; see the two public classes."""
 
     _losses: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check_words(self) -> None:
+    def _validate_parameters(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
         check_one_of("loss", self.loss, self._losses)
         check_one_of("features", self.features, FEATURES)
@@ -62,9 +62,9 @@ class KernelWords(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}")
         count_threads(self.n_jobs)
         if self.inference != "evidence":
-            self._check_particle_words()
+            self._validate_particle_parameters()
 
-    def _check_particle_words(self) -> None:
+    def _validate_particle_parameters(self) -> None:
         """Raise for words that particles cannot follow."""
         wanted = f"with inference={self.inference!r}"
         if self.features == "nystroem":

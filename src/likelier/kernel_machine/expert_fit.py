@@ -18,7 +18,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.expert_model import (
     Experts,
     Tree,
@@ -204,7 +204,7 @@ class ExpertFit:
     seed: int
     tol: float
     n_jobs: int | None
-    clock: Clock
+    budget: TimeBudget
     experts: Experts | None = None
     known: dict[int, Array] = field(default_factory=dict)  # of a stream: random rows of regions
 
@@ -213,7 +213,7 @@ class ExpertFit:
 
         There are none where the time is over, or no region has rows enough to judge by.
         """
-        if self.clock.over:
+        if self.budget.over:
             return None
         Z = self.common.scaled(sample)
         tree = grow_tree(Z, self.n_regions)
@@ -222,9 +222,9 @@ class ExpertFit:
             return None
         m = n_landmarks(self.n_regions)
         judge = self.common.judge(drawn, m, self.seed)
-        kept = KeptJudge(judge, self.clock, "trial")
-        choice = choose_experts(kept, precision, lambda: self.clock.over, must)
-        if choice is None or self.clock.over:
+        kept = KeptJudge(judge, self.budget, "trial")
+        choice = choose_experts(kept, precision, lambda: self.budget.over, must)
+        if choice is None or self.budget.over:
             return None
         verdict = self.common.verdict(judge, choice)
         self.know(Z, tree)
@@ -256,7 +256,7 @@ class ExpertFit:
                 share = n_done / (self.n_rows - before)
                 left = (time.perf_counter() - begin) * (1.0 / share - 1.0)
                 whole = (before + n_done) / self.n_rows
-                if self.clock.tick("experts", f"{whole:.1%} of the rows, about {left:.0f} s left"):
+                if self.budget.tick("experts", f"{whole:.1%} of the rows, about {left:.0f} s left"):
                     return False
         return True
 
@@ -320,7 +320,7 @@ class ExpertFit:
         rows = np.random.default_rng([self.seed, 3, expert]).permutation(rows)
         solution = self.solve(expert, self.common.region(take(whole, rows[:MANY_ROWS])), choice)
         for start in range(MANY_ROWS, len(rows), MANY_ROWS):
-            if self.clock.over:
+            if self.budget.over:
                 return None
             region = self.common.region(take(whole, rows[start : start + MANY_ROWS]))
             after = self.common.absorb(region, solution.map, solution.posterior, self.tol)

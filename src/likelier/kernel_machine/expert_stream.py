@@ -24,7 +24,7 @@ from likelier.engines.threads import one_blas_thread
 from likelier.fitting.dataset import is_stream
 from likelier.fitting.parameters import check_number_or_auto
 from likelier.fitting.rows import Rows
-from likelier.fitting.time_budget import Clock, OutOfTime
+from likelier.fitting.time_budget import OutOfTime, TimeBudget
 from likelier.kernel_machine.expert_fit import (
     COMMON_SAMPLE,
     EXPERTS_FROM,
@@ -42,7 +42,7 @@ from likelier.kernel_machine.pace import SHARE
 from likelier.kernel_machine.passes import StreamPasses
 from likelier.kernel_machine.prepared import Prepared
 from likelier.kernel_machine.recipe import HEAD_BLOCK
-from likelier.kernel_machine.resume import check_same_words, same_units, words_of
+from likelier.kernel_machine.resume import check_same_parameters, parameters_of, same_units
 from likelier.kernel_machine.search import Choice
 
 KEEP_VALUES = 1 << 25  # numbers in the rows that are kept
@@ -66,8 +66,8 @@ class ExpertStream(StreamPasses):
     unfinished_: dict[str, Any]
     _expert_loss: str
 
-    def _check_words(self) -> None:
-        super()._check_words()
+    def _validate_parameters(self) -> None:
+        super()._validate_parameters()
         check_number_or_auto("n_experts", self.n_experts, 0, integer=True)
         if self.n_experts not in ("auto", 0, 1) and not self._may_have_experts():
             raise ValueError(
@@ -102,11 +102,11 @@ class ExpertStream(StreamPasses):
         return n_experts(n_rows, self.n_features_in_)
 
     def _expert_stage(
-        self, engine: Engine, common: CommonMachine, seed: int, clock: Clock
+        self, engine: Engine, common: CommonMachine, seed: int, budget: TimeBudget
     ) -> ExpertFit:
         n_rows = int(engine.n_rows or 0)
         number = self._n_experts(n_rows)
-        return ExpertFit(engine, common, n_rows, number, seed, float(self.tol), self.n_jobs, clock)
+        return ExpertFit(engine, common, n_rows, number, seed, float(self.tol), self.n_jobs, budget)
 
     # -- in one fit ---------------------------------------------------------------------
     def _learn_with_experts(
@@ -116,55 +116,59 @@ class ExpertStream(StreamPasses):
         part: Any,
         n_rows: int,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> Any:
         """A common machine from many rows, then experts for what it leaves over of all rows."""
         n_few = min(common_rows(self.n_features_in_), n_rows)
-        share, trial = self._shared_time(prepared, part.map, n_few, n_rows, clock)
-        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_few, clock, share))
+        share, trial = self._shared_time(prepared, part.map, n_few, n_rows, budget)
+        n_few = min(n_few, self._rows_in_time(prepared, part.map, n_few, budget, share))
         few, batch = self._few(engine, n_few, n_rows)
-        start, part = part, self._learn_weights(few, prepared, part, n_few, clock)
+        start, part = part, self._learn_weights(few, prepared, part, n_few, budget)
         if self._n_particles() == 1:
-            clock.thorough = False  # this is a model, and experts are kept one by one
-        early = clock.cut  # then a later fit goes on with what came before the experts
+            budget.thorough = False  # this is a model, and experts are kept one by one
+        early = budget.cut  # then a later fit goes on with what came before the experts
         seed, n_learned = int(rng.integers(2**31)), n_rows if n_few == n_rows else 0
         plan: dict[str, Any] = {"seed": seed, "n_rows": n_rows, "n_learned": n_learned}
-        plan |= {"made_with": words_of(self), "drawn": clock.seed, "stream": not engine.in_memory}
+        plan |= {
+            "made_with": parameters_of(self),
+            "drawn": budget.seed,
+            "stream": not engine.in_memory,
+        }
         part = replace(part, unfinished={} if early else plan)
-        if not clock.allows(trial):
+        if not budget.allows(trial):
             return part
         try:
-            stage = self._expert_stage(engine, self._common(part, n_learned), seed, clock)
+            stage = self._expert_stage(engine, self._common(part, n_learned), seed, budget)
             chosen = stage.choose(batch.X, part.choice.precision, self._must_have_experts())
-            if chosen is None and clock.over:
-                return part if early else replace(part, unfinished=plan | _trial(clock))
+            if chosen is None and budget.over:
+                return part if early else replace(part, unfinished=plan | _trial(budget))
             if chosen is not None:
                 choice, verdict = chosen
                 plan = plan | {"precision": choice.precision, "scale": choice.scale}
                 part = replace(part, experts=stage.experts, unfinished={} if early else plan)
                 part = self._with_verdict(part, verdict)
                 if self._n_particles() > 1 and not early:
-                    part = self._taken_up(stage, part, clock)
+                    part = self._taken_up(stage, part, budget)
                 whole = stage.learn(choice)
                 part = self._with_verdict(part, self._last_verdict(stage, verdict, prepared.sample))
                 # a verdict by fewer rows than there is time for is not the last one
-                return replace(part, unfinished={}) if whole and not clock.cut else part
+                return replace(part, unfinished={}) if whole and not budget.cut else part
         except KeyboardInterrupt:
-            self._keep_interrupted(part, prepared, clock)
+            self._keep_interrupted(part, prepared, budget)
             raise
         # no experts: then the weights deserve all rows, if there is time
-        clock.thorough = bool(clock.before)
-        if n_few == n_rows or self._rows_in_time(prepared, part.map, n_rows, clock) < n_rows:
+        budget.thorough = bool(budget.before)
+        if n_few == n_rows or self._rows_in_time(prepared, part.map, n_rows, budget) < n_rows:
             return replace(part, unfinished={})
-        return self._learn_weights(engine, prepared, start, n_rows, clock)
+        return self._learn_weights(engine, prepared, start, n_rows, budget)
 
     @staticmethod
-    def _taken_up(stage: ExpertFit, part: Any, clock: Clock) -> Any:
+    def _taken_up(stage: ExpertFit, part: Any, budget: TimeBudget) -> Any:
         """Of several fits: the experts that this one had learned, kept as they learn."""
-        if "experts" in clock.before:
-            stage.experts = Experts(**clock.before["experts"])
+        if "experts" in budget.before:
+            stage.experts = Experts(**budget.before["experts"])
         assert stage.experts is not None
-        clock.kept["experts"] = stage.experts.to_arrays()  # which learning changes in place
+        budget.kept["experts"] = stage.experts.to_arrays()  # which learning changes in place
         return replace(part, experts=stage.experts)
 
     def _stage(self, name: str, n_rows: int) -> str:
@@ -172,13 +176,13 @@ class ExpertStream(StreamPasses):
         return name if n_rows <= common_rows(self.n_features_in_) else f"{name} of all"
 
     def _shared_time(
-        self, prepared: Prepared, made: Any, n_few: int, n_rows: int, clock: Clock
+        self, prepared: Prepared, made: Any, n_few: int, n_rows: int, budget: TimeBudget
     ) -> tuple[float, float]:
         """Share of the time for the common machine, and seconds that experts take to be tried.
 
         Where there is no time for them, it is all for the common machine.
         """
-        left = clock.left
+        left = budget.left
         if left is None:
             return COMMON_SHARE, 0.0
         if left == 0.0:  # nothing is timed where there is no time for anything
@@ -190,7 +194,7 @@ class ExpertStream(StreamPasses):
 
     @abstractmethod
     def _trial_seconds(self, made: Any, sample: Rows, n_experts: int, n_learned: int) -> float:
-        """Seconds that experts take before the clock is asked.
+        """Seconds that experts take before the budget is asked.
 
         ``n_learned`` are all rows where the common machine learns them, else zero.
         """
@@ -207,9 +211,9 @@ class ExpertStream(StreamPasses):
         """The verdict after all experts have learned."""
         return verdict
 
-    def _keep_interrupted(self, part: Any, prepared: Prepared, clock: Clock) -> None:
+    def _keep_interrupted(self, part: Any, prepared: Prepared, budget: TimeBudget) -> None:
         self._store([part], prepared.standard)
-        self.n_iter_ = clock.n_iter
+        self.n_iter_ = budget.n_iter
 
     # -- going on -----------------------------------------------------------------------
     def _goes_on(self, X: Any) -> bool:
@@ -222,11 +226,11 @@ class ExpertStream(StreamPasses):
                 f"{known}: give them so again, or fit with warm_start=False"
             )
         if unfinished:
-            check_same_words(self, left["made_with"])
+            check_same_parameters(self, left["made_with"])
         return unfinished
 
     @one_blas_thread()
-    def _go_on(self, X: Any, y: Any, weight: Any, seed: int, clock: Clock) -> None:
+    def _go_on(self, X: Any, y: Any, weight: Any, seed: int, budget: TimeBudget) -> None:
         """Learn the experts that an interrupted fit, or one out of time, has left over.
 
         Everything else stays as it is: the same as if the fit had not ended, to the last bit,
@@ -235,8 +239,8 @@ class ExpertStream(StreamPasses):
         plan, units = self.unfinished_, self._target_units()
         seed = seed if plan.get("drawn") is None else int(plan["drawn"])
         engine, sample = self._rows_again(X, y, weight, seed)
-        clock.before = {name: plan[name] for name in ("n_learned", "trial") if name in plan}
-        clock.thorough = True
+        budget.before = {name: plan[name] for name in ("n_learned", "trial") if name in plan}
+        budget.thorough = True
         with engine:
             if engine.n_rows != plan["n_rows"] or not same_units(units, self._target_units()):
                 raise ValueError(
@@ -245,23 +249,23 @@ class ExpertStream(StreamPasses):
                     "rows; fit with warm_start=False"
                 )
             common = self._common_now(int(plan["n_learned"]))
-            with clock.aside("n_learned"):
-                stage = self._expert_stage(engine, common, int(plan["seed"]), clock)
+            with budget.aside("n_learned"):
+                stage = self._expert_stage(engine, common, int(plan["seed"]), budget)
             n_few = min(common_rows(engine.n_features), int(engine.n_rows or 0))
             if self.experts_[0]:
                 stage.experts = Experts(**self.experts_[0])
                 if sample is not None:  # as the fit drew them
                     some = engine.sample(n_few, COMMON_SAMPLE)
                     stage.know(common.scaled(some.X), stage.experts.tree)
-            elif self._chose_none(stage, engine.sample(n_few, COMMON_SAMPLE).X, clock):
+            elif self._chose_none(stage, engine.sample(n_few, COMMON_SAMPLE).X, budget):
                 return
             choice = Choice(self.unfinished_["precision"], self.unfinished_["scale"])
-            clock.thorough = False
+            budget.thorough = False
             whole = stage.learn(choice)  # its arrays are those of the model
-            clock.thorough = whole  # then the last verdict is by all of its rows
+            budget.thorough = whole  # then the last verdict is by all of its rows
             self._trust(self._last_verdict(stage, None, sample))
             self.unfinished_ = {} if whole else self.unfinished_
-        self.n_iter_ += clock.n_iter
+        self.n_iter_ += budget.n_iter
 
     def _rows_again(
         self, X: Any, y: Any, weight: Any, seed: int
@@ -278,12 +282,12 @@ class ExpertStream(StreamPasses):
         )
         return engine, None
 
-    def _chose_none(self, stage: ExpertFit, sample: Matrix, clock: Clock) -> bool:
+    def _chose_none(self, stage: ExpertFit, sample: Matrix, budget: TimeBudget) -> bool:
         """Choose experts where an earlier fit had no time to; True where there are none."""
         try:
             chosen = stage.choose(sample, float(self.alpha_[0]), self._must_have_experts())
         except OutOfTime:
-            self.unfinished_ = self.unfinished_ | _trial(clock)
+            self.unfinished_ = self.unfinished_ | _trial(budget)
             return True
         if chosen is None or stage.experts is None:
             self.unfinished_ = {}
@@ -323,12 +327,12 @@ class ExpertStream(StreamPasses):
         if not self.experts_[0]:  # the common machine learns until there are experts
             self.stream_["n_common"] = len(y)
         n_common = self.stream_.setdefault("n_common", len(self.stream_["kept"][0][1]))
-        codes, clock = self._targets(y), Clock(self, (None, None))
+        codes, budget = self._targets(y), TimeBudget(self, (None, None))
         with LocalEngine(
             X, codes, omega, seed=self.stream_["seed"], n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
         ) as engine:
             common = self._common_now(n_common)
-            stage = self._expert_stage(engine, common, self.stream_["seed"], clock)
+            stage = self._expert_stage(engine, common, self.stream_["seed"], budget)
             sample = engine.sample(min(common_rows(X.shape[1]), len(y)))
             chosen = stage.choose(sample.X, float(self.alpha_[0]), self._must_have_experts())
             if chosen is None or stage.experts is None:
@@ -347,7 +351,9 @@ class ExpertStream(StreamPasses):
         self.experts_ = [arrays]
         experts, seed = Experts(**arrays), int(self.stream_["seed"])
         with LocalEngine(np.zeros((1, self.n_features_in_))) as nothing:
-            stage = self._expert_stage(nothing, self._common_now(), seed, Clock(self, (None, None)))
+            stage = self._expert_stage(
+                nothing, self._common_now(), seed, TimeBudget(self, (None, None))
+            )
         stage.experts = experts
         choice = stage.common.choice(experts)
         waiting = Waiting.from_plain(1 if flush else WAIT_ROWS, self.stream_.get("waiting", {}))
@@ -376,6 +382,6 @@ class ExpertStream(StreamPasses):
         self._teach_experts(np.empty((0, self.n_features_in_)), nothing, nothing, True)
 
 
-def _trial(clock: Clock) -> dict[str, Any]:
+def _trial(budget: TimeBudget) -> dict[str, Any]:
     """What a trial of experts has judged so far."""
-    return {"trial": clock.kept["trial"]} if "trial" in clock.kept else {}
+    return {"trial": budget.kept["trial"]} if "trial" in budget.kept else {}

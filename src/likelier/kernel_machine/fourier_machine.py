@@ -215,7 +215,7 @@ class FourierMachine(Model):
         y = np.tile(batch.y, P)
         flat = scores.reshape(P * n, K) if self.loss.coupled else scores.reshape(P * n)
         value = self.loss.value(y, flat).reshape(P, n)
-        slope = self.loss.slope(y, flat).reshape(P, n, K)
+        slope = self.loss.derivative(y, flat).reshape(P, n, K)
         if batch.weight is not None:
             value, slope = value * batch.weight, slope * batch.weight[:, None]
         return value.sum(axis=1), slope

@@ -16,7 +16,7 @@ import numpy as np
 from likelier.base import Array, Engine
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import Clock, OutOfTime
+from likelier.fitting.time_budget import OutOfTime, TimeBudget
 from likelier.kernel_machine.particles import KernelParticles
 from likelier.kernel_machine.prepared import Prepared
 from likelier.kernel_machine.resume import (
@@ -40,32 +40,34 @@ class GoingOn(KernelParticles):
         n_rows: int,
         standard: Standard,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> None:
         """Hyperparameters from the sample, weights from the engine, for every particle."""
         self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
-        check_same_rows(clock, n_rows, self._target_units(), standard)
+        check_same_rows(budget, n_rows, self._target_units(), standard)
         learn = self._fit_evidence if self.inference == "evidence" else self._fit_particles
         # updates of particles are short, and a model at every moment
-        clock.thorough = bool(clock.before) and self.inference == "evidence"
+        budget.thorough = bool(budget.before) and self.inference == "evidence"
         random, late = rng.bit_generator.state, False
         try:
             try:
-                learn(engine, sample, n_rows, standard, rng, clock)
+                learn(engine, sample, n_rows, standard, rng, budget)
             except OutOfTime:
-                late, clock.cut, clock.thorough = True, True, False
-            if late and not self._goes_back(clock):
+                late, budget.cut, budget.thorough = True, True, False
+            if late and not self._goes_back(budget):
                 rng.bit_generator.state = random
-                clock.before = {k: v for k, v in clock.before.items() if k not in KEPT} | clock.kept
-                learn(engine, sample, n_rows, standard, rng, clock)
+                budget.before = {
+                    k: v for k, v in budget.before.items() if k not in KEPT
+                } | budget.kept
+                learn(engine, sample, n_rows, standard, rng, budget)
         except KeyboardInterrupt:
-            clock.cut = True
+            budget.cut = True
             if not (hasattr(self, "maps_") or hasattr(self, "particles_")):
-                self.__dict__.update(clock.model)
+                self.__dict__.update(budget.model)
             raise
         finally:
-            if clock.cut:
-                leave(self, clock, n_rows, self._target_units(), standard)
+            if budget.cut:
+                leave(self, budget, n_rows, self._target_units(), standard)
 
     def _fit_evidence(
         self,
@@ -74,45 +76,45 @@ class GoingOn(KernelParticles):
         n_rows: int,
         standard: Standard,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> None:
         """One machine after another, each with hyperparameters of its own."""
-        parts = [self._particle_type.from_plain(part) for part in finished_parts(clock, rng)]
+        parts = [self._particle_type.from_plain(part) for part in finished_parts(budget, rng)]
         n_particles = self._n_particles()
         try:
             while len(parts) < n_particles:
                 held = self._held_rows(sample, rng)
-                prepared = self._prepare(sample, held, standard, rng, clock)
-                parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, clock))
-                if n_particles > 1 and not clock.cut:
-                    keep_finished(clock, parts[-1].to_plain(), rng)
+                prepared = self._prepare(sample, held, standard, rng, budget)
+                parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, budget))
+                if n_particles > 1 and not budget.cut:
+                    keep_finished(budget, parts[-1].to_plain(), rng)
                 if len(parts) < n_particles:
-                    clock.pause()
-                    if clock.over:
+                    budget.pause()
+                    if budget.over:
                         break  # fewer particles are a model all the same
         except KeyboardInterrupt:
-            self._keep_parts(parts, standard, clock)
+            self._keep_parts(parts, standard, budget)
             raise
         except OutOfTime:
             if not parts:
                 raise
-            clock.cut = True
-        self._keep_parts(parts, standard, clock)
+            budget.cut = True
+        self._keep_parts(parts, standard, budget)
 
-    def _keep_parts(self, parts: list[Any], standard: Standard, clock: Clock) -> None:
+    def _keep_parts(self, parts: list[Any], standard: Standard, budget: TimeBudget) -> None:
         if parts:
             self._store(parts, standard)
-            self.n_iter_ = clock.n_iter
+            self.n_iter_ = budget.n_iter
 
-    def _goes_back(self, clock: Clock) -> bool:
+    def _goes_back(self, budget: TimeBudget) -> bool:
         """Whether the model of the unfinished fit is still the one to predict by; it is put back.
 
         It is not where a stage has been finished since: its scales or its prior can be better.
         """
-        if not clock.model or _n_stages(clock.kept) > _n_stages(clock.before):
+        if not budget.model or _n_stages(budget.kept) > _n_stages(budget.before):
             return False
-        self.__dict__.update(clock.model)
-        self.n_iter_ += clock.n_iter
+        self.__dict__.update(budget.model)
+        self.n_iter_ += budget.n_iter
         return True
 
     # -- what the public classes and their other halves say -------------------------------
@@ -130,7 +132,7 @@ class GoingOn(KernelParticles):
         held: Array,
         n_rows: int,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> Any: ...
 
     @abstractmethod

@@ -22,7 +22,7 @@ from likelier.base import Array, Matrix
 from likelier.engines.rows import stack_rows
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.recipe import KernelFit
 
 START_ROWS = 4000  # rows that scales and landmarks are learned from
@@ -36,9 +36,9 @@ class RowKeeper(KernelFit):
     stream_: dict[str, Any]
 
     def _fit_memory(
-        self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
+        self, X: Matrix, y: Array, weight: Array | None, seed: int, budget: TimeBudget
     ) -> None:
-        super()._fit_memory(X, y, weight, seed, clock)
+        super()._fit_memory(X, y, weight, seed, budget)
         omega = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
         present = np.flatnonzero(omega)
         few = len(present) < START_ROWS and len(present) * X.shape[1] <= KEEP_VALUES
@@ -101,7 +101,7 @@ class RowKeeper(KernelFit):
         """Learn all rows that are kept."""
         state = self.stream_
         rows = state["X"], state["y"]
-        self._fit_memory(*rows, state["omega"], state["seed"], Clock(self, rows))
+        self._fit_memory(*rows, state["omega"], state["seed"], TimeBudget(self, rows))
         state["learned"] = len(state["y"])
 
     def _missing(self) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine
 from likelier.engines import LocalEngine
 from likelier.fitting.rows import Rows
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.expert_fit import N_TRIAL, CommonMachine, ExpertFit, n_landmarks
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.expert_rows import take
@@ -156,17 +156,22 @@ class NumberExperts(ExpertStream):
         return np.array([self.target_mean_, self.target_spread_])
 
     def _rows_in_time(
-        self, prepared: Prepared, made: KernelMap, n_rows: int, clock: Clock, share: float = SHARE
+        self,
+        prepared: Prepared,
+        made: KernelMap,
+        n_rows: int,
+        budget: TimeBudget,
+        share: float = SHARE,
     ) -> int:
         """How many rows the sums can be made of; all where there is no time budget."""
-        if clock.left is None:
+        if budget.left is None:
             return n_rows
-        pace = self._row_seconds(made, prepared.sample) if clock.left else np.inf
+        pace = self._row_seconds(made, prepared.sample) if budget.left else np.inf
         n_sample = prepared.sample.n
         if self.loss != "gaussian":
-            return affordable_rows(clock, n_rows, pace, share)
+            return affordable_rows(budget, n_rows, pace, share)
         # rows of the sample pass twice: the noise is learned from them
-        most = affordable_rows(clock, n_rows + min(n_rows, n_sample), 0.5 * pace, share)
+        most = affordable_rows(budget, n_rows + min(n_rows, n_sample), 0.5 * pace, share)
         if most >= n_rows + min(n_rows, n_sample):
             return n_rows
         return max(most - n_sample, most // 2)
@@ -186,7 +191,7 @@ class NumberExperts(ExpertStream):
         return (rows + 2.0 * N_TRIAL * size) * sums_pace(made, sample)
 
     def _expert_stage(
-        self, engine: Engine, common: CommonMachine, seed: int, clock: Clock
+        self, engine: Engine, common: CommonMachine, seed: int, budget: TimeBudget
     ) -> ExpertFit:
         """What the common machine says of rows in memory is found once, where it is not cheap."""
         assert isinstance(common, NumberCommon)
@@ -196,7 +201,7 @@ class NumberExperts(ExpertStream):
             engine = LocalEngine(
                 whole.X, told, whole.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
             )
-        return super()._expert_stage(engine, common, seed, clock)
+        return super()._expert_stage(engine, common, seed, budget)
 
     def _common(self, part: Any, n_learned: int) -> NumberCommon:
         return NumberCommon(part.map, part.weights, part.common_noise, part.row, n_learned)
@@ -227,18 +232,18 @@ class NumberExperts(ExpertStream):
     @staticmethod
     def _law_in_time(stage: ExpertFit, batch: Batch, verdict: NoiseLaw | None) -> NoiseLaw | None:
         """The noise by these rows, by as many of them as time allows, or as it was known before."""
-        common, experts, clock = stage.common, stage.experts, stage.clock
+        common, experts, budget = stage.common, stage.experts, stage.budget
         assert isinstance(common, NumberCommon) and experts is not None
 
         def law(some: Batch) -> NoiseLaw | None:
             return experts_law(experts, common.whole(some), common.noise)
 
-        if clock.left is not None:
-            if clock.over:
+        if budget.left is not None:
+            if budget.over:
                 return verdict
             few = take(batch, np.arange(min(TIMED_ROWS, batch.n_rows)))
             pace = timed(lambda: law(few))[0] / few.n_rows
-            n_rows = affordable_rows(clock, batch.n_rows, pace)
+            n_rows = affordable_rows(budget, batch.n_rows, pace)
             batch = take(batch, np.arange(n_rows)) if n_rows < batch.n_rows else batch
         return law(batch) or verdict
 

@@ -22,7 +22,7 @@ from likelier.fitting.duplicates import settle_many
 from likelier.fitting.moments import ColumnMoments
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.estimator import by_evidence
 from likelier.kernel_machine.evidence import Scales
 from likelier.kernel_machine.expert_fit import COMMON_SAMPLE, MAX_INPUTS, common_rows
@@ -139,13 +139,13 @@ class NumberStream(RowKeeper, NumberExperts):
         return _UnitSource(source, mean, self.target_spread_), n_rows, standard
 
     def _in_time(
-        self, engine: Engine, sample: Rows, made: KernelMap, n_rows: int, clock: Clock
+        self, engine: Engine, sample: Rows, made: KernelMap, n_rows: int, budget: TimeBudget
     ) -> tuple[Engine, Rows]:
         """Rows for the sums, and those the noise is learned from: all, or as time allows."""
-        if clock.left is None:
+        if budget.left is None:
             return engine, sample
-        pace = sums_pace(made, sample) if clock.left else np.inf
-        most = affordable_rows(clock, n_rows + sample.n, pace)
+        pace = sums_pace(made, sample) if budget.left else np.inf
+        most = affordable_rows(budget, n_rows + sample.n, pace)
         if most >= n_rows + sample.n:
             return engine, sample
         n_few = max(most - sample.n, most // 2)
@@ -170,7 +170,7 @@ class NumberStream(RowKeeper, NumberExperts):
         have been kept and are learned together with the new ones; else features stay as they
         are, and new rows add to the sums of the fit, or are learned by its experts.
         """
-        self._check_words()
+        self._validate_parameters()
         fresh = not hasattr(self, "stream_")
         X, y, weight = self._check_rows(X, y, sample_weight, fresh and not hasattr(self, "maps_"))
         return self._learn(X, y, weight, self._seed() if fresh else self.stream_["seed"])

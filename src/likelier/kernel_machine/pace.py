@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from likelier.fitting.rows import Rows
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.estimator import ROWS_PER_COMPONENT
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.regression import regression_sums
@@ -36,14 +36,16 @@ N_SEARCH_PASSES, N_METRICS = 8, 3  # of a usual search for the weights of a head
 SHARE = 0.8  # of the time that is left; what follows the passes takes the rest
 
 
-def affordable_rows(clock: Clock, n_rows: int, seconds_per_row: float, share: float = SHARE) -> int:
+def affordable_rows(
+    budget: TimeBudget, n_rows: int, seconds_per_row: float, share: float = SHARE
+) -> int:
     """As many rows as time allows, at least `PROBE_ROWS`; all where there is no budget."""
-    left = clock.left
+    left = budget.left
     if left is None:
         return n_rows
     wanted = share * left / max(seconds_per_row, 1e-12)
     most = int(min(n_rows, max(wanted, PROBE_ROWS)))
-    clock.cut = clock.cut or most < n_rows
+    budget.cut = budget.cut or most < n_rows
     return most
 
 
@@ -71,7 +73,11 @@ def sums_pace(made: KernelMap, sample: Rows) -> float:
 
 
 def components_in_time(
-    clock: Clock, wanted: int, least: int, n_rows: int, try_out: Callable[[], tuple[float, float]]
+    budget: TimeBudget,
+    wanted: int,
+    least: int,
+    n_rows: int,
+    try_out: Callable[[], tuple[float, float]],
 ) -> int:
     """How many features there is time for, at least ``least``.
 
@@ -79,7 +85,7 @@ def components_in_time(
     many features are made that each still gets `ROWS_PER_COMPONENT` rows in the time that is
     left, and no fewer than a fit without a budget would make if that is ample.
     """
-    left = clock.left
+    left = budget.left
     if left is None or wanted <= least:
         return wanted
     count = least
@@ -88,11 +94,13 @@ def components_in_time(
         for count in range(wanted, least, -COMPONENT_STEP):
             times = count / least
             rows = min(n_rows, ROWS_PER_COMPONENT * count)
-            if N_FACTORS * factor * times**3 + rows * row * times**2 <= SHARE * (clock.left or 0.0):
+            if N_FACTORS * factor * times**3 + rows * row * times**2 <= SHARE * (
+                budget.left or 0.0
+            ):
                 break
         else:
             count = least
-    clock.cut = clock.cut or count < wanted
+    budget.cut = budget.cut or count < wanted
     return count
 
 

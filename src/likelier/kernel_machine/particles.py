@@ -20,8 +20,8 @@ from likelier.base import Array, Engine, Loss, Matrix
 from likelier.calibration import restore
 from likelier.engines import LocalEngine
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import Clock
-from likelier.kernel_machine.estimator import KernelWords
+from likelier.fitting.time_budget import TimeBudget
+from likelier.kernel_machine.estimator import KernelEstimator
 from likelier.kernel_machine.fourier_machine import (
     MEDIAN_ROWS,
     FourierMachine,
@@ -57,7 +57,7 @@ class Learned:
     interrupted: bool
 
 
-class KernelParticles(KernelWords, ABC):
+class KernelParticles(KernelEstimator, ABC):
     """Fitting and reading particles; the two public classes say what their targets need.
 
     ``_particle_loss`` is the loss, ``_particle_strength`` takes what the evidence said to the
@@ -71,21 +71,21 @@ class KernelParticles(KernelWords, ABC):
         n_rows: int,
         standard: Standard,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> None:
         """Strengths from the sample, particles from the engine."""
         nothing = np.empty(0, dtype=np.intp)
-        prepared = self._prepare(sample, nothing, standard, rng, clock)
+        prepared = self._prepare(sample, nothing, standard, rng, budget)
         strength = self._particle_strength(prepared.scales)
         model = self._particle_model(prepared, strength, n_rows, rng)
         outside = self._rows_to_judge(sample, rng)
         if len(outside):
-            strength, model = self._learn_strength(model, sample, outside, strength, clock)
-        learned = self._move(model, engine, clock, "particles")
+            strength, model = self._learn_strength(model, sample, outside, strength, budget)
+        learned = self._move(model, engine, budget, "particles")
         if self._is_judged() and not len(outside):
             strength = self._judge(learned.posterior, sample, strength)
         self._keep_particles(model, learned, strength)
-        self.n_iter_ = clock.n_iter
+        self.n_iter_ = budget.n_iter
         if learned.interrupted:
             raise KeyboardInterrupt
 
@@ -136,31 +136,38 @@ class KernelParticles(KernelWords, ABC):
         return np.sort(np.concatenate(parts))
 
     def _learn_strength(
-        self, model: ScaledMachine, sample: Any, outside: Array, strength: Strength, clock: Clock
+        self,
+        model: ScaledMachine,
+        sample: Any,
+        outside: Array,
+        strength: Strength,
+        budget: TimeBudget,
     ) -> tuple[Strength, ScaledMachine]:
         """What a fit to some rows says about the others, and the machine that believes it.
 
         Where that fit is interrupted, its particles are what has been learned.
         """
-        known = clock.before.get("strength")
+        known = budget.before.get("strength")
         if known is None:
             inside = sample.take(np.setdiff1d(np.arange(sample.n), outside))
             counts = inside.n / float(self.temperature)
             few = replace(model, machine=replace(model.machine, temperature=counts))
             with LocalEngine(inside.X, inside.y, inside.weight) as engine:
-                learned = self._move(few, engine, clock, "held out")
+                learned = self._move(few, engine, budget, "held out")
             found = self._judge(learned.posterior, sample.take(outside), strength)
             if learned.interrupted:
                 self._keep_particles(few, learned, found)
-                self.n_iter_ = clock.n_iter
+                self.n_iter_ = budget.n_iter
                 raise KeyboardInterrupt
             known = asdict(found)
-            if not clock.cut:
-                clock.kept["strength"] = known
+            if not budget.cut:
+                budget.kept["strength"] = known
         strength = Strength(**known)
         return strength, self._with_strength(model, strength)
 
-    def _move(self, model: ScaledMachine, engine: Engine, clock: Clock, stage: str) -> Learned:
+    def _move(
+        self, model: ScaledMachine, engine: Engine, budget: TimeBudget, stage: str
+    ) -> Learned:
         """Move particles until the planned updates are done, or there is an end to time.
 
         With rows held out, also until these are predicted no better; the best particles count.
@@ -168,24 +175,24 @@ class KernelParticles(KernelWords, ABC):
         n_updates = UPDATES * int(self.max_iter)
         kind: Any = SVGD if self.inference == "svgd" else SteinGaussian
         inference = kind(n_particles=self._n_particles(), n_updates=n_updates)
-        course = Course(inference, inference.init(model, engine), float(self.tol), clock.held)
-        course.restore(clock.before.get("particles", {}), stage)
+        course = Course(inference, inference.init(model, engine), float(self.tol), budget.held)
+        course.restore(budget.before.get("particles", {}), stage)
         skipped = course.state.n_updates / n_updates
-        whole = not clock.cut  # what comes after a stage that was cut short has to be done again
+        whole = not budget.cut  # what comes after a stage that was cut short has to be done again
         try:
             while not course.done:
                 course.step(engine)
                 if whole:
-                    clock.kept["particles"] = course.to_plain(stage)
+                    budget.kept["particles"] = course.to_plain(stage)
                 share = min(1.0, course.state.n_updates / n_updates)
-                if clock.progress(stage, share, course.told(), skipped):
+                if budget.progress(stage, share, course.told(), skipped):
                     break
         except KeyboardInterrupt:  # keep what has been learned so far
             if whole:
-                clock.kept["particles"] = course.to_plain(stage)
+                budget.kept["particles"] = course.to_plain(stage)
             return Learned(course.posterior(), np.nan, False, True)
         if whole and course.done:
-            clock.cut = False  # time ended with the last step
+            budget.cut = False  # time ended with the last step
         return Learned(course.posterior(), course.info.objective, course.done, False)
 
     # -- fitted attributes --------------------------------------------------------------

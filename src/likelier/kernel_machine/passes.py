@@ -12,16 +12,18 @@ from likelier.fitting.dataset import open_source
 from likelier.fitting.extreme_cells import watched
 from likelier.fitting.hold_out import split_stream
 from likelier.fitting.rows import Rows
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.recipe import SAMPLE_ROWS, STOP_ROWS, KernelFit
 
 
 class StreamPasses(KernelFit):
     """Fitting of streams; ``_open_encoded`` encodes the targets of one."""
 
-    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, clock: Clock) -> None:
+    def _fit_stream(
+        self, X: Any, y: Any, sample_weight: Any, seed: int, budget: TimeBudget
+    ) -> None:
         """Hyperparameters from a sample of the stream; every further pass is a sum over it."""
-        source = self._open_stream(X, y, sample_weight, bool(clock.before))
+        source = self._open_stream(X, y, sample_weight, bool(budget.before))
         if not source.repeatable:
             if self.inference != "evidence":
                 raise ValueError(
@@ -30,18 +32,18 @@ class StreamPasses(KernelFit):
                 )
             for batch in StreamEngine(source, seed=seed, shuffle=False).blocks():
                 self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight, seed)
-                if clock.tick("stream", f"block {batch.index}"):
+                if budget.tick("stream", f"block {batch.index}"):
                     break
             self._end_stream()
             return
         encoded, n_rows, standard = self._open_encoded(source, seed)
         if self._stops_early():
             fraction = min(float(self.validation_fraction), STOP_ROWS / n_rows)
-            encoded, n_rows, _, clock.held = split_stream(encoded, fraction, STOP_ROWS, seed)
+            encoded, n_rows, _, budget.held = split_stream(encoded, fraction, STOP_ROWS, seed)
         engine, sample = self._stream_engine(encoded, n_rows, seed)
         rng = np.random.default_rng([seed, 0])
         with one_blas_thread():
-            self._fit_engine(engine, sample, n_rows, standard, rng, clock)
+            self._fit_engine(engine, sample, n_rows, standard, rng, budget)
 
     def _open_stream(self, X: Any, y: Any, sample_weight: Any, goes_on: bool) -> Any:
         """Blocks of rows; those of an unfinished fit must be there to be read again."""

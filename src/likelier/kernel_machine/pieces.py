@@ -12,20 +12,22 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.expert_rows import take
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.recipe import HEAD_BLOCK
 from likelier.kernel_machine.regression import Sums, batch_sums
 
 
-def kept_sums(engine: Engine, made: KernelMap, stage: tuple[str, list[Any]], clock: Clock) -> Sums:
+def kept_sums(
+    engine: Engine, made: KernelMap, stage: tuple[str, list[Any]], budget: TimeBudget
+) -> Sums:
     """Sums of all rows, from the first block to the last.
 
     ``stage`` is the name that they are kept under, and what says of which problem they are.
     """
     name, place = stage
-    known, whole = clock.before.get(name, {}), not clock.cut
+    known, whole = budget.before.get(name, {}), not budget.cut
     total: Sums | None = None
     n_done = 0
     if known.get("place") == place:
@@ -46,22 +48,22 @@ def kept_sums(engine: Engine, made: KernelMap, stage: tuple[str, list[Any]], clo
             continue
         total, n_summed = sums if total is None else total + sums, n_summed + n_rows
         if whole:
-            clock.kept[name] = vars(total) | {"place": place, "n_rows": n_summed}
-        clock.pause()
+            budget.kept[name] = vars(total) | {"place": place, "n_rows": n_summed}
+        budget.pause()
     assert total is not None  # engines have rows
     return total
 
 
 def kept_rest(
-    n_rows: int, leave: Callable[[slice], Array], stage: tuple[str, list[Any]], clock: Clock
+    n_rows: int, leave: Callable[[slice], Array], stage: tuple[str, list[Any]], budget: TimeBudget
 ) -> Array:
     """What ``leave`` says of so many rows, block by block; ``stage`` as for the sums."""
     name, place = stage
-    known, whole = clock.before.get(name, {}), not clock.cut
+    known, whole = budget.before.get(name, {}), not budget.cut
     parts = [known["rest"]] if known.get("place") == place else []
     for start in range(sum(map(len, parts)), n_rows, HEAD_BLOCK):
         parts.append(leave(slice(start, min(start + HEAD_BLOCK, n_rows))))
         if whole:
-            clock.kept[name] = {"place": place, "rest": np.concatenate(parts)}
-        clock.pause()
+            budget.kept[name] = {"place": place, "rest": np.concatenate(parts)}
+        budget.pause()
     return np.concatenate(parts)

@@ -26,7 +26,7 @@ from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard, StandardRows
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.estimator import MIN_COMPONENTS
 from likelier.kernel_machine.evidence import Plan, Scales, input_groups, learn_scales
 from likelier.kernel_machine.features import IdentityMap, KernelMap, fourier_map, landmark_map
@@ -84,36 +84,38 @@ class KernelFit(GoingOn):
             there are few different ones, as in a table of counts: then each counts, and weights
             that are whole numbers are such counts.
         """
-        self._check_words()
+        self._validate_parameters()
         left = left_over(self)
         seed = int(left["seed"]) if left else self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        clock = Clock(self, (None, None) if is_stream(X) else (X, y), seed=seed)
-        clock.before, clock.kept = left, {k: v for k, v in left.items() if k in KEPT}
+        budget = TimeBudget(self, (None, None) if is_stream(X) else (X, y), seed=seed)
+        budget.before, budget.kept = left, {k: v for k, v in left.items() if k in KEPT}
         # data that are refused, and all else
         with unchanged_on_failure(self, (Exception,)), one_class_is_constant(self):
-            self._fit_or_go_on(X, y, sample_weight, seed, clock)
+            self._fit_or_go_on(X, y, sample_weight, seed, budget)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _fit_or_go_on(self, X: Any, y: Any, sample_weight: Any, seed: int, clock: Clock) -> None:
+    def _fit_or_go_on(
+        self, X: Any, y: Any, sample_weight: Any, seed: int, budget: TimeBudget
+    ) -> None:
         """Begin, or take up what an unfinished fit has left; interrupted early, that stays."""
         try:
             if self._goes_on(X):
-                self._go_on(X, y, sample_weight, seed, clock)
+                self._go_on(X, y, sample_weight, seed, budget)
                 return
-            clock.model = earlier_model(self) if clock.before else {}
+            budget.model = earlier_model(self) if budget.before else {}
             for name in ("stream_", "maps_", "particles_", "unfinished_"):  # of an earlier fit
                 self.__dict__.pop(name, None)
             if is_stream(X):
-                self._fit_stream(X, y, sample_weight, seed, clock)
+                self._fit_stream(X, y, sample_weight, seed, budget)
             else:
                 rows = self._check_rows(X, y, sample_weight, reset=True)
-                self._fit_memory(*rows, seed, clock)
+                self._fit_memory(*rows, seed, budget)
         except KeyboardInterrupt:
-            if clock.before and not getattr(self, "unfinished_", None):
-                self.unfinished_ = clock.before
+            if budget.before and not getattr(self, "unfinished_", None):
+                self.unfinished_ = budget.before
             raise
 
     def _goes_on(self, X: Any) -> bool:
@@ -122,11 +124,11 @@ class KernelFit(GoingOn):
 
     # -- rows in memory -----------------------------------------------------------------
     def _fit_memory(
-        self, X: Matrix, y: Array, weight: Array | None, seed: int, clock: Clock
+        self, X: Matrix, y: Array, weight: Array | None, seed: int, budget: TimeBudget
     ) -> None:
         rows = self._merged(self._encoded(Rows(X, y, weight)).present())
         if self._stops_early():
-            rows, clock.held = self._held_apart(rows, seed)
+            rows, budget.held = self._held_apart(rows, seed)
         rng = np.random.default_rng([seed, 0])
         sample = rows
         if rows.n > SAMPLE_ROWS:
@@ -135,7 +137,7 @@ class KernelFit(GoingOn):
             rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=HEAD_BLOCK
         )
         with engine, one_blas_thread():
-            self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, clock)
+            self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, budget)
 
     def _encoded(self, rows: Rows) -> Rows:
         """Rows with their targets as numbers; absent ones must not change a bit of these."""
@@ -195,7 +197,7 @@ class KernelFit(GoingOn):
         held: Array,
         standard: Standard,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> Prepared:
         """Learn the scales on the rows that are not held out."""
         inside = np.setdiff1d(np.arange(sample.n), held)
@@ -207,18 +209,18 @@ class KernelFit(GoingOn):
         if self.features == "identity":
             flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
             return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample, centred=True)
-        watch = KeptClimb(clock, self._plan(sample.n).n_steps)
+        watch = KeptClimb(budget, self._plan(sample.n).n_steps)
         scales = self._learn_scales(Z, sample, inside, rng, watch)
         return Prepared(standard, scales, Z, sample)
 
     def _chosen(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
     ) -> tuple[Choice, Any]:
         """What ``_choose`` finds, or has found for an unfinished fit."""
-        known = kept_choice(clock, rng)
+        known = kept_choice(budget, rng)
         if known is None:
-            choice, found = known = self._choose(prepared, held, rng, clock)
-            keep_choice(clock, choice, found, rng)
+            choice, found = known = self._choose(prepared, held, rng, budget)
+            keep_choice(budget, choice, found, rng)
         return known
 
     def _learns_scales(self, n_features: int) -> bool:
@@ -244,7 +246,7 @@ class KernelFit(GoingOn):
         )
 
     def _folds(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
     ) -> list[Fold]:
         """Rows to learn from and to judge by: one hold-out, or three parts in turn.
 
@@ -265,7 +267,7 @@ class KernelFit(GoingOn):
             judged = prepared
             if n < SHARED_SCALES * d and self._learns_scales(d):
                 Z, sample = prepared.standardised, prepared.sample
-                watch = KeptClimb(clock, self._plan(n).n_steps, FOLD_CLIMBS[number])
+                watch = KeptClimb(budget, self._plan(n).n_steps, FOLD_CLIMBS[number])
                 scales = self._learn_scales(Z, sample, inside, rng, watch)
                 judged = replace(prepared, scales=scales)
             folds.append(self._fold(judged, rng.permutation(inside), outside, rng))
@@ -301,18 +303,18 @@ class KernelFit(GoingOn):
         scale: float,
         n_rows: int,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> tuple[KernelMap, Array]:
         """The map of all rows, in the units of the data, and the rows of the sample in it."""
-        wanted = self._components_in_time(prepared, scale, n_rows, clock)
+        wanted = self._components_in_time(prepared, scale, n_rows, budget)
         chosen = np.sort(rng.permutation(prepared.sample.n)[:wanted])
         place = (prepared.centre(), prepared.gamma(scale), int(rng.integers(2**31)), wanted)
-        with clock.aside(*WEIGHT_STAGES):
+        with budget.aside(*WEIGHT_STAGES):
             made = self._make_map(take_rows(prepared.sample.X, chosen), *place)
         return made, chosen
 
     def _components_in_time(
-        self, prepared: Prepared, scale: float, n_rows: int, clock: Clock
+        self, prepared: Prepared, scale: float, n_rows: int, budget: TimeBudget
     ) -> int:
         """Features as many as there are to be, or by default as many as there is time for."""
         wanted = self._n_components(n_rows)
@@ -325,7 +327,7 @@ class KernelFit(GoingOn):
             seconds, made = timed(lambda: self._make_map(rows, *place))
             return seconds, self._row_seconds(made, prepared.sample)
 
-        return components_in_time(clock, wanted, MIN_COMPONENTS, n_rows, try_out)
+        return components_in_time(budget, wanted, MIN_COMPONENTS, n_rows, try_out)
 
     @abstractmethod
     def _row_seconds(self, made: KernelMap, sample: Rows) -> float:

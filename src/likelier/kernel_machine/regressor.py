@@ -13,7 +13,7 @@ from likelier.engines.rows import slice_rows
 from likelier.fitting.parameters import check_above
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import LARGEST, Standard
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.expert_fit import common_rows
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.extrapolation import far_spread
@@ -243,8 +243,8 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_words(self) -> None:
-        super()._check_words()
+    def _validate_parameters(self) -> None:
+        super()._validate_parameters()
         if self.epsilon != 0.0:
             check_above("epsilon", self.epsilon, 0.0)
 
@@ -290,53 +290,55 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         held: Array,
         n_rows: int,
         rng: np.random.Generator,
-        clock: Clock,
+        budget: TimeBudget,
     ) -> Particle:
-        choice, noise = self._chosen(prepared, held, rng, clock)
-        made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng, clock)
+        choice, noise = self._chosen(prepared, held, rng, budget)
+        made, landmarks = self._final_map(prepared, choice.scale, n_rows, rng, budget)
         far = far_spread(prepared.sample.y, prepared.sample.weight)
         part = Particle(made, landmarks, choice, noise, far=far)
         if self._has_experts(n_rows, made):
-            learned: Particle = self._learn_with_experts(engine, prepared, part, n_rows, rng, clock)
+            learned: Particle = self._learn_with_experts(
+                engine, prepared, part, n_rows, rng, budget
+            )
             return learned
         loss = self._epsilon_loss()
         if loss is not None:
             choice = replace(choice, precision=float(self.temperature) * choice.precision)
-            n_few = self._rows_in_time(prepared, made, n_rows, clock)
+            n_few = self._rows_in_time(prepared, made, n_rows, budget)
             if n_few < n_rows:
                 n_few = n_few if engine.in_memory else min(n_few, common_rows(self.n_features_in_))
                 engine, _ = self._few(engine, n_few, n_rows)
-            with clock.aside("weights"):
+            with budget.aside("weights"):
                 rows, features = self._features(engine, made, n_few)
             limits = (float(self.tol), int(self.max_iter))
-            watch = KeptWeights(clock, "weights", [choice.precision, choice.scale, n_few])
+            watch = KeptWeights(budget, "weights", [choice.precision, choice.scale, n_few])
             start = watch.start(np.zeros((made.n_features, 1)))
             weights = fit_weights(rows.reduce, features, loss, choice, start, watch, limits)
             return replace(part, choice=choice, weights=weights)
-        engine, sample = self._in_time(engine, prepared.sample, made, n_rows, clock)
-        return self._solve(engine, sample, prepared.unit, part, clock)
+        engine, sample = self._in_time(engine, prepared.sample, made, n_rows, budget)
+        return self._solve(engine, sample, prepared.unit, part, budget)
 
     def _learn_weights(
-        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, clock: Clock
+        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, budget: TimeBudget
     ) -> Particle:
         """Weights from all rows of the engine, the noise from no more than as many."""
         sample = prepared.sample.take(np.arange(min(prepared.sample.n, n_rows)))
-        return self._solve(engine, sample, prepared.unit, part, clock)
+        return self._solve(engine, sample, prepared.unit, part, budget)
 
     def _solve(
-        self, engine: Engine, sample: Rows, unit: float, part: Particle, clock: Clock
+        self, engine: Engine, sample: Rows, unit: float, part: Particle, budget: TimeBudget
     ) -> Particle:
         """Weights in closed form, and the noise by rows of the sample left out one by one."""
         made, T = part.map, float(self.temperature)
         place: list[Any] = [part.choice.precision, part.choice.scale, int(engine.n_rows or 0)]
         place += [sample.n, made.n_features]
         of_sums, of_rest = (self._stage(name, place[2]) for name in ("sums", "left out"))
-        sums = kept_sums(engine, made, (of_sums, place), clock)
+        sums = kept_sums(engine, made, (of_sums, place), budget)
         # a row at temperature T is a T-th of a row: for the mean, its covariance and the noise
         row = T * self._light_row(unit)
         choice = replace(part.choice, precision=part.choice.precision * T / row)
         sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
-        with clock.aside(of_rest):
+        with budget.aside(of_rest):
             weights = solve_weights(sums, choice.precision)
         omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / row
 
@@ -344,12 +346,12 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
             Phi = made(slice_rows(sample.X, rows.start, rows.stop), np.float64)
             return left_out(weights, Phi, sample.y[rows], omega[rows], made.residual(Phi))
 
-        rest = kept_rest(sample.n, leave, (of_rest, place), clock)
+        rest = kept_rest(sample.n, leave, (of_rest, place), budget)
         others = np.setdiff1d(np.arange(sample.n), part.landmarks)
         if len(others) >= MANY_OTHERS:  # the features were not made for them, nor for new rows
             rest, omega = rest[others], omega[others]
         noise = max(float(np.average(rest**2, weights=omega)), self._least_noise(sample))
-        clock.tell("weights", f"noise {noise:.4g}")  # all is done: too late to be out of time
+        budget.tell("weights", f"noise {noise:.4g}")  # all is done: too late to be out of time
         shape = noise_shape(rest / np.sqrt(noise), omega)
         return replace(
             part, weights=weights, choice=choice, sums=sums, shape=shape, row=row,
@@ -357,7 +359,7 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         )  # fmt: skip
 
     def _choose(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, clock: Clock
+        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
     ) -> tuple[Choice, float]:
         """Ratio and scale by held-out rows, and the noise there."""
         scales = prepared.scales
@@ -366,13 +368,13 @@ class BayesianKernelRegressor(RegressorMixin, NumberPredictions):
         if self.alpha != "auto":
             ratio = float(self.alpha)
         choice = Choice(ratio)  # the temperature comes after: a search would undo it
-        folds = self._folds(prepared, held, rng, clock) if prepared.sample.n >= 6 else []
+        folds = self._folds(prepared, held, rng, budget) if prepared.sample.n >= 6 else []
         if not folds:
             constant = np.ptp(prepared.sample.y) == 0.0  # such targets are in their own units
             return choice, self._least_noise(prepared.sample) if constant else scales.noise
         loss = self._epsilon_loss()
         judge = RegressionJudge(folds, loss)
-        kept = KeptJudge(judge, clock)
+        kept = KeptJudge(judge, budget)
         move_scale = prepared.sample.n >= HOLD_OUT_FROM and isinstance(self.gamma, str)
         automatic = self.alpha == "auto"
         choice = search(kept, choice, automatic, move_scale, kept.stop, N_ROUNDS, limits)

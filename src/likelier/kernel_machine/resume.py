@@ -17,7 +17,7 @@ import numpy as np
 
 from likelier.base import Array
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.evidence import Climb
 from likelier.kernel_machine.features import KernelMap, restore_map
 from likelier.kernel_machine.search import Choice
@@ -36,7 +36,7 @@ KEPT = (
 FREE = ("time_budget", "warm_start", "n_jobs", "verbose", "random_state")
 
 
-def words_of(estimator: Any) -> str:
+def parameters_of(estimator: Any) -> str:
     """The constructor words that must stay what they were, as text."""
     words = estimator.get_params(deep=False)
     with np.printoptions(  # arrays whole and to the last digit, whatever the user prefers
@@ -51,32 +51,32 @@ def left_over(estimator: Any) -> dict[str, Any]:
     left: dict[str, Any] = getattr(estimator, "unfinished_", {})
     if not estimator.warm_start or "words" not in left:
         return {}
-    check_same_words(estimator, left["words"])
+    check_same_parameters(estimator, left["words"])
     return left
 
 
-def check_same_words(estimator: Any, words: str) -> None:
+def check_same_parameters(estimator: Any, words: str) -> None:
     """Raise where the constructor's words are not those of the unfinished fit."""
-    if words != words_of(estimator):
+    if words != parameters_of(estimator):
         raise ValueError(
             "warm_start goes on with an unfinished fit, and the words of the constructor have "
             f"changed since: they were {words}; fit with warm_start=False"
         )
 
 
-def leave(estimator: Any, clock: Clock, n_rows: int, units: Any, standard: Standard) -> None:
+def leave(estimator: Any, budget: TimeBudget, n_rows: int, units: Any, standard: Standard) -> None:
     """Keep what is needed to go on, as the attribute ``unfinished_``."""
-    if getattr(estimator, "unfinished_", None) or clock.seed is None:
+    if getattr(estimator, "unfinished_", None) or budget.seed is None:
         return  # experts can go on by themselves
-    estimator.unfinished_ = clock.kept | {
-        "words": words_of(estimator), "seed": clock.seed, "n_rows": n_rows, "units": units,
+    estimator.unfinished_ = budget.kept | {
+        "words": parameters_of(estimator), "seed": budget.seed, "n_rows": n_rows, "units": units,
         "inputs": _moments(standard),
     }  # fmt: skip
 
 
-def check_same_rows(clock: Clock, n_rows: int, units: Any, standard: Standard) -> None:
+def check_same_rows(budget: TimeBudget, n_rows: int, units: Any, standard: Standard) -> None:
     """Raise where the rows are not those of the unfinished fit, as far as can be told."""
-    left = clock.before
+    left = budget.before
     if left and not (left["n_rows"] == n_rows and same_units(left["units"], units)):
         raise ValueError(
             f"warm_start goes on with the rows of the unfinished fit, {left['n_rows']} of them "
@@ -130,32 +130,32 @@ def _fields_of(record: Any) -> dict[str, Any] | None:
     return {item.name: getattr(record, item.name) for item in fields(record)}
 
 
-def finished_parts(clock: Clock, rng: np.random.Generator) -> list[dict[str, Any]]:
+def finished_parts(budget: TimeBudget, rng: np.random.Generator) -> list[dict[str, Any]]:
     """The plain form of fits that were finished; random numbers go on after the last of them."""
-    parts: list[dict[str, Any]] = clock.before.get("finished", [])
+    parts: list[dict[str, Any]] = budget.before.get("finished", [])
     if parts:
-        rng.bit_generator.state = json.loads(clock.before["random"])
+        rng.bit_generator.state = json.loads(budget.before["random"])
     return parts
 
 
-def keep_finished(clock: Clock, part: dict[str, Any], rng: np.random.Generator) -> None:
+def keep_finished(budget: TimeBudget, part: dict[str, Any], rng: np.random.Generator) -> None:
     """Keep one more of several fits; what was kept of its stages is needed no longer."""
-    finished = [*clock.kept.get("finished", []), part]
-    clock.kept = {"finished": finished, "random": json.dumps(rng.bit_generator.state)}
-    clock.before = {k: v for k, v in clock.before.items() if k not in KEPT}
+    finished = [*budget.kept.get("finished", []), part]
+    budget.kept = {"finished": finished, "random": json.dumps(rng.bit_generator.state)}
+    budget.before = {k: v for k, v in budget.before.items() if k not in KEPT}
 
 
 class KeptClimb:
-    """Tells the clock of every step of a climb, and keeps its state under a name."""
+    """Tells the budget of every step of a climb, and keeps its state under a name."""
 
-    def __init__(self, clock: Clock, n_steps: int, name: str = "climb") -> None:
-        self.clock, self.n_steps, self.name, self.skipped = clock, n_steps, name, 0.0
+    def __init__(self, budget: TimeBudget, n_steps: int, name: str = "climb") -> None:
+        self.budget, self.n_steps, self.name, self.skipped = budget, n_steps, name, 0.0
         # what follows a stage that was cut short has to be done again; nothing is before "climb"
-        self.whole = not clock.cut or name == "climb"
+        self.whole = not budget.cut or name == "climb"
 
     def before(self) -> Climb | None:
         """Where an unfinished fit had come to."""
-        plain = self.clock.before.get(self.name)
+        plain = self.budget.before.get(self.name)
         if plain is None:
             return None
         self.skipped = plain["step"] / self.n_steps
@@ -164,17 +164,17 @@ class KeptClimb:
     def __call__(self, climb: Climb) -> bool:
         """One more step is done."""
         if self.whole:
-            self.clock.kept[self.name] = vars(climb) | {"values": np.array(climb.values)}
+            self.budget.kept[self.name] = vars(climb) | {"values": np.array(climb.values)}
         share = climb.step / self.n_steps
-        return self.clock.progress("evidence", share, skipped=self.skipped)
+        return self.budget.progress("evidence", share, skipped=self.skipped)
 
 
 class KeptJudge:
     """A judge of choices whose verdicts are kept, one after another."""
 
-    def __init__(self, judge: Any, clock: Clock, name: str = "search") -> None:
-        self.judge, self.clock, self.name, self.whole = judge, clock, name, not clock.cut
-        known = clock.before.get(name, {"choices": [], "losses": [], "fits": []})
+    def __init__(self, judge: Any, budget: TimeBudget, name: str = "search") -> None:
+        self.judge, self.budget, self.name, self.whole = judge, budget, name, not budget.cut
+        known = budget.before.get(name, {"choices": [], "losses": [], "fits": []})
         judge.restore(known["fits"])
         pairs = zip(known["choices"], known["losses"], strict=True)
         self.known: dict[tuple[float, float], Array] = {
@@ -191,16 +191,16 @@ class KeptJudge:
         if key not in self.known:
             self.known[key] = self.judge.losses(choice)
             if self.whole:
-                self.clock.kept[self.name] = {
+                self.budget.kept[self.name] = {
                     "choices": np.array(list(self.known)), "fits": self.judge.to_plain(),
                     "losses": np.array(list(self.known.values())),
                 }  # fmt: skip
-            self.clock.pause()
+            self.budget.pause()
         return self.known[key]
 
     def stop(self, choice: Choice) -> bool:
         """Whether there is no time for this one: what is known takes none."""
-        return (choice.precision, choice.scale) not in self.known and self.clock.over
+        return (choice.precision, choice.scale) not in self.known and self.budget.over
 
 
 class KeptWeights:
@@ -209,12 +209,12 @@ class KeptWeights:
     ``place`` says which problem it is: other rows or hyperparameters begin anew.
     """
 
-    def __init__(self, clock: Clock, name: str, place: list[Any]) -> None:
-        self.clock, self.name, self.place, self.whole = clock, name, place, not clock.cut
+    def __init__(self, budget: TimeBudget, name: str, place: list[Any]) -> None:
+        self.budget, self.name, self.place, self.whole = budget, name, place, not budget.cut
 
     def start(self, W: Array) -> Array | HeadState:
         """Where an unfinished fit had come to, or these weights."""
-        known = self.clock.before.get(self.name, {})
+        known = self.budget.before.get(self.name, {})
         if known.get("place") != self.place or known["W"].shape != W.shape:
             return W
         return HeadState.from_plain(known)
@@ -222,24 +222,24 @@ class KeptWeights:
     def __call__(self, state: HeadState) -> bool:
         """One more step is done."""
         if self.whole:
-            self.clock.kept[self.name] = state.to_plain() | {"place": self.place}
-        return self.clock.tick("weights", f"objective {state.value:.6g}")
+            self.budget.kept[self.name] = state.to_plain() | {"place": self.place}
+        return self.budget.tick("weights", f"objective {state.value:.6g}")
 
 
-def kept_choice(clock: Clock, rng: np.random.Generator) -> tuple[Choice, Any] | None:
+def kept_choice(budget: TimeBudget, rng: np.random.Generator) -> tuple[Choice, Any] | None:
     """What the search of an unfinished fit has found; random numbers go on from there."""
-    plain = clock.before.get("choice")
+    plain = budget.before.get("choice")
     if plain is None:
         return None
     rng.bit_generator.state = json.loads(plain["random"])
     return Choice(**plain["choice"]), plain["found"]
 
 
-def keep_choice(clock: Clock, choice: Choice, found: Any, rng: np.random.Generator) -> None:
+def keep_choice(budget: TimeBudget, choice: Choice, found: Any, rng: np.random.Generator) -> None:
     """Keep what a whole search has found."""
-    if not clock.cut:
+    if not budget.cut:
         state = json.dumps(rng.bit_generator.state)
-        clock.kept["choice"] = {"choice": asdict(choice), "found": found, "random": state}
+        budget.kept["choice"] = {"choice": asdict(choice), "found": found, "random": state}
         for name in (*FOLD_CLIMBS, "search"):  # needed no longer
-            clock.kept.pop(name, None)
-        clock.pause()
+            budget.kept.pop(name, None)
+        budget.pause()

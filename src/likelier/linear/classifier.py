@@ -29,7 +29,7 @@ from likelier.fitting.targets import (
     class_weights,
     combine_weights,
     encoded_labels,
-    lane_codes,
+    output_codes,
 )
 from likelier.linear.partial_fit import ClassStream
 from likelier.linear.problem import Problem
@@ -217,12 +217,12 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     def _memory_targets(
         self, y: Array, weight: Array | None, loss: Loss
     ) -> tuple[Array, Array | None]:
-        """Class numbers of the lanes, and weights that include the classes'."""
+        """Class numbers of the outputs, and weights that include the classes'."""
         classes, codes = encoded_labels(y)  # also of classes whose rows weigh nothing
         self._set_classes(classes)
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         weight = combine_weights(weight, per_class, codes)
-        return lane_codes(codes, self._outputs(loss), out=codes), weight
+        return output_codes(codes, self._outputs(loss), out=codes), weight
 
     def _summarise(self, batch: Batch) -> Summary:
         self._check_y(require_targets(batch))
@@ -240,7 +240,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         self.calibration_ = {}
         if not loss.probabilistic and self.probability:
             scores, rows = self._out_of_fold(X, targets, weight, loss, seed)
-            codes = lane_codes(targets, self._outputs(loss))  # its own inverse
+            codes = output_codes(targets, self._outputs(loss))  # its own inverse
             self.calibration_ = fit_calibration(
                 scores, codes[rows], None if weight is None else weight[rows]
             )
@@ -278,16 +278,16 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         if not loss.probabilistic and self.probability:
             # a stream has far more rows than features: scores of learned rows will do
             batch = engine.sample(STREAM_SAMPLE, iteration=2)
-            codes = lane_codes(np.asarray(batch.y), self._outputs(loss))
+            codes = output_codes(np.asarray(batch.y), self._outputs(loss))
             scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
             self.calibration_ = fit_calibration(scores, codes, batch.weight)
 
     def _outputs(self, loss: Loss) -> int:
-        """One lane per class; a single one for two classes of a loss of one score."""
+        """One output per class; a single one for two classes of a loss of one score."""
         K = len(self.classes_)
         return K if K > 2 or loss.coupled else 1
 
-    def _n_lanes(self) -> int:
+    def _n_outputs(self) -> int:
         return self._outputs(make_loss(self.loss))
 
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:

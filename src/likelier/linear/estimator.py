@@ -26,7 +26,7 @@ class UncertifiedError(ValueError, AttributeError):
     """Raised where an interval is asked for that could not be trusted."""
 
 
-class LinearWords(CallbackSupportMixin, BaseEstimator):
+class LinearEstimator(CallbackSupportMixin, BaseEstimator):
     """A linear model with any loss; see the two public classes."""
 
     _tasks: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
             )
         return loss
 
-    def _check_words(self) -> None:
+    def _validate_parameters(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
         check_one_of("update", self.update, ("implicit", "explicit"))
         check_one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
@@ -130,12 +130,12 @@ class LinearWords(CallbackSupportMixin, BaseEstimator):
     def _theta_stderr(self) -> Array:
         """Standard errors in the shape of ``theta`` transposed: (outputs, p)."""
         covariance = self._covariance()
-        p = covariance.shape[1] // (self._n_lanes() if len(covariance) == 1 else 1)
+        p = covariance.shape[1] // (self._n_outputs() if len(covariance) == 1 else 1)
         diagonal = np.diagonal(covariance, axis1=1, axis2=2).reshape(-1, p)
         # of a constant column, which the penalty alone holds at zero, only rounding is left
         return np.asarray(np.sqrt(np.maximum(diagonal, 0.0)))
 
-    def _n_lanes(self) -> int:
+    def _n_outputs(self) -> int:
         return 1
 
     @property

@@ -25,7 +25,7 @@ MIN_CALIBRATION_ROWS = 10
 
 
 class ClassStream(LinearFit):
-    """``partial_fit`` of the classifier; lanes are kept in the order in which classes arrived."""
+    """``partial_fit`` of the classifier; outputs are kept in the order in which classes arrived."""
 
     class_weight: Any
     probability: bool
@@ -40,7 +40,7 @@ class ClassStream(LinearFit):
         the first batch holds a single one. Calibration of losses without probabilities follows
         the batches' scores before they are learned (those of the first batch: after).
         """
-        self._check_words()
+        self._validate_parameters()
         self._check_batches()
         refuse_constant(self)
         with unchanged_on_failure(self):
@@ -101,7 +101,7 @@ class ClassStream(LinearFit):
         if not hasattr(self, "stream_"):
             fitted = hasattr(self, "coef_")
             self.arrival_ = self.classes_ if fitted else labels
-            theta = self._lane_theta(loss) if fitted else None
+            theta = self._output_theta(loss) if fitted else None
             self.stream_ = learner.start(d, len(self.arrival_), theta)
         new = np.setdiff1d(labels, self.arrival_)
         if len(new):
@@ -110,7 +110,7 @@ class ClassStream(LinearFit):
             self.arrival_ = np.concatenate([self.arrival_, new])
 
     def _show(self, theta: Array, loss: Loss, dtype: Any) -> None:
-        """Coefficients from one lane per class."""
+        """Coefficients from one output per class."""
         d = len(theta) - int(self.fit_intercept)
         W, b = theta[:d], theta[d] if self.fit_intercept else np.zeros(theta.shape[1])
         if theta.shape[1] == 2:
@@ -124,8 +124,8 @@ class ClassStream(LinearFit):
 
     def _calibrate_batch(self, loss: Loss, X: Matrix, codes: Array, weight: Array | None) -> None:
         """Calibrate on scores of these rows; best before they are learned."""
-        lanes = 1 if len(self.classes_) == 2 else len(self.classes_)
-        current = hasattr(self, "coef_") and len(self.coef_) == lanes
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        current = hasattr(self, "coef_") and len(self.coef_) == outputs
         # a calibration of fewer classes says nothing about one class more
         self.calibration_ = getattr(self, "calibration_", {}) if current else {}
         if loss.probabilistic or not self.probability or not current:
@@ -134,8 +134,8 @@ class ClassStream(LinearFit):
             scores = np.asarray(X @ self.coef_.T + self.intercept_)
             self.calibration_ = fit_calibration(scores, codes, weight)
 
-    def _lane_theta(self, loss: Loss) -> Array:
-        """Fitted coefficients with one lane per class."""
+    def _output_theta(self, loss: Loss) -> Array:
+        """Fitted coefficients with one output per class."""
         W = np.asarray(self.coef_, dtype=np.float64).T
         theta = np.vstack([W, self.intercept_]) if self.fit_intercept else W
         if theta.shape[1] == 1:

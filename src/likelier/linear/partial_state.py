@@ -1,6 +1,6 @@
 """Learning from a stream that is never seen again: the state behind ``partial_fit``.
 
-Every class has a lane, in the order of arrival. One lane more learns every row as negative:
+Every class has an output, in the order of arrival. One output more learns every row as negative:
 it is what a class that has not been seen yet would know, and a new class starts as its copy.
 """
 
@@ -42,14 +42,14 @@ class StreamLearner:
     words: dict[str, Any]  # of the estimator, by which a state is bound
 
     @property
-    def spare_lanes(self) -> int:
-        """One lane for classes to come, where lanes are independent."""
+    def spare_outputs(self) -> int:
+        """One output for classes to come, where outputs are independent."""
         return int(self.classification and not self.loss.coupled)
 
     def start(self, n_features: int, n_outputs: int, theta: Array | None = None) -> dict[str, Any]:
         """First state, from ``theta`` or from zero."""
-        model = self._model(n_features, n_outputs + self.spare_lanes)
-        if theta is not None and self.spare_lanes:
+        model = self._model(n_features, n_outputs + self.spare_outputs)
+        if theta is not None and self.spare_outputs:
             theta = np.hstack([theta, np.zeros((len(theta), 1))])
         inference = self.inference
         if theta is not None and isinstance(inference, AdaptiveSGD):
@@ -101,7 +101,7 @@ class StreamLearner:
         counts = wide_counts(batch.X) + plain.get("counts", 0.0)
         columns = Columns(spread, np.broadcast_to(counts / seen, spread.shape))
         strengths = self.penalty.strengths(columns, seen, self.fit_intercept, self.loss)
-        model = self._model(n_features, n_outputs + self.spare_lanes, strengths)
+        model = self._model(n_features, n_outputs + self.spare_outputs, strengths)
         state = self._unpack(plain, model)
         self.inference.learn(state, batch)
         if isinstance(state, AdaptiveState):
@@ -112,33 +112,33 @@ class StreamLearner:
 
     def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
         """Parameters of the known classes, in the order of arrival."""
-        state = self._unpack(plain, self._model(n_features, n_outputs + self.spare_lanes))
+        state = self._unpack(plain, self._model(n_features, n_outputs + self.spare_outputs))
         return np.asarray(state.theta()[:, :n_outputs])
 
     def add_classes(
         self, plain: dict[str, Any], n_features: int, n_outputs: int, n_new: int
     ) -> dict[str, Any]:
         """Make room for new classes after the known ones."""
-        lanes = n_outputs + self.spare_lanes
+        total = n_outputs + self.spare_outputs
         out = dict(plain)
         for name in ("weights", "average"):
-            groups = plain[name].reshape(n_features, -1, lanes)
-            fresh = groups[:, :, -1:] if self.spare_lanes else np.zeros_like(groups[:, :, :1])
+            groups = plain[name].reshape(n_features, -1, total)
+            fresh = groups[:, :, -1:] if self.spare_outputs else np.zeros_like(groups[:, :, :1])
             grown = np.concatenate([groups] + [fresh] * n_new, axis=2)
             out[name] = np.ascontiguousarray(grown).ravel()
         for name, of in (("intercept", "weights"), ("average_intercept", "average")):
-            groups = plain[name].reshape(-1, lanes)
+            groups = plain[name].reshape(-1, total)
             fresh = groups[:, -1:]
-            if not self.spare_lanes:  # at the mean as rare as one row among all those seen
+            if not self.spare_outputs:  # at the mean as rare as one row among all those seen
                 mean = plain.get("sums", np.zeros(n_features)) / max(1, int(plain["clock"][0]))
                 if of == "weights":  # they may still lack a common factor
                     mean = mean * plain.get("lazy", 1.0)
-                scores = groups + (mean @ plain[of].reshape(n_features, -1)).reshape(-1, lanes)
+                scores = groups + (mean @ plain[of].reshape(n_features, -1)).reshape(-1, total)
                 fresh = scores.min(axis=1, keepdims=True) - np.log1p(plain["clock"][0])
             out[name] = np.concatenate([groups] + [fresh] * n_new, axis=1).ravel()
         if "etas" in plain:
-            etas = plain["etas"].reshape(-1, lanes)[:, :1]
-            out["etas"] = np.repeat(etas, lanes + n_new, axis=1).ravel()
+            etas = plain["etas"].reshape(-1, total)[:, :1]
+            out["etas"] = np.repeat(etas, total + n_new, axis=1).ravel()
         return out
 
     def _model(

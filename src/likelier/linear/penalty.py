@@ -25,12 +25,12 @@ class Penalty:
     kind: str | None
     alpha: float | str
     l1_ratio: float
-    bend: float = 1.0  # multiplies automatic strengths
+    factor: float = 1.0  # multiplies automatic strengths
 
     def in_frame(self, frame: Frame) -> Penalty:
         """The same penalty of the same function, in the units of a frame."""
         if self.alpha == "auto" or self.kind is None:
-            return replace(self, bend=frame.bend)
+            return replace(self, factor=frame.penalty_factor)
         alpha, share = float(self.alpha), self.share
         l2 = (1.0 - share) * alpha * frame.unit ** (2 - frame.degree)
         l1 = share * alpha * frame.unit ** (1 - frame.degree)
@@ -52,7 +52,7 @@ class Penalty:
         if self.kind is not None and self.alpha == "auto":
             logits = loss.probabilistic and loss.task in ("binary", "multiclass")
             variance = LOGIT_VARIANCE if logits else UNIT_VARIANCE
-            strength = self.bend * automatic_strengths(columns, variance) / n_rows
+            strength = self.factor * automatic_strengths(columns, variance) / n_rows
         elif self.kind is not None:
             strength = float(self.alpha)
         l2, l1 = np.zeros(d + int(fit_intercept)), np.zeros(d + int(fit_intercept))

@@ -35,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an estimator asks for; ``outputs`` is the number of lanes of a classifier, else None."""
+    """What an estimator asks for; ``outputs`` is the number of them for a classifier, else None."""
 
     loss: Loss
     penalty: Penalty

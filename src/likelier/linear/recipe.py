@@ -35,7 +35,7 @@ from likelier.fitting.targets import OneClassError
 from likelier.glm.certificate import Certificate
 from likelier.glm.route import Solution, solve
 from likelier.glm.sgd import NEVER, AdaptiveSGD, ScheduledSGD
-from likelier.linear.estimator import LinearWords
+from likelier.linear.estimator import LinearEstimator
 from likelier.linear.partial_state import StreamLearner
 from likelier.linear.problem import MovedSource, Problem, Wanted, make_problem
 from likelier.linear.standardize import PLAIN, Frame, far_columns, far_means, suspicious
@@ -46,10 +46,10 @@ QUIET_TOL, QUIET_ITER = 1e-2, 100
 START_ROWS = 1000
 
 
-class LinearFit(LinearWords, ABC):
+class LinearFit(LinearEstimator, ABC):
     """Fitting; what depends on the kind of target is left to the two public classes.
 
-    ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many lanes
+    ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many outputs
     there are (None for regression), ``_fitted`` shapes the coefficients, ``_finish`` adds what
     needs the data once more, ``_learn`` learns one batch.
     """
@@ -73,7 +73,7 @@ class LinearFit(LinearWords, ABC):
         A fit that fails leaves the model as it was. Ctrl-C keeps the coefficients as far as they
         have come, and nothing of an older fit beside them; before there are any, the older fit.
         """
-        self._check_words()
+        self._validate_parameters()
         loss, seed = self._checked_loss(), self._seed()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)

@@ -223,7 +223,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn some rows, once, in the order given."""
-        self._check_words()
+        self._validate_parameters()
         self._check_batches()
         with unchanged_on_failure(self):
             X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))

@@ -52,7 +52,7 @@ class Frame:
         Intercept to start from.
     floor : float
         The least that the mean inner loss can be.
-    bend : float
+    penalty_factor : float
         What an automatic penalty is multiplied by: how much one row tells, at most one.
     """
 
@@ -62,7 +62,7 @@ class Frame:
     shift: Array | None = None
     first: float = 0.0
     floor: float = 0.0
-    bend: float = 1.0
+    penalty_factor: float = 1.0
 
     def rows(self, X: Matrix) -> Matrix:
         """Rows in inner units; a copy only where something is taken off."""
@@ -129,7 +129,7 @@ def target_frame(loss: Loss, targets: ColumnMoments, fit_intercept: bool) -> Fra
         return PLAIN
     centre = float(targets.mean[0]) if fit_intercept else 0.0
     unit = _spread(targets, centre)
-    return Frame(centre, unit, loss.degree, bend=loss.in_units(unit).bend)
+    return Frame(centre, unit, loss.degree, penalty_factor=loss.in_units(unit).curved_width)
 
 
 def count_frame(y: Array, weight: Array | None, fit_intercept: bool) -> Frame:
@@ -146,7 +146,7 @@ def count_frame(y: Array, weight: Array | None, fit_intercept: bool) -> Frame:
 def _counts(mean: float, fit_intercept: bool) -> Frame:
     if mean <= 0.0:
         return PLAIN
-    return Frame(first=float(np.log(mean)) if fit_intercept else 0.0, bend=min(1.0, mean))
+    return Frame(first=float(np.log(mean)) if fit_intercept else 0.0, penalty_factor=min(1.0, mean))
 
 
 def far_columns(X: Any, sums: Array, squares: Array, weight: Array | None) -> Array | None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Batch
 from likelier.fitting.extreme_cells import warn_extreme_cells
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.multilabel.features import LabelMap
 from likelier.multilabel.folds import fold_rows
 from likelier.multilabel.label_mixture import base_rates
@@ -59,7 +59,7 @@ class MultilabelClassifier(LabelPredictions):
     features : {"auto", "gaussian", "bernoulli", "multinomial"}, default="auto"
         Law of features in the mixture: numbers, presence (0 or 1) or counts (not negative;
         other values are refused, also by `predict`). "auto" looks at the first rows.
-    label_law : {"bernoulli", "multinomial"}, default="bernoulli"
+    label_distribution : {"bernoulli", "multinomial"}, default="bernoulli"
         Law of labels in a pattern: each by itself, or one distribution over all of them.
     feature_temperature : float or "auto", default="auto"
         Power in (0, 1] of the features' likelihood in the mixture, without which many features
@@ -178,7 +178,7 @@ class MultilabelClassifier(LabelPredictions):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "features": [StrOptions({"auto", "gaussian", "bernoulli", "multinomial"})],
-        "label_law": [StrOptions({"bernoulli", "multinomial"})],
+        "label_distribution": [StrOptions({"bernoulli", "multinomial"})],
         "feature_temperature": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "combine": [StrOptions({"log_odds", "product"})],
         "threshold": [StrOptions(set(OBJECTIVES))],
@@ -197,7 +197,7 @@ class MultilabelClassifier(LabelPredictions):
         *,
         n_components: int = 30,
         features: str = "auto",
-        label_law: str = "bernoulli",
+        label_distribution: str = "bernoulli",
         feature_temperature: float | str = "auto",
         combine: str = "log_odds",
         threshold: str = "micro",
@@ -214,7 +214,7 @@ class MultilabelClassifier(LabelPredictions):
     ) -> None:
         self.n_components = n_components
         self.features = features
-        self.label_law = label_law
+        self.label_distribution = label_distribution
         self.feature_temperature = feature_temperature
         self.combine = combine
         self.threshold = threshold
@@ -265,13 +265,13 @@ class MultilabelClassifier(LabelPredictions):
         if labels.kind == MATRIX:
             check_known(rows.Y, labels.names)
         self.sparse_rows_ = not isinstance(rows.X, np.ndarray)
-        clock = Clock(self, (X, y))
+        budget = TimeBudget(self, (X, y))
         if labels.Y.shape[1] == 0:  # a single class: there is nothing to tell apart
             self._store_nothing(labels, rows)
             return
         rows, fold = fold_rows(rows, int(self.n_folds), seed)
-        parts = fit_classifiers(rows, fold, self.kernel, seed, clock)
-        mixture = try_mixture(self, parts, rows, fold, seed, clock)
+        parts = fit_classifiers(rows, fold, self.kernel, seed, budget)
+        mixture = try_mixture(self, parts, rows, fold, seed, budget)
         weights, thresholds = conclude(parts, mixture, rows, fold, labels.kind, self.combine, seed)
         self.maps_ = [part.to_arrays() for part in parts.maps]
         self.weights_ = [law.to_arrays() for law in parts.weights]
@@ -326,10 +326,10 @@ class MultilabelClassifier(LabelPredictions):
             self.temperature_ = model.temperature
             self.mixture_ = {
                 "params": mixture.state.params.to_arrays(),
-                "features": model.feature_law.name,
-                "feature_prior": model.feature_law.prior,
-                "labels": model.label_law.name,
-                "label_prior": model.label_law.prior,
+                "features": model.feature_distribution.name,
+                "feature_prior": model.feature_distribution.prior,
+                "labels": model.label_distribution.name,
+                "label_prior": model.label_distribution.prior,
                 "temperature": model.temperature,
                 "step": mixture.state.step,
                 "centre": mixture.input.centre,

@@ -149,7 +149,7 @@ class Joining:
 def sum_laws(model: DirichletMixture, features: Array, labels: Array) -> Array:
     """Evidence of statistics under the laws of features and labels, 0 without rows."""
     out = np.zeros(features.shape[1])
-    for law, told in ((model.feature_law, features), (model.label_law, labels)):
+    for law, told in ((model.feature_distribution, features), (model.label_distribution, labels)):
         prior = law.prior[:, None]
         out += law.log_partition(prior + told) - law.log_partition(prior)
     return out

@@ -116,7 +116,7 @@ class DirichletMixture(Model):
 
     Attributes
     ----------
-    feature_law, label_law : Law
+    feature_distribution, label_distribution : Law
         Laws of the columns of ``Batch.X`` and ``Batch.y`` (labels, NaN where unknown).
     n_components : int
         Truncation ``K``.
@@ -127,8 +127,8 @@ class DirichletMixture(Model):
         Shape and rate of the Gamma law of ``a``.
     """
 
-    feature_law: Law
-    label_law: Law
+    feature_distribution: Law
+    label_distribution: Law
     n_components: int
     temperature: float = 1.0
     prior_concentration: tuple[float, float] = (1.0, 1.0)
@@ -137,10 +137,10 @@ class DirichletMixture(Model):
     # -- rows ---------------------------------------------------------------------------
     def log_joint(self, params: MixtureParameters, X: Matrix, Y: Array | None) -> Array:
         """Logarithms of responsibilities, not normalised, ``(n, K)``; labels may be unknown."""
-        out = self.temperature * self.feature_law.expected_log(params.features, X)
+        out = self.temperature * self.feature_distribution.expected_log(params.features, X)
         out += params.expected_log_weights()
         if Y is not None:
-            out += self.label_law.expected_log(params.labels, Y)
+            out += self.label_distribution.expected_log(params.labels, Y)
         return np.asarray(out)
 
     def responsibilities(
@@ -163,8 +163,8 @@ class DirichletMixture(Model):
         assert batch.y is not None
         return MixtureStats(
             R.sum(axis=0),
-            self.temperature * self.feature_law.stats(batch.X, R),
-            self.label_law.stats(batch.y, R),
+            self.temperature * self.feature_distribution.stats(batch.X, R),
+            self.label_distribution.stats(batch.y, R),
             evidence,
         )
 
@@ -173,8 +173,8 @@ class DirichletMixture(Model):
         """Optimum of all parameters given statistics of all rows (the hatted parameters)."""
         return replace(
             self.weights(stats, a),
-            features=self.feature_law.prior[:, None] + stats.features,
-            labels=self.label_law.prior[:, None] + stats.labels,
+            features=self.feature_distribution.prior[:, None] + stats.features,
+            labels=self.label_distribution.prior[:, None] + stats.labels,
         )
 
     def weights(self, stats: MixtureStats, a: float) -> MixtureParameters:
@@ -192,8 +192,8 @@ class DirichletMixture(Model):
         """Evidence lower bound, given the rows' share under these parameters."""
         return float(
             evidence
-            - self.feature_law.divergence(params.features)
-            - self.label_law.divergence(params.labels)
+            - self.feature_distribution.divergence(params.features)
+            - self.label_distribution.divergence(params.labels)
             - self.stick_divergence(params)
         )
 
@@ -217,8 +217,8 @@ class DirichletMixture(Model):
 
         Of the multinomial pattern it is the probability that ``cardinality`` draws hit it.
         """
-        mean = self.label_law.mean(params.labels)
-        if self.label_law.name == "bernoulli":
+        mean = self.label_distribution.mean(params.labels)
+        if self.label_distribution.name == "bernoulli":
             return mean
         return np.asarray(-np.expm1(cardinality * np.log1p(-np.minimum(mean, 1.0 - 1e-12))))
 

@@ -226,9 +226,9 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
 def _standing_out(state: MixtureState, share: Array) -> tuple[Array, Array]:
     """How far features of every component stand out, and the order to show them in."""
-    mean = state.model.feature_law.mean(state.params.features)
+    mean = state.model.feature_distribution.mean(state.params.features)
     usual = share @ mean
-    if state.model.feature_law.name == "gaussian":
+    if state.model.feature_distribution.name == "gaussian":
         return mean - usual, abs(mean - usual)
     ratio = mean / np.maximum(usual, 1e-300)
     return ratio, mean * np.log(np.maximum(ratio, 1e-300))

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from likelier.base import Array, Engine, Matrix
 from likelier.calibration import best_thresholds
 from likelier.engines import LocalEngine
-from likelier.fitting.time_budget import Clock
+from likelier.fitting.time_budget import TimeBudget
 from likelier.multilabel.distributions import guess_law
 from likelier.multilabel.features import (
     LabelMap,
@@ -85,7 +85,7 @@ def map_kinds(X: Matrix, n_labelled: int, kernel: Any) -> list[tuple[str, float]
     return kinds
 
 
-def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, clock: Clock) -> Parts:
+def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, budget: TimeBudget) -> Parts:
     """Per-label classifiers on every map; stopping early keeps the maps that are done.
 
     With many unlabelled rows every map comes in two versions: as it is, and sharpened by what
@@ -110,7 +110,7 @@ def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, clock: Cloc
                 raise
             parts.interrupted = True
             break
-        if clock.tick("map", f"{kind} features, scale {scale:g}"):
+        if budget.tick("map", f"{kind} features, scale {scale:g}"):
             break
     return parts
 
@@ -175,7 +175,7 @@ def mixture_settings(estimator: Any, X: Matrix, law: str, seed: int) -> LabelMix
 
     auto = isinstance(estimator.feature_temperature, str)
     return LabelMixture(
-        int(estimator.n_components), law, estimator.label_law, make_engine,
+        int(estimator.n_components), law, estimator.label_distribution, make_engine,
         VariationalMixture(stochastic, decay=estimator.learning_decay, tol=estimator.tol),
         int(estimator.max_iter), None if auto else float(estimator.feature_temperature),
     )  # fmt: skip
@@ -193,13 +193,13 @@ class FittedMixture:
 
 
 def try_mixture(
-    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, clock: Clock
+    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, budget: TimeBudget
 ) -> FittedMixture | None:
     """Mixture, as far as the keyboard lets it come; ``parts`` are told if it was interrupted."""
     if parts.interrupted:
         return None
     try:
-        mixture = fit_mixture(estimator, parts, rows, fold, seed, clock)
+        mixture = fit_mixture(estimator, parts, rows, fold, seed, budget)
     except KeyboardInterrupt:  # what it says cannot be judged yet, but the classifiers are done
         parts.interrupted = True
         return None
@@ -208,14 +208,14 @@ def try_mixture(
 
 
 def fit_mixture(
-    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, clock: Clock
+    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, budget: TimeBudget
 ) -> FittedMixture | None:
     """Mixture of rows and labels; None if it is not wanted or cannot be judged.
 
     Many rows without labels may draw patterns away from what tells labels apart. So the mixture of
     labelled rows alone is tried too, and taken if it adds more to the classifiers.
     """
-    if not estimator.n_components or fold.max() < 1 or clock.over:
+    if not estimator.n_components or fold.max() < 1 or budget.over:
         return None
     law = guess_law(rows.X) if estimator.features == "auto" else estimator.features
     enter = MixtureInput.learn(rows.X, rows.weight, law)
@@ -229,7 +229,7 @@ def fit_mixture(
     chosen = offered[_most_helpful([one.odds for one in offered], parts, rows, fold, seed)]
     found = chosen.settings.fit(
         X[chosen.used], Y[chosen.used], weight[chosen.used],
-        lambda bound: clock.tick("mixture", f"bound {bound:.6g}"), keep=True,
+        lambda bound: budget.tick("mixture", f"bound {bound:.6g}"), keep=True,
     )  # fmt: skip
     state, odds = found.state, chosen.odds
     if unlabelled.any():

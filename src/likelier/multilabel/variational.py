@@ -133,7 +133,7 @@ class VariationalMixture(Inference):
         blended = params.blend(hatted, rho)
         if known is not None:
             steps = np.minimum(rho * known, 1.0)
-            prior = model.label_law.prior[:, None]
+            prior = model.label_distribution.prior[:, None]
             told = scale / np.maximum(known, 1e-300) * stats.labels  # 0 where nothing is known
             labels = (1.0 - steps) * params.labels + steps * (prior + told)
             blended = replace(blended, labels=labels)
@@ -165,7 +165,9 @@ def seed_responsibilities(batch: Batch, model: DirichletMixture, rng: np.random.
     Distances are those of features plus those of labels, each in units of its own average.
     """
     X, Y = batch.X, np.asarray(batch.y, dtype=np.float64)
-    labels = np.nan_to_num(Y - np.nan_to_num(model.label_law.mean(model.label_law.prior[:, None])))
+    labels = np.nan_to_num(
+        Y - np.nan_to_num(model.label_distribution.mean(model.label_distribution.prior[:, None]))
+    )
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     norms = np.asarray(squared(X).sum(axis=1), dtype=np.float64).ravel()
     scale = 1.0 / max(float(norms.mean() - mean @ mean), 1e-300)

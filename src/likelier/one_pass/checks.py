@@ -19,7 +19,7 @@ def check_rows(model: Any, X: Any, y: Any, sample_weight: Any, reset: bool) -> B
     return rows
 
 
-def lasting_words(model: Any) -> dict[str, Any]:
+def lasting_parameters(model: Any) -> dict[str, Any]:
     """The words that the sums are made with, which hence cannot change while they grow."""
     names = ["update", "features", "fit_intercept"]
     if model.features is not None:
@@ -27,7 +27,7 @@ def lasting_words(model: Any) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names}
 
 
-def check_same_words(model: Any) -> None:
+def check_same_parameters(model: Any) -> None:
     """Raise if a word was changed that the rows so far were learned with."""
     for name, value in model.words_.items():
         if not np.array_equal(getattr(model, name), value):

@@ -13,7 +13,7 @@ Relaxed curvature is right only if blocks are alike. A block whose labels are un
 (sorted data, label drift) says nothing about how sure the model may be, so to that extent its
 sites are frozen: ``omega = 1/4`` at ``eta = 0``, additive in any order.
 
-One lane more than classes, the spare lane, sees every row as not its own: a class that appears
+One output more than classes, the spare output, sees every row as not its own: a class that appears
 late starts as its copy. How far it then goes is found with a small sample of the rows so far; so
 is how scores of classes compare, where many rows came without those of other classes.
 """
@@ -43,7 +43,7 @@ from likelier.one_pass.reservoir import Reserve, scored_rows
 from likelier.one_pass.sites import sites, softmax
 
 RELAXATION = 2.0  # of the steps of the bound optimiser; up to 2 they still go down
-SPARE_SWEEPS = 8  # that take the spare lane to odds of about one in a hundred
+SPARE_SWEEPS = 8  # that take the spare output to odds of about one in a hundred
 MIN_BLOCK, MAX_BLOCK = 512, 2048
 BLOCK_SHARE = 64  # a block is no larger than one in so many of the rows so far
 GROWTH = 2.0  # of a variance, that calls for weights under its new prior
@@ -61,7 +61,7 @@ class StreamState:
     centre: Array  # (d,) reference of the coordinates, from the first block
     scale: Array
     precision: Array  # P
-    linear: Array  # Q, one column per class and the spare lane
+    linear: Array  # Q, one column per class and the spare output
     mean: Array  # w, of the shape of Q
     classes: Array  # sorted labels
     class_weight: Array
@@ -159,20 +159,20 @@ def coordinates(X: Matrix, centre: Array, scale: Array, fit_intercept: bool) -> 
 
 
 def meet_classes(state: StreamState, labels: Array) -> StreamState:
-    """Make room for new classes, each a copy of the lane that saw every row as not its own."""
+    """Make room for new classes, each a copy of the output that saw every row as not its own."""
     classes = np.union1d(state.classes, labels) if len(state.classes) else np.unique(labels)
     if len(classes) == len(state.classes):
         return state
-    lanes = np.full(len(classes) + 1, len(state.classes))  # the spare lane is the last
+    outputs = np.full(len(classes) + 1, len(state.classes))  # the spare output is the last
     places = np.searchsorted(classes, state.classes)
-    lanes[places] = np.arange(len(state.classes))
+    outputs[places] = np.arange(len(state.classes))
     weight = np.zeros(len(classes))
     weight[places] = state.class_weight
     late = np.full(len(classes), state.weight > 0.0)
     late[places] = state.late
     grown = replace(
         state, classes=classes, class_weight=weight, late=late,
-        linear=state.linear[:, lanes], mean=state.mean[:, lanes],
+        linear=state.linear[:, outputs], mean=state.mean[:, outputs],
     )  # fmt: skip
     return grown.keeping(state.reserve.renumbered(places))
 
@@ -228,10 +228,10 @@ def with_sites(
 
 
 def with_spare(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
-    """Weights of an opening and, last, those of the spare lane, after a few sweeps from zero.
+    """Weights of an opening and, last, those of the spare output, after a few sweeps from zero.
 
-    At its own maximum the lane would lie so far below the others that a late class, which starts
-    there and has the precision all lanes share, could hardly rise.
+    At its own maximum the output would lie so far below the others that a late class, which starts
+    there and has the precision all outputs share, could hardly rise.
     """
     scores = Z @ w.astype(Z.dtype)
     spare = np.zeros(len(w))
@@ -272,15 +272,15 @@ def stream_weights(
 
     Where scores have to be compared anew, ``mixing`` says how; by default, `stream_mixing`.
     """
-    lanes = stream_lanes(state, prior)
+    outputs = stream_outputs(state, prior)
     if not state.disordered:
-        return lanes
-    found = (mixing or stream_mixing)(state, lanes)
+        return outputs
+    found = (mixing or stream_mixing)(state, outputs)
     rows, factor = max(state.weight, state.n_rows), float(np.exp(state.calibration[0]))
-    return replace(lanes, mean=apply_mixing(found, lanes.mean, state.known, rows, factor))
+    return replace(outputs, mean=apply_mixing(found, outputs.mean, state.known, rows, factor))
 
 
-def stream_lanes(state: StreamState, prior: float | None) -> Weights:
+def stream_outputs(state: StreamState, prior: float | None) -> Weights:
     """Posterior in which scores of classes that did not meet are not yet made to compare."""
     diagonal = stream_prior(state, prior)
     mean, root, units = solve_posterior(state.precision, state.linear, diagonal)
@@ -293,10 +293,10 @@ def stream_lanes(state: StreamState, prior: float | None) -> Weights:
     return Weights(mean, root, units, state.centre, state.scale, state.fit_intercept)
 
 
-def stream_mixing(state: StreamState, lanes: Weights) -> Array:
+def stream_mixing(state: StreamState, outputs: Weights) -> Array:
     """How scores of the known classes are mixed, see `find_mixing`: the dear part."""
     factor = float(np.exp(state.calibration[0]))
-    return find_mixing(lanes.mean, state.known, stream_sample(state), factor, state.fit_intercept)
+    return find_mixing(outputs.mean, state.known, stream_sample(state), factor, state.fit_intercept)
 
 
 def stream_sample(state: StreamState) -> tuple[Array, Array, Array]:

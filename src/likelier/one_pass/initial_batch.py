@@ -28,25 +28,25 @@ def opening_size(n_features: int, block: int) -> int:
     return block * max(1, min(OPENING_ROWS, OPENING_VALUES // n_features) // block)
 
 
-def converged(Z: Array, codes: Array, weight: Array, prior: Array, n_lanes: int) -> Array:
+def converged(Z: Array, codes: Array, weight: Array, prior: Array, n_outputs: int) -> Array:
     """Weights of the largest softmax posterior, by L-BFGS in the metric of uncertain rows.
 
     Stops where no weight would move by more than a small part of what the rows leave open: more
     digits would be about these rows and not about the next. Costs rows x features^2 once, and
-    two products of rows x features x lanes per step.
+    two products of rows x features x outputs per step.
 
     Parameters
     ----------
     Z : ndarray of shape (n_rows, n_coordinates)
     codes : ndarray of shape (n_rows,)
-        Lane of every row.
+        Output of every row.
     weight : ndarray of shape (n_rows,)
     prior : ndarray of shape (n_coordinates,)
         Precisions.
-    n_lanes : int
+    n_outputs : int
     """
-    units, root = _metric(Z, weight, prior, n_lanes)
-    shape = (len(prior), n_lanes)
+    units, root = _metric(Z, weight, prior, n_outputs)
+    shape = (len(prior), n_outputs)
     row_weight = weight.astype(Z.dtype)
 
     def weights(point: Array) -> Array:
@@ -66,9 +66,9 @@ def converged(Z: Array, codes: Array, weight: Array, prior: Array, n_lanes: int)
     return weights(found.x)
 
 
-def _metric(Z: Array, weight: Array, prior: Array, n_lanes: int) -> tuple[Array, Array]:
-    """Units of the coordinates, and the factor of a lane's curvature where all are as likely."""
-    even = (n_lanes - 1.0) / n_lanes**2
+def _metric(Z: Array, weight: Array, prior: Array, n_outputs: int) -> tuple[Array, Array]:
+    """Units of the coordinates, and the factor of an output's curvature where all are as likely."""
+    even = (n_outputs - 1.0) / n_outputs**2
     rooted = Z * np.sqrt(even * weight).astype(Z.dtype)[:, None]
     curvature = (rooted.T @ rooted).astype(np.float64) + np.diag(prior)
     units = 1.0 / np.sqrt(np.diag(curvature))
@@ -79,7 +79,7 @@ def _metric(Z: Array, weight: Array, prior: Array, n_lanes: int) -> tuple[Array,
 
 
 def softmax_terms(scores: Array, codes: Array) -> tuple[Array, Array]:
-    """Loss of every row, and its derivative by the scores (lanes x rows), which it overwrites."""
+    """Loss of every row, and its derivative by the scores (outputs x rows), which it overwrites."""
     rows = np.arange(len(codes))
     scores -= scores.max(axis=0)
     own = scores[codes, rows]

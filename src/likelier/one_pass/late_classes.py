@@ -28,7 +28,7 @@ def raised(
     mean: Array, late: Array, rows: tuple[Array, Array, Array], prior: Array, factor: float,
     has_level: bool,
 ) -> Array:  # fmt: skip
-    """Weights of all classes, the late ones as far from the spare lane as the rows support.
+    """Weights of all classes, the late ones as far from the spare output as the rows support.
 
     Costs a product of rows x coordinates x classes, and some tens of steps of rows x late
     classes.
@@ -36,7 +36,7 @@ def raised(
     Parameters
     ----------
     mean : ndarray of shape (n_coordinates, n_classes + 1)
-        Weights, those of the spare lane last.
+        Weights, those of the spare output last.
     late : ndarray
         Numbers of the late classes.
     rows : ndarray of shape (n_rows, n_coordinates), (n_rows,) and (n_rows,)
@@ -51,13 +51,13 @@ def raised(
     Z, codes, weight = rows
     spare = mean[:, -1]
     away = mean[:, late] - spare[:, None]
-    # classes that are held count as one lane, the first; scores are those above the spare lane's
+    # classes that are held count as one output, the first; scores are relative to the spare output
     held = np.delete(mean[:, :-1], late, axis=1)
     others = logsumexp(factor * (Z @ (held - spare[:, None])), axis=1)
-    lane = np.zeros(mean.shape[1] - 1, dtype=np.intp)
-    lane[late] = np.arange(1, len(late) + 1)
+    output = np.zeros(mean.shape[1] - 1, dtype=np.intp)
+    output[late] = np.arange(1, len(late) + 1)
     problem = _Late(
-        factor * (Z @ away), others, lane[codes], weight, spare, away, prior, factor,
+        factor * (Z @ away), others, output[codes], weight, spare, away, prior, factor,
         float(has_level),
     )  # fmt: skip
     out = mean[:, :-1].copy()

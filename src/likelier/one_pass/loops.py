@@ -11,7 +11,7 @@ import numpy as np
 from likelier.jit import njit
 from likelier.loops.exponential import FLAGS, fast_exp
 
-# Sums over lanes may be reordered and scores are finite, which lets loops use the vector unit.
+# Sums over outputs may be reordered and scores are finite, which lets loops use the vector unit.
 _compiled = njit(cache=True, nogil=True, fastmath=FLAGS | {"reassoc", "nnan"}, error_model="numpy")
 
 

@@ -63,11 +63,13 @@ def _opened(both: StreamState, prior: float | None) -> StreamState:
     codes, weight = np.searchsorted(known, codes), sample.weight.astype(Z.dtype)
     w = converged(Z, codes, sample.weight, diagonal, len(known))
     mean = with_spare(w, Z, codes, weight, diagonal)
-    lanes = np.full(len(both.classes) + 1, len(known))  # classes without rows: as the spare lane
-    lanes[known] = np.arange(len(known))
+    outputs = np.full(
+        len(both.classes) + 1, len(known)
+    )  # classes without rows: as the spare output
+    outputs[known] = np.arange(len(known))
     nothing = replace(both, precision=np.zeros_like(both.precision), linear=np.zeros_like(mean))
     made = with_sites(nothing, Z, codes, weight, Z @ mean.astype(Z.dtype), 1.0)
-    made = replace(made, linear=made.linear[:, lanes])
+    made = replace(made, linear=made.linear[:, outputs])
     return resolved(_compared(made, CALIBRATION_START), prior)
 
 

@@ -53,10 +53,10 @@ def find_mixing(mean: Array, known: Array, rows: Rows, factor: float, has_level:
         Whether the last coordinate is constant.
     """
     Z, codes, weight = rows
-    lane = np.searchsorted(known, codes)
+    output = np.searchsorted(known, codes)
     share = weight * (len(weight) / weight.sum())  # as much information as there are rows
-    problem = mixing_problem(factor * (Z @ _centred(mean[:, known])), lane, share, has_level)
-    judge = np.arange(len(lane)) % FOLDS == FOLDS - 1  # rows are sorted by class: some of each
+    problem = mixing_problem(factor * (Z @ _centred(mean[:, known])), output, share, has_level)
+    judge = np.arange(len(output)) % FOLDS == FOLDS - 1  # rows are sorted by class: some of each
     point = problem.part(~judge).solved(problem.start(), MAX_STEPS)
     if not _predicts(problem.part(judge), point):
         return np.zeros((0, len(known)))
@@ -111,17 +111,17 @@ class MixingProblem:
         added = solve_triangular(self.root, point[1:].reshape(shape), lower=True, trans=1)
         return 1.0 + self.unit * float(point[0]), np.asarray(added)
 
-    def lanes(self, point: Array) -> Array:
+    def outputs(self, point: Array) -> Array:
         """Mixed scores, classes x rows."""
         scale, added = self.change(point)
-        lanes = added.T @ self.inputs.T
-        lanes += scale * self.scores
-        return np.asarray(lanes)
+        outputs = added.T @ self.inputs.T
+        outputs += scale * self.scores
+        return np.asarray(outputs)
 
     def energy(self, point: Array) -> tuple[float, Array]:
         """Negative logarithm of the posterior, and its slope."""
         _, added = self.change(point)
-        loss, residual = softmax_terms(self.lanes(point), self.codes)
+        loss, residual = softmax_terms(self.outputs(point), self.codes)
         residual *= self.weight
         value = float(self.weight @ loss) + 0.5 * float((self.prior @ added**2).sum())
         slope = (residual @ self.inputs).T + self.prior[:, None] * added
@@ -177,14 +177,14 @@ def _directions(scores: Array, weight: Array) -> Array:
 
 def _predicts(problem: MixingProblem, point: Array) -> bool:
     """Whether mixed scores of these rows have a lower loss, and no more errors, than the old."""
-    old, new = (_judged(lanes, problem) for lanes in (problem.scores, problem.lanes(point)))
+    old, new = (_judged(outputs, problem) for outputs in (problem.scores, problem.outputs(point)))
     return bool(new[0] < old[0] and new[1] <= old[1])
 
 
-def _judged(lanes: Array, problem: MixingProblem) -> Array:
+def _judged(outputs: Array, problem: MixingProblem) -> Array:
     """Weighted loss and number of errors."""
-    wrong = lanes.argmax(axis=0) != problem.codes
-    loss, _ = softmax_terms(lanes.copy(), problem.codes)
+    wrong = outputs.argmax(axis=0) != problem.codes
+    loss, _ = softmax_terms(outputs.copy(), problem.codes)
     return np.array([problem.weight @ loss, problem.weight @ wrong])
 
 

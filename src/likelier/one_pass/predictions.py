@@ -23,7 +23,7 @@ from likelier.fitting.probabilities import (
 )
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
-from likelier.one_pass.checks import check_same_words
+from likelier.one_pass.checks import check_same_parameters
 from likelier.one_pass.inference import coordinates
 from likelier.predictive import Categorical
 
@@ -60,7 +60,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     def _settle(self) -> None:
         """Compute weights that were postponed."""
         if "posterior_" not in vars(self):
-            check_same_words(self)
+            check_same_parameters(self)
             self._publish()
 
     @abstractmethod
@@ -102,10 +102,10 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         Z = coordinates(Phi, found["centre"], found["scale"], has_intercept)
         scaled = Z.astype(np.float64, copy=False) * found["units"]
         half = solve_triangular(found["root"], scaled.T, lower=True, check_finite=False)
-        return np.asarray((half**2).sum(axis=0) * self._lanes_apart())
+        return np.asarray((half**2).sum(axis=0) * self._outputs_apart())
 
-    def _lanes_apart(self) -> float:
-        """Lanes whose independent errors make up that of a difference between classes."""
+    def _outputs_apart(self) -> float:
+        """Outputs whose independent errors make up that of a difference between classes."""
         return 2.0 if self.words_["update"] == "streaming" else 1.0
 
     def _loss(self) -> Loss:
@@ -166,7 +166,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
             factor = float(self.posterior_["factor"])
             scores, spread = self._scores(Phi), np.sqrt(self._variance(Phi))
             if len(self.coef_) > 1:  # each class on its own, not a difference of two
-                spread = spread / np.sqrt(self._lanes_apart())
+                spread = spread / np.sqrt(self._outputs_apart())
             made = [self._probabilities(factor * (scores + spread[:, None] * e)) for e in noise]
             found = Categorical(np.stack(made, axis=1)).uncertainty().epistemic
             return np.column_stack([self._moderated(Phi), found])
@@ -188,5 +188,5 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         half = solve_triangular(
             found["root"], (to_rows * found["units"]).T, lower=True, check_finite=False
         )
-        apart = self._lanes_apart() if len(self.classes_) == 2 else 1.0
+        apart = self._outputs_apart() if len(self.classes_) == 2 else 1.0
         return np.asarray(half.T @ half * apart)

@@ -27,8 +27,8 @@ from likelier.fitting.targets import check_class_weight, class_weights, union_cl
 from likelier.one_pass.checks import (
     check_addable,
     check_rows,
-    check_same_words,
-    lasting_words,
+    check_same_parameters,
+    lasting_parameters,
 )
 from likelier.one_pass.inference import StreamState, resolved, stream_weights
 from likelier.one_pass.merge import merge_streams
@@ -63,7 +63,7 @@ class OnePassLearning(OnePassBlocks):
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative; a row of weight 0 is as good as absent.
         """
-        self._check_words()
+        self._validate_parameters()
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if is_stream(X):
@@ -93,7 +93,7 @@ class OnePassLearning(OnePassBlocks):
         return self
 
     def _learn_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
-        self._check_words()
+        self._validate_parameters()
         if isinstance(self.class_weight, str):
             raise ValueError(
                 "class_weight must be a dict of weights (or None) where rows come batch by batch, "
@@ -101,7 +101,7 @@ class OnePassLearning(OnePassBlocks):
             )
         fresh = not hasattr(self, "pending_")
         if not fresh:
-            check_same_words(self)
+            check_same_parameters(self)
         rows = check_rows(self, X, y, sample_weight, reset=fresh)
         join_classes(getattr(self, "classes_", None), classes, np.asarray(rows.y)[:1])  # one kind
         if fresh:
@@ -127,8 +127,8 @@ class OnePassLearning(OnePassBlocks):
         return self
 
     def _add(self, other: Any) -> None:
-        check_same_words(self)
-        check_same_words(other)
+        check_same_parameters(self)
+        check_same_parameters(other)
         self._settle()
         other._settle()
         check_addable(self, other)
@@ -153,7 +153,7 @@ class OnePassLearning(OnePassBlocks):
         truth = isinstance(factor, bool | np.bool_)  # yes and no are no shares
         if truth or not isinstance(factor, Real) or not 0.0 < float(factor) <= 1.0:
             raise ValueError(f"factor must be a number above 0 and at most 1, got {factor!r}")
-        check_same_words(self)
+        check_same_parameters(self)
         with unchanged_on_failure(self):
             self._fade_all(float(factor))
         return self
@@ -171,7 +171,7 @@ class OnePassLearning(OnePassBlocks):
         self._publish()
 
     # -- both updates -------------------------------------------------------------------
-    def _check_words(self) -> None:
+    def _validate_parameters(self) -> None:
         self._validate_params()
         check_class_weight(self.class_weight)
         if self.features is not None and self.update == "frozen" and isinstance(self.gamma, str):
@@ -184,7 +184,7 @@ class OnePassLearning(OnePassBlocks):
         self.stats_, self.pending_, self.map_ = {}, {}, {}
         self.__dict__.pop("announced_", None)
         self._forget_mixing()
-        self.rows_summed_, self.words_ = 0, lasting_words(self)
+        self.rows_summed_, self.words_ = 0, lasting_parameters(self)
         self.seed_ = self._seed()
         self.row_dtype_ = np.dtype(dtype).str
         width = self.n_components if self.features == "fourier" else self.n_features_in_

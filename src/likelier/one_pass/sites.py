@@ -9,7 +9,7 @@ from likelier.one_pass.model import FROZEN
 
 
 def softmax(scores: Array) -> Array:
-    """Probabilities of the lanes, in place of their scores' copy."""
+    """Probabilities of the outputs, in place of their scores' copy."""
     p = scores - scores.max(axis=1, keepdims=True)
     np.exp(p, out=p)
     p /= p.sum(axis=1, keepdims=True)
@@ -27,7 +27,7 @@ def polya_gamma_mean(p: Array) -> Array:
 
 
 def sites(scores: Array, codes: Array, likeness: float, relaxation: float) -> tuple[Array, Array]:
-    """Curvature of every row's site, shared by the lanes, and its pull on every lane.
+    """Curvature of every row's site, shared by the outputs, and its pull on every output.
 
     A learned site expands the likelihood at the present scores. A row moves the differences of
     ``K`` classes, which makes the curvature of one of them ``K / (K - 1)`` times that of its

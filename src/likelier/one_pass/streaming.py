@@ -20,8 +20,8 @@ from likelier.one_pass.inference import (
     learn_block,
     meet_classes,
     start_stream,
-    stream_lanes,
     stream_mixing,
+    stream_outputs,
 )
 from likelier.one_pass.initial_batch import opening_size
 from likelier.one_pass.model import Weights
@@ -110,7 +110,7 @@ class OnePassBlocks(OnePassPredictions):
             state = start_stream(empty, np.ones(1), np.zeros(0), self.fit_intercept)
         return state if announced is None else meet_classes(state, announced)
 
-    def _mixing(self, state: StreamState, lanes: Weights) -> Array:
+    def _mixing(self, state: StreamState, outputs: Weights) -> Array:
         """How scores are mixed after all rows: as at the last mark, if little has changed.
 
         Marks depend on the number of rows alone: what is kept here saves time, and changes nothing.
@@ -124,11 +124,11 @@ class OnePassBlocks(OnePassPredictions):
             found = {"at": at, "class_weight": then.class_weight[then.known]}
         now, before = state.class_weight[state.known], found["class_weight"]
         if len(now) > len(before) or (now > 2.0 * before).any():
-            return stream_mixing(state, lanes)
+            return stream_mixing(state, outputs)
         if "mixing" not in found:
             if then is not state:
-                lanes = stream_lanes(then, self._precision())
-            self.mixing_ = found = {**found, "mixing": stream_mixing(then, lanes)}
+                outputs = stream_outputs(then, self._precision())
+            self.mixing_ = found = {**found, "mixing": stream_mixing(then, outputs)}
         return np.asarray(found["mixing"])
 
     def _until(self, stop: int) -> StreamState:

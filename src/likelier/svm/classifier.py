@@ -22,7 +22,7 @@ from likelier.predictive import Categorical
 from likelier.svm.checks import dense, finite, like_input, one_column, truth
 from likelier.svm.estimator import (
     Rows,
-    SVMWords,
+    SVMEstimator,
     say,
     weights_of_features,
 )
@@ -51,7 +51,7 @@ def _has_probabilities(self: Any) -> bool:
     return True
 
 
-class SVC(ClassifierMixin, SVMWords):
+class SVC(ClassifierMixin, SVMEstimator):
     """Support vector classification: the exact dual, with scikit-learn's words and answers.
 
     Minimises ``C sum_i omega_i max(0, 1 - y_i f(x_i)) + 1/2 |f|^2`` for every pair of classes.
@@ -171,7 +171,7 @@ class SVC(ClassifierMixin, SVMWords):
         self, models: list[SVC], X: Any, y: Any, sample_weight: Any, quiet: bool = False
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
-        self._check_words()
+        self._validate_parameters()
         X = self._check_X(X, reset=True)
         check_consistent_length(X, checked_matrix(y, "y"))
         y = _labels(y)
@@ -314,8 +314,8 @@ class SVC(ClassifierMixin, SVMWords):
             p = restore(self.calibration_).probabilities(per_class)
         return Categorical(_led_by(p, self._winners(scores)))
 
-    def _check_words(self) -> None:
-        super()._check_words()
+    def _validate_parameters(self) -> None:
+        super()._validate_parameters()
         truth("break_ties", self.break_ties)
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(

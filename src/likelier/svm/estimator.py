@@ -100,7 +100,7 @@ class _Constant(Linear):
         G[:] = self.value
 
 
-class SVMWords(BaseEstimator, ABC):
+class SVMEstimator(BaseEstimator, ABC):
     """Constructor words, kernels and fitting, at one value of C or several, of the machines."""
 
     kernel: Any
@@ -173,7 +173,7 @@ class SVMWords(BaseEstimator, ABC):
         """Fit models that differ in C (ascending) on the same rows."""
 
     # -- checks -------------------------------------------------------------------------
-    def _check_words(self) -> None:
+    def _validate_parameters(self) -> None:
         """Raise for constructor words that make no sense, naming the word."""
         number("C", self.C, 0.0, open_below=True, infinite=True)
         number("tol", self.tol, 0.0, open_below=True)

@@ -122,7 +122,7 @@ class RowCache:
         held = min(n * n, max(n_bytes // item, MIN_SLOTS * n))
         self._room = n_bytes // item
         self._flat = self._memory.take(ROWS, held, self.dtype)
-        self.clock = np.zeros(1, dtype=np.int64)
+        self.budget = np.zeros(1, dtype=np.int64)
         self.count = np.zeros(1, dtype=np.int64)  # slots in use
         with np.errstate(over="ignore"):  # the caller sees it in the scale
             self.diagonal = np.asarray(rows.diagonal(), dtype=self.dtype)
@@ -291,8 +291,8 @@ class RowCache:
             self.slots[places] = self._make(rows, None)
         self.row_of[places] = rows
         self.slot_of[rows] = places
-        self.clock[0] += 1
-        self.stamps[places] = self.clock[0]
+        self.budget[0] += 1
+        self.stamps[places] = self.budget[0]
 
     def _make(self, rows: Array, out: Array | None) -> Array:
         numbers = self.active[rows]

@@ -16,7 +16,7 @@ from likelier.engines.threads import ThreadTeam
 from likelier.losses import EpsilonInsensitive
 from likelier.matrices import checked_matrix
 from likelier.svm.checks import dense, finite, like_input, number, one_column
-from likelier.svm.estimator import Rows, SVMWords, say, weights_of_features
+from likelier.svm.estimator import Rows, SVMEstimator, say, weights_of_features
 from likelier.svm.hard import finite_values, reaches
 from likelier.svm.kernel_cache import kept_memory
 from likelier.svm.model import KernelExpansion
@@ -33,7 +33,7 @@ def _has_intervals(model: Any) -> bool:
     return True
 
 
-class SVR(RegressorMixin, SVMWords):
+class SVR(RegressorMixin, SVMEstimator):
     """Support vector regression: the exact dual, with scikit-learn's words and answers.
 
     Minimises ``C sum_i omega_i max(0, |y_i - f(x_i)| - epsilon) + 1/2 |f|^2``.
@@ -141,7 +141,7 @@ class SVR(RegressorMixin, SVMWords):
         self, models: list[SVR], X: Any, y: Any, sample_weight: Any, quiet: bool = False
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
-        self._check_words()
+        self._validate_parameters()
         number("epsilon", self.epsilon, 0.0)
         X = self._check_X(X, reset=True)
         check_consistent_length(X, checked_matrix(y, "y"))

@@ -231,7 +231,7 @@ class SMO(Inference):
             held = cache.n_used
             status, count, wanted, gap = smo_updates(
                 part.F, part.beta, part.lower, part.upper, eps, part.up, part.down, diagonal,
-                aim, left, cache.slots, cache.slot_of, cache.row_of, cache.stamps, cache.clock,
+                aim, left, cache.slots, cache.slot_of, cache.row_of, cache.stamps, cache.budget,
                 cache.count, *cache.recipe,
             )  # fmt: skip
             left -= count

@@ -61,7 +61,7 @@ class SMOState:
     n_iter: int = 0
     rounds: int = 0
     gap: float = np.inf
-    work: float = 0.0  # nanoseconds, roughly: decisions must not depend on a clock
+    work: float = 0.0  # nanoseconds, roughly: decisions must not depend on a budget
     since_newton: float = 0.0
     since_shrink: int = 0
     patience: float = 1.0  # work of pair updates, in `solve_places`, before that is tried

@@ -49,7 +49,7 @@ class Words:
         return not self.hashed or self.weighting.idf is not None
 
 
-def checked_words(words: Any) -> Words:
+def checked_parameters(words: Any) -> Words:
     """Check the parameters of a `TextFeatures` and return what they mean."""
     for name in FLAGS:
         check_flag(name, getattr(words, name))

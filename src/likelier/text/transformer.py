@@ -17,7 +17,7 @@ from likelier.matrices import checked_matrix
 from likelier.text.analysis import TOKEN_PATTERN, Analysis, Spans
 from likelier.text.counts import Counter, Frequencies, Rows, TermStatistics, count_hashed
 from likelier.text.documents import blocks
-from likelier.text.parameters import Words, checked_words
+from likelier.text.parameters import Words, checked_parameters
 from likelier.text.vocabulary import Vocabulary
 from likelier.text.weights import idf_weights
 
@@ -157,13 +157,13 @@ class TextFeatures(  # a frame of sparse features there is none: set_output is n
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn vocabulary and document frequencies from any iterable of documents."""
-        words = checked_words(self)
+        words = checked_parameters(self)
         self._learn(words, X, None, None)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Learn from documents and return their matrix, reading them once."""
-        words = checked_words(self)
+        words = checked_parameters(self)
         rows = Rows()
         column_of = self._learn(words, X, None, rows)
         return self._matrix(words, rows, column_of)
@@ -174,13 +174,13 @@ class TextFeatures(  # a frame of sparse features there is none: set_output is n
         Terms that ``min_df``, ``max_df`` and ``max_features`` leave out are remembered, since
         later documents may bring them back.
         """
-        words = checked_words(self)
+        words = checked_parameters(self)
         self._learn(words, X, self._so_far(words), None, keep=True)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the matrix of documents, of any iterable, with the learned columns."""
-        words = checked_words(self)
+        words = checked_parameters(self)
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self, "document_frequency_")
         self._check_columns(words)
@@ -201,7 +201,7 @@ class TextFeatures(  # a frame of sparse features there is none: set_output is n
     def vocabulary_(self) -> dict[str, int]:
         """Column of each term."""
         self._check_vocabulary("vocabulary_")
-        terms = self._known_terms(checked_words(self)).terms()
+        terms = self._known_terms(checked_parameters(self)).terms()
         return {term: column for column, term in enumerate(terms)}
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -210,7 +210,7 @@ class TextFeatures(  # a frame of sparse features there is none: set_output is n
             return np.array([f"textfeatures{i}" for i in range(self.n_features)], dtype=object)
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self, "document_frequency_")
-        return np.array(self._known_terms(checked_words(self)).terms(), dtype=object)
+        return np.array(self._known_terms(checked_parameters(self)).terms(), dtype=object)
 
     def inverse_transform(self, X: Any) -> list[Array]:
         """Return the terms of each row of a matrix that are not zero."""

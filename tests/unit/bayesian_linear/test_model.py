@@ -69,7 +69,7 @@ def test_slope_of_the_prior(learned):
         np.array([1.0, 1.0, 0.0]) * learned, 2.0, 0.2,
     )  # fmt: skip
     theta, eta = np.random.default_rng(4).standard_normal((6, 3)), np.linspace(-1.0, 1.0, 6)
-    slope = prior.slope(theta, eta)
+    slope = prior.derivative(theta, eta)
     for j in range(3):
         step = np.zeros(3)
         step[j] = 1e-6

@@ -17,7 +17,7 @@ from likelier.glm.model import LinearModel, LinearStats
 from likelier.glm.newton import (
     Newton,
     _Chunks,
-    mean_slope_and_hessian,
+    mean_gradient_and_hessian,
     quadratic_minimum,
     stacked_penalty,
     subset_sizes,
@@ -142,7 +142,7 @@ def test_the_quadratic_model_predicts_its_own_gain(loss):
     theta = model.zeros()
     stats = engine.reduce(lambda b: model.stats(theta, b, order=2), LinearStats.__add__)
     target, gain = quadratic_minimum(model, theta, stats)
-    slopes, hessians = mean_slope_and_hessian(model, stats)
+    slopes, hessians = mean_gradient_and_hessian(model, stats)
     penalty = stacked_penalty(model)
     change = (target - theta).T.reshape(slopes.shape)
     value = sum(

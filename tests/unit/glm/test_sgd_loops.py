@@ -60,9 +60,9 @@ def direction(loss, y, m, c, implicit):
     """``g`` of every output of one row."""
     if loss.coupled:
         row = m[None]
-        return loss.prox(int(y), row, c[0])[0] if implicit else -loss.slope(int(y), row)[0]
+        return loss.prox(int(y), row, c[0])[0] if implicit else -loss.derivative(int(y), row)[0]
     t = targets(loss, y, len(m))
-    return loss.prox(t, m, c) if implicit else -loss.slope(t, m)
+    return loss.prox(t, m, c) if implicit else -loss.derivative(t, m)
 
 
 def replay(loss, data, order, rate, alpha, k, implicit):
@@ -331,16 +331,16 @@ def test_a_step_with_rates_of_its_own_is_the_joint_proximal_point():
         np.zeros(1),
     )  # fmt: skip
 
-    def slope(theta):
+    def gradient(theta):
         residual = omega * (x @ theta[:3] + theta[3] - y)
         near = (theta[:3] - w) / (eta * rates)
         return np.append(
             residual * x + l2 * theta[:3] + near, residual + (theta[3] - 0.2) / (eta * k)
         )
 
-    np.testing.assert_allclose(slope(np.append(W, b)), 0.0, atol=1e-12)
+    np.testing.assert_allclose(gradient(np.append(W, b)), 0.0, atol=1e-12)
     split = w / (1.0 + eta * rates * l2)  # the penalty first, then the loss alone
     c = omega * eta * ((rates * x * x).sum() + k)
     g = (y - x @ split - 0.2) / (1.0 + c)
     split = np.append(split + eta * rates * omega * g * x, 0.2 + k * eta * omega * g)
-    assert abs(slope(split)).max() > 0.1
+    assert abs(gradient(split)).max() > 0.1

@@ -37,7 +37,7 @@ def test_scalar_terms(loss, weighted):
     )  # fmt: skip
     t = np.stack([targets(loss, v, K) for v in y])
     np.testing.assert_allclose(total, omega @ loss.value(t, scores))
-    np.testing.assert_allclose(slope, omega[:, None] * loss.slope(t, scores))
+    np.testing.assert_allclose(slope, omega[:, None] * loss.derivative(t, scores))
     np.testing.assert_allclose(curvature, omega[:, None] * loss.curvature(t, scores))
 
 
@@ -67,7 +67,7 @@ def test_coupled_terms(loss):
     slope, shares = np.empty_like(scores), np.empty_like(scores)
     total = coupled_terms(loss.code, 0.0, y, weight, scores, 2, slope, shares)
     np.testing.assert_allclose(total, [weight @ loss.value(y.astype(int), scores)])
-    np.testing.assert_allclose(slope, weight[:, None] * loss.slope(y.astype(int), scores))
+    np.testing.assert_allclose(slope, weight[:, None] * loss.derivative(y.astype(int), scores))
     if loss.name == "softmax":
         np.testing.assert_allclose(shares, loss.link(scores))
 

@@ -26,10 +26,10 @@ WEIGHT = RNG.uniform(0.5, 2.0, N)
 CASES = [(name, law) for name in FEATURES for law in ("bernoulli", "multinomial")]
 
 
-def fitted(name, label_law, steps=4, temperature=0.5):
+def fitted(name, label_distribution, steps=4, temperature=0.5):
     X = FEATURES[name]
     model = DirichletMixture(
-        feature_prior(name, X), label_prior(label_law, Y, WEIGHT), K, temperature
+        feature_prior(name, X), label_prior(label_distribution, Y, WEIGHT), K, temperature
     )
     inference = VariationalMixture(tol=0.0)
     engine = LocalEngine(X, Y, WEIGHT, seed=0)
@@ -47,14 +47,16 @@ def bound_of(model, R, batch, a):
     return model.bound(params, float(WEIGHT @ expected))
 
 
-@pytest.mark.parametrize(("name", "label_law"), CASES)
-def test_the_change_by_joining_two_is_that_of_the_bound(name, label_law):
-    state, _ = fitted(name, label_law)
+@pytest.mark.parametrize(("name", "label_distribution"), CASES)
+def test_the_change_by_joining_two_is_that_of_the_bound(name, label_distribution):
+    state, _ = fitted(name, label_distribution)
     model, batch, a = state.model, Batch(FEATURES[name], Y, WEIGHT), state.params.expected_a()
     rows = joined_rows(model, state.params, batch)
     R = model.responsibilities(state.params, batch.X, batch.y)
     before = bound_of(model, R, batch, a)
-    smaller = DirichletMixture(model.feature_law, model.label_law, K - 1, model.temperature)
+    smaller = DirichletMixture(
+        model.feature_distribution, model.label_distribution, K - 1, model.temperature
+    )
     for i, j in ((0, 1), (1, 3), (2, 5)):
         joined = np.delete(R, j, axis=1)
         joined[:, i] += R[:, j]
@@ -79,10 +81,10 @@ def test_three_components_lose_no_more_entropy_than_pairs():
     assert 0.0 < f(pair + third) - f(pair) - f(third) <= lost[0, 2] + lost[1, 2] + 1e-9
 
 
-@pytest.mark.parametrize(("name", "label_law"), CASES)
+@pytest.mark.parametrize(("name", "label_distribution"), CASES)
 @pytest.mark.parametrize("steps", [1, 5, 40])
-def test_the_bound_rises_when_components_are_joined(name, label_law, steps):
-    state, engine = fitted(name, label_law, steps)
+def test_the_bound_rises_when_components_are_joined(name, label_distribution, steps):
+    state, engine = fitted(name, label_distribution, steps)
     plain, _ = VariationalMixture().step(state, engine)
     merged = merge_components(state, engine)
     if merged is None:

@@ -16,16 +16,16 @@ Y = (RNG.random((N, L)) < 0.4).astype(float)
 SVI = VariationalMixture(True)
 
 
-def begin(label_law="bernoulli", Y=Y):
-    law = label_prior(label_law, Y, np.ones(len(Y)))
+def begin(label_distribution="bernoulli", Y=Y):
+    law = label_prior(label_distribution, Y, np.ones(len(Y)))
     model = DirichletMixture(feature_prior("gaussian", X), law, 4)
     with LocalEngine(X, Y, np.ones(len(Y))) as data:
         return SVI.init(model, data)
 
 
-@pytest.mark.parametrize("label_law", ["bernoulli", "multinomial"])
-def test_labels_known_as_often_as_ever_take_the_plain_step(label_law):
-    state, batch = begin(label_law), Batch(X[:40], Y[:40], np.ones(40))
+@pytest.mark.parametrize("label_distribution", ["bernoulli", "multinomial"])
+def test_labels_known_as_often_as_ever_take_the_plain_step(label_distribution):
+    state, batch = begin(label_distribution), Batch(X[:40], Y[:40], np.ones(40))
     plain, _ = SVI.learn(state, batch, 3.0)
     told, _ = SVI.learn(state, batch, 3.0, np.ones(L))
     for name, array in plain.params.to_arrays().items():
@@ -54,7 +54,7 @@ def test_what_is_known_of_a_label_is_not_worn_out_by_batches_without_it(relative
         batch = Batch(X[rows], holes[rows], np.ones(12))
         state, _ = SVI.learn(state, batch, 10.0, known if relative else None)
         if turn >= 100:
-            prior = state.model.label_law.prior[:, 0].sum() * 4
+            prior = state.model.label_distribution.prior[:, 0].sum() * 4
             smallest = min(smallest, float(state.params.labels[:, :, 0].sum() - prior))
     if relative:
         assert smallest == pytest.approx(12.0, rel=1e-6)

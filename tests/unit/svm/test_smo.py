@@ -45,7 +45,7 @@ class Problem:
         self.slot_of = np.arange(n) if held else np.full(n, -1)
         self.row_of = np.arange(n) if held else np.full(n, -1)
         self.count = np.array([n if held else 0])
-        self.stamps, self.clock = np.zeros(n, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        self.stamps, self.budget = np.zeros(n, dtype=np.int64), np.zeros(1, dtype=np.int64)
         none = np.zeros(1, dtype)
         self.recipe = (ELSEWHERE, none, none[:, None], none, np.arange(n))
 
@@ -53,7 +53,7 @@ class Problem:
         return smo_updates(
             self.F, self.beta, self.lower, self.upper, self.eps, self.up, self.down,
             np.diag(self.K).astype(self.slots.dtype), tol, max_updates, self.slots, self.slot_of,
-            self.row_of, self.stamps, self.clock, self.count, *self.recipe,
+            self.row_of, self.stamps, self.budget, self.count, *self.recipe,
         )  # fmt: skip
 
     def objective(self, beta=None):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from likelier.glm.loops.sgd import lane_target
+from likelier.glm.loops.sgd import output_target
 from likelier.jit import njit
 from likelier.loops.lanes import MOST_LANES
 from likelier.loops.rows import (
@@ -81,7 +81,7 @@ def dual_pass(
         if single:
             before = dual[i, 0]
             score = row_dot(data, indices, start, stop, weights) + intercept[0]
-            pull = loss_prox(code, p, lane_target(classes, y[i], 0), score - size * before, size)
+            pull = loss_prox(code, p, output_target(classes, y[i], 0), score - size * before, size)
             change = pull - before
             part = omega * abs(change * (score - points[i, 0]))
             total += part
@@ -106,7 +106,7 @@ def dual_pass(
             coupled_prox(code, np.int64(y[i]), m, size, g)
         else:
             for k in range(n_lanes):
-                g[k] = loss_prox(code, p, lane_target(classes, y[i], k), m[k], size)
+                g[k] = loss_prox(code, p, output_target(classes, y[i], k), m[k], size)
         largest, moved = 0.0, False
         for k in range(n_lanes):
             change = g[k] - dual[i, k]
@@ -177,7 +177,7 @@ def duality_gap(
             continue
         largest = 0.0
         for k in range(n_lanes):
-            t = lane_target(classes, y[i], k)
+            t = output_target(classes, y[i], k)
             loss = loss_value(code, p, t, f[k])
             below = loss_value(code, p, t, points[i, k]) + dual[i, k] * (points[i, k] - f[k])
             part = omega * max(loss - below, 0.0)
@@ -189,7 +189,7 @@ def duality_gap(
 
 
 @njit(cache=True, nogil=True)
-def lane_losses(
+def output_losses(
     data,
     indices,
     indptr,
@@ -218,7 +218,7 @@ def lane_losses(
         for k in range(n_lanes):
             f[k] += intercept[k]
             if not coupled:
-                total[k] += omega * loss_value(code, p, lane_target(classes, y[i], k), f[k])
+                total[k] += omega * loss_value(code, p, output_target(classes, y[i], k), f[k])
         if coupled:
             total[0] += omega * coupled_value(code, np.int64(y[i]), f[:n_lanes])
     return total

@@ -32,11 +32,11 @@ from likelier.loops.rows import (
     row_start,
 )
 from likelier.losses import (
+    coupled_gradient,
     coupled_prox,
-    coupled_slope,
     coupled_value,
+    loss_derivative,
     loss_prox,
-    loss_slope,
     loss_value,
 )
 
@@ -46,7 +46,7 @@ SMALLEST_AVERAGED = 1e-2  # a mean loses digits as the factor shrinks: about two
 
 
 @njit(cache=True, nogil=True)
-def lane_target(classes, y, k):
+def output_target(classes, y, k):
     """Target of output ``k``: +-1 for classes, the number itself otherwise."""
     if classes:
         return 1.0 if y == k else -1.0
@@ -60,16 +60,16 @@ def steps(code, p, coupled, implicit, classes, y, m, c, out):
         if implicit:
             coupled_prox(code, np.int64(y), m, c[0], out)
         else:
-            coupled_slope(code, np.int64(y), m, out)
+            coupled_gradient(code, np.int64(y), m, out)
             for k in range(len(out)):
                 out[k] = -out[k]
         return
     for k in range(len(out)):
-        t = lane_target(classes, y, k)
+        t = output_target(classes, y, k)
         if implicit:
             out[k] = loss_prox(code, p, t, m[k], c[k])
         else:
-            out[k] = -loss_slope(code, p, t, m[k])
+            out[k] = -loss_derivative(code, p, t, m[k])
 
 
 @njit(cache=True, nogil=True)
@@ -137,13 +137,13 @@ def scheduled_pass(
         factor = a * omega * (s if implicit else 1.0) / after
         if single:
             score = shrink * row_dot(data, indices, start, stop, weights) + intercept[0]
-            target = lane_target(classes, y[i], 0)
+            target = output_target(classes, y[i], 0)
             if until_watch == 0:
                 progressive += omega * loss_value(code, p, target, score)
             if implicit:
                 pull = loss_prox(code, p, target, score, size)
             else:
-                pull = -loss_slope(code, p, target, score)
+                pull = -loss_derivative(code, p, target, score)
             if s == 0.0:
                 summed = forget(weights, average, summed)
             if pull != 0.0:
@@ -157,7 +157,7 @@ def scheduled_pass(
                 m[k] = shrink * m[k] + intercept[k]
                 c[k] = size
             if until_watch == 0:
-                progressive += omega * lanes_value(code, p, coupled, classes, y[i], m)
+                progressive += omega * outputs_value(code, p, coupled, classes, y[i], m)
             steps(code, p, coupled, implicit, classes, y[i], m, c, g)
             if s == 0.0:
                 summed = forget(weights, average, summed)
@@ -193,13 +193,13 @@ def shrinkage(a, alpha, implicit):
 
 
 @njit(cache=True, nogil=True)
-def lanes_value(code, p, coupled, classes, y, m):
+def outputs_value(code, p, coupled, classes, y, m):
     """Loss of one row, summed over its lanes."""
     if coupled:
         return coupled_value(code, np.int64(y), m)
     total = 0.0
     for k in range(len(m)):
-        total += loss_value(code, p, lane_target(classes, y, k), m[k])
+        total += loss_value(code, p, output_target(classes, y, k), m[k])
     return total
 
 
@@ -324,13 +324,13 @@ def adaptive_pass(
             score, spread = row_dot_rates(data, indices, start, stop, weights, rates)
             score += intercept[0]
             eta = omega * etas[0] * schedule
-            target = lane_target(classes, y[i], 0)
+            target = output_target(classes, y[i], 0)
             if r % WATCH == 0:  # nothing to compare it with: an estimate will do
                 progressive[0] += watched * omega * loss_value(code, p, target, score)
             if implicit:
                 pull = loss_prox(code, p, target, score, eta * (spread + intercept_rate))
             else:
-                pull = -loss_slope(code, p, target, score)
+                pull = -loss_derivative(code, p, target, score)
             if pull != 0.0:
                 row_axpy_rates(data, indices, start, stop, weights, rates, eta * pull)
                 intercept[0] += intercept_rate * eta * pull
@@ -367,7 +367,7 @@ def adaptive_pass(
                 q[lane] += s * a * x * x
         for group in range(n_groups):
             here = slice(group * n_outputs, (group + 1) * n_outputs)
-            value = lanes_value(code, p, coupled, classes, y[i], m[here])
+            value = outputs_value(code, p, coupled, classes, y[i], m[here])
             progressive[group] += omega * value
             q[here] *= omega
             steps(code, p, coupled, implicit, classes, y[i], m[here], q[here], g[here])

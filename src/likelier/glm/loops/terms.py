@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 
-from likelier.glm.loops.sgd import lane_target
+from likelier.glm.loops.sgd import output_target
 from likelier.jit import njit
 from likelier.loops.rows import column, prefetch_ahead, row_start
 from likelier.losses import (
     LOG_LOSS,
     SOFTMAX,
-    coupled_slope,
+    coupled_gradient,
     coupled_value,
     loss_curvature,
+    loss_derivative,
     loss_envelope,
-    loss_slope,
     loss_value,
 )
 
@@ -34,7 +34,7 @@ def loss_terms(code, p, y, f, width):
         if z >= 0.0:
             return math.log1p(e), -y * far, far * near
         return math.log1p(e) - z, -y * near, far * near
-    return loss_value(code, p, y, f), loss_slope(code, p, y, f), loss_curvature(code, p, y, f)
+    return loss_value(code, p, y, f), loss_derivative(code, p, y, f), loss_curvature(code, p, y, f)
 
 
 @njit(cache=True, nogil=True)
@@ -45,7 +45,7 @@ def scalar_terms(code, p, classes, width, y, weight, scores, order, slope, curva
     for i in range(n_rows):
         omega = weight[i] if len(weight) else 1.0
         for k in range(n_lanes):
-            t = lane_target(classes, y[i], k)
+            t = output_target(classes, y[i], k)
             f = scores[i, k]
             if order == 0 and width == 0.0:
                 total[k] += omega * loss_value(code, p, t, f)
@@ -81,9 +81,9 @@ def coupled_terms(code, width, y, weight, scores, order, slope, shares):
             total[0] += omega * coupled_value(code, cls, f)
         if order >= 1:
             if width > 0.0:
-                coupled_slope(SOFTMAX, cls, levels, slope[i])
+                coupled_gradient(SOFTMAX, cls, levels, slope[i])
             else:
-                coupled_slope(code, cls, f, slope[i])
+                coupled_gradient(code, cls, f, slope[i])
             for k in range(K):
                 if order >= 2:
                     shares[i, k] = slope[i, k] + (1.0 if k == cls else 0.0)
@@ -102,7 +102,7 @@ def values_along(code, p, coupled, classes, y, weight, scores, change, step):
         for k in range(n_lanes):
             f[k] = scores[i, k] + step[k] * change[i, k]
             if not coupled:
-                t = lane_target(classes, y[i], k)
+                t = output_target(classes, y[i], k)
                 total[k] += omega * loss_value(code, p, t, f[k])
         if coupled:
             total[0] += omega * coupled_value(code, np.int64(y[i]), f)
@@ -133,7 +133,7 @@ def dense_sums(
         omega = weight[i] if len(weight) else 1.0
         row = X[i]
         f = dense_dot(row, w) + (w[d] if intercept else 0.0)
-        value, slope, curvature = loss_terms(code, p, lane_target(classes, y[i], 0), f, width)
+        value, slope, curvature = loss_terms(code, p, output_target(classes, y[i], 0), f, width)
         total += omega * value
         slope *= omega
         curvature *= omega
@@ -165,7 +165,7 @@ def dense_values(X, y, weight, code, p, classes, width, points, intercept):
     total = np.zeros(len(points))
     for i in range(n_rows):
         omega = weight[i] if len(weight) else 1.0
-        t = lane_target(classes, y[i], 0)
+        t = output_target(classes, y[i], 0)
         for k in range(len(points)):
             f = dense_dot(X[i], points[k]) + (points[k, d] if intercept else 0.0)
             if width > 0.0:
@@ -247,7 +247,7 @@ def sparse_sums(
         f = w[d] if intercept else 0.0
         for a in range(start, stop):
             f += data[a] * w[column(indices, start, a)]
-        value, slope, curvature = loss_terms(code, p, lane_target(classes, y[i], lane), f, width)
+        value, slope, curvature = loss_terms(code, p, output_target(classes, y[i], lane), f, width)
         total += omega * value
         slope *= omega
         curvature *= omega
@@ -297,7 +297,7 @@ def sparse_values(
         f = w[d] if intercept else 0.0
         for a in range(start, stop):
             f += data[a] * w[column(indices, start, a)]
-        t = lane_target(classes, y[i], lane)
+        t = output_target(classes, y[i], lane)
         if width > 0.0:
             total += omega * loss_envelope(code, p, t, f, width)[0]
         else:

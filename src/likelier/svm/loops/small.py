@@ -229,14 +229,14 @@ def solve_small(K, held, source, F, beta, lower, upper, eps, tol, max_updates):
     """
     n = len(F)
     stamps, none = np.zeros(n, dtype=np.int64), np.zeros(1)
-    clock, used = np.zeros(1, dtype=np.int64), np.full(1, n, dtype=np.int64)
+    budget, used = np.zeros(1, dtype=np.int64), np.full(1, n, dtype=np.int64)
     diagonal, up, down = _diagonal(n, source), np.empty(n), np.empty(n)
     set_marks(beta, lower, upper, eps, up, down)
     count, since, n_polished, tried_at = 0, 0.0, 0, -1
     while True:
         status, done, wanted, gap = smo_updates(
             F, beta, lower, upper, eps, up, down, diagonal, tol, min(BURST, max_updates - count),
-            K, held, held, stamps, clock, used,
+            K, held, held, stamps, budget, used,
             ELSEWHERE, none, none.reshape(1, 1), none, held,
         )  # fmt: skip
         count += done

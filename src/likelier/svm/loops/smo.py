@@ -173,7 +173,7 @@ def _new_row(i, kind, parameters, columns, norms, places, slots, slot_of, row_of
 @njit(cache=True, nogil=True)
 def smo_updates(
     F, beta, lower, upper, eps, up, down, diagonal, tol, max_updates,
-    slots, slot_of, row_of, stamps, clock, n_used, kind, parameters, columns, norms, places,
+    slots, slot_of, row_of, stamps, budget, n_used, kind, parameters, columns, norms, places,
 ):  # fmt: skip
     """Update pairs until the gap is at most ``tol``, a kernel row is lacking, or it is enough.
 
@@ -196,8 +196,8 @@ def smo_updates(
             )
             if slot_i < 0:
                 return NEEDS_ROW, count, i, np.inf
-        clock[0] += 1
-        stamps[slot_i] = clock[0]
+        budget[0] += 1
+        stamps[slot_i] = budget[0]
         j, lowest = find_partner(F, down, slots, slot_i, diagonal, diagonal[i], top)
         gap = top - lowest
         if gap <= tol:
@@ -211,8 +211,8 @@ def smo_updates(
             )
             if slot_j < 0:
                 return NEEDS_ROW, count, j, gap
-        clock[0] += 1
-        stamps[slot_j] = clock[0]
+        budget[0] += 1
+        stamps[slot_j] = budget[0]
         curvature = (
             np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(slots[slot_i, j])
         )
