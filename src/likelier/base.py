@@ -8,6 +8,7 @@ records that travel between them. It imports nothing of likelier.
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -212,6 +213,24 @@ class Inference(ABC):
         """Return what the State says about the parameters."""
 
 
+@dataclass(frozen=True, eq=False)
+class RowValues:
+    """Values per row, such as scores: how to make them, and no values.
+
+    They stay with the rows they belong to. A map makes those of a block from the block, from other
+    values of the same rows and from a state; whoever needs them makes them where the block is, or
+    finds them there. So nothing is lost with a machine, and nothing is sent.
+
+    Whoever makes values from values again and again starts anew from the block now and then, so
+    that what may have to be made again stays short.
+    """
+
+    map: Callable[..., Array]
+    parents: tuple[RowValues, ...] = ()
+    state: Any = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
 class Engine(ABC):
     """Where rows live, and the only way to pass over all of them.
 
@@ -251,25 +270,57 @@ class Engine(ABC):
     @abstractmethod
     def reduce(
         self,
-        map: Callable[[Batch], Statistics],
+        map: Callable[..., Statistics],
         merge: Callable[[Statistics, Statistics], Statistics],
+        *rows: RowValues,
+        state: Any = None,
     ) -> Statistics:
-        """Map every block to statistics and merge them in block order; ``merge`` associative."""
+        """Map every block to statistics and merge them along one tree over block numbers.
+
+        ``map`` is called with a batch, its part of each of the ``rows``, and ``state`` where there
+        is one. It writes into nothing it is given; ``merge`` is associative.
+        """
 
     @abstractmethod
-    def map_blocks(self, map: Callable[[Batch], Output]) -> Iterator[Output]:
+    def map_blocks(
+        self, map: Callable[..., Output], *rows: RowValues, state: Any = None
+    ) -> Iterator[Output]:
         """Map every block; results come in block order."""
 
     @abstractmethod
+    def map_rows(self, map: Callable[..., Array], *rows: RowValues, state: Any = None) -> RowValues:
+        """Values per row, made block by block when they are first needed."""
+
+    @abstractmethod
+    def transformed(self, transform: Callable[[Batch], Batch]) -> Engine:
+        """The same rows after a transform that treats each of them alike."""
+
+    @abstractmethod
     def sample(self, n: int, iteration: int = 0) -> Batch:
-        """Return ``n`` rows (all, if there are fewer) drawn without replacement."""
+        """Return ``n`` rows (all, if there are fewer) without replacement, in random order.
+
+        The same rows whatever engine they are on.
+        """
+
+    @abstractmethod
+    def sampler(self, n: int, iteration: int = 0) -> Callable[[Batch], Any]:
+        """The map of `sample`, to be part of another pass; ``+`` merges, ``batch`` are the rows."""
+
+    @abstractmethod
+    def subset(self, n: int, iteration: int = 0) -> Engine:
+        """The rows of `sample` as an engine of their own, in memory."""
 
     @abstractmethod
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
 
+    @property
+    def n_jobs(self) -> int:
+        """Threads of this process that may work at a time."""
+        return 1
+
     def draw(self, n: int, iteration: int = 0) -> Batch:
-        """Return the rows of `sample`, listed instead of copied where all are in memory."""
+        """Return ``n`` random rows as fast as can be; another sample on another engine."""
         return self.sample(n, iteration)
 
     def each(self, work: Callable[[int], Output], count: int) -> Iterator[Output]:
@@ -278,6 +329,9 @@ class Engine(ABC):
         For work that is not over blocks of rows: chunks of a sample, classes, parameters.
         """
         return map(work, range(count))
+
+    def close(self) -> None:  # noqa: B027 (most engines hold nothing)
+        """Give back what the engine holds, such as threads; it may be used again."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from likelier.engines import LocalEngine
+from likelier.engines.blocks import BlockEngine
+from likelier.engines.row_values import RowCache
+
+CACHE = RowCache()  # of this process, as every worker has one
 
 
 @functools.cache
@@ -30,15 +34,16 @@ def worker():
     return pool
 
 
-def call(map_bytes, batch_bytes):
-    """Map a block where it lives; only bytes come in and go out."""
+def call(task_bytes, batch_bytes):
+    """Run a task on a block where it lives; only bytes come in and go out."""
+    task = cloudpickle.loads(task_bytes)
     with threadpool_limits(1, user_api="blas"):
-        return cloudpickle.dumps(cloudpickle.loads(map_bytes)(pickle.loads(batch_bytes)))
+        return cloudpickle.dumps(task.on_group([pickle.loads(batch_bytes)], CACHE))
 
 
-def results(engine, map, place):
-    """Results of a map for all blocks, in block order, worked on in another order."""
-    sent = cloudpickle.dumps(map)
+def results(engine, task, place):
+    """Results of a task for all blocks, in block order, worked on in another order."""
+    sent = cloudpickle.dumps(task)
     found = {}
     order = np.random.default_rng(engine.n_blocks).permutation(engine.n_blocks)
     for number in order.tolist():
@@ -51,24 +56,20 @@ def results(engine, map, place):
 
 
 @contextmanager
-def elsewhere(monkeypatch, place, in_memory):
+def elsewhere(monkeypatch, place, in_memory=False):
     """Let every pass of a local engine be one over blocks that live elsewhere.
 
     ``place`` is "copies" for this process or "process" for another one; ``in_memory`` is what the
-    engine claims of itself: some inferences take another way then.
+    engine claims of itself: some inferences take another way then. A sample of the rows comes here,
+    and is an engine like any other.
     """
 
-    def reduce(self, map, merge):
-        size = max(1, min(16, self.n_blocks // 32))  # the groups of the local engine
-        mapped = results(self, map, place)
-        groups = [mapped[i : i + size] for i in range(0, len(mapped), size)]
-        return functools.reduce(merge, (functools.reduce(merge, group) for group in groups))
-
-    def map_blocks(self, map):
-        yield from results(self, map, place)
+    def run(self, task):
+        yield from results(self, task, place)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalEngine, "reduce", reduce)
-        patch.setattr(LocalEngine, "map_blocks", map_blocks)
+        patch.setattr(LocalEngine, "_run", run)
+        patch.setattr(LocalEngine, "sample", BlockEngine.sample)
+        patch.setattr(LocalEngine, "transformed", BlockEngine.transformed)
         patch.setattr(LocalEngine, "in_memory", property(lambda self: in_memory))
         yield

@@ -15,7 +15,8 @@ from scipy import sparse
 import likelier.engines
 from likelier import losses
 from likelier.base import Batch, Engine
-from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines import LocalEngine, StreamEngine, blocks
+from likelier.engines.transformed import TransformedEngine
 from likelier.glm.model import LinearModel, LinearStats
 from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
@@ -23,6 +24,13 @@ from likelier.tables import block_source
 
 BLOCK_ROWS = 16
 N, D = 83, 3
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of few rows, so that there are several."""
+    for name in ("MIN_DENSE_ROWS", "MAX_DENSE_ROWS", "MIN_SPARSE_ROWS", "MAX_SPARSE_ROWS"):
+        monkeypatch.setattr(blocks, name, BLOCK_ROWS)
 
 
 def subclasses(kind):
@@ -46,30 +54,39 @@ def data(kind=np.asarray, weighted=True):
 
 
 def local(X, y, weight, seed, n_jobs=1):
-    return LocalEngine(X, y, weight, seed=seed, n_jobs=n_jobs, block_rows=BLOCK_ROWS)
+    return LocalEngine(X, y, weight, seed=seed, n_jobs=n_jobs)
 
 
 def stream(X, y, weight, seed):
-    """Blocks whose borders are those of the local engine: equal numbers of present rows."""
-    rows = np.arange(N) if weight is None else np.flatnonzero(weight)
-    cuts = [rows[i : i + BLOCK_ROWS] for i in range(0, len(rows), BLOCK_ROWS)]
-    cuts[-1] = np.append(cuts[-1], np.setdiff1d(np.arange(N), rows))  # absent rows somewhere
-    blocks = [(X[c], y[c], None if weight is None else weight[c]) for c in cuts]
-    return StreamEngine(block_source(lambda: iter(blocks)), seed=seed)
+    """Blocks of a source that have other borders, and absent rows anywhere."""
+    cuts = np.array_split(np.arange(N), 7)
+    given = [(X[c], y[c], None if weight is None else weight[c]) for c in cuts]
+    return StreamEngine(block_source(lambda: iter(given)), seed=seed)
+
+
+def unchanged(batch):
+    return batch
+
+
+def transformed(X, y, weight, seed):
+    return stream(X, y, weight, seed).transformed(unchanged)
 
 
 ENGINES = {
     LocalEngine: [local, lambda *args: local(*args, n_jobs=3)],
     StreamEngine: [stream],
+    TransformedEngine: [transformed],
 }
 MAKERS = [maker for makers in ENGINES.values() for maker in makers]
-every_engine = pytest.mark.parametrize("make", MAKERS, ids=["local", "threads", "stream"])
+every_engine = pytest.mark.parametrize(
+    "make", MAKERS, ids=["local", "threads", "stream", "transformed"]
+)
 every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 every_weight = pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 
 
 def test_every_engine_is_tested():
-    assert subclasses(Engine) == set(ENGINES)
+    assert subclasses(Engine) - {blocks.BlockEngine} == set(ENGINES)
 
 
 def names(batch):
@@ -149,6 +166,25 @@ def test_reductions_are_identical_on_every_engine(kind, weighted):
     np.testing.assert_allclose(totals[0], np.append(X.T @ (omega * y), omega.sum()))
 
 
+@every_kind
+@every_weight
+def test_values_per_row_are_identical_on_every_engine(kind, weighted):
+    X, y, weight = data(kind, weighted)
+    found = []
+    for make in MAKERS:
+        engine = make(X, y, weight, 0)
+        scores = engine.map_rows(lambda batch, w: batch.X @ w, state=np.arange(1.0, D + 1.0))
+        for step in (0.5, 0.25):
+            scores = engine.map_rows(lambda batch, f, s: f + s * batch.y, scores, state=step)
+            found.append(engine.reduce(lambda batch, f: batch.X.T @ f, np.add, scores))
+    for number, total in enumerate(found[2:]):
+        np.testing.assert_array_equal(total, found[number % 2])
+    here = present(weight)
+    whole = X.toarray() if sparse.issparse(X) else X
+    scores = whole @ np.arange(1.0, D + 1.0) + 0.75 * y
+    np.testing.assert_allclose(found[1], whole[here].T @ scores[here])
+
+
 @every_engine
 def test_merging_goes_from_the_first_block_to_the_last(make):
     """String addition does not commute; results come in order also when threads finish late."""
@@ -190,6 +226,17 @@ def test_samples(make, kind, weighted):
     assert sorted(names(engine.sample(10_000))) == present(weight)
     with pytest.raises(ValueError, match="n must be at least 1"):
         engine.sample(0)
+
+
+@every_kind
+@every_weight
+@pytest.mark.parametrize("n", [1, 10, 60, 500])
+def test_samples_are_the_same_on_every_engine(kind, weighted, n):
+    X, y, weight = data(kind, weighted)
+    drawn = [make(X, y, weight, 1).sample(n, 3) for make in MAKERS]
+    chosen = [names(batch) for batch in drawn]
+    assert chosen.count(chosen[0]) == len(chosen)
+    assert [len(c) for c in chosen] == [min(n, len(present(weight)))] * len(chosen)
 
 
 def test_samples_are_uniform():

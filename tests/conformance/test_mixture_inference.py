@@ -50,13 +50,15 @@ def test_a_step_is_pure_and_says_what_it_did(stochastic):
     assert isinstance(law, Categorical) and law.probabilities().shape == (4, 5)
 
 
-@pytest.mark.parametrize("words", [{"n_jobs": 2}, {"block_rows": 33}])
-def test_blocks_and_threads_do_not_matter(words):
+@pytest.mark.parametrize("given", [{"n_jobs": 2}, {"block_rows": 33}])
+def test_blocks_and_threads_do_not_matter(given):
     inference = VariationalMixture()
+    with engine() as data:
+        start = inference.init(MODEL, data)
     found = []
-    for given in ({}, words):
-        with engine(**given) as data:
-            state = inference.init(MODEL, data)
+    for options in ({}, given):
+        with engine(**options) as data:
+            state = start
             for _ in range(3):
                 state, _ = inference.step(state, data)
         found.append(state.params.to_arrays())

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import likelier
 from likelier import losses
-from likelier.engines import local
+from likelier.engines import blocks
 
 N = 1500  # six blocks
 
@@ -134,7 +134,8 @@ def answers(model, X):
 
 @pytest.mark.parametrize(("model", "data", "in_memory", "place"), CASES)
 def test_same_bits_elsewhere(model, data, in_memory, place, monkeypatch):
-    monkeypatch.setattr(local, "BLOCK_BYTES", 1)  # blocks of 256 rows
+    for name in ("MIN_DENSE_ROWS", "MAX_DENSE_ROWS", "MIN_SPARSE_ROWS", "MAX_SPARSE_ROWS"):
+        monkeypatch.setattr(blocks, name, 256)
     X, y = data()
     # Two threads add in another order than one, and a new process has threads of its own.
     with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 
-from likelier.base import Array, Batch, Engine, Matrix, Output, Statistics
+from likelier.base import Array, Batch, Engine, Matrix, Output
+from likelier.engines.blocks import BlockEngine, Node, Task
+from likelier.engines.blocks import block_rows as default_block_rows
 from likelier.engines.keys import Purpose, check_seed, keyed_stream
+from likelier.engines.row_values import RowCache
 from likelier.engines.rows import present_rows, shuffled_rows, slice_rows, take_rows
+from likelier.engines.samples import row_keys, smallest
 from likelier.engines.threads import ThreadTeam, count_threads
 
-# A block and what a map computes from it should stay in the cache, and be worth the microseconds
-# that the interpreter takes for it: threads pass through that one by one.
-BLOCK_BYTES = 1 << 21
-MIN_BLOCK_ROWS = 256
-MAX_BLOCK_ROWS = 16384
-MIN_GROUPS, MAX_GROUP = 32, 16  # blocks that one thread maps and merges at a time
-EVEN = 4  # where blocks are few there are a multiple of so many, of one size: no thread waits long
+MIN_GROUPS, MAX_GROUP = 16, 16  # blocks that one thread maps and merges at a time
 
 
-class LocalEngine(Engine):
+class LocalEngine(BlockEngine):
     """Rows held in memory, in blocks, with threads.
 
     The data are never copied as a whole. `reduce`, `map_blocks` and ``blocks(None)`` hand out
@@ -52,9 +48,8 @@ class LocalEngine(Engine):
         Threads used by `reduce`, `map_blocks` and `each`: None means 1, -1 all available cores.
         With more than one, BLAS is held to one thread per worker while they run.
     block_rows : int, optional
-        Rows in a block. The default depends on the data's shape (and number of nonzeros)
-        only, never on ``n_jobs``, so the same numbers are added in the same order whatever
-        the number of threads.
+        Rows in a block, where other engines need not have the same blocks. The default depends
+        on the number of columns and the storage only.
     shuffle : bool
         Whether the rows of ``blocks(iteration)`` come in random order, or else in order.
 
@@ -95,8 +90,10 @@ class LocalEngine(Engine):
         if self._n_rows == 0:
             raise ValueError("there are no rows" if weight is None else "every weight is zero")
         self._seed = check_seed(seed)
-        self._block_rows = block_rows or default_block_rows(X, self._kept)
+        sparse_rows = not isinstance(X, np.ndarray)
+        self._block_rows = block_rows or default_block_rows(int(X.shape[1]), sparse_rows)
         self._shuffle = shuffle
+        self._cache = RowCache()
         self._team = ThreadTeam(count_threads(n_jobs))
 
     @property
@@ -159,44 +156,45 @@ class LocalEngine(Engine):
             rows = order[number * self._block_rows : (number + 1) * self._block_rows]
             yield Batch(self._X, self._y, self._weight, rows=rows, index=number)
 
-    def reduce(
-        self,
-        map: Callable[[Batch], Statistics],
-        merge: Callable[[Statistics, Statistics], Statistics],
-    ) -> Statistics:
-        """Map every block to statistics and merge them in an order that is always the same.
+    def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
+        """Neighbours are merged by the thread that mapped them.
 
-        Neighbours are merged by the thread that mapped them: threads that meet after every
-        short block spend their time waiting for each other.
+        Threads that meet after every short block spend their time waiting for each other.
         """
-        size = max(1, min(MAX_GROUP, self.n_blocks // MIN_GROUPS))
+        size = 1
+        while 2 * size <= min(MAX_GROUP, self.n_blocks // MIN_GROUPS):
+            size *= 2
 
-        def group(number: int) -> Statistics:
+        def group(number: int) -> list[Node[Any]]:
             blocks = range(number * size, min((number + 1) * size, self.n_blocks))
-            return functools.reduce(merge, (map(self._block(b)) for b in blocks))
+            return task.on_group(map(self._block, blocks), self._cache)
 
-        with closing(self._team.ordered_map(group, -(-self.n_blocks // size))) as results:
-            return functools.reduce(merge, results)
+        return self._team.ordered_map(group, -(-self.n_blocks // size))
 
-    def map_blocks(self, map: Callable[[Batch], Output]) -> Iterator[Output]:
-        """Map every block; results come in block order."""
-        return self._results(map)
+    def transformed(self, transform: Callable[[Batch], Batch]) -> Engine:
+        """The same rows after a transform that treats each of them alike; applied once, to all."""
+        batch = transform(Batch(self._X, self._y, self._weight))
+        return LocalEngine(
+            batch.X, batch.y, batch.weight, seed=self._seed, n_jobs=self.n_jobs,
+            block_rows=self._block_rows, shuffle=self._shuffle,
+        )  # fmt: skip
 
     def sample(self, n: int, iteration: int = 0) -> Batch:
         """Return ``n`` rows (all, if there are fewer) without replacement, in random order."""
-        return self._gather(self._drawn(n, iteration))
+        return self._gather(self._sampled(n, iteration))
+
+    def subset(self, n: int, iteration: int = 0) -> Engine:
+        """The rows of `sample` as an engine of their own."""
+        batch = self.sample(n, iteration)
+        return LocalEngine(batch.X, batch.y, batch.weight, seed=self._seed, n_jobs=self.n_jobs)
 
     def draw(self, n: int, iteration: int = 0) -> Batch:
-        """Return the rows of `sample` in the same order, sharing ``X``: nothing is copied."""
+        """Return ``n`` random rows, sharing ``X``: nothing is copied."""
         return Batch(self._X, self._y, self._weight, rows=self._drawn(n, iteration))
 
     def each(self, work: Callable[[int], Output], count: int) -> Iterator[Output]:
         """Yield the results of ``work`` in order; at most two per thread wait to be read."""
         return self._team.ordered_map(work, count)
-
-    def stream(self, iteration: int, block: int) -> np.random.Generator:
-        """Random numbers keyed on (seed, iteration, block)."""
-        return keyed_stream(self._seed, Purpose.MODEL, iteration, block)
 
     def close(self) -> None:
         """End the engine's threads; using the engine again starts new ones."""
@@ -221,8 +219,13 @@ class LocalEngine(Engine):
         rows = stream.choice(self._n_rows, size=min(n, self._n_rows), replace=False)
         return rows if self._kept is None else self._kept[rows]
 
-    def _results(self, map: Callable[[Batch], Output]) -> Generator[Output, None, None]:
-        return self._team.ordered_map(lambda number: map(self._block(number)), self.n_blocks)
+    def _sampled(self, n: int, iteration: int) -> Array:
+        """Numbers of the rows of a sample, by the numbers that `Draw` gives every row."""
+        draw, size = self.sampler(n, iteration), self._block_rows
+        lengths = [min(size, self._n_rows - size * b) for b in range(self.n_blocks)]
+        keys = [row_keys(length, number, draw) for number, length in enumerate(lengths)]
+        rows = smallest(np.concatenate(keys), draw.n)
+        return rows if self._kept is None else self._kept[rows]
 
     def _block(self, number: int) -> Batch:
         """Return one block in the data's order, as a view unless rows are missing inside it."""
@@ -253,22 +256,6 @@ class LocalEngine(Engine):
             index=index,
             start=start,
         )
-
-
-def default_block_rows(X: Matrix, kept: Array | None = None) -> int:
-    """Rows that fill about `BLOCK_BYTES`: a function of the shape and the nonzeros only."""
-    n_rows = int(X.shape[0]) if kept is None else len(kept)
-    if isinstance(X, np.ndarray):
-        row_bytes = int(X.shape[1]) * X.dtype.itemsize
-    else:  # nonzeros of absent rows must not count, or the block borders would move
-        nonzeros = X.indptr[-1] if kept is None else np.diff(X.indptr)[kept].sum()
-        entry_bytes = X.dtype.itemsize + X.indices.dtype.itemsize
-        row_bytes = int(nonzeros) * entry_bytes // n_rows
-    rows = min(MAX_BLOCK_ROWS, max(MIN_BLOCK_ROWS, BLOCK_BYTES // max(1, row_bytes)))
-    count = -(-n_rows // rows)
-    if not 1 < count < MIN_GROUPS:
-        return rows
-    return -(-n_rows // (-(-count // EVEN) * EVEN))
 
 
 def _check_matrix(X: Matrix) -> None:

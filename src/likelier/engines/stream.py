@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from likelier.base import Array, Batch, Engine, Output, Statistics
+from likelier.base import Batch
+from likelier.engines.blocks import BlockEngine, Node, Task, block_rows
 from likelier.engines.keys import Purpose, check_seed, keyed_stream
-from likelier.engines.rows import present_rows, stack_rows, take_rows
+from likelier.engines.row_values import RowCache
+from likelier.engines.rows import present_rows, slice_rows
+from likelier.engines.samples import joined, take
 from likelier.engines.threads import read_ahead
 
 
@@ -35,12 +38,13 @@ class BlockSource(Protocol):
         """Start a pass: yield the blocks in order."""
 
 
-class StreamEngine(Engine):
+class StreamEngine(BlockEngine):
     """Rows read block by block, a few blocks in memory at a time.
 
-    Rows of weight zero are absent, as in memory, but a block they leave keeps its other rows:
-    block borders are the source's own. Shuffling is within blocks only, so a source whose
-    rows are sorted should be shuffled once on disk.
+    Rows of weight zero are absent, as in memory. Passes cut the rows into the blocks that they
+    would have in memory; only `blocks`, for work that is sequential by nature, leaves them as the
+    source cuts them. It shuffles within these only, so a source whose rows are sorted should be
+    shuffled once on disk.
 
     Parameters
     ----------
@@ -64,6 +68,8 @@ class StreamEngine(Engine):
         self._shuffle = shuffle
         self._started = False
         self._n_rows: int | None = None
+        self._block_rows = 0  # until the first block has come
+        self._cache = RowCache()
 
     @property
     def n_rows(self) -> int | None:
@@ -89,6 +95,14 @@ class StreamEngine(Engine):
         """Rows are never all in memory."""
         return False
 
+    @property
+    def block_rows(self) -> int:
+        """Number of rows in every block but the last."""
+        if not self._block_rows:
+            with closing(self._source()) as blocks:
+                self._cut(next(blocks))
+        return self._block_rows
+
     def blocks(self, iteration: int | None = None) -> Iterator[Batch]:
         """Yield the blocks one after another, rows shuffled within each given an iteration."""
         with closing(self._read()) as batches:
@@ -99,52 +113,11 @@ class StreamEngine(Engine):
                 stream = keyed_stream(self._seed, Purpose.SHUFFLE, iteration, batch.index)
                 yield replace(batch, rows=stream.permutation(batch.n_rows))
 
-    def reduce(
-        self,
-        map: Callable[[Batch], Statistics],
-        merge: Callable[[Statistics, Statistics], Statistics],
-    ) -> Statistics:
-        """Map every block to statistics and merge them from the first block to the last."""
-        with closing(self._read()) as batches:
-            total = map(next(batches))
+    def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
+        """One block after the other, in the caller's thread."""
+        with closing(self._even_blocks()) as batches:
             for batch in batches:
-                total = merge(total, map(batch))
-        return total
-
-    def map_blocks(self, map: Callable[[Batch], Output]) -> Iterator[Output]:
-        """Map every block; results come in block order."""
-        with closing(self._read()) as batches:
-            for batch in batches:
-                yield map(batch)
-
-    def sample(self, n: int, iteration: int = 0) -> Batch:
-        """Return ``n`` rows (all, if there are fewer) without replacement, in random order.
-
-        Every row draws a key and the ``n`` smallest stay, which takes one pass and memory for
-        at most ``2 n`` rows and a block. From a source that is not repeatable, that pass is
-        the only one.
-        """
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        kept: list[Batch] = []
-        keys: list[Array] = []
-        bound = np.inf
-        with closing(self._read()) as batches:
-            for batch in batches:
-                stream = keyed_stream(self._seed, Purpose.SAMPLE, iteration, batch.index)
-                key = stream.random(batch.n_rows)
-                chosen = np.flatnonzero(key < bound)
-                kept.append(_take(batch, chosen))
-                keys.append(key[chosen])
-                if sum(map(len, keys)) > 2 * n:
-                    kept, keys = _smallest(kept, keys, n)
-                    bound = keys[0][-1]
-        kept, _ = _smallest(kept, keys, n)
-        return kept[0]
-
-    def stream(self, iteration: int, block: int) -> np.random.Generator:
-        """Random numbers keyed on (seed, iteration, block)."""
-        return keyed_stream(self._seed, Purpose.MODEL, iteration, block)
+                yield task.on_group([batch], self._cache)
 
     def close(self) -> None:
         """Do nothing: a pass ends its own thread. Every engine can be closed."""
@@ -184,6 +157,31 @@ class StreamEngine(Engine):
             raise ValueError("the data hold no rows of positive weight")
         self._n_rows = n_rows
 
+    def _even_blocks(self) -> Generator[Batch, None, None]:
+        """Yield the rows of one pass in blocks of one size; only the last may be shorter."""
+        held: list[Batch] = []
+        n_held = n_blocks = 0
+        with closing(self._read()) as batches:
+            for batch in batches:
+                size, start = self._cut(batch), 0
+                while start < batch.n_rows:
+                    stop = min(batch.n_rows, start + size - n_held)
+                    held.append(_slice(batch, start, stop))
+                    n_held += stop - start
+                    start = stop
+                    if n_held == size:
+                        yield replace(_stacked(held), index=n_blocks, start=n_blocks * size)
+                        held, n_held, n_blocks = [], 0, n_blocks + 1
+        if held:
+            yield replace(_stacked(held), index=n_blocks, start=n_blocks * self._block_rows)
+
+    def _cut(self, batch: Batch) -> int:
+        """Rows of a block, once it is known how rows are stored."""
+        if not self._block_rows:
+            sparse_rows = not isinstance(batch.X, np.ndarray)
+            self._block_rows = block_rows(int(batch.X.shape[1]), sparse_rows)
+        return self._block_rows
+
 
 def _without_absent(batch: Batch) -> Batch:
     """Return the rows of positive weight with ``rows=None``."""
@@ -192,34 +190,23 @@ def _without_absent(batch: Batch) -> Batch:
         present = present_rows(batch.weight, batch.n_rows)
     except ValueError as error:
         raise ValueError(f"block {batch.index} of the data: {error}") from None
-    return batch if present is None else _take(batch, present)
+    return batch if present is None else take(batch, present)
 
 
-def _take(batch: Batch, rows: Array) -> Batch:
-    """Return the listed rows of a batch in arrays of their own."""
+def _slice(batch: Batch, start: int, stop: int) -> Batch:
+    """Some rows of a batch that follow each other, as views."""
+    if start == 0 and stop == batch.n_rows:
+        return batch
     return Batch(
-        take_rows(batch.X, rows),
-        None if batch.y is None else batch.y[rows],
-        None if batch.weight is None else batch.weight[rows],
+        slice_rows(batch.X, start, stop),
+        None if batch.y is None else batch.y[start:stop],
+        None if batch.weight is None else batch.weight[start:stop],
     )
 
 
-def _smallest(kept: list[Batch], keys: list[Array], n: int) -> tuple[list[Batch], list[Array]]:
-    """Return the ``n`` rows of smallest key, in the order of their keys, as one batch."""
-    key = np.concatenate(keys)
-    order = np.argsort(key, kind="stable")[:n]
-    whole = Batch(
-        stack_rows([batch.X for batch in kept]),
-        None if kept[0].y is None else np.concatenate([_given(b.y) for b in kept]),
-        None if kept[0].weight is None else np.concatenate([_given(b.weight) for b in kept]),
-    )
-    return [_take(whole, order)], [key[order]]
-
-
-def _given(values: Array | None) -> Array:
-    if values is None:
-        raise ValueError(
-            "some blocks of the data have targets or weights and some have none; "
-            "give them in every block or in none"
-        )
-    return values
+def _stacked(parts: list[Batch]) -> Batch:
+    """The rows of several batches as one."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = joined(whole, part)
+    return whole

@@ -64,7 +64,7 @@ def minibatches(engine: Engine, batch_size: int, update: int) -> Iterator[Batch]
     addressed by row, so it is read once from end to end, in minibatches of its blocks.
     """
     if engine.in_memory:
-        yield engine.sample(batch_size, iteration=update)
+        yield engine.draw(batch_size, iteration=update).compact()
         return
     for block in engine.blocks(update):
         rows = np.arange(block.n_rows) if block.rows is None else block.rows

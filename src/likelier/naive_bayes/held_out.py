@@ -7,27 +7,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from likelier.base import Array, Batch, Matrix
-from likelier.engines.local import default_block_rows
+from likelier.base import Array, Batch
 from likelier.engines.rows import stack_rows, take_rows
 from likelier.naive_bayes.closed_form import LOWEST
 
 TINY = float(np.finfo(np.float64).tiny)
 HELD_OUT = 1000  # rows whose out-of-fold scores say what is ordinary
-
-
-def stats_block_rows(X: Matrix, n_classes: int) -> int:
-    """Rows in a block such that its statistics are small beside it.
-
-    Every block makes a table of classes x features, which on wide sparse data can be larger
-    than all rows together; one block will then do.
-    """
-    if sparse.issparse(X):
-        per_row = max(1, int(X.nnz) // max(1, int(X.shape[0])))
-        return max(default_block_rows(X), 8 * n_classes * int(X.shape[1]) // per_row)
-    return max(default_block_rows(X), 64 * n_classes)
 
 
 @dataclass(frozen=True)

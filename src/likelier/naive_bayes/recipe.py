@@ -23,7 +23,7 @@ from likelier.naive_bayes.closed_form import (
     ClosedForm,
     ClosedState,
 )
-from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows, RowSample, stats_block_rows
+from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows, RowSample
 from likelier.naive_bayes.model import codes_of
 from likelier.naive_bayes.predictions import NaiveBayesPredictions, all_finite
 
@@ -124,7 +124,6 @@ class NaiveBayes(NaiveBayesPredictions):
         seed = self._seed()
         with LocalEngine(
             rows.X, codes, rows.weight, seed=seed, n_jobs=self.n_jobs,
-            block_rows=stats_block_rows(rows.X, len(classes)),
         ) as engine:  # fmt: skip
             state, _ = inference.step(ClosedState(model, before), engine)
             self._check_finite(state.stats, rows.X)

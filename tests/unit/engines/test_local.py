@@ -18,7 +18,6 @@ from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from likelier.engines import LocalEngine
-from likelier.engines.local import MAX_BLOCK_ROWS, MIN_BLOCK_ROWS, default_block_rows
 from likelier.engines.threads import ThreadTeam, count_threads
 
 
@@ -162,15 +161,6 @@ def test_absent_rows_at_the_end_leave_views():
         assert np.shares_memory(b.X, X)
 
 
-def test_csr_block_rows_ignore_the_nonzeros_of_absent_rows():
-    n = 4000
-    X = sparse.vstack([sparse.random(n, 2000, 0.2, "csr", rng=0), sparse.csr_array((n, 2000))])
-    X = sparse.csr_array(X)
-    weight = np.r_[np.zeros(n), np.ones(n)]
-    assert LocalEngine(X, weight=weight).block_rows == MAX_BLOCK_ROWS
-    assert LocalEngine(X).block_rows < MAX_BLOCK_ROWS
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     weight=st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=1, max_size=60),
@@ -190,31 +180,6 @@ def test_absent_rows_for_any_pattern(weight, block_rows, kind):
     same_batches(full.blocks(), less.blocks())
     same_batches(full.blocks(7), less.blocks(7))
     same_batches([full.sample(5)], [less.sample(5)])
-
-
-# -- size of a block --------------------------------------------------------------------
-@pytest.mark.parametrize("d", [1, 10, 54, 784, 50_000])
-def test_default_block_rows(d):
-    rows = default_block_rows(np.empty((1, d)))
-    assert MIN_BLOCK_ROWS <= rows <= MAX_BLOCK_ROWS
-    if MIN_BLOCK_ROWS < rows < MAX_BLOCK_ROWS:
-        assert 1 << 20 <= rows * d * 8 <= 2 << 20
-    assert default_block_rows(np.empty((1, d), dtype=np.float32)) >= rows
-
-
-@pytest.mark.parametrize("n_rows", [20_000, 35_000, 70_000, 123_456])
-def test_few_blocks_are_as_many_for_each_of_two_or_four_threads(n_rows):
-    engine = LocalEngine(np.empty((n_rows, 20)))
-    sizes = [batch.n_rows for batch in engine.blocks()]
-    assert len(sizes) % 4 == 0 and sum(sizes) == n_rows
-    assert max(sizes) - min(sizes) < len(sizes)
-    assert max(sizes) * 160 <= 1 << 21
-
-
-def test_block_rows_do_not_depend_on_threads():
-    X, *_ = make_data(n=5000, d=300)
-    sizes = {LocalEngine(X, n_jobs=n).block_rows for n in (1, 2, 7)}
-    assert len(sizes) == 1
 
 
 # -- reduce -----------------------------------------------------------------------------
@@ -254,7 +219,7 @@ def test_memory_is_bounded():
             time.sleep(0.2)
         with lock:
             alive[0] += 1  # results that exist: neighbours are merged at once
-            assert alive[0] <= 3 * 2
+            assert alive[0] <= 3 * 2 + 7  # of 100 blocks, 7 levels wait for their other half
         return 1
 
     def merge(a, b):
@@ -431,18 +396,16 @@ def test_sample():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_draw_lists_the_rows_of_sample(weighted):
+def test_draw_lists_rows_and_copies_nothing(weighted):
     X, y, _ = make_data()
     weight = (np.arange(len(y)) % 3).astype(float) if weighted else None
     engine = LocalEngine(X, y, weight, seed=5)
-    listed, copied = engine.draw(100, 2), engine.sample(100, 2)
+    listed = engine.draw(100, 2)
     assert listed.X is X
     gathered = listed.compact()
-    np.testing.assert_array_equal(gathered.X, copied.X)
-    np.testing.assert_array_equal(gathered.y, copied.y)
-    if weighted:
-        assert (copied.weight > 0.0).all()
-        np.testing.assert_array_equal(gathered.weight, copied.weight)
+    assert len({tuple(row) for row in gathered.X}) == 100
+    assert not weighted or (gathered.weight > 0.0).all()
+    np.testing.assert_array_equal(gathered.y, y[listed.rows])
     with pytest.raises(ValueError, match="n must be at least 1"):
         engine.draw(0)
 

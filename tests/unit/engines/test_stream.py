@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from likelier.base import Batch
-from likelier.engines import StreamEngine
+from likelier.engines import StreamEngine, blocks
 
 
 @dataclass
@@ -126,11 +126,14 @@ def test_weight_zero_is_absent(sparse_x):
     assert [(b.index, b.start) for b in batches] == [(0, 0), (1, 1), (2, 2)]
 
 
-def test_reduce_and_map_blocks():
-    engine = StreamEngine(ListSource(make_batches()))
+def test_passes_cut_rows_into_blocks_of_one_size(monkeypatch):
+    monkeypatch.setattr(blocks, "MIN_DENSE_ROWS", 4)
+    monkeypatch.setattr(blocks, "MAX_DENSE_ROWS", 4)
+    engine = StreamEngine(ListSource(make_batches((5, 3, 3))))
     assert engine.reduce(lambda b: [b.index], lambda a, b: a + b) == [0, 1, 2]
-    assert engine.n_rows == 12
-    assert list(engine.map_blocks(lambda b: b.n_rows)) == [5, 3, 4]
+    assert engine.n_rows == 11
+    found = list(engine.map_blocks(lambda b: (b.start, rows_of(b))))
+    assert found == [(0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8, 9, 10])]
 
 
 def test_a_one_shot_source_is_read_once():
@@ -224,19 +227,14 @@ def test_every_row_is_sampled_equally_often():
 
 
 def test_a_sample_holds_few_rows_at_a_time(monkeypatch):
-    from likelier.engines import stream
-
-    sizes = []
-    original = stream._smallest
-
-    def watch(kept, keys, n):
-        sizes.append(sum(map(len, keys)))
-        return original(kept, keys, n)
-
-    monkeypatch.setattr(stream, "_smallest", watch)
-    engine = StreamEngine(ListSource(make_batches((50,) * 40), background=False))
+    monkeypatch.setattr(blocks, "MIN_DENSE_ROWS", 64)
+    monkeypatch.setattr(blocks, "MAX_DENSE_ROWS", 64)
+    engine = StreamEngine(ListSource(make_batches((50,) * 400), background=False))
+    candidates = engine.sampler(20)
+    sizes = list(engine.map_blocks(lambda batch: len(candidates(batch).keys)))
+    assert len(sizes) == 313
+    assert sizes[0] == 20 and sum(sizes) < 600  # of 20,000
     assert engine.sample(20).n_rows == 20
-    assert max(sizes) <= 2 * 20 + 50
 
 
 def test_y_in_some_blocks_only():

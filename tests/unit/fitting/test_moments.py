@@ -91,7 +91,7 @@ def test_standard_rows_are_the_same_taken_late(monkeypatch):
     X, _ = rows()
     standard, chosen = Standard.of(X), np.array([3, 7, 7, 100])
     early = StandardRows.of(X, standard)
-    monkeypatch.setattr("likelier.kernel_machine.features.DENSE_VALUES", 10)
+    monkeypatch.setattr("likelier.fitting.standardize.DENSE_VALUES", 10)
     late = StandardRows.of(sparse.csr_matrix(X), standard)
     assert late.standard is not None and late.shape == early.shape
     np.testing.assert_allclose(late[chosen], early[chosen], rtol=1e-6, atol=1e-9)
