@@ -49,8 +49,10 @@ def is_model_file(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], previous: Path | None = None) -> Iterator[Path]:
     """Give a temporary path to write; it takes the place of ``path`` only if all went well.
+
+    The file that was there becomes ``previous``, where that is given.
 
     The temporary file lies in the folder of ``path`` (a rename is atomic only within one
     file system) and is removed on any exception, KeyboardInterrupt included. A symbolic
@@ -65,6 +67,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
+        if previous is not None and target.exists():
+            os.replace(target, previous)
         os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
