@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Real
@@ -198,7 +198,13 @@ class Model(ABC):
 
 
 class Inference(ABC):
-    """How parameters are found: pure ``init`` and ``step``, State apart from Info."""
+    """How parameters are found: pure ``init`` and ``step``, State apart from Info.
+
+    ``resumable`` declares that the State is frozen plain values, so that it can be kept in a file
+    and gone on with elsewhere; values per row in it are made again where they are missing.
+    """
+
+    resumable: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, model: Any, engine: Engine) -> Any:
@@ -307,8 +313,8 @@ class Engine(ABC):
         """The map of `sample`, to be part of another pass; ``+`` merges, ``batch`` are the rows."""
 
     @abstractmethod
-    def subset(self, n: int, iteration: int = 0) -> Engine:
-        """The rows of `sample` as an engine of their own, in memory."""
+    def subsets(self, sizes: Sequence[int], iteration: int = 0) -> list[Engine]:
+        """Samples of growing size as engines of their own, in memory; each holds the one before."""
 
     @abstractmethod
     def stream(self, iteration: int, block: int) -> np.random.Generator:

@@ -90,7 +90,7 @@ def test_streamed_multiclass_hinge_comes_near_the_optimum_or_says_that_it_did_no
 
 def test_stochastic_passes_prove_nothing():
     words = {"alpha": 0.01, "tol": 0.1, "random_state": 0}
-    wide = sparse.random(60, 3000, 0.02, random_state=0, format="csr")
+    wide = sparse.random(60, 4000, 0.02, random_state=0, format="csr")
     with pytest.warns(ConvergenceWarning, match="stochastic passes cannot tell"):
         model = LinearClassifier(**words).fit(blocks(wide, labels[:60] > 0))
     assert model.route_ == "sgd"

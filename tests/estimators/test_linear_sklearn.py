@@ -230,7 +230,7 @@ SETTINGS = [
 @pytest.mark.parametrize("words", SETTINGS, ids=str)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 def test_same_seed_and_threads_same_bits(words, kind, monkeypatch):
-    monkeypatch.setattr("likelier.engines.local.MAX_BLOCK_ROWS", 256)  # something to share
+    monkeypatch.setattr("likelier.engines.blocks.MAX_DENSE_ROWS", 256)  # something to share
     X, y, _ = draw(n=1500, n_classes=3)
     found = {}
     for n_jobs in (1, 2):

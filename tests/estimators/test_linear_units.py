@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_diabetes
 
 from likelier import LinearClassifier, LinearRegressor
-from likelier.linear.standardize import Frame
+from likelier.linear.standardize import Standardization
 from likelier.losses import Huber, Quantile, make_loss
 
 REGRESSION = ("squared_error", "squared", "huber", "epsilon_insensitive",
@@ -154,9 +154,9 @@ def test_a_constant_column_has_no_standard_error_to_speak_of():
 
 
 def test_a_frame_and_back():
-    frame = Frame(3.0, 7.0, 2, shift=np.array([1e3, -2.0]))
+    standard = Standardization(3.0, 7.0, 2, shift=np.array([1e3, -2.0]))
     theta = np.array([[1.0], [2.0], [0.5]])
-    np.testing.assert_allclose(frame.inner(frame.outer(theta, True), True), theta, rtol=1e-9)
+    np.testing.assert_allclose(standard.inner(standard.outer(theta, True), True), theta, rtol=1e-9)
 
 
 @pytest.mark.parametrize("form", ["csr", "blocks", "csr blocks"])

@@ -7,12 +7,11 @@ import pytest
 from sklearn.base import clone
 
 from likelier import LinearClassifier, LinearRegressor, losses
-from likelier.base import Batch, Info
+from likelier.base import Batch
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
-from likelier.glm.route import Solution
-from likelier.linear.problem import Problem
-from likelier.linear.watch import Watch
+from likelier.glm.posterior import LinearPosterior
+from likelier.linear.early_stopping import EarlyStopping
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -251,19 +250,13 @@ def test_stopping_early_leaves_rows_out_and_ends():
 
 def test_stopping_early_keeps_the_best_coefficients():
     """Five iterations without a better validation loss end it; the best one counts."""
-    model = LinearRegressor(early_stopping=True, tol=0.0)
     penalty = ElasticNet(np.zeros(1), np.zeros(1))
-    problem = Problem(
-        LinearModel(losses.SquaredError(), 1, 1, False, False, penalty), None, 1.0, float
-    )
-    rows = Batch(np.ones((4, 1)), np.full(4, 3.0), np.ones(4))
-    watch = Watch(model, problem, rows, (None, None), quiet=False)
-    path = [0.0, 1.0, 2.5, 4.0, 5.0, 2.0, 6.0, 7.0, 8.0]
-    stopped = [watch(lambda w=w: np.array([[w]]), Info()) for w in path[:8]]
-    assert stopped == [False] * 7 + [True]
-    best = watch.with_best(Solution(np.array([[9.0]]), 8, 0.0, 0.0, False, "sgd"))
-    assert best.theta == 2.5
-    assert best.converged
+    model = LinearModel(losses.SquaredError(), 1, 1, False, False, penalty)
+    stopping = EarlyStopping(model, Batch(np.ones((4, 1)), np.full(4, 3.0), np.ones(4)), tol=0.0)
+    path = [0.0, 1.0, 2.5, 4.0, 5.0, 2.0, 6.0, 7.0]
+    points = [LinearPosterior(model, np.array([[w]])) for w in path]
+    assert [stopping.after_step(point) for point in points] == [False] * 7 + [True]
+    assert stopping.best == 2.5
 
 
 def test_probability_is_true_or_false():
@@ -272,15 +265,15 @@ def test_probability_is_true_or_false():
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_best_coefficients_stay_as_they_were_while_passes_go_on(fit_intercept, monkeypatch):
+def test_later_passes_do_not_change_the_best_coefficients(fit_intercept, monkeypatch):
     seen = []
 
-    def validate(watch, old=Watch._validate):
-        stop = old(watch)
-        seen.append((watch.best[0], watch.best[1].copy()))
+    def after_step(stopping, posterior, old=EarlyStopping.after_step):
+        stop = old(stopping, posterior)
+        seen.append((stopping.least, stopping.best.copy()))
         return stop
 
-    monkeypatch.setattr(Watch, "_validate", validate)
+    monkeypatch.setattr(EarlyStopping, "after_step", after_step)
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((400, 30))
     y = Z[:, 0] + 2.0 * rng.standard_normal(400) > 0.0

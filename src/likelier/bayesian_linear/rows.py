@@ -13,7 +13,7 @@ from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.bayesian_linear.model import FAR, Coordinates
-from likelier.fitting.dataset import CONSTANT, NumberSource, Summary, column_spread, summarise
+from likelier.fitting.dataset import CONSTANT, NumberSource, Summary, informative_squares, summarise
 
 
 def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:
@@ -29,7 +29,7 @@ def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:
             f"column {column} of X is so large that its squares are not finite; rescale it"
         )
     mean = summary.sums / summary.weight
-    spread = column_spread(summary.sums, summary.squares, summary.weight, fit_intercept)
+    spread = informative_squares(summary.sums, summary.squares, summary.weight, fit_intercept)
     variance = summary.squares / summary.weight - mean**2
     far = np.flatnonzero(mean**2 > FAR**2 * variance)
     if fit_intercept and len(far):

@@ -8,7 +8,7 @@ numbers in the same order, and give the same bits.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -18,7 +18,7 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Output, RowValues, Statistics
 from likelier.engines.keys import Purpose, keyed_stream
 from likelier.engines.row_values import RowCache, parts_of
-from likelier.engines.samples import Draw, Sample
+from likelier.engines.samples import Draw, Sample, first_rows
 
 # A dense block and what a map makes of it should stay in the cache of a core, and be worth the
 # microseconds that the interpreter takes for it.
@@ -180,12 +180,17 @@ class BlockEngine(Engine):
             raise ValueError(f"n must be at least 1, got {n}")
         return Draw(int(n), self._seed, iteration, self.block_rows)
 
-    def subset(self, n: int, iteration: int = 0) -> Engine:
-        """The rows of `sample` as an engine of their own, in memory."""
+    def subsets(self, sizes: Sequence[int], iteration: int = 0) -> list[Engine]:
+        """Samples of growing size as engines of their own, in memory; each holds the one before."""
         from likelier.engines.local import LocalEngine
 
-        batch = self.sample(n, iteration)
-        return LocalEngine(batch.X, batch.y, batch.weight, seed=self._seed, n_jobs=self.n_jobs)
+        if not sizes:
+            return []
+        whole = self.sample(max(sizes), iteration)
+        return [
+            LocalEngine(few.X, few.y, few.weight, seed=self._seed, n_jobs=self.n_jobs)
+            for few in (first_rows(whole, size) for size in sizes)
+        ]
 
     @property
     def n_jobs(self) -> int:

@@ -183,11 +183,6 @@ class LocalEngine(BlockEngine):
         """Return ``n`` rows (all, if there are fewer) without replacement, in random order."""
         return self._gather(self._sampled(n, iteration))
 
-    def subset(self, n: int, iteration: int = 0) -> Engine:
-        """The rows of `sample` as an engine of their own."""
-        batch = self.sample(n, iteration)
-        return LocalEngine(batch.X, batch.y, batch.weight, seed=self._seed, n_jobs=self.n_jobs)
-
     def draw(self, n: int, iteration: int = 0) -> Batch:
         """Return ``n`` random rows, sharing ``X``: nothing is copied."""
         return Batch(self._X, self._y, self._weight, rows=self._drawn(n, iteration))

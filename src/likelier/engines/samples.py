@@ -9,7 +9,7 @@ import numpy as np
 
 from likelier.base import Array, Batch
 from likelier.engines.keys import Purpose, keyed_stream
-from likelier.engines.rows import stack_rows, take_rows
+from likelier.engines.rows import slice_rows, stack_rows, take_rows
 
 DEVIATIONS = 6.0  # beyond which a random number is too large for the sample, but once in 1e9
 
@@ -72,6 +72,15 @@ def take(batch: Batch, rows: Array) -> Batch:
         take_rows(batch.X, rows),
         None if batch.y is None else batch.y[rows],
         None if batch.weight is None else batch.weight[rows],
+    )
+
+
+def first_rows(batch: Batch, n: int) -> Batch:
+    """The first rows of a batch, as views."""
+    return Batch(
+        slice_rows(batch.X, 0, min(n, batch.n_rows)),
+        None if batch.y is None else batch.y[:n],
+        None if batch.weight is None else batch.weight[:n],
     )
 
 

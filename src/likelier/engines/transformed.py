@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,9 +96,10 @@ class TransformedEngine(Engine):
         """The rows that the other engine draws, transformed."""
         return self._transform(self._inner.sample(n, iteration))
 
-    def subset(self, n: int, iteration: int = 0) -> Engine:
-        """The rows of `sample` as an engine of their own, in memory."""
-        return self._inner.subset(n, iteration).transformed(self._transform)
+    def subsets(self, sizes: Sequence[int], iteration: int = 0) -> list[Engine]:
+        """Samples of growing size as engines of their own, transformed."""
+        few = self._inner.subsets(sizes, iteration)
+        return [engine.transformed(self._transform) for engine in few]
 
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""

@@ -1,4 +1,4 @@
-"""From what a user passes to ``fit`` to a model and an engine.
+"""From what a user passes to ``fit`` to an engine over rows with encoded targets.
 
 Data are arrays, a path, or an iterator of blocks; labels are anything sortable. After this
 module there are only matrices, numbers and an engine that passes over them.
@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from likelier.base import Array, Batch, Matrix
+from likelier.base import Array, Batch, Engine, Matrix
 from likelier.data import Source
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.fitting.moments import ColumnMoments
@@ -186,6 +186,25 @@ def _plus(a: Array, b: Array) -> Array:
     return a if b.strides == (0,) else a + b
 
 
+@dataclass(frozen=True)
+class Summarise:
+    """The map to the `Summary` of a block.
+
+    ``squares`` and ``labels`` say what is wanted beside the shape, ``targets`` makes moments of
+    targets and weights. Without ``squares`` sums are zero.
+    """
+
+    squares: bool
+    labels: bool = False
+    targets: Callable[[Array, Array | None], ColumnMoments] | None = None
+
+    def __call__(self, batch: Batch) -> Summary:
+        found = summarise(batch, self.squares, self.labels)
+        if self.targets is None:
+            return found
+        return replace(found, targets=self.targets(require_targets(batch), batch.weight))
+
+
 def summarise(batch: Batch, with_squares: bool, with_labels: bool = False) -> Summary:
     """Summary of one batch; squares are zero where nobody needs them."""
     X, labels = batch.X, None
@@ -214,7 +233,7 @@ def column_sums(X: Matrix, weight: Array | None = None) -> Array:
     return np.asarray(X.T @ (np.ones(X.shape[0]) if weight is None else weight))
 
 
-def column_spread(sums: Array, squares: Array, total: float, fit_intercept: bool) -> Array:
+def informative_squares(sums: Array, squares: Array, total: float, fit_intercept: bool) -> Array:
     """Mean square of what a feature can tell: around its mean where an intercept takes that.
 
     A constant column tells nothing an intercept does not; it counts with its own square.
@@ -234,6 +253,27 @@ def require_targets(batch: Batch) -> Array:
             "(X, y) blocks"
         )
     return np.asarray(batch.y)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The rows of a fit behind an engine, and what one pass has found out about them.
+
+    Attributes
+    ----------
+    engine : Engine
+        Rows with encoded targets; weights include those of the classes.
+    summary : Summary
+    dtype : dtype
+        Of what is fitted.
+    batch : Batch or None
+        All rows, where they are in memory.
+    """
+
+    engine: Engine
+    summary: Summary
+    dtype: Any
+    batch: Batch | None = None
 
 
 @dataclass(frozen=True)
@@ -264,6 +304,16 @@ class NumberSource:
 
     def _encode(self, batch: Batch) -> Batch:
         return replace(batch, y=require_targets(batch).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class CheckedSource(NumberSource):
+    """A source whose targets are checked, and perhaps converted, block by block."""
+
+    check: Callable[[Array], Array]
+
+    def _encode(self, batch: Batch) -> Batch:
+        return replace(batch, y=self.check(require_targets(batch)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from likelier.base import Array, Engine
-from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.model import LinearModel, LinearStats, SumsAt
 from likelier.glm.newton import (
     mean_gradient_and_hessian,
     quadratic_minimum,
@@ -68,9 +68,7 @@ def certify(model: LinearModel, engine: Engine, theta: Array) -> tuple[Array, Ce
 
 
 def _sums(model: LinearModel, engine: Engine, theta: Array, meat: bool) -> LinearStats:
-    return engine.reduce(
-        lambda batch: model.stats(theta, batch, order=2, meat=meat), LinearStats.__add__
-    )
+    return engine.reduce(SumsAt(model, 2, meat=meat), LinearStats.__add__, state=theta)
 
 
 def _sandwich(model: LinearModel, stats: LinearStats, distance: float) -> Certificate:

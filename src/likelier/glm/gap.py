@@ -7,12 +7,10 @@ bounds ``w*``; squares in it make ``f`` strongly convex: ``f - f* <= sum_j s_j^2
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from likelier.base import Array
-from likelier.glm.model import LinearModel, LinearStats
+from likelier.base import Array, Engine
+from likelier.glm.model import LinearModel, LinearStats, SumsAt
 
 TINY = 1e-150
 ROUNDING = "because rounding errors of the objective are larger than the tolerance; raise tol"
@@ -55,14 +53,14 @@ def gaps(
     return np.asarray(np.minimum(found, above))  # what nothing can be below is a bound too
 
 
-def gap_at(model: LinearModel, rows: Any, theta: Array, width: float = 0.0) -> tuple[float, float]:
+def gap_at(
+    model: LinearModel, engine: Engine, theta: Array, width: float = 0.0
+) -> tuple[float, float]:
     """Objective at a point and how far above the optimum it can be; of an envelope with ``width``.
 
     Cost: a first-order pass.
     """
-    stats: LinearStats = rows.reduce(
-        lambda batch: model.stats(theta, batch, order=1, width=width), LinearStats.__add__
-    )
+    stats = engine.reduce(SumsAt(model, 1, width), LinearStats.__add__, state=theta)
     assert stats.gradient is not None
     value = stats.value / stats.n_rows + together(model, model.penalty.value(theta))
     least = subgradient(model, theta, stats.gradient / stats.n_rows)

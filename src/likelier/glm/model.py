@@ -386,3 +386,28 @@ def _dense_gram(X: Array, weight: Array, dtype: Any) -> Array:
     scale_rows(X, np.sqrt(sign * weight), root)
     gram = root.T @ root
     return np.asarray(gram if sign > 0.0 else -gram)
+
+
+@dataclass(frozen=True)
+class SumsAt:
+    """The map of `LinearModel.stats` at a point, which comes as the state of the pass."""
+
+    model: LinearModel
+    order: int
+    width: float = 0.0
+    meat: bool = False
+    every: int = 1
+
+    def __call__(self, batch: Batch, theta: Array) -> LinearStats:
+        return self.model.stats(theta, batch, self.order, self.width, self.meat, self.every)
+
+
+@dataclass(frozen=True)
+class ValuesAt:
+    """The map of `LinearModel.values_at` at points that come as the state of the pass."""
+
+    model: LinearModel
+    width: float = 0.0
+
+    def __call__(self, batch: Batch, points: list[Array]) -> Array:
+        return self.model.values_at(points, batch, self.width)

@@ -8,32 +8,24 @@ envelope (a maximum over classes by a softmax), whose width shrinks until it is 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Inference, Info
 from likelier.glm.gap import ROUNDING, gap_at
 from likelier.glm.loops.centring import column_moments
-from likelier.glm.model import LinearModel, LinearStats
+from likelier.glm.model import LinearModel, LinearStats, SumsAt, ValuesAt
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.posterior import LinearPosterior
-from likelier.loops.memory import touched_empty
 from likelier.loops.rows import all_rows, as_rows
 
 GROWTH = 4  # each subset is so many times larger than the one before
 SUBSET_STEPS = 6
 HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
 PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
-CHUNK = 2048  # dense rows of a subset that a thread takes at a time
-MOST_CHUNKS = 32  # of rows with one score: threads that meet often wait for each other
-SPARSE_CHUNK = 4096  # sparse ones, which take less time, at least
-COPIED_BYTES = 1 << 25  # of a dense subset: up to here memory that has been used before is found
-SPARSE_WORK = 16  # times the entries of a Hessian: products that a chunk of sparse rows is worth
+SUBSET_CELLS = 1 << 22  # of the largest subset: rows times features, held in memory
 PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
 FULL_STEP = 0.1  # a gap below this part of the objective: a full step is tried on trust
 # times a bound of the Hessian: with 1 no step goes up, and sure predictions bend far less than that
@@ -69,78 +61,6 @@ class NewtonState:
     trusted: NewtonState | None = None  # where a step taken on trust came from
 
 
-class Rows(Protocol):
-    """What a Newton step needs of the data: a reduction over batches."""
-
-    def reduce(self, map: Any, merge: Any) -> Any:
-        """Map every batch and merge the results in order."""
-
-
-@dataclass(frozen=True)
-class _Chunks:
-    """A random subset of the rows, passed over in chunks that stay in the cache.
-
-    Dense rows are copied once, but for many: to find memory for a large copy costs more than to
-    read them again where they are, if the model's sums can (``listed``), or else to gather them
-    again, chunk by chunk by the thread that needs them. Results are merged in the order of the
-    chunks, whatever the number of threads.
-    """
-
-    batch: Batch
-    engine: Engine
-    listed: bool = False
-
-    @classmethod
-    def drawn(cls, engine: Engine, size: int, model: LinearModel | None = None) -> _Chunks:
-        """A subset of this many rows, for the sums of a model."""
-        batch = engine.draw(size, iteration=1)
-        if sparse.issparse(batch.X):
-            return cls(batch.compact(), engine)
-        drawn = cls(batch, engine, model is not None and model.in_one_sweep(batch.X))
-        small = batch.n_rows * batch.X[:1].nbytes <= COPIED_BYTES
-        if batch.rows is None or not small:
-            return drawn
-        given, rows = np.asarray(batch.X), batch.rows
-        X = touched_empty((batch.n_rows, given.shape[1]), given.dtype)
-        list(drawn._over(lambda a, b: given.take(rows[a:b], 0, X[a:b], mode="clip")))
-        weight = None if batch.weight is None else batch.weight[rows]
-        assert batch.y is not None
-        return cls(Batch(X, batch.y[rows], weight), engine, drawn.listed)
-
-    def reduce(self, map: Any, merge: Any) -> Any:
-        return functools.reduce(merge, self._over(lambda a, b: map(self._chunk(a, b))))
-
-    def _over(self, work: Callable[[int, int], Any]) -> Iterable[Any]:
-        """Results of ``work`` for the borders of every chunk, in order."""
-        n_rows = self.batch.n_rows
-        count = max(1, round(n_rows / self._size()))
-        if count == 1:
-            return [work(0, n_rows)]
-        borders = [number * n_rows // count for number in range(count + 1)]
-        return self.engine.each(lambda k: work(borders[k], borders[k + 1]), count)
-
-    def _size(self) -> float:
-        """Rows of a chunk; sparse rows must be worth the Hessian that is cleared for them."""
-        X = self.batch.X
-        if not sparse.issparse(X):
-            return max(CHUNK, self.batch.n_rows / MOST_CHUNKS) if self.listed else CHUNK
-        per_row = max(1.0, X.nnz / max(1, X.shape[0]))
-        return max(SPARSE_CHUNK, SPARSE_WORK * (X.shape[1] / per_row) ** 2)
-
-    def _chunk(self, first: int, last: int) -> Batch:
-        batch, rows = self.batch, self.batch.rows
-        if rows is None and last - first == batch.n_rows:
-            return batch
-        if sparse.issparse(batch.X):
-            return replace(batch, rows=np.arange(first, last))
-        if self.listed and rows is not None:
-            return replace(batch, rows=rows[first:last])
-        some: Any = slice(first, last) if rows is None else rows[first:last]
-        X = batch.X[some] if rows is None else np.asarray(batch.X).take(some, 0, mode="clip")
-        assert batch.y is not None
-        return Batch(X, batch.y[some], None if batch.weight is None else batch.weight[some])
-
-
 @dataclass(frozen=True)
 class Newton(Inference):
     """Newton steps, proximal where the penalty has a kink.
@@ -150,14 +70,16 @@ class Newton(Inference):
     distance to the optimum is bounded by ``tol`` times the objective (`gap`).
     """
 
+    resumable: ClassVar[bool] = True
+
     tol: float = 1e-4
     trusting: bool = False  # the curvature; whoever takes the result asks for a bound
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
         state = self.start(model, engine, model.zeros() if theta is None else theta)
-        for size in subset_sizes(model, engine):
-            state = self.on_subset(state, engine, size)
+        for subset in subsets(model, engine):
+            state = self.on_subset(state, engine, subset)
         return state
 
     def start(self, model: LinearModel, engine: Engine, theta: Array) -> NewtonState:
@@ -170,20 +92,21 @@ class Newton(Inference):
             return NewtonState(model, theta, *_tails(model, theta, batch))
         return NewtonState(model, theta, max(1e-6, width))
 
-    def on_subset(self, state: NewtonState, engine: Engine, size: int) -> NewtonState:
-        """Go on from a State on a random subset, until as near as its sampling error."""
-        assert engine.n_rows is not None
-        rows, model = _Chunks.drawn(engine, size, state.model), state.model
-        subset = NewtonState(_for_subset(model, rows), state.theta, state.width, state.steep)
-        noise = model.n_rows_theta / (2.0 * rows.batch.n_rows)
+    def on_subset(self, state: NewtonState, engine: Engine, subset: Engine) -> NewtonState:
+        """Go on from a State on some rows of an engine, until as near as their sampling error."""
+        model, n_rows, n_few = state.model, engine.n_rows, subset.n_rows
+        assert n_rows is not None and n_few is not None
+        few = NewtonState(_for_subset(model, subset), state.theta, state.width, state.steep)
+        noise = model.n_rows_theta / (2.0 * n_few)
         for _ in range(SUBSET_STEPS):
-            subset = self._newton_step(subset, rows)
-            if subset.gap < noise:
+            few = self._newton_step(few, subset)
+            if few.gap < noise:
                 break
+        subset.close()
         every = 1
         if model.loss.smooth and not model.loss.coupled:
-            every = max(1, engine.n_rows // (HESSIAN_ROWS * model.n_rows_theta))
-        return NewtonState(model, subset.theta, state.width, state.steep, every=every)
+            every = max(1, n_rows // (HESSIAN_ROWS * model.n_rows_theta))
+        return NewtonState(model, few.theta, state.width, state.steep, every=every)
 
     def step(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
         """One step on all rows."""
@@ -212,7 +135,7 @@ class Newton(Inference):
         says little: a step that still gained something is not near.
         """
         model = state.model
-        sums = engine.reduce(lambda batch: model.values_at([state.theta], batch), np.add)
+        sums = engine.reduce(ValuesAt(model), np.add, state=[state.theta])
         objective = float(sums.sum()) / state.n_rows
         objective += float(model.penalty.value(state.theta).sum())
         left = max(state.gap, SLOW * state.gain)
@@ -232,7 +155,7 @@ class Newton(Inference):
             state = replace(state, width=0.0 if deep else state.width * NARROWING)
         return state, Info(objective, gap, 1.0, near, message)
 
-    def _newton_step(self, state: NewtonState, rows: Rows) -> NewtonState:
+    def _newton_step(self, state: NewtonState, engine: Engine) -> NewtonState:
         """Sums at the point, then a full step or the best of several dampings side by side.
 
         A full step is taken on trust; when the next sums show that it went up, it is taken
@@ -240,15 +163,13 @@ class Newton(Inference):
         """
         model, theta, width = state.model, state.theta, state.width
         every, state = state.every, replace(state, every=1)
-        stats = rows.reduce(
-            lambda batch: model.stats(theta, batch, order=2, width=width, every=every),
-            LinearStats.__add__,
-        )
+        sums = SumsAt(model, 2, width, every=every)
+        stats = engine.reduce(sums, LinearStats.__add__, state=theta)
         objective = float(stats.value.sum()) / stats.n_rows
         objective += float(model.penalty.value(theta).sum())
         trusted = state.trusted
         if trusted is not None and not objective <= trusted.objective * (1.0 + 1e-12):
-            return replace(self._damped(trusted, rows), gap=np.inf, wary=True)
+            return replace(self._damped(trusted, engine), gap=np.inf, wary=True)
         if not np.isfinite(objective):
             raise FloatingPointError("the objective is not finite; rescale the features or targets")
         full, gap = quadratic_minimum(model, theta, stats)
@@ -258,14 +179,14 @@ class Newton(Inference):
         bold = not state.wary and np.isfinite(model.loss.max_curvature)
         if width == 0.0 and (bold or gap <= FULL_STEP * abs(objective - model.floor)):
             return replace(state, theta=full, trusted=state, stats=None)
-        return self._damped(state, rows)
+        return self._damped(state, engine)
 
     @staticmethod
-    def _damped(state: NewtonState, rows: Rows) -> NewtonState:
+    def _damped(state: NewtonState, engine: Engine) -> NewtonState:
         """Go to the best of several dampings, output by output where outputs are independent."""
         model, width, stats = state.model, state.width, state.stats
         assert stats is not None
-        bound = _curvature_bound(state, rows, stats)
+        bound = _curvature_bound(state, engine, stats)
         state = replace(state, bound=bound)
         top = 1.0 / width if width > 0.0 else model.loss.max_curvature
         dampings: tuple[float, ...] = DAMPINGS
@@ -276,7 +197,7 @@ class Newton(Inference):
         points = [state.theta] + [
             quadratic_minimum(model, state.theta, stats, mu * top * bound)[0] for mu in dampings
         ]
-        sums = rows.reduce(lambda batch: model.values_at(points, batch, width), np.add)
+        sums = engine.reduce(ValuesAt(model, width), np.add, state=points)
         penalties = np.stack([model.penalty.value(point) for point in points])
         if model.loss.coupled:
             penalties = penalties.sum(axis=1, keepdims=True)
@@ -308,7 +229,7 @@ def _tails(model: LinearModel, theta: Array, batch: Batch) -> tuple[float, float
     return float(value.sum()) / batch.n_rows / steep, steep
 
 
-def _for_subset(model: LinearModel, rows: _Chunks) -> LinearModel:
+def _for_subset(model: LinearModel, subset: Engine) -> LinearModel:
     """The model with a penalty fit for a subset.
 
     A weak prior is added on what one feature may do to a score where it is not zero
@@ -316,30 +237,37 @@ def _for_subset(model: LinearModel, rows: _Chunks) -> LinearModel:
     separate the classes, and a start from sure predictions that are wrong is where Newton's
     method breaks down.
     """
-    d, n = model.n_features, rows.batch.n_rows
-
-    def moments(batch: Batch) -> Array:
-        sums = np.zeros((3, d))
-        column_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), *sums)
-        return sums
-
-    _, squares, counts = rows.reduce(moments, np.add)
+    d, n = model.n_features, subset.n_rows
+    assert n is not None
+    _, squares, counts = subset.reduce(_moments, np.add)
     prior = np.zeros(model.n_rows_theta)
     prior[:d] = squares / np.maximum(counts, 1.0) / (PRIOR_SCORE**2 * n)
     return replace(model, penalty=ElasticNet(model.penalty.l2 + prior, model.penalty.l1))
 
 
-def subset_sizes(model: LinearModel, engine: Engine) -> list[int]:
+def _moments(batch: Batch) -> Array:
+    """Sums, sums of squares and numbers of nonzeros of the columns."""
+    sums = np.zeros((3, int(batch.X.shape[1])))
+    column_moments(*as_rows(batch.X), all_rows(batch.X, batch.rows), *sums)
+    return sums
+
+
+def subset_sizes(model: LinearModel, n_rows: int | None) -> list[int]:
     """Sizes of the subsets to start on: from a few rows per parameter up to half of all."""
-    n_rows = engine.n_rows
-    if n_rows is None or not engine.in_memory:
+    if n_rows is None:
         return []
     parameters = model.n_rows_theta * (model.n_outputs if model.loss.coupled else 1)
-    size, sizes = max(1000, 10 * parameters), []
-    while 2 * size <= n_rows:
+    sizes: list[int] = []
+    size = max(1000, 10 * parameters)
+    while 2 * size <= n_rows and (not sizes or size * model.n_features <= SUBSET_CELLS):
         sizes.append(size)
         size *= GROWTH
     return sizes
+
+
+def subsets(model: LinearModel, engine: Engine) -> list[Engine]:
+    """The subsets to start on, by one pass."""
+    return engine.subsets(subset_sizes(model, engine.n_rows), iteration=1)
 
 
 def mean_gradient_and_hessian(model: LinearModel, stats: LinearStats) -> tuple[Array, Array]:
@@ -366,15 +294,22 @@ def stacked_penalty(model: LinearModel) -> ElasticNet:
     return ElasticNet(np.tile(model.penalty.l2, times), np.tile(model.penalty.l1, times))
 
 
-def _curvature_bound(state: NewtonState, rows: Rows, stats: LinearStats) -> Array:
+def _curvature_bound(state: NewtonState, engine: Engine, stats: LinearStats) -> Array:
     """Mean of ``x x^T`` over the rows: computed when first needed, then kept."""
     if state.bound is not None:
         return state.bound
-    model = state.model
-    total: Array = rows.reduce(
-        lambda batch: model.gram(batch.compact().X, np.ones(batch.n_rows)), np.add
-    )
+    total: Array = engine.reduce(_Gram(state.model), np.add)
     return total / stats.n_rows
+
+
+@dataclass(frozen=True)
+class _Gram:
+    """``sum_i x_i x_i^T``."""
+
+    model: LinearModel
+
+    def __call__(self, batch: Batch) -> Array:
+        return self.model.gram(batch.compact().X, np.ones(batch.n_rows))
 
 
 def quadratic_minimum(

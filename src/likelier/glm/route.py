@@ -7,8 +7,7 @@ taken; stochastic passes find their rate by a search on a sample:
 newton      few features: second-order steps by sums over rows
 interior    few features, a loss with kinks, rows in memory: the same for its
             optimality conditions
-lbfgs       a middling number, smooth loss, rows in memory: one stochastic pass,
-            then L-BFGS in the metric of a subset
+lbfgs       a middling number, smooth loss: L-BFGS in the metric of a subset
 dual        many features, L2 penalty, rows in memory: implicit steps with memory
 active_set  many features, L1 penalty, smooth loss, rows in memory: second-order
             steps on the features that have a weight or deserve one
@@ -19,7 +18,6 @@ sgd         everything else (streams, kinks without a penalty): averaged
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -27,25 +25,29 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.run import run
 from likelier.glm.active_set import ActiveSet
 from likelier.glm.certificate import Certificate, certify
 from likelier.glm.dual import Dual
 from likelier.glm.gap import gap_at
 from likelier.glm.interior import Interior
 from likelier.glm.interior_classes import ClassInterior
-from likelier.glm.lbfgs import LBFGS, METRIC_FEATURES
+from likelier.glm.lbfgs import LBFGS
+from likelier.glm.metric import FEATURES as METRIC_FEATURES
+from likelier.glm.metric import metric_rows
 from likelier.glm.model import LinearModel
-from likelier.glm.newton import Newton, subset_sizes
+from likelier.glm.newton import Newton, NewtonState, subsets
 from likelier.glm.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
 
 MAX_NEWTON = 1500  # parameters of one solve
 PAIRS_PER_ENTRY = 256  # up to here second-order sums cost less than many first-order passes
 SMALL_WORK = 4e9  # products: a few seconds at most, whatever the shape
 START_WORK = 2e8
+START_SHARE, START_FACTOR, START_STEPS = 3, 6, 8  # of L-BFGS: on a subset of few rows
 STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
 CERTIFIED_TOL = 1e-3
 JUDGE_ROWS = 10_000
-SIMILAR = 1.05
 NO_PROOF = (
     "for certain: its last passes improved less than that, but stochastic passes cannot tell how "
     "far the optimum still is; fit rows in memory, or judge the model on rows it has not seen"
@@ -80,10 +82,6 @@ class Solution:
     message: str = ""  # why it did not converge, where that is known
 
 
-Watch = Callable[[Callable[[], Array], Info], bool]
-"""Called after each iteration with a way to get the parameters; True means stop."""
-
-
 def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     """The cheapest route that reaches the optimum; see the table above.
 
@@ -103,10 +101,11 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
             return "interior" if kinked else "newton"
     if engine.in_memory and model.penalty.sparse and model.loss.smooth:
         return "active_set"
+    quadratic = not model.penalty.sparse and engine.repeatable and n_rows is not None
+    if quadratic and model.loss.smooth and model.n_features <= METRIC_FEATURES:
+        return "lbfgs"
     if not engine.in_memory or model.penalty.sparse:
         return "sgd"
-    if model.loss.smooth and model.n_features <= METRIC_FEATURES:
-        return "lbfgs"
     if _has_dual(model, engine, n_nonzeros):
         return "dual"
     return "lbfgs" if model.loss.smooth else "sgd"
@@ -130,27 +129,32 @@ def solve(
     settings: Settings,
     n_nonzeros: float,
     theta: Array | None = None,
-    watch: Watch | None = None,
+    monitor: Monitor | None = None,
 ) -> Solution:
-    """Find the parameters; `Watch` sees every iteration and may end it."""
-    run = _Run(model, engine, settings, watch or (lambda theta, info: False))
+    """Find the parameters; the monitor sees every iteration and may end it."""
+    fit = _Fit(model, engine, settings, monitor or Monitor())
     if settings.learning_rate != "auto":
-        return run.scheduled(theta)
+        return fit.scheduled(theta)
     route = choose_route(model, engine, n_nonzeros)
     if settings.stochastic or settings.update == "explicit":
         route = "sgd"
-    return run.auto(route, theta, n_nonzeros)
+    return fit.auto(route, theta, n_nonzeros)
 
 
-class _Run:
-    """One call of `solve`: counts iterations and asks the watch after each."""
+def interrupted(monitor: Monitor) -> Solution:
+    """What had been found at the last step that the monitor saw."""
+    assert monitor.posterior is not None
+    info = monitor.info
+    theta = np.asarray(monitor.posterior().theta)
+    return Solution(theta, monitor.n_steps, info.objective, info.gap, False, "interrupted")
 
-    def __init__(self, model: LinearModel, engine: Engine, settings: Settings, watch: Watch):
-        self.model, self.engine, self.settings, self.watch = model, engine, settings, watch
+
+class _Fit:
+    """One call of `solve`."""
+
+    def __init__(self, model: LinearModel, engine: Engine, settings: Settings, monitor: Monitor):
+        self.model, self.engine, self.settings, self.monitor = model, engine, settings, monitor
         self.tol = 0.0 if settings.tol is None else settings.tol
-        self.n_iter = 0
-        self.info = Info()
-        self.stopped = False
 
     def scheduled(self, theta: Array | None) -> Solution:
         """Rates the caller chose."""
@@ -179,11 +183,10 @@ class _Run:
         if route == "active_set":
             active = ActiveSet(self.tol, self.settings.n_jobs)
             return self._iterate(active, active.init(self.model, self.engine, theta), route)
-        search = self._search(theta, n_nonzeros)
         if route == "sgd":
-            return self._stochastic(search)
-        theta = self._one_pass(search)
+            return self._stochastic(self._search(theta, n_nonzeros))
         lbfgs = LBFGS(self.tol)
+        theta = self.monitor.stage("start", lambda: self._from_subset(lbfgs, theta))
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
 
     def _search(self, theta: Array | None, n_nonzeros: float) -> AdaptiveState:
@@ -209,18 +212,40 @@ class _Run:
         tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
         certified = tight and model.loss.smooth
         newton = Newton(self.tol, trusting=certified and not model.penalty.sparse)
-        if theta is None:
-            theta = model.zeros()
-            if not (model.loss.smooth and self.engine.in_memory):
-                theta = self._search(None, n_nonzeros).theta()
-        state = newton.start(model, self.engine, theta)
-        for size in subset_sizes(model, self.engine):
-            if self.stopped or self.n_iter >= self.settings.max_iter:
-                break
-            state = newton.on_subset(state, self.engine, size)
-            self._after(partial(_theta, newton, state), Info(passes=0.0))
+        state = self.monitor.stage("start", lambda: self._from_subsets(newton, theta, n_nonzeros))
         solution = self._iterate(newton, state, "newton")
-        return self._certified(solution) if certified and solution.converged else solution
+        if not (certified and solution.converged):
+            return solution
+        return self.monitor.stage("certificate", lambda: self._certified(solution))
+
+    def _from_subsets(self, newton: Newton, theta: Array | None, n_nonzeros: float) -> NewtonState:
+        """Where the steps on all rows begin."""
+        model = self.model
+        if theta is None:
+            theta = model.zeros() if model.loss.smooth else self._search(None, n_nonzeros).theta()
+        state = newton.start(model, self.engine, theta)
+        for subset in subsets(model, self.engine):
+            if self.monitor.stopped or self.monitor.n_steps >= self.settings.max_iter:
+                break
+            state = newton.on_subset(state, self.engine, subset)
+            self.monitor.step(Info(passes=0.0), partial(newton.posterior, state))
+        return state
+
+    def _from_subset(self, lbfgs: LBFGS, theta: Array | None) -> Array | None:
+        """Where L-BFGS begins: near the optimum of a subset, if that is far smaller than all."""
+        model, n_rows = self.model, self.engine.n_rows
+        size = metric_rows(model) // START_SHARE
+        if n_rows is None or n_rows < START_FACTOR * size:
+            return theta
+        (subset,) = self.engine.subsets([size], iteration=1)
+        state = lbfgs.init(model, subset, theta)
+        for _ in range(START_STEPS):
+            state, info = lbfgs.step(state, subset)
+            if info.converged or info.gap <= model.n_rows_theta / (2.0 * size):
+                break
+        subset.close()
+        self.monitor.step(Info(passes=0.0), partial(lbfgs.posterior, state))
+        return state.theta
 
     def _certified(self, solution: Solution) -> Solution:
         """With its certificate; steps go on where the curvature promised too much."""
@@ -233,25 +258,12 @@ class _Run:
             solution.objective - model.floor
         )  # or a perfect fit
         if by_gap and gap > self.tol * abs(value - model.floor):
-            solution = self._iterate(newton, newton.start(model, engine, theta), "newton")
+            state = newton.start(model, engine, theta)
+            solution = self._iterate(newton, state, "newton", "newton again")
             if not solution.converged:
                 return solution
             theta, certificate = certify(model, engine, solution.theta)
         return replace(solution, theta=theta, certificate=certificate)
-
-    def _one_pass(self, search: AdaptiveState) -> Array:
-        """Go on for a pass with one rate: worth several first-order steps from a far start.
-
-        A longer run, and an average, want a larger rate than a short run: of two rates that
-        did about as well in the search, the larger goes on.
-        """
-        sgd = AdaptiveSGD(self.settings.update == "implicit", n_jobs=self.settings.n_jobs)
-        group, losses = search.best_group(), search.group_loss
-        if group + 1 < search.n_groups and losses[group + 1] <= SIMILAR * losses[group]:
-            group += 1
-        state, info = sgd.step(sgd.keep_groups(search, 1, group), self.engine)
-        self._after(state.theta, info)
-        return state.theta()
 
     def _stochastic(self, search: AdaptiveState) -> Solution:
         """The best rates for one pass, then the best of them alone."""
@@ -259,7 +271,7 @@ class _Run:
         state, info = sgd.step(sgd.keep_groups(search, 3), self.engine)
         self._judge_averages(state)
         state = sgd.keep_groups(state, 1)
-        self._after(state.theta, info)
+        self.monitor.step(info, partial(sgd.posterior, state))
         return self._iterate(sgd, state, "sgd")
 
     def _judge_averages(self, state: AdaptiveState) -> None:
@@ -273,27 +285,20 @@ class _Run:
         penalties = np.array([model.penalty.value(point).sum() for point in points])
         state.group_loss[:] = sums + penalties
 
-    def _after(self, theta: Callable[[], Array], info: Info) -> None:
-        self.n_iter += 1
-        self.info = info
-        self.stopped = self.watch(theta, info)
-
-    def _iterate(self, inference: Inference, state: Any, route: str) -> Solution:
-        """Step until the tolerance, the watch or the number of iterations says stop."""
-        converged = False
-        while not (converged or self.stopped) and self.n_iter < self.settings.max_iter:
-            state, info = inference.step(state, self.engine)
-            self._after(partial(_theta, inference, state), info)
-            converged = info.converged and self.settings.tol is not None
-            if info.message and self.settings.tol is not None:
-                break
-        info, message = self.info, self.info.message
+    def _iterate(self, inference: Inference, state: Any, route: str, stage: str = "") -> Solution:
+        """Step until the tolerance, the monitor or the number of iterations says stop."""
+        found = run(
+            inference, state, self.engine, self.monitor, stage=stage or route,
+            max_steps=self.settings.max_iter, until_converged=self.settings.tol is not None,
+        )  # fmt: skip
+        state, info, message = found.state, found.info, found.info.message
+        converged = info.converged and self.settings.tol is not None
         asked = self.settings.stochastic or self.settings.update == "explicit"
         proven = converged and route != "sgd"
         if converged and not (proven or asked):  # the optimum was wanted, whatever the route
             converged, message = False, NO_PROOF
         solution = Solution(
-            _theta(inference, state), self.n_iter, info.objective, info.gap, converged, route,
+            _theta(inference, state), found.n_steps, info.objective, info.gap, converged, route,
             message=message,
         )  # fmt: skip
         auto = self.settings.learning_rate == "auto" and self.engine.repeatable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
+from likelier.base import Array, Loss, Matrix, Uncertainty
 from likelier.fitting.dataset import (
+    CheckedSource,
+    Dataset,
     EncodedSource,
+    Summarise,
     Summary,
-    require_targets,
     stream_classes,
-    summarise,
+    stream_engine,
 )
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.probabilities import (
     class_probabilities,
@@ -33,7 +37,6 @@ from likelier.fitting.targets import (
 )
 from likelier.linear.partial_fit import ClassStream
 from likelier.linear.problem import Problem
-from likelier.linear.standardize import Frame
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
@@ -101,6 +104,9 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         "softmax"). That takes fits on parts of the data: one for 2,000 rows or more (and more
         where it leaves out fewer than 100 rows of one of two classes), five below; False saves
         them.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     warm_start : bool, default=False
         Start from the last coefficients, if their shape fits. That saves iterations where the
         optimum is near; rates and averages of stochastic passes begin anew.
@@ -177,6 +183,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         probability: bool = True,
+        checkpoint: Any = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -198,6 +205,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.probability = probability
+        self.checkpoint = checkpoint
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -224,34 +232,48 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         weight = combine_weights(weight, per_class, codes)
         return output_codes(codes, self._outputs(loss), out=codes), weight
 
-    def _summarise(self, batch: Batch) -> Summary:
-        self._check_y(require_targets(batch))
-        return summarise(batch, with_squares=True, with_labels=True)
-
-    def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> EncodedSource:
+    def _stream_targets(
+        self, source: Any, summarise: Summarise, loss: Loss
+    ) -> tuple[EncodedSource, Summary]:
+        """The classes take a pass, class weights another one."""
+        summarise = replace(summarise, squares=True)
+        checked = CheckedSource(source, self._check_y)
+        summary = stream_engine(checked, 0, False).reduce(
+            replace(summarise, labels=True), Summary.__add__
+        )
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
-        return EncodedSource(source, classes, per_class, self._outputs(loss))
+        encoded = EncodedSource(source, classes, per_class, self._outputs(loss))
+        if self.class_weight is not None:  # weights were not known before
+            summary = stream_engine(encoded, 0, False).reduce(summarise, Summary.__add__)
+        return encoded, summary
 
-    def _finish(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
-    ) -> None:
+    def _finish(self, data: Dataset, loss: Loss, seed: int, monitor: Monitor) -> None:
         """Calibrate on scores of rows that were left out of a fit."""
         self.calibration_ = {}
-        if not loss.probabilistic and self.probability:
-            scores, rows = self._out_of_fold(X, targets, weight, loss, seed)
-            codes = output_codes(targets, self._outputs(loss))  # its own inverse
-            self.calibration_ = fit_calibration(
-                scores, codes[rows], None if weight is None else weight[rows]
-            )
+        if loss.probabilistic or not self.probability:
+            return
+        if data.batch is not None:
+            batch = data.batch
+            targets = np.asarray(batch.y)
+            scores, rows = self._out_of_fold(batch.X, targets, batch.weight, loss, seed, monitor)
+            targets = targets[rows]
+            weight = None if batch.weight is None else batch.weight[rows]
+        else:  # a stream has far more rows than features: scores of learned rows will do
+            batch = data.engine.sample(STREAM_SAMPLE, iteration=2)
+            targets, weight = np.asarray(batch.y), batch.weight
+            scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
+        codes = output_codes(targets, self._outputs(loss))  # its own inverse
+        self.calibration_ = fit_calibration(scores, codes, weight)
 
     def _out_of_fold(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
-    ) -> tuple[Array, Array]:
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
+        monitor: Monitor,
+    ) -> tuple[Array, Array]:  # fmt: skip
         """Scores of rows by fits that have not seen them, and which rows they are."""
         full = np.ones(len(targets)) if weight is None else weight
         present = np.flatnonzero(full)
-        folds = np.full(len(targets), -1)  # absent rows must not change the folds of the others
+        folds = np.full(len(targets), -1)  # zero-weight rows must not change the others' folds
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
         parts: list[Array] = []
         rows: list[Array] = []
@@ -265,22 +287,17 @@ class LinearClassifier(ClassifierMixin, ClassStream):
             rest = np.where(folds == fold, 0.0, full)
             if not len(inside) or len(np.unique(targets[rest > 0.0])) < n_present:
                 continue  # too few rows of some class to leave any out
-            problem = self._local(X, targets, rest, loss, seed)
-            theta = self._solve(problem, None, quiet=True).theta
-            parts.append(problem.model.scores(theta, problem.frame.rows(X[inside])))
+
+            def scores(rest: Array = rest, inside: Array = inside) -> Array:
+                data = self._dataset(X, targets, rest, loss, seed)
+                problem, theta = self._quick(data, loss)
+                return problem.model.scores(theta, problem.standard.rows(X[inside]))
+
+            parts.append(monitor.stage(f"fold {fold}", scores))
             rows.append(inside)
         if not parts:
             return np.empty((0, self._outputs(loss))), np.empty(0, dtype=np.intp)
         return np.concatenate(parts), np.concatenate(rows)
-
-    def _finish_stream(self, engine: Any, loss: Loss, seed: int, frame: Frame) -> None:
-        self.calibration_ = {}
-        if not loss.probabilistic and self.probability:
-            # a stream has far more rows than features: scores of learned rows will do
-            batch = engine.sample(STREAM_SAMPLE, iteration=2)
-            codes = output_codes(np.asarray(batch.y), self._outputs(loss))
-            scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
-            self.calibration_ = fit_calibration(scores, codes, batch.weight)
 
     def _outputs(self, loss: Loss) -> int:
         """One output per class; a single one for two classes of a loss of one score."""
@@ -292,7 +309,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
 
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
         d = problem.model.n_features
-        theta = problem.frame.outer(theta, problem.model.fit_intercept)
+        theta = problem.standard.outer(theta, problem.model.fit_intercept)
         W = theta[:d]
         b = theta[d] if problem.model.fit_intercept else np.zeros(theta.shape[1])
         if theta.shape[1] == 2:  # two classes of a coupled loss: only the difference matters

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Loss
-from likelier.fitting.dataset import check_squares, column_spread, column_sums, wide_counts
+from likelier.fitting.dataset import check_squares, column_sums, informative_squares, wide_counts
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import (
@@ -97,9 +97,9 @@ class StreamLearner:
         squares = column_squares(batch.X) + plain.get("squares", 0.0)
         check_squares(squares, seen)
         sums = column_sums(batch.X) + plain.get("sums", 0.0)
-        spread = column_spread(sums, squares, seen, self.fit_intercept)
+        informative = informative_squares(sums, squares, seen, self.fit_intercept)
         counts = wide_counts(batch.X) + plain.get("counts", 0.0)
-        columns = Columns(spread, np.broadcast_to(counts / seen, spread.shape))
+        columns = Columns(informative, np.broadcast_to(counts / seen, informative.shape))
         strengths = self.penalty.strengths(columns, seen, self.fit_intercept, self.loss)
         model = self._model(n_features, n_outputs + self.spare_outputs, strengths)
         state = self._unpack(plain, model)

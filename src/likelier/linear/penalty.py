@@ -1,4 +1,4 @@
-"""What the words about the penalty mean: one strength for every feature."""
+"""From the parameters of the penalty to one strength for every feature."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import numpy as np
 from likelier.base import Array, Loss
 from likelier.fitting.dataset import WIDE
 from likelier.glm.penalty import ElasticNet
-from likelier.linear.standardize import Frame
+from likelier.linear.standardize import Standardization
 
 TINY = 1e-300
 SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent
-OTHER_UNITS = 100.0  # a feature whose values are so many times larger or smaller than typical
+OTHER_SCALE = 100.0  # a feature whose values are so many times larger or smaller than typical
 LOGIT_VARIANCE = 10.0  # a prior score of three standard units is nearly sure of its class
 UNIT_VARIANCE = 1.0  # of a score that is compared with a margin, or with a target
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """What the constructor words say about the penalty."""
+    """The penalty as the constructor describes it."""
 
     kind: str | None
     alpha: float | str
     l1_ratio: float
     factor: float = 1.0  # multiplies automatic strengths
 
-    def in_frame(self, frame: Frame) -> Penalty:
-        """The same penalty of the same function, in the units of a frame."""
+    def standardized(self, standard: Standardization) -> Penalty:
+        """The same penalty of the same function, for standardised targets."""
         if self.alpha == "auto" or self.kind is None:
-            return replace(self, factor=frame.penalty_factor)
+            return replace(self, factor=standard.penalty_factor)
         alpha, share = float(self.alpha), self.share
-        l2 = (1.0 - share) * alpha * frame.unit ** (2 - frame.degree)
-        l1 = share * alpha * frame.unit ** (1 - frame.degree)
-        if frame.degree == 0 or l1 + l2 == 0.0:
+        l2 = (1.0 - share) * alpha * standard.scale ** (2 - standard.degree)
+        l1 = share * alpha * standard.scale ** (1 - standard.degree)
+        if standard.degree == 0 or l1 + l2 == 0.0:
             return self
         return Penalty("elasticnet", l1 + l2, l1 / (l1 + l2))
 
@@ -47,7 +47,7 @@ class Penalty:
         self, columns: Columns, n_rows: int, fit_intercept: bool, loss: Loss
     ) -> ElasticNet:
         """One strength per feature, and none for the intercept."""
-        d = len(columns.spread)
+        d = len(columns.square)
         strength: float | Array = 0.0
         if self.kind is not None and self.alpha == "auto":
             logits = loss.probabilistic and loss.task in ("binary", "multiclass")
@@ -66,37 +66,37 @@ class Penalty:
 class Columns:
     """What the automatic penalty knows of the features.
 
-    ``spread`` is the mean square of what each can tell (`column_spread`), ``share`` the share of
-    rows where it is not zero (of no interest up to `WIDE` features).
+    ``square`` is the mean square of what each can tell (`informative_squares`), ``share`` the share
+    of rows where it is not zero (of no interest up to `WIDE` features).
     """
 
-    spread: Array
+    square: Array
     share: Array
 
 
 def automatic_strengths(columns: Columns, variance: float) -> Array:
     """Penalty of every feature times the number of rows.
 
-    Few features: as much as one row of data in the units of each, which as a prior gives the
-    score of a row a variance of one per feature that varies. Beyond `WIDE` of them the penalty
-    grows with their number, so that this variance stays there.
+    Few features: as much as one row of standardised data, which as a prior gives the score of a
+    row a variance of one per feature that varies. Beyond `WIDE` of them the penalty grows with
+    their number, so that this variance stays there.
 
-    Many features that are mostly zero (words, categories) share one unit: in units of its own a
+    Many features that are mostly zero (words, categories) share one scale: on a scale of its own a
     rare word would be as free as a common one, though few rows speak for it. The prior of a
-    score then has the given variance. A feature in quite other units keeps its own (the mean
+    score then has the given variance. A feature of quite another scale keeps its own (the mean
     square where it is present), so that neither it nor the rest is lost.
     """
-    spread, varies = columns.spread, columns.spread > TINY
+    square, varies = columns.square, columns.square > TINY
     n_varying = int(varies.sum())
-    unit = np.where(varies, spread, 1.0)
+    scale = np.where(varies, square, 1.0)
     if n_varying <= WIDE or columns.share[varies].mean() > SPARSE:
-        return unit * max(1.0, n_varying / WIDE)
-    own = unit / np.where(varies, columns.share, 1.0)
+        return scale * max(1.0, n_varying / WIDE)
+    own = scale / np.where(varies, columns.share, 1.0)
     typical = _weighted_median(own[varies], columns.share[varies])
     ratio = own / typical
-    alike = ~varies | ((ratio < OTHER_UNITS**2) & (ratio > OTHER_UNITS**-2))
-    unit = np.where(alike, typical, own)
-    return np.asarray(unit * (spread / unit)[varies].sum() / variance)
+    alike = ~varies | ((ratio < OTHER_SCALE**2) & (ratio > OTHER_SCALE**-2))
+    scale = np.where(alike, typical, own)
+    return np.asarray(scale * (square / scale)[varies].sum() / variance)
 
 
 def _weighted_median(values: Array, weight: Array) -> float:

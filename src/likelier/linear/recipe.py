@@ -1,4 +1,4 @@
-"""How the two linear estimators are fitted: in memory, from a stream, batch by batch."""
+"""How the two linear estimators are fitted, wherever the rows come from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.engines.threads import one_blas_thread
 from likelier.fitting.dataset import (
     LARGEST,
+    Dataset,
     Summary,
     check_squares,
     checked_rows,
@@ -24,26 +24,24 @@ from likelier.fitting.dataset import (
     open_source,
     require_targets,
     stream_engine,
-    summarise,
 )
+from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.hold_out import held_rows
-from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.monitor import Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import OneClassError
 from likelier.glm.certificate import Certificate
-from likelier.glm.route import Solution, solve
+from likelier.glm.route import Solution, interrupted, solve
 from likelier.glm.sgd import NEVER, AdaptiveSGD, ScheduledSGD
+from likelier.linear.early_stopping import EarlyStopping
 from likelier.linear.estimator import LinearEstimator
 from likelier.linear.partial_state import StreamLearner
-from likelier.linear.problem import MovedSource, Problem, Wanted, make_problem
-from likelier.linear.standardize import PLAIN, Frame, far_columns, far_means, suspicious
-from likelier.linear.watch import Watch
+from likelier.linear.problem import Problem, Spec, make_problem
 from likelier.loops.rows import column_squares
 
-QUIET_TOL, QUIET_ITER = 1e-2, 100
-START_ROWS = 1000
+QUICK_TOL, QUICK_ITER = 1e-2, 100  # of a fit whose scores only serve to calibrate
 
 
 class LinearFit(LinearEstimator, ABC):
@@ -51,7 +49,7 @@ class LinearFit(LinearEstimator, ABC):
 
     ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many outputs
     there are (None for regression), ``_fitted`` shapes the coefficients, ``_finish`` adds what
-    needs the data once more, ``_learn`` learns one batch.
+    needs the rows once more, ``_learn`` learns one batch.
     """
 
     @with_callbacks
@@ -75,33 +73,50 @@ class LinearFit(LinearEstimator, ABC):
         """
         self._validate_parameters()
         loss, seed = self._checked_loss(), self._seed()
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with unchanged_on_failure(self, unless_new="coef_"), one_class_is_constant(self):
+        around = fitting(self, X, y, sample_weight, unless_new="coef_")
+        with around as monitor, one_class_is_constant(self):
             self.__dict__.pop("stream_", None)
-            if is_stream(X):
-                self._fit_stream(X, y, sample_weight, loss, seed)
+            if not is_stream(X):
+                data, held = self._in_memory(X, y, sample_weight, loss, seed)
+            elif (streamed := self._streamed(X, y, sample_weight, loss, seed)) is None:
+                return self
             else:
-                self._fit_memory(X, y, sample_weight, loss, seed)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+                data, held = streamed, None
+            problem = make_problem(data, self._spec(loss), self._outputs(loss))
+            start = self._start(problem)
+            solution = self._solve(problem, start, monitor, held)
+            self._store(problem, solution, solution.certificate)
+            self._finish(data, loss, seed, monitor)
         return self
 
-    def _fit_memory(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
-        data = (X, y)
-        X, squares = self._measured(X, reset=True)
+    def _in_memory(
+        self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int
+    ) -> tuple[Dataset, Batch | None]:
+        """Rows in memory, and those that validate early stopping."""
+        X, total = self._measured(X, reset=True)
         y, weight = checked_targets(X, y, sample_weight, self._check_y)
         targets, weight = self._memory_targets(y, weight, loss)
-        held, kept = self._hold_out(X, targets, weight, seed)
-        problem = self._local(X, targets, kept, loss, seed, squares)
+        held, rest = self._hold_out(X, targets, weight, seed)
+        data = self._dataset(X, targets, rest, loss, seed)
+        self._check_squares(X, data.summary, total)
         warn_extreme_cells(self, X, weight)
         validation = None
         if held is not None:
-            frame = problem.frame
             omega = None if weight is None else weight[held]
-            validation = Batch(frame.rows(X[held]), frame.targets(targets[held]), omega)
-        solution = self._solve(problem, self._start(problem), validation, data)
-        self._store(problem, solution, solution.certificate)
-        self._finish(X, targets, weight, loss, seed)
+            validation = Batch(X[held], targets[held], omega)
+        return replace(data, batch=Batch(X, targets, weight)), validation
+
+    def _dataset(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
+    ) -> Dataset:
+        """Rows with encoded targets; those of weight zero are absent."""
+        engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
+        summarise = self._spec(loss).summarise()
+        if summarise.squares or summarise.targets is not None or weight is not None:
+            summary = engine.reduce(summarise, Summary.__add__)
+        else:  # nothing but the shape is wanted
+            summary = summarise(Batch(X, targets))
+        return Dataset(engine, summary, X.dtype, Batch(X, targets, weight))
 
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
@@ -110,35 +125,6 @@ class LinearFit(LinearEstimator, ABC):
         rows = checked_rows(self, X, y, sample_weight, reset, self._check_y)
         warn_extreme_cells(self, rows[0], rows[2])
         return rows
-
-    def _local(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
-        total_square: float = 0.0,
-    ) -> Problem:  # fmt: skip
-        """Model and engine for rows in memory, in units that suit them.
-
-        ``total_square`` is the sum of the squares of all numbers of rows that are new.
-        """
-        moves = self.fit_intercept and self.learning_rate == "auto"
-        squares = moves or self._penalty().alpha == "auto"
-        engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
-        if squares or weight is not None:
-            summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
-        else:  # nothing but the shape is wanted
-            summary = summarise(Batch(X, targets), squares)
-        self._check_squares(X, summary, total_square)
-        frame = self._frame(targets, weight, loss)
-        if moves:
-            shift = far_columns(X, summary.sums, summary.squares, weight)
-            frame = replace(frame, shift=shift)
-        if frame.degree or frame.shift is not None:
-            X = frame.rows(X)
-            engine = local_engine(
-                X, frame.targets(targets), weight, seed, self.n_jobs, self.shuffle
-            )
-        if frame.shift is not None:
-            summary = engine.reduce(lambda batch: summarise(batch, squares), Summary.__add__)
-        return make_problem(engine, summary, self._wanted(loss, X.dtype), frame)
 
     def _check_squares(self, X: Matrix, summary: Summary, total: float) -> None:
         """Raise where sums of squares overflow; single precision has no such numbers.
@@ -153,12 +139,9 @@ class LinearFit(LinearEstimator, ABC):
             squares = column_squares(X)
         check_squares(squares, summary.weight, getattr(self, "feature_names_in_", None))
 
-    def _wanted(self, loss: Loss, dtype: Any) -> Wanted:
-        return Wanted(loss, self._penalty(), bool(self.fit_intercept), self._outputs(loss), dtype)
-
-    def _frame(self, targets: Array, weight: Array | None, loss: Loss) -> Frame:
-        """Units for the targets; classes have none."""
-        return PLAIN
+    def _spec(self, loss: Loss) -> Spec:
+        standardizes = self.learning_rate == "auto"  # another rate is one for the caller's units
+        return Spec(loss, self._penalty(), bool(self.fit_intercept), standardizes)
 
     def _hold_out(
         self, X: Matrix, targets: Array, weight: Array | None, seed: int
@@ -176,7 +159,10 @@ class LinearFit(LinearEstimator, ABC):
         held = np.flatnonzero(chosen)
         return held, np.where(chosen, 0.0, full)
 
-    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int) -> None:
+    def _streamed(
+        self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int
+    ) -> Dataset | None:
+        """Rows of a stream; None where it could be read only once, and was learned in one pass."""
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
@@ -188,38 +174,13 @@ class LinearFit(LinearEstimator, ABC):
         source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             self._fit_once(source)
-            return
-        summary = stream_engine(source, seed, False).reduce(self._summarise, Summary.__add__)
+            return None
+        encoded, summary = self._stream_targets(source, self._spec(loss).summarise(), loss)
         names = getattr(self, "feature_names_in_", None)
         check_squares(summary.squares, summary.weight, names)
-        encoded = self._stream_targets(source, summary, loss)
         engine = stream_engine(encoded, seed, self.shuffle)
-        if getattr(self, "class_weight", None) is not None:  # which were not known before
-            summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
         engine.know_rows(summary.n_rows)
-        frame = getattr(encoded, "frame", PLAIN)
-        shift, inner = self._stream_shift(engine, summary), engine
-        if shift is not None:
-            frame = replace(frame, shift=shift)
-            inner = stream_engine(MovedSource(encoded, frame), seed, self.shuffle)
-            summary = inner.reduce(lambda batch: summarise(batch, True), Summary.__add__)
-            inner.know_rows(summary.n_rows)
-        problem = make_problem(inner, summary, self._wanted(loss, np.float64), frame)
-        solution = self._solve(problem, self._start(problem))
-        self._store(problem, solution, solution.certificate)
-        self._finish_stream(engine, loss, seed, frame)
-
-    def _stream_shift(self, engine: Any, summary: Summary) -> Array | None:
-        """What to take off the columns of a stream; one more pass where there may be something."""
-        if not self.fit_intercept or self.learning_rate != "auto":
-            return None
-        if not len(suspicious(summary.sums, summary.squares, summary.weight)):
-            return None
-        moments = engine.reduce(
-            lambda batch: ColumnMoments.of(batch.X, batch.weight), ColumnMoments.__add__
-        )
-        shift = far_means(moments)
-        return shift if shift.any() else None
+        return Dataset(engine, summary, np.dtype(np.float64))
 
     def _fit_once(self, source: Any) -> None:
         """One pass over an iterator that cannot be restarted."""
@@ -232,34 +193,34 @@ class LinearFit(LinearEstimator, ABC):
             raise OneClassError(self.arrival_)
 
     def _solve(
-        self,
-        problem: Problem,
-        start: Array | None,
-        validation: Batch | None = None,
-        data: tuple[Any, Any] = (None, None),
-        quiet: bool = False,
+        self, problem: Problem, start: Array | None, monitor: Monitor, held: Batch | None
     ) -> Solution:
-        """Run the inference under the callbacks, the validation rows and the keyboard."""
-        watch = Watch(self, problem, validation, data, quiet)
-        settings = self._settings()
-        if quiet:  # a fit whose scores only serve to calibrate need not be exact
-            settings = replace(settings, tol=QUIET_TOL, max_iter=min(settings.max_iter, QUIET_ITER))
+        """Run the inference under the monitor; Ctrl-C keeps the coefficients reached so far."""
+        monitor.attributes = lambda posterior: {
+            **self._fitted(problem, posterior.theta),
+            "n_iter_": monitor.n_steps,
+        }
+        stopping = None
+        if held is not None:
+            stopping = EarlyStopping(problem.model, problem.standard(held), self.tol or 0.0)
+            monitor.stop = stopping.after_step
         try:
             with one_blas_thread():
                 solution = solve(
-                    problem.model, problem.engine, settings, problem.n_nonzeros, start, watch
-                )
+                    problem.model, problem.engine, self._settings(), problem.n_nonzeros, start,
+                    monitor,
+                )  # fmt: skip
         except KeyboardInterrupt:
-            if watch.latest is not None and not quiet:  # keep what has been learned so far
-                self._store(problem, watch.interrupted(), None)
+            if monitor.posterior is not None:
+                self._store(problem, interrupted(monitor), None)
             raise
         finally:
-            close = getattr(problem.engine, "close", None)
-            if close is not None:
-                close()
-        if watch.best is not None:
-            solution = watch.with_best(solution)
-        if not solution.converged and not watch.stopped and self.tol is not None and not quiet:
+            problem.engine.close()
+        if stopping is not None and stopping.best is not None:
+            solution = replace(
+                solution, theta=stopping.best, converged=True, certificate=None, message=""
+            )
+        if not solution.converged and not monitor.stopped and self.tol is not None:
             why = f"in max_iter={self.max_iter} iterations; raise max_iter or tol"
             warnings.warn(
                 f"{type(self).__name__} did not reach tol={self.tol:g} {solution.message or why}",
@@ -268,44 +229,43 @@ class LinearFit(LinearEstimator, ABC):
             )
         return solution
 
+    def _quick(self, data: Dataset, loss: Loss) -> tuple[Problem, Array]:
+        """A fit that need not be exact, since its scores of other rows only serve to calibrate."""
+        problem = make_problem(data, self._spec(loss), self._outputs(loss))
+        settings = self._settings()
+        settings = replace(settings, tol=QUICK_TOL, max_iter=min(settings.max_iter, QUICK_ITER))
+        start = problem.start() if problem.model.loss.task in ("regression", "count") else None
+        with one_blas_thread():
+            found = solve(
+                problem.model, problem.engine, settings, problem.n_nonzeros, start, Monitor()
+            )
+        problem.engine.close()
+        return problem, found.theta
+
     def _start(self, problem: Problem) -> Array | None:
         """Parameters to start from: the last ones if ``warm_start`` and they fit."""
         if not (self.warm_start and hasattr(self, "coef_")):
             return problem.start()
-        n_outputs = problem.model.n_outputs
         theta = np.atleast_2d(self.coef_).T.astype(np.float64)
         if self.fit_intercept:
             theta = np.vstack([theta, np.atleast_1d(self.intercept_)])
-        if theta.shape[1] == 1 and n_outputs == 2:  # a coupled loss, stored as a difference
+        if theta.shape[1] == 1 and problem.model.n_outputs == 2:  # coupled: stored as a difference
             theta = np.hstack([-0.5 * theta, 0.5 * theta])
-        p = self.n_features_in_ + int(self.fit_intercept)
-        if theta.shape != (p, n_outputs):
-            return problem.start()
-        theta = problem.frame.inner(theta, bool(self.fit_intercept))
-        return theta if self._makes_sense(problem, theta) else problem.start()
-
-    @staticmethod
-    def _makes_sense(problem: Problem, theta: Array) -> bool:
-        """Whether a start is no worse than zero: for exp, that of another loss may be infinite."""
-        model = problem.model
-        if np.isfinite(model.loss.max_curvature):
-            return True
-        some = problem.engine.sample(START_ROWS)
-        return model.energy(theta, some) <= model.energy(model.zeros(), some)
+        return problem.start_at(theta)
 
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
         """Fitted attributes from a solution, all at once; ``coef_`` says that they are there."""
-        frame = problem.frame
+        standard = problem.standard
         fitted = self._fitted(problem, solution.theta)
         for name in ("calibration_", "noise_", "residual_sums_"):  # of an earlier fit, if any
             self.__dict__.pop(name, None)
         self.n_iter_ = solution.n_iter
         self.n_rows_seen_ = int(problem.engine.n_rows or 0)
         self.route_ = solution.route
-        self.objective_ = float(solution.objective) * frame.unit**frame.degree
+        self.objective_ = float(solution.objective) * standard.scale**standard.degree
         self.converged_ = bool(solution.converged)
         if certificate is not None:
-            covariance = frame.covariance(certificate.covariance, bool(self.fit_intercept))
+            covariance = standard.covariance(certificate.covariance, bool(self.fit_intercept))
             certificate = replace(certificate, covariance=covariance)
         self._store_certificate(certificate)
         self.__dict__.update(fitted)
@@ -338,14 +298,14 @@ class LinearFit(LinearEstimator, ABC):
             power = 0.0 if self.learning_rate == "constant" else 0.5
             inference = ScheduledSGD(float(self.eta0), power, implicit, int(start))
         classification, fit_intercept = "binary" in self._tasks, bool(self.fit_intercept)
-        words = {
+        parameters = {
             "loss": loss.name,
             "learning_rate": self.learning_rate,
             "average": self.average if isinstance(self.average, bool) else int(self.average),
             "fit_intercept": fit_intercept,
         }
         learner = StreamLearner(
-            inference, loss, self._penalty(), fit_intercept, classification, words
+            inference, loss, self._penalty(), fit_intercept, classification, parameters
         )
         if hasattr(self, "stream_"):
             learner.require_same_kind(self.stream_)

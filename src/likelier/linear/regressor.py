@@ -13,22 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines.rows import take_rows
 from likelier.fitting.dataset import (
-    NumberSource,
+    CheckedSource,
+    Dataset,
+    Summarise,
     Summary,
     check_large_targets,
-    require_targets,
-    summarise,
+    stream_engine,
 )
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.rollback import unchanged_on_failure
-from likelier.linear.problem import FramedSource, Problem
+from likelier.linear.problem import Problem
 from likelier.linear.recipe import LinearFit
-from likelier.linear.standardize import (
-    PLAIN,
-    Frame,
-    count_frame,
-    target_frame,
-    target_moments,
-)
 from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 
@@ -110,6 +105,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         shuffle: bool = True,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        checkpoint: Any = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -129,6 +125,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self.shuffle = shuffle
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.checkpoint = checkpoint
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -159,35 +156,33 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
     ) -> tuple[Array, Array | None]:
         return y, weight
 
-    def _summarise(self, batch: Batch) -> Summary:
-        y = self._check_y(require_targets(batch))
-        return replace(summarise(batch, with_squares=True), targets=target_moments(y, batch.weight))
-
-    def _frame(self, targets: Array, weight: Array | None, loss: Loss) -> Frame:
-        if self.learning_rate != "auto":  # a rate the caller chose is in the caller's units
-            return PLAIN
-        if loss.task == "count":
-            return count_frame(targets, weight, bool(self.fit_intercept))
-        return target_frame(loss, target_moments(targets, weight), bool(self.fit_intercept))
-
-    def _stream_targets(self, source: Any, summary: Summary, loss: Loss) -> Any:
-        if self.learning_rate != "auto" or summary.targets is None:
-            return NumberSource(source)
-        return FramedSource(source, target_frame(loss, summary.targets, bool(self.fit_intercept)))
+    def _stream_targets(
+        self, source: Any, summarise: Summarise, loss: Loss
+    ) -> tuple[CheckedSource, Summary]:
+        checked = CheckedSource(source, self._check_y)
+        summarise = replace(summarise, squares=True)
+        return checked, stream_engine(checked, 0, False).reduce(summarise, Summary.__add__)
 
     def _outputs(self, loss: Loss) -> None:
         """Regression has one score and no classes."""
 
-    def _finish(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
-    ) -> None:
-        """Spread of the targets around the prediction."""
-        if weight is not None and not weight.all():  # absent rows must not change a bit
+    def _finish(self, data: Dataset, loss: Loss, seed: int, monitor: Monitor) -> None:
+        """Standard deviation of the targets around the prediction."""
+        batch = data.batch
+        if batch is None:
+            batch = data.engine.sample(STREAM_SAMPLE, iteration=2)
+        self._store_noise(batch.X, np.asarray(batch.y), batch.weight, loss, seed, monitor)
+
+    def _store_noise(
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
+        monitor: Monitor,
+    ) -> None:  # fmt: skip
+        if weight is not None and not weight.all():  # zero-weight rows must not change a bit
             present = np.flatnonzero(weight)
             X, targets, weight = take_rows(X, present), targets[present], weight[present]
         n_parameters, n = self.n_features_in_ + int(self.fit_intercept), len(targets)
         if loss.degree == 2 and n < FEW_ROWS * n_parameters:
-            rest, rows = self._left_out(X, targets, weight, loss, seed)
+            rest, rows = self._left_out(X, targets, weight, loss, seed, monitor)
             self.noise_ = _root_mean_square(rest, None if weight is None else weight[rows])
         else:
             free = np.sqrt(n / max(1, n - n_parameters))
@@ -196,30 +191,29 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self.residual_sums_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
 
     def _left_out(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
-    ) -> tuple[Array, Array]:
+        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
+        monitor: Monitor,
+    ) -> tuple[Array, Array]:  # fmt: skip
         """Residuals of rows that were left out of a fit: parameters can fit all others exactly."""
-        full = np.ones(len(targets)) if weight is None else weight
-        present = np.flatnonzero(full)
-        if len(present) < 2 * FOLDS:
-            return targets[present] - np.average(targets, weights=full), present
-        fold = np.full(len(targets), -1)
-        fold[present] = np.random.default_rng([seed, 2]).permutation(len(present)) % FOLDS
-        rest = np.empty(len(targets))
-        wanted = FOLDS if len(present) < ONE_FOLD_ROWS else 1
+        n = len(targets)
+        full = np.ones(n) if weight is None else weight
+        if n < 2 * FOLDS:
+            return targets - np.average(targets, weights=full), np.arange(n)
+        fold = np.random.default_rng([seed, 2]).permutation(n) % FOLDS
+        rest = np.empty(n)
+        wanted = FOLDS if n < ONE_FOLD_ROWS else 1
         for number in range(wanted):
             inside = np.flatnonzero(fold == number)
-            problem = self._local(X, targets, np.where(fold == number, 0.0, full), loss, seed)
-            theta = self._solve(problem, problem.start(), quiet=True).theta
-            scores = problem.model.scores(theta, problem.frame.rows(X[inside]))[:, 0]
-            rest[inside] = targets[inside] - problem.frame.scores(scores)
-        rows = np.flatnonzero((fold >= 0) & (fold < wanted))
-        return rest[rows], rows
 
-    def _finish_stream(self, engine: Any, loss: Loss, seed: int, frame: Frame) -> None:
-        batch = engine.sample(STREAM_SAMPLE, iteration=2)
-        y = np.asarray(batch.y) * frame.unit + frame.centre
-        self._finish(batch.X, y, batch.weight, loss, seed)
+            def residuals(number: int = number, inside: Array = inside) -> Array:
+                data = self._dataset(X, targets, np.where(fold == number, 0.0, full), loss, seed)
+                problem, theta = self._quick(data, loss)
+                scores = problem.model.scores(theta, problem.standard.rows(X[inside]))[:, 0]
+                return np.asarray(targets[inside] - problem.standard.scores(scores))
+
+            rest[inside] = monitor.stage(f"fold {number}", residuals)
+        rows = np.flatnonzero(fold < wanted)
+        return rest[rows], rows
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn some rows, once, in the order given."""
@@ -249,7 +243,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self.route_, self.converged_ = "partial_fit", False
         self._store_certificate(None)
         if self.n_iter_ == 1 and len(y) > FEW_ROWS * (d + 1):
-            self._finish(X, y, weight, loss, 0)
+            self._store_noise(X, y, weight, loss, 0, Monitor())
         return self
 
     def _follow_noise(self, X: Matrix, y: Array, weight: Array | None) -> None:
@@ -276,7 +270,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
         d = problem.model.n_features
-        theta = problem.frame.outer(theta, problem.model.fit_intercept)
+        theta = problem.standard.outer(theta, problem.model.fit_intercept)
         b = theta[d] if problem.model.fit_intercept else np.zeros(1)
         return {
             "coef_": np.ascontiguousarray(theta[:d, 0], dtype=problem.dtype),

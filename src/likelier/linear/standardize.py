@@ -1,10 +1,10 @@
-"""Units in which a linear fit works: targets around zero of size one, features not far from it.
+"""The standardisation in which a linear fit works: targets around zero, columns not far from it.
 
-A fit with nothing to tune must not depend on where a clock begins or in what currency a price
-is told. So targets are centred and divided by their spread before the fit, a loss's own lengths
-(``delta``, ``epsilon``) with them, columns whose mean dwarfs their spread are moved to it, and the
-parameters found are put back into the caller's units. A penalty the caller gave is carried over
-exactly; an automatic one is one row of data in these units.
+A fit without tuning must not depend on where time starts or on the currency of a price. So targets
+are centred and divided by their standard deviation before the fit, the lengths of a loss
+(``delta``, ``epsilon``) with them; columns whose mean dwarfs their standard deviation are centred;
+and the parameters are transformed back. A penalty given by the caller is carried over exactly; an
+automatic one weighs as much as one row of standardised data.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from likelier.base import Array, Loss, Matrix
+from likelier.base import Array, Batch, Loss, Matrix
 from likelier.fitting.moments import ColumnMoments
 
-FAR = 1e6  # mean squared over variance from which on sums of squares lose too many digits
+FAR = 1e6  # mean squared over variance beyond which sums of squares lose too many digits
 
 
-def target_moments(y: Array, weight: Array | None) -> ColumnMoments:
-    """Moments of targets; rows that are absent do not change a bit of them."""
-    if weight is not None:
-        y, weight = y[weight > 0.0], weight[weight > 0.0]
-    return ColumnMoments.of(y[:, None], weight)
+def target_moments(y: Array, weight: Array | None, with_floor: bool = False) -> ColumnMoments:
+    """Moments of targets; ``with_floor`` adds those of the least Poisson loss of each row."""
+    if not with_floor:
+        return ColumnMoments.of(y[:, None], weight)
+    logs = np.log(y, out=np.zeros_like(y), where=y > 0.0)
+    return ColumnMoments.of(np.column_stack([y, y - y * logs]), weight)
 
 
-def _spread(targets: ColumnMoments, centre: float) -> float:
-    """Root of the mean squared distance from ``centre``; one where all are there."""
+def _deviation(targets: ColumnMoments, centre: float) -> float:
+    """Root of the mean squared distance from ``centre``; one where all targets are there."""
     mean = float(targets.mean[0])
     square = float(targets.squares[0]) / targets.weight + (mean - centre) ** 2
     tiny = (4.0 * np.finfo(np.float64).eps * abs(mean)) ** 2
@@ -37,56 +38,66 @@ def _spread(targets: ColumnMoments, centre: float) -> float:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """How inner units relate to the caller's.
+class Standardization:
+    """How standardised rows, targets and parameters relate to those of the caller.
 
     Attributes
     ----------
-    centre, unit : float
-        Inner targets are ``(y - centre) / unit``.
+    centre, scale : float
+        Standardised targets are ``(y - centre) / scale``.
     degree : int
-        The caller's objective is ``unit ** degree`` times the inner one.
+        The caller's objective is ``scale ** degree`` times the standardised one.
     shift : array of shape (n_features,), optional
-        Taken off every row.
-    first : float
+        Subtracted from every row.
+    intercept : float
         Intercept to start from.
     floor : float
-        The least that the mean inner loss can be.
+        The least that the mean standardised loss can be.
     penalty_factor : float
-        What an automatic penalty is multiplied by: how much one row tells, at most one.
+        Multiplies an automatic penalty: how much one row tells, at most one.
     """
 
     centre: float = 0.0
-    unit: float = 1.0
+    scale: float = 1.0
     degree: int = 0
     shift: Array | None = None
-    first: float = 0.0
+    intercept: float = 0.0
     floor: float = 0.0
     penalty_factor: float = 1.0
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows or targets are other ones than the caller's."""
+        return self.degree != 0 or self.shift is not None
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Standardised rows and targets of a batch."""
+        y = None if batch.y is None else self.targets(batch.y)
+        return replace(batch, X=self.rows(batch.X), y=y)
+
     def rows(self, X: Matrix) -> Matrix:
-        """Rows in inner units; a copy only where something is taken off."""
+        """Standardised rows; a copy only where something is subtracted."""
         if self.shift is None:
             return X
-        return _moved(X, self.shift) if sparse.issparse(X) else np.asarray(X - self.shift)
+        return _shifted(X, self.shift) if sparse.issparse(X) else np.asarray(X - self.shift)
 
     def targets(self, y: Array) -> Array:
-        """Targets in inner units."""
-        return y if self.degree == 0 else (y - self.centre) / self.unit
+        """Standardised targets."""
+        return y if self.degree == 0 else (y - self.centre) / self.scale
 
     def scores(self, scores: Array) -> Array:
-        """Scores in the caller's units."""
-        return np.asarray(scores * self.unit + self.centre)
+        """The caller's scores, from standardised ones."""
+        return np.asarray(scores * self.scale + self.centre)
 
     def loss(self, loss: Loss) -> Loss:
-        """The loss with its lengths in inner units."""
-        return loss if self.degree == 0 else loss.in_units(self.unit)
+        """The loss for standardised targets."""
+        return loss if self.degree == 0 else loss.in_units(self.scale)
 
     def outer(self, theta: Array, fit_intercept: bool) -> Array:
-        """Parameters in the caller's units; the array itself where they are the same."""
-        if self.unit == 1.0 and self.centre == 0.0 and self.shift is None:
+        """The caller's parameters; the array itself where they are the same."""
+        if self.scale == 1.0 and self.centre == 0.0 and self.shift is None:
             return theta
-        theta = theta * self.unit
+        theta = theta * self.scale
         if fit_intercept:
             theta[-1] += self.centre
             if self.shift is not None:
@@ -94,19 +105,19 @@ class Frame:
         return theta
 
     def inner(self, theta: Array, fit_intercept: bool) -> Array:
-        """Parameters in inner units: the inverse of `outer`."""
+        """Standardised parameters: the inverse of `outer`."""
         theta = np.array(theta)
         if fit_intercept:
             if self.shift is not None:
                 theta[-1] += self.shift @ theta[:-1]
             theta[-1] -= self.centre
-        return np.asarray(theta / self.unit)
+        return np.asarray(theta / self.scale)
 
     def covariance(self, covariance: Array, fit_intercept: bool) -> Array:
-        """Covariance of the parameters in the caller's units, from that of the inner ones."""
+        """Covariance of the caller's parameters, from that of the standardised ones."""
         if not covariance.size:
             return covariance
-        covariance = covariance * self.unit**2
+        covariance = covariance * self.scale**2
         if self.shift is None or not fit_intercept:
             return covariance
         p = len(self.shift) + 1
@@ -116,74 +127,49 @@ class Frame:
         return np.asarray(whole @ covariance @ whole.T)
 
 
-PLAIN = Frame()
+IDENTITY = Standardization()
 
 
-def target_frame(loss: Loss, targets: ColumnMoments, fit_intercept: bool) -> Frame:
-    """Inner units for targets with these moments; as they are where the loss has no units."""
+def standardization_of(
+    loss: Loss, targets: ColumnMoments, n_rows: int, fit_intercept: bool
+) -> Standardization:
+    """The standardisation of targets with these moments; none where the loss has no units."""
     if not targets.weight:
-        return PLAIN
-    if loss.task == "count":
-        return _counts(float(targets.mean[0]), fit_intercept)
+        return IDENTITY
+    mean = float(targets.mean[0])
+    if loss.task == "count":  # counts keep their units
+        if mean <= 0.0:
+            return IDENTITY
+        return Standardization(
+            intercept=float(np.log(mean)) if fit_intercept else 0.0,
+            floor=float(targets.mean[1]) * targets.weight / n_rows,
+            penalty_factor=min(1.0, mean),
+        )
     if loss.degree is None:
-        return PLAIN
-    centre = float(targets.mean[0]) if fit_intercept else 0.0
-    unit = _spread(targets, centre)
-    return Frame(centre, unit, loss.degree, penalty_factor=loss.in_units(unit).curved_width)
-
-
-def count_frame(y: Array, weight: Array | None, fit_intercept: bool) -> Frame:
-    """Counts keep their units: where to start, what is the best to be had, how much a row tells."""
-    if weight is not None:  # absent rows must not change a bit
-        y, weight = y[weight > 0.0], weight[weight > 0.0]
-    omega = np.ones(len(y)) if weight is None else weight
-    mean = float(omega @ y) / float(omega.sum())
-    logs = np.log(y, out=np.zeros_like(y), where=y > 0.0)
-    floor = float(omega @ (y - y * logs)) / len(y)
-    return replace(_counts(mean, fit_intercept), floor=floor)
-
-
-def _counts(mean: float, fit_intercept: bool) -> Frame:
-    if mean <= 0.0:
-        return PLAIN
-    return Frame(first=float(np.log(mean)) if fit_intercept else 0.0, penalty_factor=min(1.0, mean))
-
-
-def far_columns(X: Any, sums: Array, squares: Array, weight: Array | None) -> Array | None:
-    """What to take off the columns whose mean dwarfs their spread; None where there are none.
-
-    ``sums`` and ``squares`` say which columns may be such; only these are looked at again, in two
-    passes, so that the spread of ``1e9 + noise`` is that of the noise. A constant column is left
-    where it is: what it tells, the intercept does.
-    """
-    omega = np.ones(X.shape[0]) if weight is None else weight
-    suspects = suspicious(sums, squares, float(omega.sum()))
-    if not len(suspects):
-        return None
-    some = X[:, suspects]
-    rows = np.asarray(some.toarray() if sparse.issparse(X) else some, dtype=np.float64)
-    present = omega > 0.0  # the same bits whether absent rows are there or not
-    moments = ColumnMoments.of(rows[present] - rows[present][0], omega[present])
-    moments = replace(moments, mean=moments.mean + rows[present][0])
-    shift = np.zeros(X.shape[1])
-    shift[suspects] = far_means(moments)
-    return shift if shift.any() else None
+        return IDENTITY
+    centre = mean if fit_intercept else 0.0
+    scale = _deviation(targets, centre)
+    factor = loss.in_units(scale).curved_width
+    return Standardization(centre, scale, loss.degree, penalty_factor=factor)
 
 
 def suspicious(sums: Array, squares: Array, total: float) -> Array:
-    """Columns whose sums of squares may have lost their spread."""
+    """Columns whose sums of squares may have lost the digits of their variance."""
     return np.flatnonzero(squares - sums**2 / total < 2.0 * squares / FAR)
 
 
 def far_means(moments: ColumnMoments) -> Array:
-    """Means of the columns whose mean dwarfs their spread; zero for the others."""
-    mean, spread = moments.mean, moments.squares / moments.weight
+    """Means of the columns whose mean dwarfs their standard deviation; zero for the others.
+
+    A constant column stays where it is: the intercept does all that it could do.
+    """
+    mean, variance = moments.mean, moments.squares / moments.weight
     tiny = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
-    return np.where((mean**2 > FAR * spread) & (spread > tiny), mean, 0.0)
+    return np.where((mean**2 > FAR * variance) & (variance > tiny), mean, 0.0)
 
 
-def _moved(X: Any, shift: Array) -> Matrix:
-    """CSR rows with something taken off some columns, which hold hardly any zeros."""
+def _shifted(X: Any, shift: Array) -> Matrix:
+    """CSR rows with something subtracted from some columns, which hold hardly any zeros."""
     columns = np.flatnonzero(shift)
     dense = sparse.csr_array(X[:, columns].toarray() - shift[columns])
     place = sparse.csr_array(

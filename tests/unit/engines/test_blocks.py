@@ -152,8 +152,11 @@ def test_transformed_rows_are_the_same_in_memory_and_streamed(d):
     one, other = local.sample(50, 2), stream.sample(50, 2)
     np.testing.assert_array_equal(one.X, other.X)
     np.testing.assert_array_equal(one.y, other.y)
-    some = local.subset(50, 2), stream.subset(50, 2)
-    np.testing.assert_array_equal(*(engine.reduce(sums, np.add) for engine in some))
+    some = [engine.subsets([20, 50], 2) for engine in (local, stream)]
+    for few in zip(*some, strict=True):
+        np.testing.assert_array_equal(*(engine.reduce(sums, np.add) for engine in few))
+    np.testing.assert_array_equal(some[0][0].sample(20, 1).X[0], some[1][0].sample(20, 1).X[0])
+    assert [engine.n_rows for engine in some[0]] == [20, 50] and local.subsets([]) == []
     values = [engine.map_rows(lambda batch: batch.X[:, 0]) for engine in (local, stream)]
     found = [
         engine.reduce(lambda batch, part: float(part @ batch.X[:, 1]), float.__add__, part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,8 +11,9 @@ from tests.conformance.test_inference import ALL, energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.glm import lbfgs
+from likelier.glm import lbfgs, metric
 from likelier.glm.lbfgs import LBFGS
+from likelier.glm.metric import Metric
 from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
@@ -52,36 +55,45 @@ def test_every_step_goes_down_and_ends_at_the_optimum(loss, kind, far):
     np.testing.assert_allclose(theta, best, atol=1e-4)
 
 
-def test_scores_are_kept_in_step():
-    """Line searches cost no pass because scores of all rows are remembered."""
+def test_scores_move_with_the_parameters():
+    """A step moves the scores of the rows by products that are not made again."""
     model, engine = problem(losses.Softmax())
     inference = LBFGS(0.0)
     state = inference.init(model, engine)
     for _ in range(5):
         state, _ = inference.step(state, engine)
-    for batch in engine.blocks():
-        here = slice(batch.start, batch.start + batch.n_rows)
-        np.testing.assert_allclose(
-            state.scores[here], model.scores(state.theta, batch.X), atol=1e-10
-        )
+    given = engine.map_blocks(lambda batch, scores: (batch.X, scores), state.scores)
+    for X, scores in given:
+        np.testing.assert_allclose(scores, model.scores(state.theta, X), atol=1e-10)
 
 
-def test_a_line_search_sees_the_rows_that_are_present():
-    """Rows of weight zero are absent: the same steps, bit for bit, as without them."""
+def test_a_state_without_its_row_values_goes_on_alike():
+    """Row values are left out of checkpoints; new ones come from the parameters."""
+    model, engine = problem(losses.LogLoss())
+    inference = LBFGS(0.0)
+    state = inference.init(model, engine)
+    for _ in range(lbfgs.ANCHOR):
+        state, _ = inference.step(state, engine)
+    assert state.scores is None  # made anew after so many steps, on every engine
+    bare = replace(state, metric=None)
+    for _ in range(3):
+        state, _ = inference.step(state, engine)
+        bare, _ = inference.step(bare, engine)
+    np.testing.assert_array_equal(bare.theta, state.theta)
+
+
+def test_rows_of_weight_zero_change_no_bit():
     model, engine = problem(losses.LogLoss())
     batch = next(iter(engine.blocks(0)))
     X, y = np.asarray(batch.X), np.asarray(batch.y)
     weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
-    kept = weight > 0.0
     found = []
-    for some in (slice(None), kept):
+    for some in (slice(None), weight > 0.0):
         inference = LBFGS(0.0)
         part = LocalEngine(X[some], y[some], weight[some], seed=1, block_rows=30)
         state = inference.init(model, part)
         for _ in range(4):
             state, _ = inference.step(state, part)
-        np.testing.assert_array_equal(state.y, y[kept])
-        np.testing.assert_array_equal(state.weight, weight[kept])
         found.append(state.theta)
     np.testing.assert_array_equal(*found)
 
@@ -120,11 +132,16 @@ def test_a_metric_solves_for_blocks_side_by_side():
     X, y = rng.standard_normal((2000, 5)), rng.integers(0, 3, 2000).astype(float)
     l2 = np.append(np.full(5, 1e-2), 0.0)
     model = LinearModel(losses.LogLoss(), 5, 3, True, True, ElasticNet(l2, 0.0 * l2))
-    metric = LBFGS().init(model, LocalEngine(X, y), rng.standard_normal((6, 3))).metric
+    engine = LocalEngine(X, y)
+    made = metric.make_metric(model, engine, rng.standard_normal((6, 3)))
     one, two = rng.standard_normal((2, 6, 3))
-    both = metric(np.hstack([one, two]))
-    np.testing.assert_allclose(both, np.hstack([metric(one), metric(two)]), rtol=1e-9)
-    assert not np.allclose(metric(one)[:, 0], metric(one[:, [1, 0, 2]])[:, 1])  # of their own
+
+    def solve(vectors):
+        return made.solve(vectors, engine)
+
+    both = solve(np.hstack([one, two]))
+    np.testing.assert_allclose(both, np.hstack([solve(one), solve(two)]), rtol=1e-9)
+    assert not np.allclose(solve(one)[:, 0], solve(one[:, [1, 0, 2]])[:, 1])  # of their own
 
 
 def test_scales_of_features_do_not_matter():
@@ -151,7 +168,7 @@ def test_scales_of_features_do_not_matter():
 def test_many_features_get_a_diagonal_metric(monkeypatch):
     """With hardly any features allowed in a full metric, the optimum is the same."""
     model, engine = problem(losses.LogLoss(), kind=sparse.csr_array)
-    monkeypatch.setattr(lbfgs, "METRIC_FEATURES", 2)
+    monkeypatch.setattr(metric, "FEATURES", 2)
     inference = LBFGS(1e-12)
     state = inference.init(model, engine)
     for _ in range(200):
@@ -183,7 +200,7 @@ def test_the_tolerance_is_kept_where_the_metric_knows_nothing(monkeypatch):
     model = LinearModel(losses.LogLoss(), 40, 1, True, False, ElasticNet(l2, 0.0 * l2))
     engine = LocalEngine(X, y)
     best = energy(model, engine, exact(model, engine))
-    monkeypatch.setattr(lbfgs, "_metric", lambda *given: lambda v: 20.0 * v)
+    monkeypatch.setattr(lbfgs, "make_metric", lambda *given: Metric((), np.full(40, 0.05)))
     inference = LBFGS(0.01)
     state = inference.init(model, engine)
     for _ in range(100):
@@ -196,7 +213,7 @@ def test_the_tolerance_is_kept_where_the_metric_knows_nothing(monkeypatch):
 
 def test_a_metric_that_single_precision_cannot_factor_is_made_in_double(monkeypatch):
     model, engine = problem(losses.LogLoss())
-    tried, factor = [], lbfgs._scaled_factor
+    tried, factor = [], metric._scaled_factor
 
     def fails_at_first(model, X, row, exact):
         tried.append(exact)
@@ -204,6 +221,6 @@ def test_a_metric_that_single_precision_cannot_factor_is_made_in_double(monkeypa
             raise np.linalg.LinAlgError
         return factor(model, X, row, exact)
 
-    monkeypatch.setattr(lbfgs, "_scaled_factor", fails_at_first)
-    LBFGS().init(model, engine)
+    monkeypatch.setattr(metric, "_scaled_factor", fails_at_first)
+    metric.make_metric(model, engine, model.zeros())
     assert set(tried) == {False, True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +15,6 @@ from likelier.engines import LocalEngine
 from likelier.glm.model import LinearModel, LinearStats
 from likelier.glm.newton import (
     Newton,
-    _Chunks,
     mean_gradient_and_hessian,
     quadratic_minimum,
     stacked_penalty,
@@ -117,8 +115,7 @@ def test_an_infinite_objective_says_so():
 def test_subsets_start_at_some_rows_per_parameter_and_stay_below_all():
     model, _ = problem(losses.LogLoss())
     for n_rows, sizes in ((200, []), (4000, [1000]), (100_000, [1000, 4000, 16_000])):
-        X = np.zeros((n_rows, 4))
-        assert subset_sizes(model, LocalEngine(X, np.zeros(n_rows))) == sizes
+        assert subset_sizes(model, n_rows) == sizes
 
 
 def test_subsets_lead_to_the_same_optimum():
@@ -129,7 +126,7 @@ def test_subsets_lead_to_the_same_optimum():
     zeros = np.zeros(4)
     model = LinearModel(losses.LogLoss(), 3, 1, True, True, ElasticNet(zeros, zeros))
     engine = LocalEngine(X, y)
-    assert len(subset_sizes(model, engine)) == 3
+    assert len(subset_sizes(model, engine.n_rows)) == 3
     state, info = list(steps(model, engine, tol=1e-10))[-1]
     stats = engine.reduce(lambda b: model.stats(state.theta, b, order=1), LinearStats.__add__)
     assert info.converged
@@ -224,54 +221,30 @@ def test_a_thinned_hessian_keeps_the_curvature_of_rare_features(kind):
     assert abs(thin.hessian - full.hessian).max() < 0.5 * abs(full.hessian).max()
 
 
+def small_blocks(monkeypatch):
+    for name in ("MIN_DENSE_ROWS", "MAX_DENSE_ROWS", "MIN_SPARSE_ROWS", "MAX_SPARSE_ROWS"):
+        monkeypatch.setattr(f"likelier.engines.blocks.{name}", 256)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
 def test_threads_on_subsets_change_no_bit(loss, kind, monkeypatch):
-    for name in ("CHUNK", "SPARSE_CHUNK"):
-        monkeypatch.setattr(f"likelier.glm.newton.{name}", 300)
+    small_blocks(monkeypatch)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((9000, 4))
     y = np.digitize(X @ np.ones(4) + rng.standard_normal(9000), [-1.0, 1.0]).astype(float)
     model = problem(loss)[0]
     weight = rng.uniform(0.5, 2.0, 9000)
     alone = LocalEngine(kind(X), y, weight)
-    assert len(subset_sizes(model, alone)) == 2
+    assert len(subset_sizes(model, alone.n_rows)) == 2
     theta = Newton().init(model, alone).theta
     for n_jobs in (2, 5):
         with LocalEngine(kind(X), y, weight, n_jobs=n_jobs) as engine:
             np.testing.assert_array_equal(Newton().init(model, engine).theta, theta)
 
 
-@pytest.mark.parametrize("listed", [False, True])
-@pytest.mark.parametrize("copied", [0, 1 << 25])
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
-def test_chunks_of_a_subset_sum_to_the_subset(kind, copied, listed, monkeypatch):
-    monkeypatch.setattr("likelier.glm.newton.COPIED_BYTES", copied)
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((30_000, 4)) * (rng.random((30_000, 4)) < 0.5)
-    weight = rng.integers(0, 3, 30_000).astype(float)
-    engine = LocalEngine(kind(X), np.arange(30_000.0), weight, n_jobs=2)
-    model = replace(problem(losses.LogLoss())[0], n_outputs=1) if listed else None
-    rows, whole = _Chunks.drawn(engine, 17_000, model), engine.sample(17_000, iteration=1)
-    assert rows.listed == (listed and kind is np.asarray)
-    sizes = rows.reduce(lambda batch: [batch.n_rows], list.__add__)
-    assert len(sizes) > 3 and max(sizes) - min(sizes) <= 1 and sum(sizes) == 17_000
-    sums = rows.reduce(lambda batch: batch.compact().weight @ batch.compact().X, np.add)
-    np.testing.assert_allclose(sums, whole.weight @ whole.X)
-    labels = rows.reduce(lambda batch: batch.compact().y, np.append)
-    np.testing.assert_array_equal(labels, whole.y)
-    engine.close()
-
-
-def test_chunks_of_sparse_rows_are_worth_their_hessian():
-    wide = sparse.random_array((20_000, 400), density=0.01, format="csr", rng=0)
-    rows = _Chunks.drawn(LocalEngine(wide, np.zeros(20_000)), 10_000)
-    assert rows.reduce(lambda batch: 1, int.__add__) == 1
-
-
 def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
-    for name in ("CHUNK", "SPARSE_CHUNK"):
-        monkeypatch.setattr(f"likelier.glm.newton.{name}", 300)
+    small_blocks(monkeypatch)
     model = problem(losses.LogLoss())[0]
     X, y = np.ones((9000, 4)), np.zeros(9000)
 

@@ -9,9 +9,10 @@ from tests.conformance.test_inference import energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.fitting.monitor import Monitor
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
-from likelier.glm.route import Settings, Solution, _Run, choose_route, solve
+from likelier.glm.route import Settings, Solution, _Fit, choose_route, solve
 from likelier.tables import block_source
 
 
@@ -79,6 +80,7 @@ def stream_of(engine):
         ((LOG, 500, 10), "newton"),
         ((HINGE, 500, 10), "newton"),
         ((losses.MulticlassHinge(), 500, 10, 3), "newton"),
+        ((LOG, 200, 2000), "lbfgs"),
         ((LOG, 200, 20_000, 1, 1e-3, 0.0, 5), "sgd"),
     ],
     ids=str,
@@ -110,28 +112,22 @@ def test_chosen_rates_are_a_route_of_their_own(rate):
 def test_the_number_of_iterations_is_respected(route, max_iter, monkeypatch):
     monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     model, engine = problem(HINGE if route == "interior" else LOG)
-    seen = []
-    solution = solve(
-        model, engine, Settings(tol=None, max_iter=max_iter), 4.0, None,
-        lambda theta, info: seen.append(theta()) is not None,
-    )  # fmt: skip
+    seen, monitor = [], Monitor()
+    monitor.stop = lambda posterior: seen.append(posterior.theta.copy())
+    solution = solve(model, engine, Settings(tol=None, max_iter=max_iter), 4.0, None, monitor)
     assert solution.n_iter == len(seen) == max_iter
     assert not solution.converged
     np.testing.assert_array_equal(seen[-1], solution.theta)
 
 
 @pytest.mark.parametrize("route", ["newton", "interior", "lbfgs", "dual", "active_set", "sgd"])
-def test_whoever_watches_may_stop(route, monkeypatch):
+def test_the_monitor_may_stop(route, monkeypatch):
     monkeypatch.setattr("likelier.glm.route.choose_route", lambda *args: route)
     model, engine = problem(HINGE if route in ("dual", "interior") else LOG)
-    seen = []
-
-    def watch(theta, info):
-        seen.append(info.objective)
-        return len(seen) == 2
-
-    solution = solve(model, engine, Settings(tol=1e-14), 4.0, None, watch)
-    assert solution.n_iter == 2 == len(seen)
+    monitor = Monitor()
+    monitor.stop = lambda posterior: monitor.n_steps == 2
+    solution = solve(model, engine, Settings(tol=1e-14), 4.0, None, monitor)
+    assert solution.n_iter == 2
     assert not solution.converged
 
 
@@ -174,14 +170,14 @@ def test_outputs_worse_than_nothing_are_dropped(order, n_jobs):
     theta[-1] = -0.7
     theta[:, 1] = 5.0
     with LocalEngine(X, y, n_jobs=n_jobs) as engine:
-        run = _Run(model, engine, Settings(), lambda theta, info: False)
+        fit = _Fit(model, engine, Settings(), Monitor())
         given = Solution(theta, 1, np.nan, np.nan, False, "dual")
-        found = run._no_worse_than_zero(given)
+        found = fit._no_worse_than_zero(given)
         np.testing.assert_array_equal(found.theta[:, 1], 0.0)
         np.testing.assert_array_equal(found.theta[:, [0, 2]], theta[:, [0, 2]])
         assert found.objective == pytest.approx(energy(model, engine, found.theta), rel=1e-12)
         theta[:, 1] = theta[:, 0]
-        kept = run._no_worse_than_zero(given)
+        kept = fit._no_worse_than_zero(given)
         assert kept.objective == pytest.approx(energy(model, engine, theta), rel=1e-12)
     assert kept.theta is theta
 
