@@ -131,11 +131,6 @@ class BlockEngine(Engine):
     def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
         """Results of a task for groups of neighbouring blocks, in block order."""
 
-    @property
-    @abstractmethod
-    def block_rows(self) -> int:
-        """Number of rows in every block but the last."""
-
     def reduce(
         self,
         map: Callable[..., Statistics],
@@ -178,7 +173,7 @@ class BlockEngine(Engine):
         """The map of `sample`, to be part of another pass."""
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
-        return Draw(int(n), self._seed, iteration, self.block_rows)
+        return Draw(int(n), self._seed, iteration)
 
     def subsets(self, sizes: Sequence[int], iteration: int = 0) -> list[Engine]:
         """Samples of growing size as engines of their own, in memory; each holds the one before."""

@@ -217,8 +217,11 @@ class LocalEngine(BlockEngine):
     def _sampled(self, n: int, iteration: int) -> Array:
         """Numbers of the rows of a sample, by the numbers that `Draw` gives every row."""
         draw, size = self.sampler(n, iteration), self._block_rows
-        lengths = [min(size, self._n_rows - size * b) for b in range(self.n_blocks)]
-        keys = [row_keys(length, number, draw) for number, length in enumerate(lengths)]
+        starts = range(0, self._n_rows, size)
+        keys = [
+            row_keys(min(size, self._n_rows - start), number, start, draw)
+            for number, start in enumerate(starts)
+        ]
         rows = smallest(np.concatenate(keys), draw.n)
         return rows if self._kept is None else self._kept[rows]
 

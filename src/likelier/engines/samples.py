@@ -14,14 +14,13 @@ from likelier.engines.rows import slice_rows, stack_rows, take_rows
 DEVIATIONS = 6.0  # beyond which a random number is too large for the sample, but once in 1e9
 
 
-def row_keys(batch_rows: int, index: int, wanted: Draw) -> Array:
+def row_keys(n_rows: int, index: int, before: int, wanted: Draw) -> Array:
     """Random numbers of the rows of a block; infinite where a row cannot be in the sample.
 
-    Before block number ``b`` there are ``b`` full ones, so that a row whose number is not among
-    the smallest of these is left out at once: a pass holds few candidates.
+    A row whose number is not among the smallest of so many rows as come ``before`` the block is
+    left out at once: a pass holds few candidates.
     """
-    keys = keyed_stream(wanted.seed, Purpose.SAMPLE, wanted.iteration, index).random(batch_rows)
-    before = index * wanted.block_rows
+    keys = keyed_stream(wanted.seed, Purpose.SAMPLE, wanted.iteration, index).random(n_rows)
     if before:
         most = (wanted.n + DEVIATIONS * np.sqrt(wanted.n) + DEVIATIONS**2) / before
         keys[keys > most] = np.inf
@@ -35,11 +34,10 @@ class Draw:
     n: int
     seed: int
     iteration: int
-    block_rows: int
 
     def __call__(self, batch: Batch) -> Sample:
         """The candidates of a block."""
-        keys = row_keys(batch.n_rows, batch.index, self)
+        keys = row_keys(batch.n_rows, batch.index, batch.start, self)
         chosen = smallest(keys, self.n)
         return Sample(self.n, keys[chosen], take(batch, chosen))
 

@@ -95,14 +95,6 @@ class StreamEngine(BlockEngine):
         """Rows are never all in memory."""
         return False
 
-    @property
-    def block_rows(self) -> int:
-        """Number of rows in every block but the last."""
-        if not self._block_rows:
-            with closing(self._source()) as blocks:
-                self._cut(next(blocks))
-        return self._block_rows
-
     def blocks(self, iteration: int | None = None) -> Iterator[Batch]:
         """Yield the blocks one after another, rows shuffled within each given an iteration."""
         with closing(self._read()) as batches:

@@ -76,7 +76,7 @@ def checked_targets(
         raise ValueError("requires y to be passed, but the target y is None")
     y = column_or_1d(checked_matrix(y, "y"), warn=True)
     refuse_complex(y)
-    y = check_y(y)
+    y = np.ascontiguousarray(check_y(y))  # sums of strided numbers have other last digits
     check_consistent_length(X, y)
     if sample_weight is None:
         return y, None
@@ -344,7 +344,7 @@ def stream_classes(summary: Summary, class_weight: Any) -> tuple[Array, Array | 
 
 
 def local_engine(
-    X: Matrix, y: Array, weight: Array | None, seed: int, n_jobs: int | None, shuffle: bool
+    X: Matrix, y: Array | None, weight: Array | None, seed: int, n_jobs: int | None, shuffle: bool
 ) -> LocalEngine:
     """Engine over data in memory."""
     return LocalEngine(X, y, weight, seed=seed, n_jobs=n_jobs, shuffle=shuffle)

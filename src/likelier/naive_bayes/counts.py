@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from numbers import Real
 from typing import Any, ClassVar
@@ -127,6 +128,9 @@ class MultinomialNB(CountingNB):
         Threads.
     random_state : int, RandomState or None, default=None
         Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+    checkpoint : str or path-like, default=None
+        Folder where an interrupted fit leaves what it has learned; a fit of the same data and
+        parameters then resumes.
 
     Attributes
     ----------
@@ -176,6 +180,7 @@ class MultinomialNB(CountingNB):
         bayesian: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.alpha = alpha
         self.force_alpha = force_alpha
@@ -184,6 +189,7 @@ class MultinomialNB(CountingNB):
         self.bayesian = bayesian
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -254,6 +260,9 @@ class BernoulliNB(CountingNB):
         Threads.
     random_state : int, RandomState or None, default=None
         Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+    checkpoint : str or path-like, default=None
+        Folder where an interrupted fit leaves what it has learned; a fit of the same data and
+        parameters then resumes.
 
     Attributes
     ----------
@@ -300,6 +309,7 @@ class BernoulliNB(CountingNB):
         bayesian: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.alpha = alpha
         self.force_alpha = force_alpha
@@ -309,6 +319,7 @@ class BernoulliNB(CountingNB):
         self.bayesian = bayesian
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -10,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 
 from likelier.base import Array, Batch
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
+from likelier.fitting.monitor import Monitor
 from likelier.naive_bayes.gaussian_model import GaussianLaws, GaussianModel, GaussianStats
 from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics
 from likelier.naive_bayes.recipe import NaiveBayes
@@ -38,6 +40,9 @@ class GaussianNB(NaiveBayes):
         Threads.
     random_state : int, RandomState or None, default=None
         Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+    checkpoint : str or path-like, default=None
+        Folder where an interrupted fit leaves what it has learned; a fit of the same data and
+        parameters then resumes.
 
     Attributes
     ----------
@@ -90,12 +95,14 @@ class GaussianNB(NaiveBayes):
         bayesian: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
         self.bayesian = bayesian
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -105,8 +112,10 @@ class GaussianNB(NaiveBayes):
     def _open_source(self, X: Any, y: Any) -> Any:
         return watched(super()._open_source(X, y), self)
 
-    def _learn(self, rows: Batch, before: Any, classes: Array, codes: Array) -> Self:
-        super()._learn(rows, before, classes, codes)
+    def _learn(
+        self, rows: Batch, before: Any, classes: Array, codes: Array, monitor: Monitor
+    ) -> Self:
+        super()._learn(rows, before, classes, codes, monitor)
         warn_extreme_cells(self, rows.X)  # of rows that have not been refused
         return self
 

@@ -1,15 +1,12 @@
-"""Labels, batches and samples of rows as naive Bayes takes them."""
+"""Out-of-fold scores of training rows: what is ordinary, and so what is an outlier."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Batch
-from likelier.engines.rows import stack_rows, take_rows
+from likelier.base import Array
 from likelier.naive_bayes.closed_form import LOWEST
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -122,50 +119,3 @@ def _limit_of(weight: Array) -> float:
     left = np.cumsum(falling[::-1])[::-1][:HELD_OUT]
     shares = left / np.arange(HELD_OUT, 0, -1)
     return float(shares[np.argmax(falling[:HELD_OUT] <= shares)])
-
-
-class RowSample:
-    """A uniform sample of the rows of a stream, kept while the stream passes."""
-
-    def __init__(self, size: int, rng: np.random.Generator) -> None:
-        self.size, self._rng = size, rng
-        self._batches: list[Batch] = []
-        self._keys: list[Array] = []
-
-    def offer(self, batch: Batch) -> None:
-        """Give every row a random key, and keep the rows of the smallest keys so far."""
-        self._keys.append(self._rng.random(batch.n_rows))
-        self._batches.append(batch)
-        keys = np.concatenate(self._keys)
-        kept = np.sort(np.argsort(keys, kind="stable")[: self.size])
-        self._batches = [_take(_join(self._batches), kept)]
-        self._keys = [keys[kept]]
-
-    def batch(self) -> Batch:
-        """Return the rows, with the labels and weights they came with."""
-        return self._batches[0]
-
-
-def _join(batches: list[Batch]) -> Batch:
-    def joined(get: Callable[[Batch], Any]) -> Any:
-        parts = [get(batch) for batch in batches]
-        return None if parts[0] is None else np.concatenate(parts)
-
-    if len(batches) == 1:
-        return batches[0]
-    weighted = [
-        batch if batch.weight is not None else replace(batch, weight=np.ones(batch.n_rows))
-        for batch in batches
-    ]
-    return Batch(
-        stack_rows([b.X for b in batches]), joined(lambda b: b.y),
-        np.concatenate([np.asarray(b.weight) for b in weighted]),
-    )  # fmt: skip
-
-
-def _take(batch: Batch, rows: Array) -> Batch:
-    return Batch(
-        take_rows(batch.X, rows),
-        None if batch.y is None else batch.y[rows],
-        None if batch.weight is None else batch.weight[rows],
-    )

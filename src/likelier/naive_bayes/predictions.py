@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from likelier.base import Array, Batch, Matrix, Uncertainty
+from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import conformal_quantile
-from likelier.engines import LocalEngine
+from likelier.fitting.monitor import CallbackSupportMixin
+from likelier.fitting.predictions import by_blocks
 from likelier.matrices import validated_rows
 from likelier.naive_bayes.closed_form import ClassPosterior, class_probabilities
 from likelier.naive_bayes.held_out import OrdinaryRows
@@ -86,18 +87,10 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     def _posterior(self) -> ClassPosterior:
         return ClassPosterior(self._laws(), self._log_prior())
 
-    def _by_blocks(self, X: Any, compute: Any, n_columns: int | None = None) -> Array:
+    def _by_blocks(self, X: Any, compute: Callable[[Matrix], Array]) -> Array:
         """Compute something for every row, block by block: nothing large is copied."""
         X = self._check_X(X, reset=False)
-        n = int(X.shape[0])
-        out = np.empty(n if n_columns is None else (n, n_columns))
-
-        def fill(batch: Batch) -> None:
-            out[batch.start : batch.start + batch.n_rows] = compute(batch.X)
-
-        with LocalEngine(X, n_jobs=self.n_jobs) as engine:
-            for _ in engine.map_blocks(fill):
-                pass
+        out = by_blocks(X, compute, self.n_jobs)
         if not all_finite(out):
             self._refuse_infinite(X)
         return out
@@ -109,15 +102,13 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         coefficient) is left out here and included in `score_samples`.
         """
         check_is_fitted(self, "classes_")
-        return self._by_blocks(X, self._posterior().joint, len(self.classes_))
+        return self._by_blocks(X, self._posterior().joint)
 
     def predict(self, X: Any) -> Array:
         """Most probable class of every row."""
         check_is_fitted(self, "classes_")
         X = self._check_X(X, reset=False)
-        with LocalEngine(X, n_jobs=self.n_jobs) as engine:
-            best = self._posterior().best
-            codes = np.concatenate(list(engine.map_blocks(lambda batch: best(batch.X))))
+        codes = by_blocks(X, self._posterior().best, self.n_jobs)
         impossible = codes < 0  # a row that no class can have made is as good as no row
         if impossible.any():
             self._refuse_infinite(X)
@@ -148,7 +139,7 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         draws = []
         for _ in range(DRAWS):
             posterior = ClassPosterior(model.draw_laws(stats, rng), self._log_prior())
-            joint = self._by_blocks(X, posterior.joint, K)
+            joint = self._by_blocks(X, posterior.joint)
             draws.append(class_probabilities(joint, posterior.log_prior))
         return Categorical(np.stack(draws, axis=1)).uncertainty()
 

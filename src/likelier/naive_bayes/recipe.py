@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.callback import with_callbacks
 
-from likelier.base import Array, Batch, Matrix
-from likelier.engines import LocalEngine, StreamEngine
+from likelier.base import Array, Batch, Engine, Matrix
+from likelier.engines.samples import Sample
 from likelier.fitting.dataset import (
     check_mergeable,
     checked_rows,
     is_stream,
+    local_engine,
     open_source,
     require_targets,
+    stream_engine,
 )
+from likelier.fitting.estimator import fitting
 from likelier.fitting.labels import checked_labels, encode_labels, join_classes
+from likelier.fitting.monitor import Monitor, with_callbacks
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import union_classes
 from likelier.naive_bayes.closed_form import (
     ClosedForm,
     ClosedState,
 )
-from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows, RowSample
-from likelier.naive_bayes.model import codes_of
+from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows
+from likelier.naive_bayes.model import NaiveBayesModel, codes_of
 from likelier.naive_bayes.predictions import NaiveBayesPredictions, all_finite
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What one pass has learned: classes, their statistics, and a sample of the rows."""
+
+    classes: Array
+    stats: Any
+    sample: Sample  # labelled as the rows are
+    n_rows: int
+
+    def __add__(self, other: Learned) -> Learned:
+        classes = union_classes(self.classes, other.classes)
+        stats = self._among(classes) + other._among(classes)
+        return Learned(classes, stats, self.sample + other.sample, self.n_rows + other.n_rows)
+
+    def _among(self, classes: Array) -> Any:
+        if len(classes) == len(self.classes):
+            return self.stats
+        return self.stats.spread(np.searchsorted(classes, self.classes), len(classes))
+
+
+@dataclass(frozen=True)
+class LearnBlock:
+    """The map of the pass. Labels are class numbers where the ``classes`` are known before it."""
+
+    model: NaiveBayesModel
+    sampler: Callable[[Batch], Sample]
+    classes: Array | None = None
+
+    def __call__(self, batch: Batch) -> Learned:
+        sample = self.sampler(batch)
+        if self.classes is not None:
+            stats = self.model.stats(batch)
+            return Learned(self.classes, stats, sample, batch.n_rows)
+        labels, codes = encode_labels(checked_labels(require_targets(batch)))
+        model: Any = replace(self.model, n_classes=len(labels))  # type: ignore[type-var]
+        stats = model.stats(Batch(batch.X, codes, batch.weight))
+        return Learned(labels, stats, sample, batch.n_rows)
 
 
 class NaiveBayes(NaiveBayesPredictions):
@@ -50,22 +94,15 @@ class NaiveBayes(NaiveBayesPredictions):
 
         Notes
         -----
-        A fit that fails leaves the model as it was. A stream that is interrupted leaves what has
-        been learned of it.
+        A fit that fails or is interrupted leaves the model as it was.
         """
         self._validate_params()
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        interruption = None
-        with unchanged_on_failure(self):
+        with fitting(self, X, y, sample_weight) as monitor:
             if is_stream(X):
-                interruption = self._fit_stream(X, y, sample_weight)
+                self._learn_stream(X, y, sample_weight, monitor)
             else:
                 rows, labels, codes = self._check_rows(X, y, sample_weight, reset=True)
-                self._learn(rows, None, labels, codes)
-        if interruption is not None:
-            raise interruption
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+                self._learn(rows, None, labels, codes, monitor)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -93,7 +130,8 @@ class NaiveBayes(NaiveBayesPredictions):
             known = self.classes_ if fitted else None
             joined = join_classes(known, classes, labels)
             codes = np.searchsorted(joined, labels)[codes]
-            return self._learn(rows, self._stats(joined) if fitted else None, joined, codes)
+            before = self._stats(joined) if fitted else None
+            return self._learn(rows, before, joined, codes, Monitor())
 
     def merge(self, other: NaiveBayes) -> Self:
         """Add everything another fitted model of this kind has learned, in place.
@@ -117,61 +155,50 @@ class NaiveBayes(NaiveBayesPredictions):
     def _check_mergeable(self, other: NaiveBayes) -> None:
         check_mergeable(self, other)
 
-    def _learn(self, rows: Batch, before: Any, classes: Array, codes: Array) -> Self:
+    def _learn(
+        self, rows: Batch, before: Any, classes: Array, codes: Array, monitor: Monitor
+    ) -> Self:
         """Add rows to the statistics; nothing of the model changes until all is computed."""
-        inference = ClosedForm(self._prior(len(classes)))
-        model = self._model(len(classes), int(rows.X.shape[1]))
         seed = self._seed()
-        with LocalEngine(
-            rows.X, codes, rows.weight, seed=seed, n_jobs=self.n_jobs,
-        ) as engine:  # fmt: skip
-            state, _ = inference.step(ClosedState(model, before), engine)
-            self._check_finite(state.stats, rows.X)
-            ordinary = _ordinary_rows(inference, state, engine.sample(HELD_OUT), engine.n_rows)
+        with local_engine(rows.X, codes, rows.weight, seed, self.n_jobs, False) as engine:
+            learned = self._pass(engine, classes, monitor)
+        self._check_finite(learned.stats, rows.X)
+        stats = learned.stats if before is None else before + learned.stats
+        ordinary = self._ordinary_rows(learned, learned.sample.batch, stats)
         if before is not None:
-            log_prior = inference.prior.log(state.stats.class_count)
+            log_prior = self._prior(len(classes)).log(stats.class_count)
             earlier = self._ordinary_among(classes, log_prior)
-            ordinary = earlier.joined(ordinary, _thinning_start(seed, state.stats))
-        self._store(classes, state.stats, ordinary)
+            ordinary = earlier.joined(ordinary, _thinning_start(seed, stats))
+        self._store(classes, stats, ordinary)
         return self
 
-    def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> BaseException | None:
-        """One pass over blocks; an interruption keeps what has been learned, and is returned."""
+    def _learn_stream(self, X: Any, y: Any, sample_weight: Any, monitor: Monitor) -> None:
+        """Learn blocks of rows whose classes show while they pass."""
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
             )
-        source = self._open_source(X, y)
-        sample = RowSample(HELD_OUT, np.random.default_rng([self._seed(), 1]))
-        classes, stats, n_rows = None, None, 0
-        interruption = None
-        try:
-            for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
-                labels, codes = encode_labels(checked_labels(require_targets(batch)))
-                joined = join_classes(classes, None, labels)
-                codes = np.searchsorted(joined, labels)[codes]
-                model = self._model(len(joined), self.n_features_in_)
-                found = model.stats(Batch(batch.X, codes, batch.weight))
-                if stats is not None and classes is not None:
-                    found = stats.spread(np.searchsorted(joined, classes), len(joined)) + found
-                sample.offer(batch)
-                classes, stats, n_rows = joined, found, n_rows + batch.n_rows
-        except (ValueError, TypeError):  # rows that are refused
-            raise
-        except BaseException as error:
-            if classes is None:
-                raise
-            interruption = error
-        if classes is not None:
-            self._finish_stream(classes, stats, sample.batch(), n_rows)
-        return interruption
+        engine = stream_engine(self._open_source(X, y), self._seed(), False)
+        learned = self._pass(engine, None, monitor)
+        sample = learned.sample.batch
+        codes = np.searchsorted(learned.classes, np.asarray(sample.y))
+        ordinary = self._ordinary_rows(
+            learned, Batch(sample.X, codes, sample.weight), learned.stats
+        )
+        self._store(learned.classes, learned.stats, ordinary)
 
-    def _finish_stream(self, classes: Array, stats: Any, sample: Batch, n_rows: int) -> None:
-        inference = ClosedForm(self._prior(len(classes)))
-        state = ClosedState(self._model(len(classes), self.n_features_in_), stats)
-        codes = np.searchsorted(classes, np.asarray(sample.y))
-        batch = Batch(sample.X, codes, sample.weight)
-        self._store(classes, stats, _ordinary_rows(inference, state, batch, n_rows))
+    def _pass(self, engine: Engine, classes: Array | None, monitor: Monitor) -> Learned:
+        """The one pass over all rows."""
+        model = self._model(1 if classes is None else len(classes), engine.n_features)
+        work = LearnBlock(model, engine.sampler(HELD_OUT), classes)
+        return monitor.stage("statistics", lambda: engine.reduce(work, Learned.__add__))
+
+    def _ordinary_rows(self, learned: Learned, sample: Batch, stats: Any) -> OrdinaryRows:
+        """Scores of the sample of the rows that were learned last."""
+        n_classes = len(stats.class_count)
+        inference = ClosedForm(self._prior(n_classes))
+        state = ClosedState(self._model(n_classes, self.n_features_in_), stats)
+        return _ordinary_rows(inference, state, sample, learned.n_rows)
 
     def _store(self, classes: Array, stats: Any, ordinary: OrdinaryRows) -> None:
         model = self._model(len(classes), self.n_features_in_)
