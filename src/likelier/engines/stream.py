@@ -176,8 +176,13 @@ class StreamEngine(BlockEngine):
 
 
 def _without_absent(batch: Batch) -> Batch:
-    """Return the rows of positive weight with ``rows=None``."""
+    """Return the rows of positive weight with ``rows=None``.
+
+    Targets and weights lie without gaps: sums of strided numbers have other last digits.
+    """
     batch = batch.compact()
+    y, weight = (None if a is None else np.ascontiguousarray(a) for a in (batch.y, batch.weight))
+    batch = replace(batch, y=y, weight=weight)
     try:
         present = present_rows(batch.weight, batch.n_rows)
     except ValueError as error:
