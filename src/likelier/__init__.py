@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
     from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.one_pass.classifier import OnePassClassifier
-    from likelier.registry import load, save
+    from likelier.registry import load, load_predictor, save
     from likelier.svm.classifier import SVC
     from likelier.svm.regressor import SVR
     from likelier.tables.transformer import TableFeatures
@@ -54,6 +54,7 @@ __all__ = [
     "__version__",
     "kernels",
     "load",
+    "load_predictor",
     "losses",
     "save",
 ]
@@ -80,6 +81,7 @@ _HOME = {
     "TextFeatures": "likelier.text.transformer",
     "kernels": "likelier.kernels",
     "load": "likelier.registry",
+    "load_predictor": "likelier.registry",
     "losses": "likelier.losses",
     "save": "likelier.registry",
 }

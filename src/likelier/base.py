@@ -179,11 +179,29 @@ class FeatureMap(ABC):
 
 
 class Posterior(ABC):
-    """What is known about the parameters after inference."""
+    """What is known about the parameters after inference: all that a prediction needs.
+
+    ``takes_missing`` declares that NaN in a row is understood as a missing value.
+    """
+
+    takes_missing: ClassVar[bool] = False
 
     @abstractmethod
     def predictive(self, X: Matrix) -> Any:
         """Distribution of the target of each row, a `likelier.predictive.Predictive`."""
+
+    def point(self, X: Matrix) -> Array:
+        """What is predicted where one value is asked for: a class number, or a number."""
+        found: Array = self.predictive(X).point()
+        return found
+
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        """Uncertainty of each prediction."""
+        found: Uncertainty = self.predictive(X).uncertainty()
+        return found
+
+    def check_rows(self, X: Matrix) -> None:  # noqa: B027 (most take any numbers)
+        """Raise for rows that the model cannot have made, such as negative counts."""
 
 
 class Model(ABC):

@@ -110,6 +110,10 @@ class Predictive(ABC):
         """Log probability (classes) or log density (numbers) of one target per row."""
 
     @abstractmethod
+    def point(self) -> Array:
+        """One value for each row: the number of the most probable class, or the mean."""
+
+    @abstractmethod
     def uncertainty(self) -> Uncertainty:
         """Uncertainty of each row: entropies in nats for classes, variances for numbers.
 
@@ -133,6 +137,10 @@ class ClassPredictive(Predictive):
     def mode(self) -> Array:
         """Most probable class of each row; the first of several."""
         return np.asarray(self.probabilities().argmax(axis=1))
+
+    def point(self) -> Array:
+        """The most probable class."""
+        return self.mode()
 
     def log_density(self, y: npt.ArrayLike) -> Array:
         """Log probability of the class number ``y`` of each row."""
@@ -246,6 +254,10 @@ class NumberPredictive(Predictive):
         """Mean of each row."""
         mean, _ = self._component_moments()
         return _average(self.weights, mean)
+
+    def point(self) -> Array:
+        """The mean."""
+        return self.mean()
 
     def std(self) -> Array:
         """Standard deviation of each row: within the components and between them."""

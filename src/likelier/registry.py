@@ -37,10 +37,12 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from likelier import __version__
+from likelier.base import Posterior
 from likelier.files.archive import FORMAT, canonical, read_archive, replacing, write_archive
-from likelier.files.values import Decoder, Encoder, is_estimator
+from likelier.files.values import Decoder, Encoder, Fitted, FittedDecoder, is_estimator
+from likelier.predictor import ConstantPosterior, Predictor
 
-__all__ = ["load", "read_manifest", "register_savable", "save"]
+__all__ = ["load", "load_predictor", "read_manifest", "register_savable", "save"]
 
 AnyClass = TypeVar("AnyClass", bound=type)
 
@@ -58,6 +60,15 @@ _HELPERS: dict[str, str] = {
     ),
 }
 _registered: dict[str, type] = {}
+
+# Estimators -> the function that makes their posterior from what a file holds of them.
+_POSTERIORS: dict[str, str] = {
+    "BernoulliNB": "likelier.naive_bayes.posterior:bernoulli",
+    "GaussianNB": "likelier.naive_bayes.posterior:gaussian",
+    "LinearClassifier": "likelier.linear.posterior:classifier",
+    "LinearRegressor": "likelier.linear.posterior:regressor",
+    "MultinomialNB": "likelier.naive_bayes.posterior:multinomial",
+}
 
 
 def register_savable(cls: AnyClass) -> AnyClass:
@@ -172,11 +183,58 @@ def load(path: str | os.PathLike[str]) -> Any:
     See Also
     --------
     save : the way there.
+    load_predictor : the same for a program that only predicts.
     """
+    return _decoded(path, Decoder)
+
+
+def load_predictor(path: str | os.PathLike[str]) -> Predictor:
+    """Read a model written by `save` as a `Predictor`, without importing scikit-learn.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file written by `save` that holds a fitted model.
+
+    Returns
+    -------
+    Predictor
+        Its predictions are those of the estimator, to the bit.
+
+    Raises
+    ------
+    ValueError
+        As `load` does; or the file holds no fitted model of a class that has a posterior.
+    """
+    fitted, encoding = _decoded(path, FittedDecoder), None
+    if not isinstance(fitted, Fitted):
+        raise ValueError(f"{path} holds no fitted model.")
+    try:
+        if fitted.name == "TabularModel":
+            fitted, encoding = fitted.estimator_, fitted.encoder_
+        if fitted.name not in _POSTERIORS:
+            raise ValueError(f"{path}: {fitted.name} has no predictor yet; use likelier.load.")
+        return _predictor(fitted, encoding)
+    except AttributeError as error:
+        raise ValueError(f"{path} holds no fitted model: {error}") from error
+
+
+def _predictor(fitted: Any, encoding: Any) -> Predictor:
+    """The predictor of what a file holds."""
+    classes = getattr(fitted, "classes_", None)
+    names = getattr(fitted, "feature_names_in_", None)
+    posterior: Posterior = ConstantPosterior()
+    if not getattr(fitted, "constant_", False):
+        module, _, function = _POSTERIORS[fitted.name].partition(":")
+        posterior = getattr(importlib.import_module(module), function)(fitted)
+    return Predictor(posterior, int(fitted.n_features_in_), classes, names, encoding)
+
+
+def _decoded(path: str | os.PathLike[str], decoder: type[Decoder]) -> Any:
+    """What a file holds, checked byte by byte."""
     manifest, arrays = read_archive(Path(path))
     try:
-        decoder = Decoder(load_tensors(arrays), savable_class)
-        return decoder.estimator(manifest)
+        return decoder(load_tensors(arrays), savable_class).estimator(manifest)
     except (SafetensorError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: the manifest is malformed ({error!r}).") from error
     except (RecursionError, OverflowError, MemoryError) as error:

@@ -195,7 +195,7 @@ def test_draws_of_the_parameters_average_to_the_predictive_law(name):
     rows = np.hstack([rows, rows[::-1]]).round(1)
     model = name(bayesian=True, random_state=0).fit(rows, Y % 2)
     parts = model._model(2, 2), model._stats(model.classes_), np.random.default_rng(0)
-    exact = np.exp(model._laws().log_density(rows[:5]))
+    exact = np.exp(model._posterior().laws.log_density(rows[:5]))
     total = sum(np.exp(parts[0].draw_laws(*parts[1:]).log_density(rows[:5])) for _ in range(4000))
     np.testing.assert_allclose(total / 4000, exact, rtol=0.1)
 

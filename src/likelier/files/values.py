@@ -11,12 +11,11 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn import config_context
-from sklearn.base import BaseEstimator
 
 from likelier.base import Array, Loss
 
@@ -29,7 +28,7 @@ _DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[US][1-9]\d{0,8})")
 
 def is_estimator(cls: type) -> bool:
     """Whether instances are stored by their parameters and fitted attributes."""
-    return issubclass(cls, BaseEstimator)
+    return any(f"{c.__module__}.{c.__name__}" == "sklearn.base.BaseEstimator" for c in cls.__mro__)
 
 
 class Encoder:
@@ -109,7 +108,7 @@ class Encoder:
             return {"loss": {key: self.value(item, f"{where}.{key}") for key, item in plain}}
         if isinstance(value, sparse.csr_array | sparse.csr_matrix):
             return {"csr": self._csr(value, where)}
-        if isinstance(value, BaseEstimator):
+        if is_estimator(type(value)):
             return {"estimator": self.estimator(value, where)}
         cls: Any = type(value)
         if self._class_of(cls.__name__) is cls:
@@ -184,11 +183,8 @@ class Decoder:
                 )
         model = cls(**params)
         vars(model).update({key: self.value(item) for key, item in plain["fitted"].items()})
-        with config_context(enable_metadata_routing=True):
-            for method, requests in plain.get("routing", {}).items():
-                if not method.isidentifier():
-                    raise ValueError(f"{method!r} is not the name of a method.")
-                getattr(model, f"set_{method}_request")(**requests)
+        if plain.get("routing"):
+            _route(model, plain["routing"])
         return model
 
     def _class(self, name: Any, estimator: bool) -> Any:
@@ -264,6 +260,40 @@ class Decoder:
         # astype copies: the array owns its memory, and partial_fit may write to it.
         flat = stored.reshape(-1).astype(carrier).view(kind)
         return flat.reshape(shape[::-1]).T if columns else flat.reshape(shape)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An estimator of a file without its class: parameters and fitted attributes, by name."""
+
+    name: str
+    values: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(f"the file holds no {name} of {self.name}") from None
+
+
+class FittedDecoder(Decoder):
+    """Leaves estimators as what the file holds of them, so that scikit-learn is not needed."""
+
+    def estimator(self, plain: dict[str, Any]) -> Any:
+        """Return parameters and fitted attributes."""
+        parts = {**plain["params"], **plain["fitted"]}
+        return Fitted(str(plain["class"]), {key: self.value(item) for key, item in parts.items()})
+
+
+def _route(model: Any, routing: dict[str, dict[str, Any]]) -> None:
+    """Set what was set by ``set_fit_request`` and its like."""
+    from sklearn import config_context  # which loading a `Fitted` does not need
+
+    with config_context(enable_metadata_routing=True):
+        for method, requests in routing.items():
+            if not method.isidentifier():
+                raise ValueError(f"{method!r} is not the name of a method.")
+            getattr(model, f"set_{method}_request")(**requests)
 
 
 def _carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -23,9 +23,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Matrix
 from likelier.data import Source, open_table
-from likelier.fitting.unseen_levels import mixed_interval, mixed_prediction, mixed_probability
-from likelier.tables import TableEncoding, TableSource, block_source
-from likelier.tables.sources import Encoded
+from likelier.predictor.unseen_levels import mixed_interval, mixed_prediction, mixed_probability
+from likelier.tables import TableEncoding, block_source
+from likelier.tables.sources import Encoded, encoded_blocks
 
 MEMORY_LIMIT = 512 << 20
 TASKS = ("auto", "classification", "regression")
@@ -242,7 +242,7 @@ class TabularModel(BaseEstimator):
         if not labelled:
             source = source.unlabelled()
         block = None
-        for block in _encoded(source):
+        for block in encoded_blocks(source):
             yield self._predict(block, coverage)
         if block is None:
             raise ValueError(f"{data!s} holds no rows")
@@ -292,16 +292,6 @@ class TabularModel(BaseEstimator):
 def _wants_dense(estimator: Any) -> bool:
     """Whether an estimator learns better from a few dense columns than from many sparse ones."""
     return bool(getattr(type(estimator), "dense_inputs", False))
-
-
-def _encoded(source: Source) -> Iterator[Encoded]:
-    """Yield the blocks of a source; only tables have levels that training never saw."""
-    if isinstance(source, TableSource):
-        yield from source.encoded()
-        return
-    with closing(source()) as batches:
-        for batch in batches:
-            yield Encoded(batch.X, batch.y, [])
 
 
 @contextmanager

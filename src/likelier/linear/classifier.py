@@ -23,7 +23,6 @@ from likelier.fitting.dataset import (
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.probabilities import (
-    class_probabilities,
     enough_to_calibrate,
     fit_calibration,
     has_probabilities,
@@ -36,6 +35,7 @@ from likelier.fitting.targets import (
     output_codes,
 )
 from likelier.linear.partial_fit import ClassStream
+from likelier.linear.posterior import classifier
 from likelier.linear.problem import Problem
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
@@ -333,16 +333,13 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes, else one per class."""
         check_is_fitted(self, "coef_")
-        X = self._check_X(X, reset=False)
-        scores = np.asarray(X @ self.coef_.T + self.intercept_)
-        return scores.ravel() if scores.shape[1] == 1 else scores
+        return classifier(self).scores(self._check_X(X, reset=False))
 
     @or_constant
     def predict(self, X: Any) -> Array:
         """Most probable class of every row: the one of the largest score."""
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        check_is_fitted(self, "coef_")
+        return np.asarray(self.classes_[classifier(self).point(self._check_X(X, reset=False))])
 
     @available_if(has_probabilities)
     @or_constant
@@ -364,6 +361,5 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         return self._predictive(X).uncertainty()
 
     def _predictive(self, X: Any) -> Categorical:
-        scores = self.decision_function(X)
-        calibration = getattr(self, "calibration_", {})
-        return Categorical(class_probabilities(make_loss(self.loss), scores, calibration))
+        check_is_fitted(self, "coef_")
+        return classifier(self).predictive(self._check_X(X, reset=False))

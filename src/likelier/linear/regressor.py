@@ -22,6 +22,7 @@ from likelier.fitting.dataset import (
 )
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.rollback import unchanged_on_failure
+from likelier.linear.posterior import regressor
 from likelier.linear.problem import Problem
 from likelier.linear.recipe import LinearFit
 from likelier.losses import make_loss
@@ -33,16 +34,18 @@ STREAM_SAMPLE = 20_000
 FEW_ROWS = 2  # for each parameter: below, residuals of learned rows say little about new ones
 
 
-def _has_spread(model: Any) -> bool:
-    """Whether the spread of targets is known; before a fit, whether it will be."""
+def _has_noise(model: Any) -> bool:
+    """Whether the noise of the targets is known; before a fit, whether it will be."""
     loss = make_loss(model.loss)
     if not (loss.probabilistic and loss.task == "regression"):
         raise AttributeError(
-            f"loss={loss.name!r} says nothing about the spread of the targets; use "
+            f"loss={loss.name!r} has no distribution of the targets; use "
             'loss="squared_error", or two fits with Quantile losses for an interval'
         )
     if hasattr(model, "coef_") and not hasattr(model, "noise_"):
-        raise AttributeError("the fit was interrupted before the spread of the targets was known")
+        raise AttributeError(
+            "the fit was interrupted before the noise of the targets was estimated"
+        )
     return True
 
 
@@ -186,7 +189,9 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
             self.noise_ = _root_mean_square(rest, None if weight is None else weight[rows])
         else:
             free = np.sqrt(n / max(1, n - n_parameters))
-            self.noise_ = float(free) * _root_mean_square(targets - self._scores(X), weight)
+            self.noise_ = float(free) * _root_mean_square(
+                targets - regressor(self).scores(X), weight
+            )
         total = float(n if weight is None else weight.sum())
         self.residual_sums_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
 
@@ -255,7 +260,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         known = hasattr(self, "coef_")
         # nothing known: around a constant, which one row alone cannot tell from zero
         centre = omega @ y / total if len(y) > 1 else 0.0
-        rest = y - self._scores(X) if known else y - centre
+        rest = y - regressor(self).scores(X) if known else y - centre
         kept = getattr(
             self, "residual_sums_", np.zeros(3)
         )  # weight of all rows, of those kept, squares
@@ -277,9 +282,6 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
             "intercept_": np.asarray(b, dtype=problem.dtype),
         }
 
-    def _scores(self, X: Matrix) -> Array:
-        return np.asarray(X @ self.coef_ + self.intercept_[0])
-
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean (squared losses, Poisson), or what the loss aims at.
 
@@ -289,49 +291,31 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         if return_std:
             predictive = self._predictive(X)
             return predictive.mean(), predictive.std()
-        X = self._check_X(X, reset=False)
-        return np.asarray(make_loss(self.loss).link(self._scores(X)))
+        return regressor(self).point(self._check_X(X, reset=False))
 
-    @available_if(_has_spread)
+    @available_if(_has_noise)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Central interval of the target of each row, ``(n, 2)``; for squared losses."""
         return self._predictive(X).interval(coverage)
 
-    @available_if(_has_spread)
+    @available_if(_has_noise)
     def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of the target of each row; for squared losses."""
         return self._predictive(X).quantiles(alpha)
 
-    @available_if(_has_spread)
+    @available_if(_has_noise)
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Variance of the target: of the noise and of the coefficients; for squared losses."""
         check_is_fitted(self, "coef_")
-        noise = self._predictive(X).uncertainty().total
-        spread = self._coefficient_variance(self._check_X(X, reset=False))
-        return Uncertainty(noise, noise - spread, spread)
-
-    def _coefficient_variance(self, X: Matrix) -> Array:
-        """Variance of the score from not knowing the coefficients; zero if it is not known."""
-        covariance = getattr(self, "covariance_", np.empty(0))
-        if not covariance.size:
-            return np.zeros(X.shape[0])
-        c, d = covariance[0], self.n_features_in_
-        spread = np.asarray(X @ c[:d, :d])
-        own = spread * X if isinstance(X, np.ndarray) else X.multiply(spread)
-        variance = np.asarray(own.sum(axis=1)).ravel()
-        if self.fit_intercept:
-            variance = variance + 2.0 * np.asarray(X @ c[:d, d]) + c[d, d]
-        return np.asarray(np.maximum(variance, 0.0))
+        return regressor(self).uncertainty(self._check_X(X, reset=False))
 
     def _predictive(self, X: Any) -> Gaussian:
         check_is_fitted(self, "coef_")
         try:
-            _has_spread(self)
+            _has_noise(self)
         except AttributeError as error:  # predict(..., return_std=True) is always there
             raise ValueError(str(error)) from None
-        X = self._check_X(X, reset=False)
-        variance = self.noise_**2 + self._coefficient_variance(X)
-        return Gaussian(self._scores(X).astype(np.float64), np.sqrt(variance))
+        return regressor(self).predictive(self._check_X(X, reset=False))
 
 
 def _root_mean_square(values: Array, weight: Array | None) -> float:

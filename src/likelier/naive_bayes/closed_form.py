@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
+from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior, Uncertainty
 from likelier.naive_bayes.distributions import has_missing, mark_missing, product
 from likelier.naive_bayes.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
 from likelier.naive_bayes.model import ClassLaws, ClassPrior, NaiveBayesModel
 from likelier.predictive import Categorical
 
 FOLDS = 5
+DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty
 LOWEST = 1e300  # stands for the logarithm of zero where numbers must be finite
 
 
@@ -27,14 +28,25 @@ class ClosedState:
 
 @dataclass(frozen=True)
 class ClassPosterior(Posterior):
-    """Laws of the classes and their log probabilities.
+    """Distributions of the rows of the classes, and log probabilities of the classes.
 
-    Probabilities that do not sum to one are taken as shares: `joint` has them as they are, and
-    `log_density` scaled.
+    Probabilities that do not sum to one are taken as fractions: `joint` has them as they are, and
+    `log_density` scaled. With ``bayesian``, parameters can be drawn given ``model`` and ``stats``.
     """
+
+    takes_missing: ClassVar[bool] = True
 
     laws: ClassLaws
     log_prior: Array
+    model: NaiveBayesModel | None = None
+    stats: Any = None
+    bayesian: bool = False
+    seed: int = 0
+
+    def draw(self, rng: np.random.Generator) -> ClassPosterior:
+        """The same for parameters drawn from their posterior."""
+        assert self.model is not None
+        return ClassPosterior(self.model.draw_laws(self.stats, rng), self.log_prior)
 
     def joint(self, X: Matrix) -> Array:
         """``log p(class) + log p(x | class)``, up to the measure that all classes share."""
@@ -60,6 +72,29 @@ class ClassPosterior(Posterior):
         else:
             best_rows(np.ascontiguousarray(joint.T), out)
         return out
+
+    def point(self, X: Matrix) -> Array:
+        """Number of the most probable class of every row."""
+        best = self.best(X)
+        return np.where(best < 0, self.most_common, best)
+
+    @property
+    def most_common(self) -> int:
+        """Class of a row that no class can have made, which is as good as no row."""
+        return int(np.argmax(self.log_prior))
+
+    def check_rows(self, X: Matrix) -> None:
+        """Raise for negative counts, where the model is one of counts."""
+        if self.model is not None:
+            self.model.check_rows(X)
+
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        """Entropies; epistemic is the disagreement of draws of the parameters, if ``bayesian``."""
+        if not self.bayesian:
+            return super().uncertainty(X)
+        rng = np.random.default_rng([self.seed, 2])
+        draws = [self.draw(rng).predictive(X).probabilities() for _ in range(DRAWS)]
+        return Categorical(np.stack(draws, axis=1)).uncertainty()
 
     def predictive(self, X: Matrix) -> Categorical:
         return Categorical(class_probabilities(self.joint(X), self.log_prior))

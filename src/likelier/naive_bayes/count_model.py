@@ -202,6 +202,9 @@ class MultinomialModel(NaiveBayesModel):
         each = counts.shape[1] if len(self.alpha) == 1 else 1
         return np.asarray(counts.sum(axis=1) + each * self.alpha.sum())
 
+    def check_rows(self, X: Matrix) -> None:
+        check_counts(X)
+
     def laws(self, stats: TermStats) -> LinearLaws | DirichletLaws:
         """Multinomial laws, or Dirichlet-multinomial laws of the next row if ``bayesian``."""
         if not self.bayesian:

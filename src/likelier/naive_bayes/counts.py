@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
+from likelier.naive_bayes.closed_form import ClassPosterior
 from likelier.naive_bayes.count_model import (
     BernoulliModel,
     CountStats,
@@ -19,10 +20,9 @@ from likelier.naive_bayes.count_model import (
     TermStats,
 )
 from likelier.naive_bayes.distributions import check_counts
-from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics
+from likelier.naive_bayes.model import ClassPrior, ClassStatistics
+from likelier.naive_bayes.posterior import SMALLEST_ALPHA, bernoulli, multinomial
 from likelier.naive_bayes.recipe import NaiveBayes
-
-SMALLEST_ALPHA = 1e-10
 
 
 class CountingNB(NaiveBayes):
@@ -83,9 +83,6 @@ class CountingNB(NaiveBayes):
         if not (given >= 0.0).all() or not given.any():
             raise ValueError("class_prior must not be negative, nor zero for every class")
         return ClassPrior(given)
-
-    def _log_prior(self) -> Array:
-        return self.class_log_prior_
 
     def _counts(self, stats: CountStats) -> dict[str, Any]:
         return {
@@ -224,11 +221,8 @@ class MultinomialNB(CountingNB):
         # one row per term in memory, which is what predicting needs
         return {**self._counts(stats), "feature_log_prob_": table.T, "mean_length_": length}
 
-    def _laws(self) -> ClassLaws:
-        model = self._model(len(self.classes_), self.n_features_in_)
-        if self.bayesian:
-            return model.laws(self._stats(self.classes_))
-        return model.laws_of(np.ascontiguousarray(self.feature_log_prob_.T), self.mean_length_)
+    def _posterior(self) -> ClassPosterior:
+        return multinomial(self)
 
 
 class BernoulliNB(CountingNB):
@@ -344,10 +338,8 @@ class BernoulliNB(CountingNB):
         model = self._model(len(self.classes_), self.n_features_in_)
         return model.log_present(self._stats(self.classes_)).T
 
-    def _laws(self) -> ClassLaws:
-        model = self._model(len(self.classes_), self.n_features_in_)
-        table = np.ascontiguousarray(self.log_odds_.T)
-        return model.laws_of(table, self.empty_score_, lambda: self.feature_log_prob_.T)
+    def _posterior(self) -> ClassPosterior:
+        return bernoulli(self)
 
     def _check_mergeable(self, other: Any) -> None:
         super()._check_mergeable(other)

@@ -12,8 +12,10 @@ from sklearn.utils._param_validation import Interval
 from likelier.base import Array, Batch
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.monitor import Monitor
-from likelier.naive_bayes.gaussian_model import GaussianLaws, GaussianModel, GaussianStats
-from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics
+from likelier.naive_bayes.closed_form import ClassPosterior
+from likelier.naive_bayes.gaussian_model import GaussianModel, GaussianStats
+from likelier.naive_bayes.model import ClassPrior, ClassStatistics
+from likelier.naive_bayes.posterior import gaussian
 from likelier.naive_bayes.recipe import NaiveBayes
 
 
@@ -148,12 +150,5 @@ class GaussianNB(NaiveBayes):
             "epsilon_": model.epsilon(stats),
         }
 
-    def _laws(self) -> ClassLaws:
-        if not self.bayesian:
-            return GaussianLaws(self.theta_, self.var_)
-        model = self._model(len(self.classes_), self.n_features_in_)
-        return model.laws(self._stats(self.classes_))
-
-    def _log_prior(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.class_prior_))
+    def _posterior(self) -> ClassPosterior:
+        return gaussian(self)

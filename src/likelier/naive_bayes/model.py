@@ -117,6 +117,9 @@ class NaiveBayesModel(Model):
         rest = stats - self.stats(batch)
         return rest.class_count, self.laws(rest), batch.X
 
+    def check_rows(self, X: Matrix) -> None:
+        """Raise for rows that are no rows of this model."""
+
     @abstractmethod
     def draw_laws(self, stats: Any, rng: np.random.Generator) -> ClassLaws:
         """Laws of the classes for parameters drawn from their posterior."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -19,17 +20,14 @@ from likelier.fitting.predictions import by_blocks
 from likelier.matrices import validated_rows
 from likelier.naive_bayes.closed_form import ClassPosterior, class_probabilities
 from likelier.naive_bayes.held_out import OrdinaryRows
-from likelier.naive_bayes.model import ClassLaws, ClassPrior, ClassStatistics, NaiveBayesModel
-from likelier.predictive import Categorical
-
-DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty
+from likelier.naive_bayes.model import ClassPrior, ClassStatistics, NaiveBayesModel
 
 
 class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator, ABC):
     """Shell of the three estimators, which say what the model is and what is fitted.
 
     ``_model`` and ``_prior`` name the parts, ``_publish`` shows statistics as scikit-learn's
-    attributes, ``_laws`` and ``_log_prior`` read the parts back from those attributes.
+    attributes, and ``_posterior`` reads the posterior back from those attributes.
     """
 
     _stats_kind: type[ClassStatistics]
@@ -51,10 +49,7 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     def _publish(self, model: Any, stats: Any) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _laws(self) -> ClassLaws: ...
-
-    @abstractmethod
-    def _log_prior(self) -> Array: ...
+    def _posterior(self) -> ClassPosterior: ...
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -84,9 +79,6 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     # -- predicting ---------------------------------------------------------------------
-    def _posterior(self) -> ClassPosterior:
-        return ClassPosterior(self._laws(), self._log_prior())
-
     def _by_blocks(self, X: Any, compute: Callable[[Matrix], Array]) -> Array:
         """Compute something for every row, block by block: nothing large is copied."""
         X = self._check_X(X, reset=False)
@@ -109,20 +101,20 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         check_is_fitted(self, "classes_")
         X = self._check_X(X, reset=False)
         codes = by_blocks(X, self._posterior().best, self.n_jobs)
-        impossible = codes < 0  # a row that no class can have made is as good as no row
+        impossible = codes < 0
         if impossible.any():
             self._refuse_infinite(X)
-            codes[impossible] = int(np.argmax(self._log_prior()))
+            codes[impossible] = self._posterior().most_common
         return np.asarray(self.classes_[codes])
 
     def predict_log_proba(self, X: Any) -> Array:
         """Log probability of every class."""
         joint = self.predict_joint_log_proba(X)
-        return class_probabilities(joint, self._log_prior(), logarithm=True)
+        return class_probabilities(joint, self._posterior().log_prior, logarithm=True)
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class."""
-        return class_probabilities(self.predict_joint_log_proba(X), self._log_prior())
+        return class_probabilities(self.predict_joint_log_proba(X), self._posterior().log_prior)
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the predicted classes in nats.
@@ -131,17 +123,11 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         parameters from their posterior; a plug-in estimate has none.
         """
         check_is_fitted(self, "classes_")
-        if not self.bayesian:
-            return Categorical(self.predict_proba(X)).uncertainty()
-        K = len(self.classes_)
-        model, stats = self._model(K, self.n_features_in_), self._stats(self.classes_)
-        rng = np.random.default_rng([self._seed(), 2])
-        draws = []
-        for _ in range(DRAWS):
-            posterior = ClassPosterior(model.draw_laws(stats, rng), self._log_prior())
-            joint = self._by_blocks(X, posterior.joint)
-            draws.append(class_probabilities(joint, posterior.log_prior))
-        return Categorical(np.stack(draws, axis=1)).uncertainty()
+        X = self._check_X(X, reset=False)
+        found = replace(self._posterior(), seed=self._seed()).uncertainty(X)
+        if not all_finite(found.total):
+            self._refuse_infinite(X)
+        return found
 
     # -- a model that generates -----------------------------------------------------------
     @property
@@ -224,11 +210,11 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
             raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
         rng = np.random.default_rng([self._seed(), 3])
         if y is None:
-            p = np.exp(self._log_prior())  # which a given prior may have sum to anything
+            p = np.exp(self._posterior().log_prior)  # which a given prior may have sum to anything
             codes = rng.choice(len(self.classes_), size=int(n), p=p / p.sum())
         else:
             codes = self._codes_of(y, int(n))
-        return self._laws().sample(codes, rng), np.asarray(self.classes_[codes])
+        return self._posterior().laws.sample(codes, rng), np.asarray(self.classes_[codes])
 
     def _codes_of(self, y: Any, n: int) -> Array:
         """Class numbers of the labels asked for."""

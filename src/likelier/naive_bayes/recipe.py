@@ -212,7 +212,7 @@ class NaiveBayes(NaiveBayesPredictions):
     def _ordinary_among(self, classes: Array, log_prior: Array) -> OrdinaryRows:
         """Ordinary rows of this model as those of a model of these classes."""
         places = np.searchsorted(classes, self.classes_)
-        after, before = _scaled(log_prior)[places], _scaled(self._log_prior())
+        after, before = _scaled(log_prior)[places], _scaled(self._posterior().log_prior)
         usual = np.isfinite(after) & np.isfinite(before)
         shift = np.subtract(after, before, out=np.zeros(len(places)), where=usual)
         return OrdinaryRows(**self.ordinary_).moved(places, shift)

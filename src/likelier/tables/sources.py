@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -171,3 +172,13 @@ def _refuse_columns(said: Mapping[str, Any], why: str) -> None:
     named = [name for name, value in said.items() if value is not None]
     if named:
         raise ValueError(f"{why} with labels of its own, not a table: leave out {', '.join(said)}")
+
+
+def encoded_blocks(source: Source) -> Iterator[Encoded]:
+    """Yield the blocks of a source; only tables have levels that training never saw."""
+    if isinstance(source, TableSource):
+        yield from source.encoded()
+        return
+    with closing(source()) as batches:
+        for batch in batches:
+            yield Encoded(batch.X, batch.y, [])

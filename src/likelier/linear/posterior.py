@@ -1,0 +1,102 @@
+"""Posteriors of fitted linear models, on the scale of the caller's rows and targets.
+
+``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
+file holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array, Loss, Matrix, Posterior, Uncertainty
+from likelier.fitting.probabilities import class_probabilities
+from likelier.losses import make_loss
+from likelier.predictive import Categorical, Gaussian
+
+
+@dataclass(frozen=True)
+class ClassifierPosterior(Posterior):
+    """Coefficients (one row per output) and the calibration of their scores.
+
+    Scores are a vector for a single output, which tells two classes.
+    """
+
+    loss: Loss
+    coef: Array
+    intercept: Array
+    calibration: dict[str, Any] = field(default_factory=dict)
+
+    def scores(self, X: Matrix) -> Array:
+        """Score of every output; a vector for a single one."""
+        scores = np.asarray(X @ self.coef.T + self.intercept)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def point(self, X: Matrix) -> Array:
+        """Number of the class of the largest score, for losses without probabilities too."""
+        scores = self.scores(X)
+        return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+
+    def predictive(self, X: Matrix) -> Categorical:
+        return Categorical(class_probabilities(self.loss, self.scores(X), self.calibration))
+
+
+@dataclass(frozen=True)
+class RegressorPosterior(Posterior):
+    """Coefficients, their covariance where it is certified, and the noise of squared losses."""
+
+    loss: Loss
+    coef: Array
+    intercept: Array
+    noise: float = float("nan")
+    covariance: Array = field(default_factory=lambda: np.empty(0))
+    fit_intercept: bool = True
+
+    def scores(self, X: Matrix) -> Array:
+        """Score of every row."""
+        return np.asarray(X @ self.coef + self.intercept[0])
+
+    def point(self, X: Matrix) -> Array:
+        """What the loss aims at: the mean, a quantile, the rate of counts."""
+        return np.asarray(self.loss.link(self.scores(X)))
+
+    def coefficient_variance(self, X: Matrix) -> Array:
+        """Variance of the score from not knowing the coefficients; zero if it is not known."""
+        if not self.covariance.size:
+            return np.zeros(X.shape[0])
+        c, d = self.covariance[0], len(self.coef)
+        product = np.asarray(X @ c[:d, :d])
+        own = product * X if isinstance(X, np.ndarray) else X.multiply(product)
+        variance = np.asarray(own.sum(axis=1)).ravel()
+        if self.fit_intercept:
+            variance = variance + 2.0 * np.asarray(X @ c[:d, d]) + c[d, d]
+        return np.asarray(np.maximum(variance, 0.0))
+
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        """Variance of the target: of the noise, and of the score from not knowing coefficients."""
+        total, epistemic = super().uncertainty(X).total, self.coefficient_variance(X)
+        return Uncertainty(total, total - epistemic, epistemic)
+
+    def predictive(self, X: Matrix) -> Gaussian:
+        variance = self.noise**2 + self.coefficient_variance(X)
+        return Gaussian(self.scores(X).astype(np.float64), np.sqrt(variance))
+
+
+def classifier(fitted: Any) -> ClassifierPosterior:
+    """Posterior of a `LinearClassifier`."""
+    calibration = getattr(fitted, "calibration_", {})
+    return ClassifierPosterior(make_loss(fitted.loss), fitted.coef_, fitted.intercept_, calibration)
+
+
+def regressor(fitted: Any) -> RegressorPosterior:
+    """Posterior of a `LinearRegressor`."""
+    return RegressorPosterior(
+        make_loss(fitted.loss),
+        fitted.coef_,
+        fitted.intercept_,
+        float(getattr(fitted, "noise_", np.nan)),
+        getattr(fitted, "covariance_", np.empty(0)),
+        bool(fitted.fit_intercept),
+    )

@@ -1,0 +1,66 @@
+"""From what a fit has stored to the posterior that predicts, for each of the three estimators.
+
+``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
+file holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.naive_bayes.closed_form import ClassPosterior
+from likelier.naive_bayes.count_model import (
+    BernoulliModel,
+    CountStats,
+    MultinomialModel,
+    TermStats,
+)
+from likelier.naive_bayes.gaussian_model import GaussianLaws, GaussianModel, GaussianStats
+from likelier.naive_bayes.model import ClassLaws
+
+SMALLEST_ALPHA = 1e-10
+
+
+def pseudocounts(fitted: Any) -> Array:
+    """The parameter ``alpha`` as an array of one entry, or one per feature."""
+    alpha = np.atleast_1d(np.asarray(fitted.alpha, dtype=np.float64))
+    return alpha if fitted.force_alpha else np.maximum(alpha, SMALLEST_ALPHA)
+
+
+def gaussian(fitted: Any) -> ClassPosterior:
+    """Posterior of a `GaussianNB`."""
+    bayesian = bool(fitted.bayesian)
+    model = GaussianModel(len(fitted.classes_), float(fitted.var_smoothing), bayesian)
+    stats = GaussianStats.from_arrays(fitted.stats_)
+    laws: ClassLaws = GaussianLaws(fitted.theta_, fitted.var_)
+    if bayesian:
+        laws = model.laws(stats)
+    with np.errstate(divide="ignore"):
+        log_prior = np.asarray(np.log(fitted.class_prior_))
+    return ClassPosterior(laws, log_prior, model, stats, bayesian)
+
+
+def multinomial(fitted: Any) -> ClassPosterior:
+    """Posterior of a `MultinomialNB`."""
+    bayesian = bool(fitted.bayesian)
+    model = MultinomialModel(len(fitted.classes_), pseudocounts(fitted), bayesian)
+    stats = TermStats.from_arrays(fitted.stats_)
+    laws: ClassLaws
+    if bayesian:
+        laws = model.laws(stats)
+    else:
+        table = np.ascontiguousarray(fitted.feature_log_prob_.T)
+        laws = model.laws_of(table, fitted.mean_length_)
+    return ClassPosterior(laws, fitted.class_log_prior_, model, stats, bayesian)
+
+
+def bernoulli(fitted: Any) -> ClassPosterior:
+    """Posterior of a `BernoulliNB`."""
+    model = BernoulliModel(len(fitted.classes_), pseudocounts(fitted), fitted.binarize)
+    stats = CountStats.from_arrays(fitted.stats_)
+    table = np.ascontiguousarray(fitted.log_odds_.T)
+    laws = model.laws_of(table, fitted.empty_score_, lambda: model.log_present(stats))
+    return ClassPosterior(laws, fitted.class_log_prior_, model, stats, bool(fitted.bayesian))

@@ -1,0 +1,149 @@
+"""Predictors: what the estimator would predict, to the bit, without scikit-learn."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import likelier
+from likelier import losses
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 4))
+SCORE = X @ RNG.standard_normal((4, 3)) + 0.5 * RNG.standard_normal((300, 3))
+CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
+TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
+NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
+COUNTS = RNG.poisson(np.exp(0.3 * X))
+
+FITS = {
+    "gaussian": (likelier.GaussianNB(), X, CLASSES),
+    "gaussian_bayesian": (likelier.GaussianNB(bayesian=True, random_state=3), X, CLASSES),
+    "multinomial": (likelier.MultinomialNB(), COUNTS, CLASSES),
+    "multinomial_bayesian": (likelier.MultinomialNB(bayesian=True, random_state=0), COUNTS, TWO),
+    "bernoulli": (likelier.BernoulliNB(alpha=0.5), X, TWO),
+    "linear_two": (likelier.LinearClassifier(random_state=0), X, TWO),
+    "linear_several": (likelier.LinearClassifier(random_state=0), X, CLASSES),
+    "linear_softmax": (likelier.LinearClassifier("softmax", random_state=0), X, CLASSES),
+    "linear_hinge": (likelier.LinearClassifier("hinge", random_state=0), X, TWO),
+    "linear_regression": (likelier.LinearRegressor(random_state=0), X, NUMBERS),
+    "linear_quantile": (
+        likelier.LinearRegressor(losses.Quantile(tau=0.9), random_state=0), X, NUMBERS,
+    ),
+    "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
+}  # fmt: skip
+METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
+
+
+def saved(model, folder):
+    path = folder / "model.likelier"
+    likelier.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, np.float32])
+def test_predictions_are_those_of_the_estimator(name, kind, tmp_path):
+    model, rows, y = FITS[name]
+    model = model.fit(rows, y)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    rows = kind(rows)
+    for method in METHODS:
+        if not hasattr(model, method):
+            continue
+        found = getattr(predictor, method)(rows)
+        np.testing.assert_array_equal(found, getattr(model, method)(rows), err_msg=method)
+    if hasattr(model, "predict_uncertainty"):
+        expected, found = model.predict_uncertainty(rows), predictor.predict_uncertainty(rows)
+        for part in ("total", "aleatoric", "epistemic"):
+            np.testing.assert_allclose(getattr(found, part), getattr(expected, part), rtol=1e-12)
+
+
+def test_columns_of_frames_are_found_by_name(tmp_path):
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = likelier.LinearClassifier(random_state=0).fit(frame, CLASSES)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    found = predictor.predict_proba(frame[["d", "b", "a", "c"]])
+    np.testing.assert_array_equal(found, model.predict_proba(frame))
+    with pytest.raises(ValueError, match="no column 'c'"):
+        predictor.predict(frame[["a", "b", "d"]])
+
+
+def test_missing_values_are_understood_where_the_model_does(tmp_path):
+    rows = np.where(RNG.random(X.shape) < 0.1, np.nan, X)
+    model = likelier.GaussianNB().fit(rows, CLASSES)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    np.testing.assert_array_equal(predictor.predict_proba(rows), model.predict_proba(rows))
+    linear = likelier.load_predictor(saved(likelier.LinearClassifier().fit(X, TWO), tmp_path))
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        linear.predict(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (X[:, :3], "3 features"),
+        (X[0], "two dimensions"),
+        (np.where(X > 2.0, np.inf, X), "infinity"),
+        ([["a", "b", "c", "d"]], "numbers"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows, message, tmp_path):
+    model = likelier.LinearRegressor(random_state=0).fit(X, NUMBERS)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    with pytest.raises(ValueError, match=message):
+        predictor.predict(rows)
+
+
+def test_what_a_model_does_not_have_is_refused(tmp_path):
+    regression = likelier.LinearRegressor(random_state=0).fit(X, NUMBERS)
+    with pytest.raises(ValueError, match="predict_proba is for classes"):
+        likelier.load_predictor(saved(regression, tmp_path)).predict_proba(X)
+    classifier = likelier.LinearClassifier(random_state=0).fit(X, TWO)
+    with pytest.raises(ValueError, match="predict_interval is for regression"):
+        likelier.load_predictor(saved(classifier, tmp_path)).predict_interval(X)
+    counts = likelier.MultinomialNB().fit(COUNTS, TWO)
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        likelier.load_predictor(saved(counts, tmp_path)).predict(X)
+    with pytest.raises(ValueError, match="no fitted model"):
+        likelier.load_predictor(saved(likelier.GaussianNB(), tmp_path))
+
+
+def test_files_and_frames_go_through_the_encoding(tmp_path):
+    from likelier.fitting.tabular import TabularModel  # the model of the command line
+
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        town=np.array(["Rome", "Oslo", "Bonn"])[SCORE.argmin(axis=1)], target=CLASSES
+    )
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    model = TabularModel(likelier.LinearClassifier(random_state=0), target="target")
+    model.fit(tmp_path / "rows.csv")
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    unseen = frame.assign(town=["Kyiv", *frame.town[1:]]).drop(columns="target")
+    unseen.to_csv(tmp_path / "new.csv", index=False)
+    for data in (tmp_path / "new.csv", unseen):
+        found = predictor.predict_proba(data)
+        np.testing.assert_array_equal(found, model.predict_proba(data))
+        np.testing.assert_array_equal(predictor.predict(data), model.predict(data))
+
+
+def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
+    for name in ("gaussian", "linear_several", "linear_regression"):
+        model, rows, y = FITS[name]
+        path = saved(model.fit(rows, y), tmp_path)
+        program = f"""
+            import sys
+            import numpy as np
+            import likelier
+            predictor = likelier.load_predictor({str(path)!r})
+            predictor.predict(np.zeros((3, 4)))
+            loaded = {{"sklearn", "pandas", "jax"}} & set(sys.modules)
+            assert not loaded, loaded
+        """
+        subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
