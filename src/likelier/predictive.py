@@ -131,7 +131,8 @@ class ClassPredictive(Predictive):
 
     def probabilities(self) -> Array:
         """Probability of each class, ``(n, K)``: the average of probabilities, never of scores."""
-        p = np.einsum("nm,nmk->nk", self.weights, self._components())
+        parts = self._components()
+        p = parts[:, 0] if parts.shape[1] == 1 else np.einsum("nm,nmk->nk", self.weights, parts)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def mode(self) -> Array:

@@ -6,6 +6,7 @@ the mark is strict, so that a repair has to take it away.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_same_bits_from_a_stream(model, data, monkeypatch):
         monkeypatch.setattr(blocks, name, 256)
     X, y = data()
     cuts = [0, 100, 101, 700, 1300, N]
-    stream = [(X[a:b], y[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    stream = [(X[a:b], y[a:b]) for a, b in itertools.pairwise(cuts)]
     with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
         warnings.simplefilter("ignore")
         here = answers(clone(model).fit(X, y), X)

@@ -30,6 +30,13 @@ def pseudocounts(fitted: Any) -> Array:
     return alpha if fitted.force_alpha else np.maximum(alpha, SMALLEST_ALPHA)
 
 
+def _seed(fitted: Any) -> int:
+    """What keys draws of the parameters: the same number as scikit-learn makes of an int."""
+    state = fitted.random_state
+    whole = isinstance(state, int | np.integer)
+    return int(np.random.RandomState(state).randint(2**31 - 1)) if whole else 0
+
+
 def gaussian(fitted: Any) -> ClassPosterior:
     """Posterior of a `GaussianNB`."""
     bayesian = bool(fitted.bayesian)
@@ -40,7 +47,7 @@ def gaussian(fitted: Any) -> ClassPosterior:
         laws = model.laws(stats)
     with np.errstate(divide="ignore"):
         log_prior = np.asarray(np.log(fitted.class_prior_))
-    return ClassPosterior(laws, log_prior, model, stats, bayesian)
+    return ClassPosterior(laws, log_prior, model, stats, bayesian, _seed(fitted))
 
 
 def multinomial(fitted: Any) -> ClassPosterior:
@@ -54,7 +61,7 @@ def multinomial(fitted: Any) -> ClassPosterior:
     else:
         table = np.ascontiguousarray(fitted.feature_log_prob_.T)
         laws = model.laws_of(table, fitted.mean_length_)
-    return ClassPosterior(laws, fitted.class_log_prior_, model, stats, bayesian)
+    return ClassPosterior(laws, fitted.class_log_prior_, model, stats, bayesian, _seed(fitted))
 
 
 def bernoulli(fitted: Any) -> ClassPosterior:
@@ -63,4 +70,6 @@ def bernoulli(fitted: Any) -> ClassPosterior:
     stats = CountStats.from_arrays(fitted.stats_)
     table = np.ascontiguousarray(fitted.log_odds_.T)
     laws = model.laws_of(table, fitted.empty_score_, lambda: model.log_present(stats))
-    return ClassPosterior(laws, fitted.class_log_prior_, model, stats, bool(fitted.bayesian))
+    return ClassPosterior(
+        laws, fitted.class_log_prior_, model, stats, bool(fitted.bayesian), _seed(fitted)
+    )

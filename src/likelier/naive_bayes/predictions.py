@@ -21,6 +21,7 @@ from likelier.matrices import validated_rows
 from likelier.naive_bayes.closed_form import ClassPosterior, class_probabilities
 from likelier.naive_bayes.held_out import OrdinaryRows
 from likelier.naive_bayes.model import ClassPrior, ClassStatistics, NaiveBayesModel
+from likelier.predictive import Categorical
 
 
 class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator, ABC):
@@ -114,7 +115,9 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class."""
-        return class_probabilities(self.predict_joint_log_proba(X), self._posterior().log_prior)
+        joint = self.predict_joint_log_proba(X)
+        shares = class_probabilities(joint, self._posterior().log_prior)
+        return Categorical(shares).probabilities()
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the predicted classes in nats.
