@@ -37,9 +37,9 @@ def all_cases(n: int, n_wide: int) -> list[Case]:
     linear, regressor = likelier.LinearClassifier, likelier.LinearRegressor
     newton = linear(alpha=1e-3, **quick)
     fits: list[tuple[str, Any, tuple[Any, Array], str]] = [
-        ("gaussian_nb", likelier.GaussianNB(), _dense(n), ""),
-        ("multinomial_nb", likelier.MultinomialNB(), _counts(n), ""),
-        ("bernoulli_nb", likelier.BernoulliNB(), _counts(n), ""),
+        ("gaussian_nb", likelier.GaussianNB(**quick), _dense(n), ""),
+        ("multinomial_nb", likelier.MultinomialNB(**quick), _counts(n), ""),
+        ("bernoulli_nb", likelier.BernoulliNB(**quick), _counts(n), ""),
         ("newton", newton, _dense(n), ""),
         ("newton_fortran", newton, _fortran(_dense(n)), ""),
         ("newton_numbers", regressor(alpha=1e-3, **quick), _numbers(n), ""),
@@ -112,7 +112,7 @@ def _sparse(n: int, d: int = 3000) -> tuple[Any, Array]:
 
 # -- what no fit asks for yet --------------------------------------------------------------
 def _move(batch: Batch, scores: Array, direction: Array) -> Array:
-    return scores + batch.X @ direction
+    return np.asarray(scores + batch.X @ direction)
 
 
 def _sums(batch: Batch, scores: Array) -> Array:
@@ -159,7 +159,8 @@ def samples(engine: Engine) -> Mapping[str, Any]:
 
 
 def _standardised(batch: Batch) -> Batch:
-    return Batch(2.0 * (batch.X - 0.5), batch.y, batch.weight, index=batch.index, start=batch.start)
+    X = 2.0 * (np.asarray(batch.X) - 0.5)
+    return Batch(X, batch.y, batch.weight, index=batch.index, start=batch.start)
 
 
 def transformed(engine: Engine) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ worker that is lost can be replaced, and the driver holds no rows.
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +29,7 @@ from likelier.engines.samples import joined, take
 from likelier.engines.threads import one_blas_thread
 
 EMBEDDED_BYTES = 1 << 16  # a task up to this size travels with every group, a larger one by itself
+cloudpickle: Any = importlib.import_module("cloudpickle")  # it has no types
 CACHE = RowCache()  # of this process: every worker has one
 
 

