@@ -18,6 +18,8 @@ from likelier.engines import LocalEngine
 from likelier.engines.blocks import Node, Task
 from spike.cluster import EMBEDDED_BYTES, ClusterEngine, check_complete, packed, work
 
+RESULT = "first int, nodes binary"  # number of the first block
+DRIVER_MEMORY = "3g"  # all results of a partition are there at once, three times over
 BLOCKS_PER_BATCH = 4  # that Spark hands to Python at a time
 
 
@@ -32,6 +34,7 @@ def session(master: str, environment: dict[str, str]) -> Any:
         .appName("likelier")
     )
     words = {
+        "spark.driver.memory": DRIVER_MEMORY,
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BLOCKS_PER_BATCH),
@@ -59,20 +62,26 @@ class SparkEngine(ClusterEngine):
         self._frame: Any = None
 
     def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
-        """One job; a large task is broadcast, and so sent once to each executor."""
+        """One job; a large task is broadcast, and so sent once to each executor.
+
+        Results for every block can be as large as the data: they are fetched partition by
+        partition.
+        """
         sent: Any = packed(task)
         large = len(sent) > EMBEDDED_BYTES
         if large:
             sent = self._spark.sparkContext.broadcast(sent)
+        nodes: list[Node[Any]] = []
         try:
-            made = self._packed().mapInArrow(_OnGroup(sent), "nodes binary").collect()
+            made = self._packed().mapInArrow(_OnGroup(sent, task.merge is None), RESULT)
+            for row in made.toLocalIterator() if task.merge is None else sorted(made.collect()):
+                found = pickle.loads(row["nodes"])
+                nodes += [replace(node, value=None) for node in found]
+                yield found
         finally:
             if large:
                 sent.destroy()
-        found = [pickle.loads(row["nodes"]) for row in made]
-        found.sort(key=lambda nodes: int(nodes[0].position << nodes[0].level))
-        check_complete([replace(n, value=None) for nodes in found for n in nodes], self._n_blocks)
-        yield from found
+        check_complete(nodes, self._n_blocks)
 
     def _packed(self) -> Any:
         """The frame, read when first needed; every partition holds neighbouring blocks in order."""
@@ -93,18 +102,19 @@ class SparkEngine(ClusterEngine):
 
 @dataclass(frozen=True)
 class _OnGroup:
-    """What a partition is mapped with: record batches of packed blocks to one row of results."""
+    """What a partition is mapped with: record batches of packed blocks to rows of results."""
 
     sent: Any  # bytes, or a broadcast of bytes
+    apart: bool  # whether every block has a row of results
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        blocks = _unpacked(batches)
-        first = next(blocks, None)
-        if first is None:  # a partition may be empty
-            return
         task = self.sent if isinstance(self.sent, bytes) else self.sent.value
-        nodes = work(task, itertools.chain([first], blocks))
-        yield pa.RecordBatch.from_arrays([pa.array([nodes], pa.binary())], ["nodes"])
+        blocks = _unpacked(batches)
+        for first in blocks:  # none where a partition is empty
+            rest: Iterator[Batch] = iter(()) if self.apart else blocks
+            nodes = work(task, itertools.chain([first], rest))
+            columns = [pa.array([first.index], pa.int32()), pa.array([nodes], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, ["first", "nodes"])
 
 
 def _unpacked(batches: Iterator[Any]) -> Iterator[Batch]:
