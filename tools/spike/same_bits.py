@@ -163,7 +163,10 @@ def dask_place(in_memory: bool) -> Generator[Place, None, None]:
                 found = client.run(os.getpid, on_error="ignore")
             except Exception:  # of a worker that is about to be known as lost
                 return []
-            return sorted(pid for pid in found.values() if isinstance(pid, int))
+            pids = sorted(pid for pid in found.values() if isinstance(pid, int))
+            if len(pids) < WORKERS:  # a nanny now and then ends with its worker
+                cluster.scale(WORKERS)
+            return pids
 
         yield Place("dask", maker(DaskEngine, in_memory, client), DaskEngine, workers)
 
