@@ -1,4 +1,4 @@
-"""What is measured: accuracy in both orders, time against LogisticRegression, merging."""
+"""Measurements: accuracy in both orders, time against LogisticRegression, merging."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def run_peer(sets: tuple[str, ...] = SETS, solvers: tuple[str, ...] = ()) -> Cas
 
 
 def run_small(sets: tuple[str, ...] = SMALL, seeds: int = 5) -> Cases:
-    """Sets that fit in the opening, or little larger: means over orders (or splits) of the rows."""
+    """Sets about the size of the initial batch: means over orders (or splits) of the rows."""
     for name in sets:
         one_pass, peers = [], []
         for seed in range(seeds):

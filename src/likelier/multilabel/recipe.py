@@ -54,8 +54,8 @@ BATCH_ROWS, STOCHASTIC_ROWS = 1024, 20_000
 class Parts:
     """Fitted classifiers, and the scores used to combine them.
 
-    ``scores`` holds one array ``(n, L)`` per map: out of fold for labelled rows, in sample for the
-    others.
+    ``scores`` holds one array ``(n, L)`` per map: out of fold for labelled rows, from the final
+    weights for the others.
     """
 
     maps: list[FeatureMap] = field(default_factory=list)

@@ -24,7 +24,7 @@ from likelier.one_pass.inference import (
 from likelier.one_pass.initial_batch import fit_softmax
 
 MIN_CLASS_RATIO = 0.1  # class frequency in a model / in both, above which the model has learned it
-MAX_LABEL_SHIFT = 0.01  # fraction of rows; above it the models' classes count as classes_differ
+MAX_LABEL_SHIFT = 0.01  # fraction of rows; above it the models' classes count as different
 MIN_EXPECTED_ROWS = 10.0  # of a class whose absence is then not due to chance
 
 
