@@ -1,1 +1,1 @@
-"""Multi-label classification against what people use today."""
+"""Multi-label classification against common methods."""

@@ -40,9 +40,9 @@ def measure(name: str, share: float, seed: int) -> dict[str, Any]:
     Y[shown] = data.Y[shown]
     fits = {"with": (data.X, Y), "without": (data.X[shown], data.Y[shown])}
     out = {}
-    for who, (X, labels) in fits.items():
+    for method, (X, labels) in fits.items():
         model = likelier.MultilabelClassifier(random_state=seed).fit(X, labels)
         micro = f1_scores(data.Yt, model.predict(data.Xt))[0]
         macro = f1_scores(data.Yt, model.use_threshold("macro").predict(data.Xt))[1]
-        out[who] = {"micro": round(micro, 4), "macro": round(macro, 4)}
+        out[method] = {"micro": round(micro, 4), "macro": round(macro, 4)}
     return out

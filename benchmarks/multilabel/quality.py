@@ -1,4 +1,4 @@
-"""F1 of everybody on every set, with everybody's thresholds tuned the same way."""
+"""F1 of all methods on every set, with thresholds tuned in the same way."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ OURS = "likelier"
 
 
 def run(sets: Sequence[str], seeds: int = 5, stored: Any = None, report: Any = print) -> Cases:
-    """Measure every set with every seed; of a case in ``stored`` only who is not there yet."""
+    """Measure every set with every seed; skip methods already in ``stored``."""
     for seed in range(seeds):
         for name in sets:
             entry = dict((stored or {}).get(f"{name}/{seed}", {}))
-            for who in (OURS, *PEERS):
-                if who in entry:
+            for method in (OURS, *PEERS):
+                if method in entry:
                     continue
                 with threadpool_limits(1):
-                    entry[who] = measure(load(name, seed), seed, who)
-                found = entry[who]
-                report(
-                    f"quality {name} seed {seed} {who}: {found['micro']:.3f}/{found['macro']:.3f}"
-                )
+                    entry[method] = measure(load(name, seed), seed, method)
+                found = entry[method]
+                scores = f"{found['micro']:.3f}/{found['macro']:.3f}"
+                report(f"quality {name} seed {seed} {method}: {scores}")
                 yield f"{name}/{seed}", dict(entry)
 
 
-def measure(data: LabelSet, seed: int, who: str) -> dict[str, Any]:
+def measure(data: LabelSet, seed: int, method: str) -> dict[str, Any]:
     """Micro-F1 with thresholds for it, macro-F1 with thresholds for that; and time."""
-    if who != OURS:
-        (S, T), _, cpu = timed(lambda: PEERS[who](data.X, data.Y, data.Xt, seed))
-        return {**judge(S, T, data), "cpu": cpu}
+    if method != OURS:
+        (S, T), _, cpu = timed(lambda: PEERS[method](data.X, data.Y, data.Xt, seed))
+        return {**evaluate(S, T, data), "cpu": cpu}
     likelier.MultilabelClassifier(random_state=0, max_iter=1).fit(data.X[:60], data.Y[:60])
     model, _, cpu = timed(
         lambda: likelier.MultilabelClassifier(random_state=seed).fit(data.X, data.Y)
@@ -54,7 +53,7 @@ def measure(data: LabelSet, seed: int, who: str) -> dict[str, Any]:
     return {"micro": micro, "macro": macro, "cpu": cpu}
 
 
-def judge(S: Any, T: Any, data: LabelSet) -> dict[str, float]:
+def evaluate(S: Any, T: Any, data: LabelSet) -> dict[str, float]:
     """F1 scores of test scores; without out-of-fold scores they were cut already."""
     cuts = {
         name: best_thresholds(S, data.Y, name) if len(S) else np.zeros(T.shape[1])

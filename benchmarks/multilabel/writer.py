@@ -17,7 +17,7 @@ from benchmarks.multilabel.data import SETS
 from benchmarks.multilabel.quality import OURS, PEERS
 
 PARTS = ("quality", "hidden", "growth", "example", "machine")
-WHO = (OURS, *PEERS)
+METHODS = (OURS, *PEERS)
 BASE = "binary relevance"
 TARGETS = {"emotions": 0.686, "scene": 0.733, "yeast_ml": 0.655}
 SLACK = 0.005  # how far below tuned binary relevance we may be
@@ -37,10 +37,10 @@ SCut.FBR thresholds. Written by `make bench-multilabel`; the numbers behind the 
 """
 QUALITY = """## F1
 
-Official splits, or a third of the rows held out where there is none. Everybody's thresholds (but
-SCut.FBR's own) are tuned by the same function on out-of-fold scores: micro-F1 is that of
-thresholds for micro-F1, macro-F1 that of thresholds for macro-F1. Means over the seeds that
-were run; the best of each row is bold. Dense columns were standardised for everybody.
+Official splits, or a third of the rows held out where there is none. All thresholds (except
+SCut.FBR's) are tuned by the same function on out-of-fold scores: micro-F1 is that of
+thresholds for micro-F1, macro-F1 that of thresholds for macro-F1. Means over the seeds
+run; the best of each row is bold. Dense columns were standardised for all methods.
 """
 HIDDEN = """## Rows without labels
 
@@ -81,27 +81,27 @@ def _machine(facts: dict[str, Any]) -> str:
 
 
 def _means(results: dict[str, Any]) -> dict[str, Any]:
-    """Means over seeds: set -> who -> micro, macro, cpu; and the number of seeds.
+    """Means over seeds: set -> method -> micro, macro, cpu; and the number of seeds.
 
-    Only seeds with which all who were measured on a set count; who never was is left out.
+    Only seeds for which all methods of a set were measured; others are left out.
     """
     out: dict[str, Any] = {}
     for name in SETS:
         runs = [entry for key, entry in results.items() if key.rsplit("/", 1)[0] == name]
-        there = [who for who in WHO if any(who in run for run in runs)]
-        runs = [run for run in runs if all(who in run for who in there)]
+        there = [method for method in METHODS if any(method in run for run in runs)]
+        runs = [run for run in runs if all(method in run for method in there)]
         if runs and {OURS, BASE} <= set(there):
             out[name] = {
-                who: {k: float(np.mean([r[who][k] for r in runs])) for k in runs[0][who]}
-                for who in there
+                method: {k: float(np.mean([r[method][k] for r in runs])) for k in runs[0][method]}
+                for method in there
             }
             out[name]["seeds"] = len(runs)
     return out
 
 
 def _measured(entry: dict[str, Any]) -> list[str]:
-    """Those who were measured on a set."""
-    return [who for who in WHO if who in entry]
+    """Methods measured on a set."""
+    return [method for method in METHODS if method in entry]
 
 
 def _hidden_means(results: dict[str, Any]) -> dict[str, Any]:
@@ -112,8 +112,10 @@ def _hidden_means(results: dict[str, Any]) -> dict[str, Any]:
             if runs:
                 out[f"{name}/{share}"] = {
                     **{
-                        who: {k: float(np.mean([r[who][k] for r in runs])) for k in runs[0][who]}
-                        for who in ("with", "without")
+                        method: {
+                            k: float(np.mean([r[method][k] for r in runs])) for k in runs[0][method]
+                        }
+                        for method in ("with", "without")
                     },
                     "seeds": len(runs),
                 }
@@ -141,7 +143,7 @@ def _targets(quality: dict[str, Any], hidden: dict[str, Any], measured: dict[str
         rows.append(("furthest below binary relevance", f"{SLACK}", text,
                      _yes(behind[worst] <= SLACK)))  # fmt: skip
         best = sum(
-            max(_measured(entry), key=lambda who: _both(entry[who])) == OURS
+            max(_measured(entry), key=lambda method: _both(entry[method])) == OURS
             for entry in quality.values()
         )
         rows.append(("best micro + macro", "2/3 of the sets", f"{best} of {len(quality)}",
@@ -182,13 +184,15 @@ def _quality(quality: dict[str, Any]) -> str:
     for name, entry in quality.items():
         there = _measured(entry)
         for k in ("micro", "macro"):
-            best = max(entry[who][k] for who in there)
-            cells = [_cell(entry[who][k], best) if who in entry else "-" for who in WHO]
+            best = max(entry[method][k] for method in there)
+            cells = [
+                _cell(entry[method][k], best) if method in entry else "-" for method in METHODS
+            ]
             rows.append([f"{name}, {k} ({entry['seeds']} seeds)", *cells])
             if entry[OURS][k] < best:
-                lost.append(f"{name} {k} (to {max(there, key=lambda who: entry[who][k])})")
+                lost.append(f"{name} {k} (to {max(there, key=lambda method: entry[method][k])})")
     said = "We lose in: " + "; ".join(lost) + "." if lost else "We lose in no case."
-    return markdown_table(("data", *WHO), rows) + f"\n\nA dash: not measured. {said}"
+    return markdown_table(("data", *METHODS), rows) + f"\n\nA dash: not measured. {said}"
 
 
 def _cell(value: float, best: float) -> str:
@@ -197,7 +201,8 @@ def _cell(value: float, best: float) -> str:
 
 def _times(quality: dict[str, Any]) -> str:
     rows = [
-        (name, *(seconds_text(entry[who]["cpu"]) if who in entry else "-" for who in WHO),
+        (name,
+         *(seconds_text(entry[method]["cpu"]) if method in entry else "-" for method in METHODS),
          f"{entry[OURS]['cpu'] / entry[BASE]['cpu']:.2f}")
         for name, entry in quality.items()
     ]  # fmt: skip
@@ -205,14 +210,16 @@ def _times(quality: dict[str, Any]) -> str:
         "Processor seconds, one thread: fitting, tuning and out-of-fold scores together. Results "
         "are kept from run to run, so not all of a line were measured at the same time.\n\n"
     )
-    return text + markdown_table(("data", *WHO, "ours / binary relevance"), rows)
+    return text + markdown_table(("data", *METHODS, "ours / binary relevance"), rows)
 
 
 def _hidden(hidden: dict[str, Any]) -> str:
     rows = []
     for key, entry in hidden.items():
         name, share = key.rsplit("/", 1)
-        cells = [f"{entry[who][k]:.3f}" for k in ("micro", "macro") for who in ("with", "without")]
+        cells = [
+            f"{entry[method][k]:.3f}" for k in ("micro", "macro") for method in ("with", "without")
+        ]
         gain = _both(entry["with"]) - _both(entry["without"])
         rows.append(
             (f"{name}, {float(share):.0%} ({entry['seeds']} seeds)", *cells, f"{gain:+.3f}")

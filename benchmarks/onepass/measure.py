@@ -1,4 +1,4 @@
-"""What is measured: accuracy in both orders, time against LogisticRegression, merging."""
+"""Measurements: accuracy in both orders, time against LogisticRegression, merging."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def judge(problem: Problem, model: Any, rows: Array) -> dict[str, float]:
+def evaluate(problem: Problem, model: Any, rows: Array) -> dict[str, float]:
     """Accuracy over all test rows; log loss over those of known classes."""
     known = np.isin(problem.test_y, model.classes_)
     proba = model.predict_proba(rows)
@@ -56,7 +56,7 @@ def ours(problem: Problem, variant: str, order: str, seeds: int) -> dict[str, An
         X, y = problem.ordered(order, seed)
         model = OnePassClassifier(**VARIANTS[variant], random_state=seed)
         _, _, cpu = timed(lambda m=model, X=X, y=y: m.fit(X, y))
-        found.append({**judge(problem, model, problem.test_rows), "seconds": cpu})
+        found.append({**evaluate(problem, model, problem.test_rows), "seconds": cpu})
     return {"set": problem.name, "variant": variant, "order": order, **_median(found)}
 
 
@@ -95,12 +95,12 @@ def run_peer(sets: tuple[str, ...] = SETS, solvers: tuple[str, ...] = ()) -> Cas
                 "iterations": iterations, "converged": iterations < bound,
                 "rows": len(problem.y), "features": X.shape[1],
                 "classes": len(np.unique(problem.y)), "preparation": problem.preparation,
-                **judge(problem, peer, test_X),
+                **evaluate(problem, peer, test_X),
             }  # fmt: skip
 
 
 def run_small(sets: tuple[str, ...] = SMALL, seeds: int = 5) -> Cases:
-    """Sets that fit in the opening, or little larger: means over orders (or splits) of the rows."""
+    """Sets about the size of the initial batch: means over orders (or splits) of the rows."""
     for name in sets:
         one_pass, peers = [], []
         for seed in range(seeds):
@@ -109,10 +109,10 @@ def run_small(sets: tuple[str, ...] = SMALL, seeds: int = 5) -> Cases:
             with threadpool_limits(1):
                 model = OnePassClassifier()
                 _, _, cpu = timed(lambda m=model, p=problem: m.fit(p.X, p.y))
-                one_pass.append({**judge(problem, model, problem.test_rows), "seconds": cpu})
+                one_pass.append({**evaluate(problem, model, problem.test_rows), "seconds": cpu})
                 peer = LogisticRegression(max_iter=2000)
                 _, _, cpu = timed(lambda m=peer, X=X, p=problem: m.fit(X, p.y))
-                peers.append({**judge(problem, peer, test_X), "seconds": cpu})
+                peers.append({**evaluate(problem, peer, test_X), "seconds": cpu})
         yield name, {"set": name, "rows": len(problem.y), "features": X.shape[1],
                      "classes": len(np.unique(problem.y)), "ours": _mean(one_pass),
                      "peer": _mean(peers)}  # fmt: skip
@@ -132,7 +132,7 @@ def run_merge(sets: tuple[str, ...] = MERGED, seeds: int = SEEDS) -> Cases:
             dealt = [odd_parts(y, seed) for seed in range(seeds)]
             cuts |= {kind: [parts[kind] for parts in dealt] for kind in ODD}
         with threadpool_limits(1):
-            whole = judge(problem, OnePassClassifier().fit(X, y), problem.test_rows)
+            whole = evaluate(problem, OnePassClassifier().fit(X, y), problem.test_rows)
             for kind, several in cuts.items():
                 found = [_merged(problem, X, y, pieces) for pieces in several]
                 yield f"{name}/{kind}", {
@@ -145,4 +145,4 @@ def _merged(problem: Problem, X: Array, y: Array, pieces: list[Array]) -> dict[s
     models = [OnePassClassifier().fit(X[rows], y[rows]) for rows in pieces]
     for other in models[1:]:
         models[0].merge(other)
-    return judge(problem, models[0], problem.test_rows)
+    return evaluate(problem, models[0], problem.test_rows)

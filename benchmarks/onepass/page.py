@@ -1,4 +1,4 @@
-"""The page: tables and a picture from what was measured, and nothing by hand."""
+"""Write the page: tables and a picture, generated from the measurements."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _intro(machine: dict[str, Any], peer: dict[str, Any]) -> str:
 def _speed(peer: dict[str, Any], accuracy: dict[str, Any]) -> str:
     if not peer:
         return ""
-    rows, verdicts = [], []
+    rows, results = [], []
     for name in dict.fromkeys(r["set"] for r in peer.values()):
         records = [r for r in peer.values() if r["set"] == name]
         done = [r for r in records if r["converged"]]
@@ -60,9 +60,9 @@ def _speed(peer: dict[str, Any], accuracy: dict[str, Any]) -> str:
             rows.append([name, r["solver"], f"{more}{r['iterations']}",
                          more + seconds_text(r["seconds"]), seconds_text(r["ours"]),
                          f"{more}{r['seconds'] / r['ours']:.1f}", f"{r['accuracy']:.2%}",
-                         _share(accuracy, name)])  # fmt: skip
+                         _accuracy_text(accuracy, name)])  # fmt: skip
         best = min(done or records, key=lambda r: r["seconds"])
-        verdicts.append(_verdict(best, accuracy, bool(done)))
+        results.append(_result(best, accuracy, bool(done)))
     return (
         "## Time\n\n*times* is the peer's time divided by ours. A solver that had not converged "
         "when it was stopped gives a lower bound, marked with >=. Aim (set for covtype "
@@ -82,16 +82,16 @@ def _speed(peer: dict[str, Any], accuracy: dict[str, Any]) -> str:
             rows,
         )
         + "\n\n"
-        + "\n".join(f"- {text}" for text in verdicts if text)
+        + "\n".join(f"- {text}" for text in results if text)
     )
 
 
-def _share(accuracy: dict[str, Any], name: str) -> str:
+def _accuracy_text(accuracy: dict[str, Any], name: str) -> str:
     record = accuracy.get(f"{name}/streaming/shuffled")
     return f"{record['accuracy']:.2%}" if record else "-"
 
 
-def _verdict(best: dict[str, Any], accuracy: dict[str, Any], converged: bool) -> str:
+def _result(best: dict[str, Any], accuracy: dict[str, Any], converged: bool) -> str:
     record = accuracy.get(f"{best['set']}/streaming/shuffled")
     if not record:
         return ""
@@ -187,25 +187,25 @@ def _merge(cases: dict[str, Any]) -> str:
         "## Merging\n\nStreaming models of disjoint parts of the rows, merged one after another, "
         f"against one model of all rows. (Frozen models merge exactly.) Aim: at most {LOST:.1%} "
         "of accuracy lost, by every single merged model. 2 and 8 parts are random rows; the others "
-        "have classes of their own, so that the rows that are kept have to say how their scores "
-        "compare: every other class, or groups of classes dealt out at random several times (*of* "
+        "have classes of their own, so that their scores are compared by the sampled rows alone: "
+        "every other class, or groups of classes assigned at random several times (*of* "
         "so many, the *worst*; everything else is a mean).\n\n"
         + markdown_table(
             ("data", "parts", "one model", "merged", "difference", "worst", "of", "its log loss",
              "merged"), rows,
         )
         + "\n\n"
-        + "\n".join(f"- {text}" for text in _merge_verdicts(cases))
+        + "\n".join(f"- {text}" for text in _merge_results(cases))
     )  # fmt: skip
 
 
-def _merge_verdicts(cases: dict[str, Any]) -> list[str]:
+def _merge_results(cases: dict[str, Any]) -> list[str]:
     """Whether the aim is met, set by set."""
     found = []
     for name in dict.fromkeys(r["set"] for r in cases.values()):
         records = [r for r in cases.values() if r["set"] == name]
         worst = min(records, key=lambda r: r["worst"] - r["whole"]["accuracy"])
         least = worst["worst"] - worst["whole"]["accuracy"]
-        verdict = "met" if least >= -LOST else "NOT met"
-        found.append(f"{name}: {verdict}; at worst {least:+.2%} ({worst['parts']}).")
+        status = "met" if least >= -LOST else "NOT met"
+        found.append(f"{name}: {status}; at worst {least:+.2%} ({worst['parts']}).")
     return found

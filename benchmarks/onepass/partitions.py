@@ -1,4 +1,4 @@
-"""How rows are dealt out to models that are merged afterwards."""
+"""Partitions of the rows over models that are merged afterwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.onepass.problem import Array
 
-ASTRAY = 0.02  # share of the rows that go to a model at random, whatever their class
+ASTRAY = 0.02  # fraction of the rows assigned to a random model, whatever their class
 ODD = ("3 groups of classes", "3 groups, 2% of rows astray", "one class against the rest",
        "one class each")  # fmt: skip
 
@@ -20,7 +20,7 @@ def even_parts(y: Array) -> dict[str, list[Array]]:
 
 
 def odd_parts(y: Array, seed: int) -> dict[str, list[Array]]:
-    """Rows of models of which each has classes of its own, dealt out at random."""
+    """Rows of models of which each has classes of its own, assigned at random."""
     rng = np.random.default_rng(seed)
     classes = rng.permutation(np.unique(y))
     thirds = _by_class(y, np.array_split(classes, 3))

@@ -38,9 +38,9 @@ class Problem:
     def standardised(self) -> tuple[Array, Array]:
         """Training and test rows with mean zero and unit variance, for a tool that needs it."""
         mean = self.X.mean(axis=0, dtype=np.float64)
-        spread = self.X.std(axis=0, dtype=np.float64)
-        spread[spread < 1e-9] = 1.0
-        return tuple(((rows - mean) / spread).astype(np.float32)
+        std = self.X.std(axis=0, dtype=np.float64)
+        std[std < 1e-9] = 1.0
+        return tuple(((rows - mean) / std).astype(np.float32)
                      for rows in (self.X, self.test_rows))  # fmt: skip
 
 
@@ -107,10 +107,10 @@ def _kddcup(found: dict[str, Array]) -> Problem:
             parts.append(np.eye(size, dtype=np.float32)[X[:, column].astype(np.intp)])
         return np.hstack(parts)
 
-    strange = 1.0 - np.isin(found["yt"], found["y"]).mean()
+    unseen = 1.0 - np.isin(found["yt"], found["y"]).mean()
     text = (
         f"all {len(np.unique(found['y']))} classes, categories one-hot; of the published test rows "
-        f"{strange:.0%} are of other classes"
+        f"{unseen:.0%} are of other classes"
     )
     return Problem("kddcup99_10pct", encode(found["X"]), found["y"], encode(found["Xt"]),
                    found["yt"], text)  # fmt: skip

@@ -1,11 +1,11 @@
-"""Calibration: from scores to probabilities, from residuals to intervals, and diagnostics.
+"""Calibration: maps from scores to probabilities, conformal quantiles, and diagnostics.
 
-A map from scores to probabilities is a small frozen record of numbers, fitted by penalised
-maximum likelihood on scores the model was not trained on. Two of them never contradict the
-prediction: `SignPreserving` (one score, the sign decides) and `Temperature` (one score per
-class, the largest decides). `Platt` is the classic map, which may.
+A calibration map is a small frozen record of floats, fitted by penalised maximum likelihood to
+scores of held-out rows. `SignPreserving` (one score, decided by its sign) and `Temperature`
+(one score per class, decided by the largest) always agree with the prediction. `Platt` is the
+classic map, which may not.
 
-In a fit, weights count rows: weight 2 is the row twice. Weight 0 is absence everywhere.
+In a fit, weights are counts: weight 2 is the row twice. Rows of weight 0 are ignored everywhere.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from likelier.thresholds import best_thresholds as best_thresholds
 Weight = ArrayLike | None
 
 _MAX_LOGIT = 700.0  # beyond it the probability is 0 or 1 in double precision
-_NUDGE = 2.0**-53  # the smallest step from one half that its complement takes too
-# Widths of Gaussian priors: of log(slope_pos / slope_neg), the mean log of the slopes, log power.
-# Chosen on held-out hinge scores: a hundred rows gain by them, thousands hardly feel them.
-_RATIO_WIDTH, _LEVEL_WIDTH, _POWER_WIDTH = 1.0, 4.0, 0.5
-_MEASURED = np.array([[1.0, -1.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-_WIDTHS = np.array([[_RATIO_WIDTH], [_LEVEL_WIDTH], [_POWER_WIDTH]])
-_PRECISION = (_MEASURED / _WIDTHS).T @ (_MEASURED / _WIDTHS)
+_NUDGE = 2.0**-53  # smallest step from one half that is exact for the complement too
+# Standard deviations of Gaussian priors: of log(slope_pos / slope_neg), the mean log slope, and log
+# power. Chosen on held-out hinge scores; they matter for hundreds of rows, hardly for thousands.
+_RATIO_SD, _LEVEL_SD, _POWER_SD = 1.0, 4.0, 0.5
+_CONTRASTS = np.array([[1.0, -1.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+_SDS = np.array([[_RATIO_SD], [_LEVEL_SD], [_POWER_SD]])
+_PRECISION = (_CONTRASTS / _SDS).T @ (_CONTRASTS / _SDS)
 _SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class Calibration(ABC):
-    """A map from scores to probabilities; all its fields are finite numbers."""
+    """A map from scores to probabilities; all its fields are finite floats."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -49,15 +49,15 @@ class Calibration(ABC):
 
     @abstractmethod
     def probabilities(self, scores: ArrayLike) -> Array:
-        """Return the probability of class 1 of every score, or of every class of a row."""
+        """Probability of class 1 for every score, or of every class for every row."""
 
     def to_arrays(self) -> dict[str, Array]:
-        """Plain form: one array with one number for every field."""
+        """Plain form: an array of length one for every field."""
         return {item.name: np.array([getattr(self, item.name)]) for item in fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Return the map whose plain form this is."""
+        """Inverse of `to_arrays`."""
         names = {item.name for item in fields(cls)}
         if set(arrays) != names:
             raise ValueError(f"arrays of {cls.__name__} must be {sorted(names)}: {sorted(arrays)}")
@@ -68,7 +68,7 @@ class Calibration(ABC):
 class SignPreserving(Calibration):
     """``logit p = sign(f) slope (|f| / scale)^power``, one slope for each sign.
 
-    Monotone, and on the side of one half that the sign says, in floating point too: a positive
+    Monotone, and on the side of one half given by the sign, also in floating point: a positive
     score has p > 1/2, however small it is.
 
     Attributes
@@ -76,7 +76,7 @@ class SignPreserving(Calibration):
     slope_pos, slope_neg : float
         Slopes for positive and negative scores, >= 0.
     power : float
-        Below 1 large scores are less sure than small ones say; above 1 crowded ones are spread.
+        Exponent, > 0; below 1 it compresses large scores.
     scale : float
         Typical size of a score, > 0.
     """
@@ -107,7 +107,7 @@ class SignPreserving(Calibration):
 
 @dataclass(frozen=True)
 class Platt(Calibration):
-    """``logit p = slope f / scale + intercept``: one half need not be at score zero."""
+    """``logit p = slope f / scale + intercept``: the decision boundary may move away from zero."""
 
     slope: float
     intercept: float
@@ -127,8 +127,10 @@ class Temperature(Calibration):
 
     Attributes
     ----------
-    sharpness, scale : float
-        Inverse of the temperature, >= 0, and typical distance of the two largest scores, > 0.
+    sharpness : float
+        Inverse of the temperature, >= 0.
+    scale : float
+        Typical difference of the two largest scores, > 0.
     """
 
     sharpness: float
@@ -143,20 +145,20 @@ class Temperature(Calibration):
         """Probability of every class of every row."""
         f = _finite(scores, "scores", 2)
         with np.errstate(over="ignore"):
-            p = np.asarray(softmax(self.sharpness * _behind(f, self.scale), axis=1))
-        # where rounding made an earlier class level with the largest, give back the order
+            p = np.asarray(softmax(self.sharpness * _below_largest(f, self.scale), axis=1))
+        # break ties between an earlier class and the largest that rounding has made
         rows, top = np.arange(len(f)), f.argmax(axis=1)
-        lost = p.argmax(axis=1) != top
-        p[rows[lost], top[lost]] = np.nextafter(p[rows[lost], top[lost]], 1.0)
+        tied = p.argmax(axis=1) != top
+        p[rows[tied], top[tied]] = np.nextafter(p[rows[tied], top[tied]], 1.0)
         return p
 
 
 def restore(arrays: Mapping[str, ArrayLike]) -> Calibration:
-    """Return the map, of whichever kind, whose plain form `Calibration.to_arrays` gave."""
+    """Calibration map of any type from the plain form of `Calibration.to_arrays`."""
     for kind in (SignPreserving, Platt, Temperature):
         if set(arrays) == {item.name for item in fields(kind)}:
             return kind.from_arrays(arrays)
-    raise ValueError(f"arrays named {sorted(arrays)} are no calibration")
+    raise ValueError(f"arrays must be those of a calibration map, got {sorted(arrays)}")
 
 
 # -- fitting ------------------------------------------------------------------------------
@@ -165,9 +167,9 @@ def restore(arrays: Mapping[str, ArrayLike]) -> Calibration:
 def fit_sign_preserving(scores: ArrayLike, y: ArrayLike, weight: Weight = None) -> SignPreserving:
     """Fit `SignPreserving` to scores and their labels (-1 and 1, or 0 and 1).
 
-    Penalised maximum likelihood with Platt's smoothed targets, so that separated classes,
-    one class only, or scores of one sign only give a finite answer. Rescaling all scores
-    changes no probability. Costs about ten passes over the scores.
+    Penalised maximum likelihood with Platt's smoothed targets, so that the result is finite for
+    separable classes, a single class, or scores of one sign. Invariant under rescaling of the
+    scores. Costs about ten passes over the scores.
     """
     f, target, w = _binary(scores, y, weight)
     used = (f != 0.0) & (w > 0.0)
@@ -182,9 +184,13 @@ def fit_sign_preserving(scores: ArrayLike, y: ArrayLike, weight: Weight = None) 
         log_logit = np.where(positive, theta[0], theta[1]) + math.exp(theta[2]) * size
         logit = sign * np.exp(np.minimum(log_logit, math.log(_MAX_LOGIT)))
         value = w @ (np.logaddexp(0.0, logit) - target * logit) + 0.5 * theta @ _PRECISION @ theta
-        pull = w * (expit(logit) - target) * np.where(abs(logit) < _MAX_LOGIT, logit, 0.0)
-        pulls = [pull @ positive, pull @ ~positive, math.exp(theta[2]) * (pull @ size)]
-        return float(value), np.array(pulls) + _PRECISION @ theta
+        residual = w * (expit(logit) - target) * np.where(abs(logit) < _MAX_LOGIT, logit, 0.0)
+        gradient = [
+            residual @ positive,
+            residual @ ~positive,
+            math.exp(theta[2]) * (residual @ size),
+        ]
+        return float(value), np.array(gradient) + _PRECISION @ theta
 
     bounds = [(-12.0, 12.0), (-12.0, 12.0), (math.log(0.05), math.log(64.0))]
     pos, neg, power = np.exp(_minimise(objective, np.zeros(3), bounds, w.sum())).tolist()
@@ -200,21 +206,21 @@ def fit_platt(scores: ArrayLike, y: ArrayLike, weight: Weight = None) -> Platt:
 
     def objective(theta: Array) -> tuple[float, Array]:
         logit = theta[0] * z + theta[1]
-        pull = w * (expit(logit) - target)
-        weak = theta / _LEVEL_WIDTH**2 * 1e-3  # decides only what constant scores leave open
+        residual = w * (expit(logit) - target)
+        weak = theta / _LEVEL_SD**2 * 1e-3  # matters only for constant scores
         value = w @ (np.logaddexp(0.0, logit) - target * logit) + 0.5 * theta @ weak
-        return float(value), np.array([pull @ z, pull.sum()]) + weak
+        return float(value), np.array([residual @ z, residual.sum()]) + weak
 
     slope, intercept = _minimise(objective, np.zeros(2), [(None, None)] * 2, w.sum())
     return Platt(slope, intercept, scale)
 
 
 def fit_temperature(scores: ArrayLike, codes: ArrayLike, weight: Weight = None) -> Temperature:
-    """Fit `Temperature` to scores of shape (n, K) and class numbers ``0..K-1``.
+    """Fit `Temperature` to scores of shape (n, K) and class codes ``0..K-1``.
 
-    Targets are smoothed: of N rows, each is taken to be of another class, whichever, with
-    probability ``1 / (N + 2)``. That is one row of doubt in all for the one parameter; a row of
-    doubt for every class and every other, as in Platt's rule, made ten classes far too unsure.
+    Targets are smoothed: with N rows, each belongs to some other class with probability ``1 / (N +
+    2)``. In total that is one pseudo-observation for the single parameter; one per class, as in
+    Platt's rule, makes ten classes far too uncertain.
     """
     f = _finite(scores, "scores", 2)
     k = _codes(codes, *f.shape)
@@ -222,16 +228,18 @@ def fit_temperature(scores: ArrayLike, codes: ArrayLike, weight: Weight = None) 
     top = np.partition(f, -2, axis=1)[:, -2:]
     with np.errstate(over="ignore"):
         scale = _typical_size(top[:, 1] - top[:, 0], w)
-    z = np.maximum(_behind(f, scale), -1e4)
-    rest = 1.0 / ((w.sum() + 2.0) * (f.shape[1] - 1))
+    z = np.maximum(_below_largest(f, scale), -1e4)
+    smoothing = 1.0 / ((w.sum() + 2.0) * (f.shape[1] - 1))
     own = z[np.arange(len(z)), k]
-    aim = (1.0 - f.shape[1] * rest) * own + rest * z.sum(axis=1)  # targets times scores
+    target_score = (1.0 - f.shape[1] * smoothing) * own + smoothing * z.sum(axis=1)
 
     def objective(theta: Array) -> tuple[float, Array]:
-        sharpness, weak = math.exp(theta[0]), theta / _LEVEL_WIDTH**2
-        value = w @ (logsumexp(sharpness * z, axis=1) - sharpness * aim)
-        pull = sharpness * (w @ ((softmax(sharpness * z, axis=1) * z).sum(axis=1) - aim))
-        return float(value + 0.5 * theta @ weak), pull + weak
+        sharpness, weak = math.exp(theta[0]), theta / _LEVEL_SD**2
+        value = w @ (logsumexp(sharpness * z, axis=1) - sharpness * target_score)
+        residual = sharpness * (
+            w @ ((softmax(sharpness * z, axis=1) * z).sum(axis=1) - target_score)
+        )
+        return float(value + 0.5 * theta @ weak), residual + weak
 
     (level,) = _minimise(objective, np.zeros(1), [(-12.0, 12.0)], w.sum())
     return Temperature(math.exp(level), scale)
@@ -240,26 +248,26 @@ def fit_temperature(scores: ArrayLike, codes: ArrayLike, weight: Weight = None) 
 def _minimise(
     objective: Callable[[Array], tuple[float, Array]], start: Array, bounds: Any, total: float
 ) -> list[float]:
-    """Minimise a smooth function of few parameters, given with its gradient."""
+    """Minimise a smooth function of few parameters, with its gradient."""
 
     def mean_objective(theta: Array) -> tuple[float, Array]:
         value, gradient = objective(theta)
         return value / total, gradient / total
 
-    words: Any = {"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500}
-    found = minimize(mean_objective, start, jac=True, bounds=bounds, options=words)
-    return [float(value) for value in found.x]
+    options: Any = {"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500}
+    result = minimize(mean_objective, start, jac=True, bounds=bounds, options=options)
+    return [float(value) for value in result.x]
 
 
 # -- intervals and diagnostics ---------------------------------------------------------------
 
 
 def conformal_quantile(residuals: ArrayLike, coverage: float, weight: Weight = None) -> float:
-    """Bound that a further exchangeable residual stays below with probability ``coverage``.
+    """Bound that a new exchangeable residual does not exceed with probability ``coverage``.
 
-    The ``ceil((n + 1) coverage)``-th smallest of n residuals; with weights, the smallest that
-    holds a share ``coverage`` of all weight and that of a new row, taken as the largest seen.
-    Infinity says that there are too few residuals for this coverage.
+    The ``ceil((n + 1) coverage)``-th smallest of n residuals; with weights, the smallest residual
+    whose cumulative weight reaches a fraction ``coverage`` of the total, including a new row of the
+    largest weight. Infinity if there are too few residuals for this coverage.
 
     Examples
     --------
@@ -271,11 +279,11 @@ def conformal_quantile(residuals: ArrayLike, coverage: float, weight: Weight = N
     coverage = check_share("coverage", coverage)
     w = _weights(weight, len(r))
     order = np.argsort(r, kind="stable")
-    held = np.cumsum(w[order])
-    # less a rounding: 0.55 * 20 is a little above 11
-    needed = coverage * (held[-1] + w.max()) * (1.0 - 1e-12)
-    place = int(np.searchsorted(held, needed))
-    return float(r[order[place]]) if place < len(r) else math.inf
+    cumulative = np.cumsum(w[order])
+    # tolerance for rounding: 0.55 * 20 is slightly above 11
+    needed = coverage * (cumulative[-1] + w.max()) * (1.0 - 1e-12)
+    index = int(np.searchsorted(cumulative, needed))
+    return float(r[order[index]]) if index < len(r) else math.inf
 
 
 @dataclass(frozen=True)
@@ -287,13 +295,13 @@ class Estimate:
 
 
 def estimate_mean(values: ArrayLike, weight: Weight = None) -> Estimate:
-    """Weighted mean and its standard error; rows of weight zero do not count."""
+    """Weighted mean and its standard error; rows of weight zero are ignored."""
     v = _finite(values, "values", 1)
     w = _weights(weight, len(v))
     v, w = v[w > 0.0], w[w > 0.0]
     mean, n = float(w @ v / w.sum()), len(v)
-    spread = math.sqrt(float((w * (v - mean)) @ (w * (v - mean)))) / float(w.sum())
-    return Estimate(mean, spread * math.sqrt(n / (n - 1)) if n > 1 else math.nan)
+    stderr = math.sqrt(float((w * (v - mean)) @ (w * (v - mean)))) / float(w.sum())
+    return Estimate(mean, stderr * math.sqrt(n / (n - 1)) if n > 1 else math.nan)
 
 
 def brier(probabilities: ArrayLike, codes: ArrayLike, weight: Weight = None) -> Estimate:
@@ -304,10 +312,10 @@ def brier(probabilities: ArrayLike, codes: ArrayLike, weight: Weight = None) -> 
 
 
 def log_loss(probabilities: ArrayLike, codes: ArrayLike, weight: Weight = None) -> Estimate:
-    """Minus log probability of the true class, in nats; clipped as scikit-learn does."""
+    """Negative log probability of the true class, in nats; clipped as in scikit-learn."""
     p, k = _predictions(probabilities, codes)
-    given = np.clip(p[np.arange(len(p)), k], _SMALLEST_PROBABILITY, 1.0)
-    return estimate_mean(-np.log(given), weight)
+    likelihood = np.clip(p[np.arange(len(p)), k], _SMALLEST_PROBABILITY, 1.0)
+    return estimate_mean(-np.log(likelihood), weight)
 
 
 def ece(
@@ -332,13 +340,13 @@ def _finite(values: ArrayLike, name: str, ndim: int) -> Array:
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got {array.ndim}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite; it holds NaN or infinity")
+        raise ValueError(f"{name} must be finite; it contains NaN or infinity")
     return array
 
 
 def _weights(weight: Weight, n: int) -> Array:
     if n == 0:
-        raise ValueError("at least one row is needed, got none")
+        raise ValueError("at least one row is required, got none")
     if weight is None:
         return np.ones(n)
     w = _finite(weight, "weight", 1)
@@ -352,14 +360,14 @@ def _weights(weight: Weight, n: int) -> Array:
 def _codes(codes: ArrayLike, n: int, n_classes: int) -> Array:
     k = np.asarray(codes)
     if k.shape != (n,):
-        raise ValueError(f"codes must hold one class number for each of {n} rows: {k.shape}")
+        raise ValueError(f"codes must have shape ({n},), got {k.shape}")
     if n_classes < 2 or not ((k >= 0) & (k < n_classes) & (k == np.floor(k))).all():
-        raise ValueError(f"codes must be class numbers 0..{n_classes - 1} of two or more classes")
+        raise ValueError(f"codes must be integers 0..{n_classes - 1} of at least two classes")
     return k.astype(np.intp)
 
 
 def _predictions(probabilities: ArrayLike, codes: ArrayLike) -> tuple[Array, Array]:
-    """Probabilities of shape (n, K), from those of class 1 if need be, and class numbers."""
+    """Probabilities of shape (n, K), also if those of class 1 were given, and class codes."""
     p = np.asarray(probabilities, dtype=np.float64)
     p = _finite(np.stack([1.0 - p, p], axis=1) if p.ndim == 1 else p, "probabilities", 2)
     if not ((p >= 0.0) & (p <= 1.0 + 1e-8)).all():
@@ -373,9 +381,9 @@ def _binary(scores: ArrayLike, y: ArrayLike, weight: Weight) -> tuple[Array, Arr
     w = _weights(weight, len(f))
     labels = np.asarray(y)
     if labels.shape != f.shape:
-        raise ValueError(f"y must hold one label for each of {len(f)} scores: {labels.shape}")
+        raise ValueError(f"y must have the shape of scores, {f.shape}, got {labels.shape}")
     if not (np.isin(labels, [-1, 1]).all() or np.isin(labels, [0, 1]).all()):
-        raise ValueError("y must hold the labels -1 and 1, or 0 and 1")
+        raise ValueError("y must contain only the labels -1 and 1, or 0 and 1")
     positive = labels > 0
     n_pos, n_neg = float(w @ positive), float(w @ ~positive)
     return f, np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0)), w
@@ -383,17 +391,17 @@ def _binary(scores: ArrayLike, y: ArrayLike, weight: Weight) -> tuple[Array, Arr
 
 def _weighted_median(values: Array, w: Array) -> float:
     order = np.argsort(values, kind="stable")
-    held = np.cumsum(w[order])
-    return float(values[order[np.searchsorted(held, 0.5 * held[-1])]])
+    cumulative = np.cumsum(w[order])
+    return float(values[order[np.searchsorted(cumulative, 0.5 * cumulative[-1])]])
 
 
 def _typical_size(size: Array, w: Array) -> float:
-    """Weighted median of the sizes that are positive and finite; one if there is none."""
+    """Weighted median of the positive, finite sizes; one if there are none."""
     used = (size > 0.0) & (size < math.inf) & (w > 0.0)
     return _weighted_median(size[used], w[used]) if used.any() else 1.0
 
 
-def _behind(f: Array, scale: float) -> Array:
-    """How far every score is behind the largest of its row, in units of ``scale``."""
+def _below_largest(f: Array, scale: float) -> Array:
+    """Difference of every score to the largest of its row, in units of ``scale``."""
     with np.errstate(over="ignore"):
         return np.asarray(np.maximum((f - f.max(axis=1, keepdims=True)) / scale, -1e300))

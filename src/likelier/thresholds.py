@@ -1,13 +1,13 @@
-"""Thresholds of scores, one per label, that maximise a measure of all labels together.
+"""Thresholds of scores, one per label, that maximise an objective over all labels.
 
-Counts behind a measure are expected counts: where a label is known they mix what is known with
-what the score says, the more so the rarer the label; where it is unknown the score alone
-speaks. Thresholds of rare labels are then not a matter of two or three lucky rows, and rows
-without labels help.
+Objectives are computed from expected counts: known labels are mixed with the probabilities given
+by the scores, with more weight on the probabilities the rarer the label; unknown labels use the
+probabilities alone. Thresholds of rare labels then do not depend on two or three rows, and
+unlabelled rows help.
 
-F1 has a quirk: of labels that scores cannot tell at all it is largest if they are predicted for
-everybody. So a label is predicted for at most `MOST_OFTEN` times as many rows as have it, fewer
-where few positives are known to tune by, and a label of which no positive is known for none.
+F1 of a label whose scores are uninformative is largest if the label is predicted for every row.
+Therefore a label is predicted for at most `MAX_RATIO` times as many rows as have it, fewer where
+few positives are known, and a label without known positives for no row.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from scipy.special import expit
 from likelier.base import Array
 
 OBJECTIVES = ("micro", "macro", "hamming")
-PSEUDO_POSITIVES = 10.0  # known positives at which labels and scores weigh the same
-MOST_OFTEN = 10.0  # rows that a label may be predicted for, for each that has it
+PSEUDO_POSITIVES = 10.0  # known positives at which labels and probabilities have equal weight
+MAX_RATIO = 10.0  # predicted rows per row that has the label
 MAX_ROUNDS = 60
 
 
@@ -30,7 +30,7 @@ def best_thresholds(
     weight: Array | None = None,
     pseudo_positives: float = PSEUDO_POSITIVES,
 ) -> Array:
-    """Thresholds that maximise micro-F1, macro-F1 or the share of correct labels.
+    """Thresholds that maximise micro-F1, macro-F1 or the fraction of correct labels.
 
     Parameters
     ----------
@@ -39,24 +39,24 @@ def best_thresholds(
     Y : array of shape (n, L)
         Labels 0 and 1; NaN where unknown.
     objective : {"micro", "macro", "hamming"}
-        What to maximise.
+        Objective to maximise.
     weight : array of shape (n,), optional
         Weights of rows.
     pseudo_positives : float
-        Known positives of a label at which expected counts are half what is known and half
-        what scores say; 0 takes known labels as they are.
+        Known positives of a label at which labels and probabilities have equal weight in the
+        expected counts; 0 uses known labels only.
 
     Returns
     -------
     array of shape (L,)
-        A label is predicted where its score is above. Where the best is to predict a label for no
-        row, as always if it is known but never positive, its threshold is also above even odds.
+        A label is predicted where its score is above. Where it is best to predict a label for no
+        row (always, if it is known but never positive), its threshold is at least even odds.
 
     Notes
     -----
-    F1 of all labels together is maximal where, for ``F`` its maximum, every label by itself
-    maximises ``2 TP - F (predicted)``; ``F`` is found by repeating the two in turn, which
-    converges in a few rounds. Cost: sorting ``L`` columns.
+    Micro-F1 is maximal where, for ``F`` its maximum, every label maximises
+    ``2 TP - F (predicted)``; ``F`` is found by a fixed-point iteration, which converges in a few
+    rounds. Cost: sorting ``L`` columns.
 
     Examples
     --------
@@ -69,26 +69,28 @@ def best_thresholds(
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {list(OBJECTIVES)}, got {objective!r}")
     if np.shape(scores) != np.shape(Y) or np.ndim(scores) != 2:
-        raise ValueError(f"scores and Y must have one shape, got {np.shape(scores)}, {np.shape(Y)}")
+        raise ValueError(
+            f"scores and Y must have the same 2d shape, got {np.shape(scores)} and {np.shape(Y)}"
+        )
     w = np.ones(len(scores)) if weight is None else np.asarray(weight, dtype=np.float64)
     scores = np.asarray(scores, dtype=np.float64)
     Y = np.asarray(Y, dtype=np.float64)
     expected = _expected_labels(scores, Y, w, pseudo_positives)
     hits, chosen, cuts = _curves(scores, expected, w)
-    allowed = ~np.isnan(cuts) & (chosen <= _most_rows(Y, w, hits[-1], pseudo_positives))
-    best = _best_places(hits, chosen, allowed, objective)
+    allowed = ~np.isnan(cuts) & (chosen <= _max_predicted(Y, w, hits[-1], pseudo_positives))
+    best = _best_positions(hits, chosen, allowed, objective)
     found = cuts[best, np.arange(scores.shape[1])]
-    # no row here is worth a prediction; a later one is only where the label is probable
+    # a label that is predicted for no row here is predicted later only if it is probable
     return np.where(best == 0, np.maximum(cuts[0], 0.0), found)
 
 
-def _best_places(hits: Array, chosen: Array, allowed: Array, objective: str) -> Array:
-    """How many of its highest scores every label chooses, of those numbers that are allowed."""
+def _best_positions(hits: Array, chosen: Array, allowed: Array, objective: str) -> Array:
+    """Number of highest scores at which each label is predicted, among the allowed ones."""
     positives, labels = hits[-1], np.arange(hits.shape[1])
     if objective == "macro":
         total = np.maximum(chosen + positives, 1e-300)
         return _last_argmax(np.where(allowed, 2.0 * hits / total, -np.inf))
-    # the share of correct labels is the same problem with F = 1, solved in one round
+    # the fraction of correct labels is the same problem with F = 1, solved in one round
     F = 1.0 if objective == "hamming" else 0.5
     for _ in range(MAX_ROUNDS):
         best = _last_argmax(np.where(allowed, 2.0 * hits - F * chosen, -np.inf))
@@ -100,20 +102,20 @@ def _best_places(hits: Array, chosen: Array, allowed: Array, objective: str) -> 
     return best
 
 
-def _most_rows(Y: Array, w: Array, positives: Array, pseudo: float) -> Array:
-    """Weight of the rows that a label may be predicted for; of what is unknown, of any number.
+def _max_predicted(Y: Array, w: Array, positives: Array, pseudo: float) -> Array:
+    """Maximum weight of the rows for which a label is predicted; no limit for unknown labels.
 
-    Expected F1 alone grows with every prediction where probabilities are small and flat.
+    Expected F1 alone increases with every prediction where probabilities are small and flat.
     """
     known = np.isfinite(Y)
-    had = w @ np.where(known, Y, 0.0)
-    often = np.maximum(1.0, MOST_OFTEN * had / np.maximum(had + pseudo, 1e-300))
-    most = np.where(had > 0.0, often * positives, 0.0)
-    return np.where(known.any(axis=0), most, np.inf)
+    positive = w @ np.where(known, Y, 0.0)
+    ratio = np.maximum(1.0, MAX_RATIO * positive / np.maximum(positive + pseudo, 1e-300))
+    limit = np.where(positive > 0.0, ratio * positives, 0.0)
+    return np.where(known.any(axis=0), limit, np.inf)
 
 
 def _expected_labels(scores: Array, Y: Array, w: Array, pseudo: float) -> Array:
-    """Labels that are known, mixed with probabilities; probabilities where they are not."""
+    """Known labels mixed with probabilities; probabilities where labels are unknown."""
     p = expit(scores)
     known = np.isfinite(Y)
     positive = w @ np.where(known, Y, 0.0)
@@ -122,9 +124,9 @@ def _expected_labels(scores: Array, Y: Array, w: Array, pseudo: float) -> Array:
 
 
 def _curves(scores: Array, expected: Array, w: Array) -> tuple[Array, Array, Array]:
-    """Hits and predictions if the ``k`` highest scores are chosen, and the cut behind them.
+    """True positives and predictions for the ``k`` highest scores, and the corresponding cuts.
 
-    A cut is NaN where scores on both sides are the same.
+    A cut is NaN between equal scores.
     """
     order = np.argsort(-scores, axis=0, kind="stable")
     ordered = np.take_along_axis(scores, order, axis=0)
@@ -139,5 +141,5 @@ def _curves(scores: Array, expected: Array, w: Array) -> tuple[Array, Array, Arr
 
 
 def _last_argmax(values: Array) -> Array:
-    """Last position of the maximum of every column: of equal cuts the most generous."""
+    """Last position of the maximum of every column: the lowest of equally good cuts."""
     return np.asarray(len(values) - 1 - values[::-1].argmax(axis=0))

@@ -22,8 +22,8 @@ W = RNG.uniform(0.5, 2.0, 200)
 MODEL = DirichletMixture(feature_prior("gaussian", X), label_prior("bernoulli", Y, W), 5)
 
 
-def engine(**words):
-    return LocalEngine(X, Y, W, **words)
+def engine(**params):
+    return LocalEngine(X, Y, W, **params)
 
 
 def test_an_inference_is_a_frozen_value():
@@ -33,7 +33,7 @@ def test_an_inference_is_a_frozen_value():
 
 
 @pytest.mark.parametrize("stochastic", [False, True])
-def test_a_step_is_pure_and_says_what_it_did(stochastic):
+def test_a_step_is_pure_and_reports_its_effect(stochastic):
     inference = VariationalMixture(stochastic)
     with engine(block_rows=50) as data:
         state = inference.init(MODEL, data)
@@ -46,8 +46,8 @@ def test_a_step_is_pure_and_says_what_it_did(stochastic):
         np.testing.assert_array_equal(one.params.to_arrays()[name], two.params.to_arrays()[name])
     posterior = inference.posterior(one)
     assert isinstance(posterior, Posterior)
-    law = posterior.predictive(X[:4])
-    assert isinstance(law, Categorical) and law.probabilities().shape == (4, 5)
+    distribution = posterior.predictive(X[:4])
+    assert isinstance(distribution, Categorical) and distribution.probabilities().shape == (4, 5)
 
 
 @pytest.mark.parametrize("given", [{"n_jobs": 2}, {"block_rows": 33}])

@@ -21,8 +21,8 @@ Y = (RNG.random((N, L)) < expit(SCORES)).astype(float)
 FAST = {"kernel": False, "n_components": 4, "n_folds": 3, "max_iter": 10, "random_state": 0}
 
 
-def fast(**words):
-    return MultilabelClassifier(**{**FAST, **words})
+def fast(**params):
+    return MultilabelClassifier(**{**FAST, **params})
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_rows_without_labels_move_scales_patterns_and_thresholds():
     assert with_them.n_seen_ == N and without.n_seen_ == 40
 
 
-def test_a_copy_is_a_weight_of_two_and_order_does_not_matter(model):
+def test_a_duplicate_is_a_weight_of_two_and_order_does_not_matter(model):
     weight = RNG.integers(0, 3, N)
     copies = RNG.permutation(np.repeat(np.arange(N), weight))
     one = fast().fit(X, Y, sample_weight=weight)
@@ -104,7 +104,7 @@ def test_the_seed_decides(model):
     )
 
 
-def test_thresholds_follow_what_they_are_told():
+def test_thresholds_follow_the_objective():
     rare = np.column_stack([Y, (RNG.random(N) < 0.05).astype(float)])
     model = fast().fit(X, rare)
     micro = model.predict(X).sum()
@@ -139,7 +139,7 @@ def test_kinds_of_mixture(label_distribution, batch_size):
 
 
 @pytest.mark.parametrize("features", ["bernoulli", "multinomial", "gaussian"])
-def test_features_may_be_told(features):
+def test_features_may_be_set(features):
     counts = (np.abs(X) > 0.7).astype(float)
     model = fast(features=features).fit(sparse.csr_array(counts), Y)
     assert model.mixture_["features"] == features
@@ -181,7 +181,7 @@ def test_uncertainty_of_classes_is_that_of_their_probabilities(n_classes):
     np.testing.assert_allclose(total, -(p * np.log(p) + rest * np.log(rest)), atol=1e-10)
 
 
-def test_sharpened_maps_are_offered_where_many_rows_are_unlabelled(tmp_path):
+def test_squared_kernel_maps_are_added_where_many_rows_are_unlabelled(tmp_path):
     hidden = Y.copy()
     hidden[60:] = np.nan
     model = fast().fit(X, hidden)
@@ -196,7 +196,7 @@ def test_sharpened_maps_are_offered_where_many_rows_are_unlabelled(tmp_path):
 
 @pytest.mark.parametrize("mislead", [True, False])
 def test_unlabelled_rows_that_mislead_the_mixture_are_left_out_of_it(mislead, monkeypatch):
-    """A label tells rows near the middle; no linear classifier can, but a mixture of two."""
+    """The label marks rows near the middle; no linear classifier can, but a mixture of two."""
     rng = np.random.default_rng(0)
     middle = rng.random(600) < 0.5
     rows = rng.normal(size=(600, 4))
@@ -207,10 +207,10 @@ def test_unlabelled_rows_that_mislead_the_mixture_are_left_out_of_it(mislead, mo
     sizes = []
     fit = LabelMixture.fit
 
-    def recorded(self, X, Y, weight, *args, **words):
-        if words.get("keep"):  # the fit that is kept, after those of folds
+    def recorded(self, X, Y, weight, *args, **params):
+        if params.get("keep_interrupted"):  # the fit that is kept, after those of folds
             sizes.append(len(Y))
-        return fit(self, X, Y, weight, *args, **words)
+        return fit(self, X, Y, weight, *args, **params)
 
     monkeypatch.setattr(LabelMixture, "fit", recorded)
     model = fast(n_components=2, max_iter=30).fit(rows, labels)
@@ -238,7 +238,7 @@ def test_a_stream_refuses_other_labels():
     classes = fast().partial_fit(X, np.arange(N) % 2, classes=[0, 1, 2])
     classes.partial_fit(X, np.arange(N) % 3)
     assert classes.predict_proba(X).shape == (N, 3)
-    with pytest.raises(ValueError, match="was not among the first classes"):
+    with pytest.raises(ValueError, match="which was not in the first call"):
         classes.partial_fit(X, np.arange(N) % 4)
 
 
@@ -255,11 +255,11 @@ def test_saved_and_loaded_it_goes_on(tmp_path, model):
 def test_an_interruption_keeps_the_maps_that_are_done(monkeypatch):
     real, calls = multilabel_fit.fit_map, []
 
-    def stubborn(*arguments, **words):
+    def stubborn(*arguments, **params):
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(*arguments, **words)
+        return real(*arguments, **params)
 
     monkeypatch.setattr(multilabel_fit, "fit_map", stubborn)
     with pytest.warns(ConvergenceWarning, match=r"1 feature map.* no mixture"):
@@ -273,7 +273,7 @@ def test_a_time_budget_is_kept():
     assert len(model.maps_) == 1 and model.mixture_ is None
 
 
-def test_a_kernel_finds_what_lines_cannot():
+def test_a_kernel_fits_nonlinear_boundaries():
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(300, 2))
     ring = (np.hypot(*rows.T) < 1.1).astype(float)
@@ -286,7 +286,7 @@ def test_a_kernel_finds_what_lines_cannot():
     assert (straight.predict(fresh)[:, 0] == truth).mean() < 0.75
 
 
-def test_labels_that_nobody_or_everybody_has():
+def test_labels_of_no_row_or_every_row():
     odd = np.column_stack([Y[:, 0], np.zeros(N), np.ones(N)])
     predicted = fast().fit(X, odd).predict(X)
     assert predicted[:, 1].sum() == 0 and predicted[:, 2].all()
@@ -312,9 +312,9 @@ def test_one_class_per_row():
     ("labels", "message"),
     [
         (np.full((N, L), np.nan), "no known label"),
-        (Y + 1.0, "row . of label . holds 2"),
+        (Y + 1.0, "row . of label . is 2"),
         (np.full((N, 2), "yes"), "0, 1 or NaN"),
-        (pd.DataFrame({"red": Y[:, 0], "sad": Y[:, 1] * 3}), "label 'sad' holds 3"),
+        (pd.DataFrame({"red": Y[:, 0], "sad": Y[:, 1] * 3}), "label 'sad' is 3"),
         (np.zeros((N, 0)), "at least one label"),
         (None, "y"),
     ],
@@ -332,13 +332,13 @@ def test_missing_features_are_refused():
 
 
 @pytest.mark.parametrize(
-    "words",
+    "params",
     [{"features": "poisson"}, {"threshold": "f1"}, {"feature_temperature": 0.0},
      {"n_components": -1}, {"combine": "sum"}, {"n_folds": 1}, {"learning_decay": 1.5}],
 )  # fmt: skip
-def test_bad_words_are_named(words):
-    with pytest.raises(ValueError, match=next(iter(words))):
-        fast(**words).fit(X, Y)
+def test_invalid_parameters_raise(params):
+    with pytest.raises(ValueError, match=next(iter(params))):
+        fast(**params).fit(X, Y)
 
 
 def test_callbacks_see_progress(capsys):

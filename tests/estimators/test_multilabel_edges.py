@@ -1,4 +1,4 @@
-"""`MultilabelClassifier`: what the words promise at the edges of the data."""
+"""`MultilabelClassifier`: edge cases of the data."""
 
 import warnings
 
@@ -29,8 +29,8 @@ GROUPS = np.arange(N)
 FAST = {"kernel": False, "n_components": 4, "n_folds": 3, "max_iter": 10, "random_state": 0}
 
 
-def fast(**words):
-    return MultilabelClassifier(**{**FAST, **words})
+def fast(**params):
+    return MultilabelClassifier(**{**FAST, **params})
 
 
 def spoiled(rows, value):
@@ -46,15 +46,15 @@ BAD_FEATURES = [("bernoulli", PRESENCE, 2.0), ("bernoulli", PRESENCE, 0.5),
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize(("law", "rows", "value"), BAD_FEATURES)
-def test_features_that_are_not_what_was_told_are_refused(law, rows, value, form):
+@pytest.mark.parametrize(("distribution", "rows", "value"), BAD_FEATURES)
+def test_features_that_do_not_match_the_distribution_raise(distribution, rows, value, form):
     bad = form(spoiled(rows, value))
-    message = rf"features='{law}'.*column 2 .* {value:g}.*(features=|before)"
+    message = rf"features='{distribution}'.*column 2 .* {value:g}.*(features=|before)"
     with pytest.raises(ValueError, match=message):
-        fast(features=law).fit(bad, Y)
+        fast(features=distribution).fit(bad, Y)
     with pytest.raises(ValueError, match=message):
-        fast(features=law).partial_fit(bad, Y)
-    model = fast(features=law).fit(form(rows), Y)
+        fast(features=distribution).partial_fit(bad, Y)
+    model = fast(features=distribution).fit(form(rows), Y)
     for ask in (model.predict, model.predict_proba, model.predict_topk, model.decision_function,
                 model.predict_uncertainty):  # fmt: skip
         with pytest.raises(ValueError, match=message):
@@ -67,12 +67,12 @@ def test_features_that_are_not_what_was_told_are_refused(law, rows, value, form)
 
 def test_the_column_of_bad_features_is_named():
     columns = list("abcd")
-    with pytest.raises(ValueError, match="column 'c' holds -3"):
+    with pytest.raises(ValueError, match="column 'c' contains -3"):
         fast(features="multinomial").fit(pd.DataFrame(spoiled(COUNTS, -3.0), columns=columns), Y)
 
 
-def test_a_guessed_law_is_kept_in_a_stream_but_does_not_refuse_predictions():
-    """Nothing was promised about features; but a law must not learn what it cannot hold."""
+def test_an_inferred_distribution_applies_to_batches_but_not_to_predictions():
+    """The distribution was inferred, but cannot learn values outside its support."""
     model = fast().partial_fit(COUNTS, Y)
     assert model.mixture_["features"] == "multinomial"
     assert np.isfinite(model.predict_proba(spoiled(COUNTS, -1.0))).all()
@@ -124,7 +124,7 @@ def test_whole_numbers_stay_names(tmp_path):
 
 
 @pytest.mark.parametrize("names", [["a", 2, 3], [True, False, 2], [2**70, 1, 2], [(1, 2), 3, 4]])
-def test_other_names_become_words(names):
+def test_other_names_become_strings(names):
     frame = pd.DataFrame(Y)
     frame.columns = pd.Index(names, dtype=object, tupleize_cols=False)
     model = fast(n_components=0).fit(X, frame)
@@ -142,7 +142,7 @@ def test_a_single_label_stays_a_label_when_a_batch_knows_all_of_it():
 @pytest.mark.parametrize("label_distribution", ["bernoulli", "multinomial"])
 @pytest.mark.parametrize("combine", ["log_odds", "product"])
 @pytest.mark.parametrize("n_components", [0, 4])
-def test_a_label_nobody_knows_is_not_predicted(label_distribution, combine, n_components):
+def test_an_unknown_label_is_not_predicted(label_distribution, combine, n_components):
     holes = Y.copy()
     holes[:, 1] = np.nan
     model = fast(label_distribution=label_distribution, combine=combine, n_components=n_components)
@@ -155,7 +155,7 @@ def test_a_label_nobody_knows_is_not_predicted(label_distribution, combine, n_co
     assert np.isfinite(model.predict_uncertainty(X).total).all()
 
 
-def test_a_label_nobody_knows_leaves_the_thresholds_of_others_alone():
+def test_an_unknown_label_does_not_affect_other_thresholds():
     holes = Y.copy()
     holes[:, 1] = np.nan
     two, weight = [0, 2], np.ones(N)
@@ -169,7 +169,7 @@ def test_a_label_nobody_knows_leaves_the_thresholds_of_others_alone():
 
 
 def test_unlabelled_rows_do_not_drown_labelled_ones():
-    """Ten thousand copies of unlabelled rows are the same to thresholds as as many as labelled."""
+    """For thresholds, unlabelled rows in total count no more than labelled ones."""
     holes = Y.copy()
     holes[N // 2 :] = np.nan
     weight = np.where(np.arange(N) < N // 2, 1.0, 1e4)
@@ -184,7 +184,7 @@ def test_fewer_folds_only_where_many_cells_make_them_dear():
     assert count_folds(5000, 5000, 100, 5) == 3
 
 
-def test_a_label_nobody_knew_is_learned_when_it_comes():
+def test_an_unknown_label_is_learned_when_it_comes():
     holes = Y[:60].copy()
     holes[:, 1] = np.nan
     with pytest.warns(UserWarning, match="has no known value"):
@@ -230,10 +230,10 @@ def test_a_nullable_column_is_a_label_with_holes_or_classes_without():
     classes[3] = pd.NA
     with pytest.raises(ValueError, match="y contains NaN"):
         fast().fit(X, classes)
-    words = pd.Series(np.array(["no", "yes"])[Y[:, 0].astype(int)], dtype="string")
-    words[3] = pd.NA
-    for y in (words, words.astype(object).where(words.notna(), None)):
-        with pytest.raises(ValueError, match="y holds no class in row 3"):
+    params = pd.Series(np.array(["no", "yes"])[Y[:, 0].astype(int)], dtype="string")
+    params[3] = pd.NA
+    for y in (params, params.astype(object).where(params.notna(), None)):
+        with pytest.raises(ValueError, match="y has no class in row 3"):
             fast().fit(X, y)
 
 
@@ -250,7 +250,7 @@ def test_a_batch_without_labels_teaches_the_mixture_and_takes_nothing_away():
 
 
 def test_a_batch_appends_the_bound_before_its_step():
-    """Rows' share and divergences belong to the same parameters, or their sum bounds nothing."""
+    """Evidence and divergences belong to the same parameters, or their sum bounds nothing."""
     model = fast().partial_fit(X[:60], Y[:60])
     (state, enter), n_before = model._mixture(), len(model.elbo_)
     stats = state.model.stats(state.params, Batch(enter.apply(X[60:]), Y[60:], np.ones(60)))
@@ -262,13 +262,13 @@ def test_a_batch_appends_the_bound_before_its_step():
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
-def test_columns_too_large_for_a_spread_are_refused(form):
+def test_columns_too_large_for_a_variance_are_refused(form):
     """Such a column used to be left out, with a warning about an overflow."""
     large = X.copy()
     large[:, 1] *= 1e200
-    with pytest.raises(ValueError, match=r"column 1 of X holds .*rescale"):
+    with pytest.raises(ValueError, match=r"column 1 of X contains .*rescale"):
         fast().fit(form(large), Y)
-    with pytest.raises(ValueError, match=r"column 'b' of X holds .*rescale"):
+    with pytest.raises(ValueError, match=r"column 'b' of X contains .*rescale"):
         fast().fit(pd.DataFrame(large, columns=list("abcdefgh")[: X.shape[1]]), Y)
 
 
@@ -276,12 +276,12 @@ def test_rows_far_beyond_all_others_are_answered_or_refused():
     model = fast().fit(X, Y)
     found = model.predict_uncertainty(X[:3] * 1e140)
     assert np.isfinite(found.total).all() and (found.epistemic >= 0.0).all()
-    with pytest.raises(ValueError, match=r"column 0 of X holds .*rescale"):
+    with pytest.raises(ValueError, match=r"column 0 of X contains .*rescale"):
         model.predict_proba(X[:3] * 1e160)
 
 
 def test_unlabelled_batches_do_not_wear_labels_out():
-    """However many rows without labels pass, patterns still know what they have been told."""
+    """However many rows without labels pass, the patterns keep what they have learned."""
     model = fast(max_iter=2).partial_fit(X[:60], Y[:60])
     told = model.mixture_["params"]["labels"].sum()
     for _ in range(20):
@@ -294,7 +294,7 @@ def test_the_first_batch_needs_a_label():
         fast().partial_fit(X, np.full((N, L), np.nan))
 
 
-# -- words ----------------------------------------------------------------------------------
+# -- params ----------------------------------------------------------------------------------
 def test_thresholds_need_a_fit():
     with pytest.raises(NotFittedError):
         fast().use_threshold("micro")
@@ -303,7 +303,7 @@ def test_thresholds_need_a_fit():
 @pytest.mark.parametrize("k", [1.5, "a", None, True])
 def test_the_number_of_labels_must_be_whole(k):
     model = fast(n_components=0).fit(X, Y)
-    with pytest.raises(TypeError, match="k must be a whole number"):
+    with pytest.raises(TypeError, match="k must be an integer"):
         model.predict_topk(X, k=k)
     with pytest.raises(ValueError, match="k must be at least 1"):
         model.predict_topk(X, k=0)
@@ -323,7 +323,7 @@ def test_announced_classes_are_sorted_and_distinct(announced):
         model.partial_fit(X, y, classes=[0, 1, 2])
 
 
-def test_words_set_after_the_fit_wait_for_the_next_fit(tmp_path):
+def test_parameters_set_after_the_fit_apply_to_the_next_fit(tmp_path):
     model = fast().fit(PRESENCE, Y)
     before = model.predict_proba(X)
     model.set_params(combine="product", features="multinomial")
@@ -372,7 +372,7 @@ def test_a_score_needs_known_labels():
     holes = pd.DataFrame(Y, columns=NAMES)
     assert model.score(X, holes[["blue", "red", "green"]]) == model.score(X, Y)
     holes.iloc[4, 1] = np.nan
-    with pytest.raises(ValueError, match=r"row 4 of label 'green' is NaN.*Leave out"):
+    with pytest.raises(ValueError, match=r"row 4 of label 'green' is NaN.*Remove such rows"):
         model.score(X, holes)
     with pytest.raises(ValueError, match=r"row 4 of label 1 is NaN"):
         model.score(X, holes.to_numpy())
@@ -381,13 +381,13 @@ def test_a_score_needs_known_labels():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (pd.Series([{"a"}, {"b"}] * (N // 2)), "row 0 of y holds a set.*MultiLabelBinarizer"),
+        (pd.Series([{"a"}, {"b"}] * (N // 2)), "row 0 of y is a set.*MultiLabelBinarizer"),
         ([["a", "b"], ["a"]] * (N // 2), "MultiLabelBinarizer"),
-        ([None, *["a", "b"] * (N // 2 - 1), "a"], "no class in row 0; leave out"),
+        ([None, *["a", "b"] * (N // 2 - 1), "a"], "no class in row 0; remove"),
         (pd.DataFrame({"red": Y[:, 0], "tone": ["warm"] * N}),
-         "row 0 of label 'tone' holds 'warm'.*leave it out"),
+         "row 0 of label 'tone' is 'warm'.*drop it"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_y_is_named(y, message):
+def test_invalid_y_raises(y, message):
     with pytest.raises(ValueError, match=message):
         fast().fit(X, y)

@@ -1,4 +1,4 @@
-"""`MultilabelClassifier` where labels say little: all alike, hardly known, or mere noise."""
+"""`MultilabelClassifier` with uninformative labels: constant, mostly unknown, or noise."""
 
 import numpy as np
 import pytest
@@ -22,8 +22,8 @@ X, Y = draw(N, 1)
 TEST = draw(500, 9)[0]
 
 
-def fast(**words):
-    return MultilabelClassifier(**{**FAST, **words})
+def fast(**params):
+    return MultilabelClassifier(**{**FAST, **params})
 
 
 def with_constants(labels, n_zero, n_one):
@@ -33,10 +33,10 @@ def with_constants(labels, n_zero, n_one):
 
 @pytest.mark.parametrize("n_components", [0, 3])
 @pytest.mark.parametrize(("n_zero", "n_one"), [(100, 0), (0, 100)])
-def test_labels_all_alike_leave_the_probabilities_of_others_alone(n_components, n_zero, n_one):
-    words = {"n_components": n_components, "feature_temperature": 1.0, "max_iter": 20}
-    plain = fast(**words).fit(X, Y)
-    model = fast(**words).fit(X, with_constants(Y, n_zero, n_one))
+def test_constant_labels_do_not_affect_other_probabilities(n_components, n_zero, n_one):
+    params = {"n_components": n_components, "feature_temperature": 1.0, "max_iter": 20}
+    plain = fast(**params).fit(X, Y)
+    model = fast(**params).fit(X, with_constants(Y, n_zero, n_one))
     np.testing.assert_allclose(model.stack_weights_[0], plain.stack_weights_[0], atol=0.05)
     p, q = plain.predict_proba(TEST), model.predict_proba(TEST)[:, :L]
     assert abs(p - q).mean() < 0.01  # folds are not the same
@@ -90,7 +90,7 @@ def test_hardly_any_labelled_rows_give_their_frequency(rows, tmp_path):
     np.testing.assert_array_equal(likelier.load(tmp_path / "few").predict_proba(TEST), p)
 
 
-def test_two_rows_that_differ_still_say_something():
+def test_two_different_rows_are_informative():
     holes = np.full((N, L), np.nan)
     holes[4], holes[5] = [1.0, 0.0, 1.0], [0.0, 1.0, 1.0]
     p = fast().fit(X, holes).predict_proba(X)
@@ -99,7 +99,7 @@ def test_two_rows_that_differ_still_say_something():
 
 
 def test_a_handful_of_noisy_rows_does_not_make_new_rows_certain():
-    """Of ten draws of three rows some are told apart by chance, by the weakest prior best."""
+    """Of ten draws of three rows some are separable by chance, best with the weakest prior."""
     excess = []
     for seed in range(10):
         rng = np.random.default_rng([seed, 3])
@@ -122,10 +122,10 @@ def test_the_mixture_gets_no_weight_on_noise(seed):
     assert g[-1] < 0.5 and 0.5 < g[0] < 1.2
 
 
-def test_columns_far_from_zero_keep_what_they_hold():
+def test_columns_far_from_zero_stay_informative():
     far = np.array([1e9, -1e10, 1e12, 0.0])
-    for words in ({}, {"n_components": 4, "max_iter": 20, "feature_temperature": 1.0}):
-        near, away = fast(**words).fit(X, Y), fast(**words).fit(X + far, Y)
+    for params in ({}, {"n_components": 4, "max_iter": 20, "feature_temperature": 1.0}):
+        near, away = fast(**params).fit(X, Y), fast(**params).fit(X + far, Y)
         p, q = near.predict_proba(TEST), away.predict_proba(TEST + far)
         assert abs(p - q).mean() < 0.02  # folds are not the same
 

@@ -1,4 +1,4 @@
-"""`MultilabelClassifier` under the keyboard: one Ctrl-C ends the fit, and what is done is kept."""
+"""`MultilabelClassifier` interrupted: Ctrl-C ends the fit, and completed parts are kept."""
 
 import numpy as np
 import pytest
@@ -23,11 +23,11 @@ def interrupt(monkeypatch, where, name, at):
     """Let the call number ``at`` be interrupted; returns the list of calls."""
     real, calls = getattr(where, name), []
 
-    def stubborn(*arguments, **words):
+    def stubborn(*arguments, **params):
         calls.append(1)
         if len(calls) == at:
             raise KeyboardInterrupt
-        return real(*arguments, **words)
+        return real(*arguments, **params)
 
     monkeypatch.setattr(where, name, stubborn)
     return calls
@@ -44,7 +44,9 @@ def n_steps():
 
 
 @pytest.mark.parametrize("place", ["first", "second", "folds", "first of the last"])
-def test_without_a_judged_mixture_the_classifiers_are_kept(place, monkeypatch, n_steps, tmp_path):
+def test_without_a_validated_mixture_the_classifiers_are_kept(
+    place, monkeypatch, n_steps, tmp_path
+):
     total, last = n_steps
     at = {"first": 1, "second": 2, "folds": total - last, "first of the last": total - last + 1}
     calls = interrupt(monkeypatch, VariationalMixture, "step", at[place])
@@ -70,7 +72,7 @@ def test_the_last_mixture_is_kept_as_far_as_it_came(monkeypatch, n_steps):
 def test_the_short_last_part_is_finished(monkeypatch):
     whole = model().fit(X, Y)
     interrupt(monkeypatch, multilabel_fit, "choose_thresholds", 1)
-    with pytest.warns(ConvergenceWarning, match="keyboard ended the fit"):
+    with pytest.warns(ConvergenceWarning, match="fit was interrupted"):
         fitted = model().fit(X, Y)
     assert fitted.interrupted_ and not whole.interrupted_
     assert fitted.predict_proba(X).tobytes() == whole.predict_proba(X).tobytes()

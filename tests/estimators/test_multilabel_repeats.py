@@ -1,4 +1,4 @@
-"""`MultilabelClassifier` where rows repeat: folds, probabilities, weights that are copies."""
+"""`MultilabelClassifier` where rows repeat: folds, probabilities, weights as duplicates."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_levels_of_a_category_keep_their_own_probability(certain):
 
 
 @pytest.mark.parametrize("d", [2, 5])
-def test_weights_are_copies_also_where_rows_are_dealt_out(d):
+def test_weights_are_duplicates_also_where_rows_are_split(d):
     X, Y, _ = discrete(400, d)
     rng = np.random.default_rng(3)
     weight = rng.integers(0, 4, 400)
@@ -62,7 +62,7 @@ def test_weights_are_copies_also_where_rows_are_dealt_out(d):
     assert one.predict_proba(X).tobytes() == two.predict_proba(X).tobytes()
 
 
-def test_observations_are_dealt_out_with_all_their_weight():
+def test_observations_are_split_with_all_their_weight():
     X, Y, _ = discrete(1000, 3)
     weight = np.random.default_rng(4).uniform(0.2, 2.5, 1000)
     Y[::10] = np.nan
@@ -85,8 +85,8 @@ def test_observations_are_dealt_out_with_all_their_weight():
     assert len(size) == 5 and size.max() < 1.3 * size.min()
 
 
-def test_copies_of_different_rows_stay_together():
-    """Weights of two, or copies, of rows that never answer differently: no row is split."""
+def test_duplicates_of_different_rows_stay_together():
+    """Weights of two, or duplicates, of rows with equal labels: no row is split."""
     rng = np.random.default_rng(5)
     X, Y = rng.normal(size=(300, 3)), (rng.random((300, 2)) < 0.5).astype(float)
     rows, fold = folded(np.concatenate([X, X]), np.concatenate([Y, Y]), np.full(600, 3.0))
@@ -95,7 +95,7 @@ def test_copies_of_different_rows_stay_together():
 
 
 def test_a_few_conflicting_rows_are_held_out_together():
-    """Most repeated rows are copies, so the two that answer differently share a fold."""
+    """Most repeated rows are duplicates, so the two with different labels share a fold."""
     rng = np.random.default_rng(6)
     X, Y = rng.normal(size=(300, 3)), (rng.random((300, 2)) < 0.5).astype(float)
     rows, fold = folded(np.concatenate([X, X[:1]]), np.concatenate([Y, 1 - Y[:1]]),

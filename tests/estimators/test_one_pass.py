@@ -14,22 +14,22 @@ from sklearn.metrics import log_loss
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.one_pass import streaming as one_pass_blocks
+from likelier.one_pass import streaming
 
 UPDATES = ("streaming", "frozen")
 
 
 @pytest.fixture
-def short_opening(monkeypatch):
-    """Few rows reach the blocks that come after the opening."""
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)
+def short_initial_batch(monkeypatch):
+    """Few rows reach the blocks that come after the initial batch."""
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: block)
 
 
 @pytest.fixture(params=["long", "short"])
-def opening(request):
-    """Rows learned in one opening, and in blocks after a short one."""
+def batch_length(request):
+    """Rows learned in one initial batch, and in blocks after a short one."""
     if request.param == "short":
-        request.getfixturevalue("short_opening")
+        request.getfixturevalue("short_initial_batch")
     return request.param
 
 
@@ -67,7 +67,7 @@ def test_streaming_gives_the_same_bits_however_rows_are_cut(cuts, wide, rows):
     X, y = blobs(1700)
     X = X if wide else X.astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: rows)
+        patch.setattr(streaming, "initial_batch_size", lambda n_features, block: rows)
         whole = OnePassClassifier().fit(X, y)
         assert_same(in_batches(OnePassClassifier(), X, y, sorted(cuts)), whole, X[:50])
 
@@ -103,7 +103,7 @@ def test_frozen_merge_is_exact_with_different_classes():
     assert one.n_rows_seen_ == len(y)
 
 
-def test_streaming_merge_loses_little(opening):
+def test_streaming_merge_loses_little(batch_length):
     X, y = blobs(8000)
     test_X, test_y = blobs(4000, seed=5)
     whole = OnePassClassifier().fit(X, y)
@@ -118,10 +118,10 @@ def test_streaming_merge_of_different_classes_knows_them_all():
     one = OnePassClassifier().fit(X[half], y[half])
     one.merge(OnePassClassifier().fit(X[~half], y[~half]))
     assert one.classes_.tolist() == [0, 1, 2, 3]
-    assert one.score(X, y) > 0.5  # each was told of its own two classes only
+    assert one.score(X, y) > 0.5  # each has seen its own two classes only
 
 
-def test_sorted_rows_cost_a_streaming_model_no_more_than_frozen_ones(short_opening):
+def test_sorted_rows_cost_a_streaming_model_no_more_than_frozen_ones(short_initial_batch):
     X, y = blobs(4000)
     order = np.argsort(y, kind="stable")
     frozen = OnePassClassifier(update="frozen").fit(X, y).score(X, y)
@@ -132,7 +132,7 @@ def test_sorted_rows_cost_a_streaming_model_no_more_than_frozen_ones(short_openi
 
 # -- how good one pass is ------------------------------------------------------------------------
 @pytest.mark.parametrize("K", [2, 5])
-def test_one_pass_comes_close_to_the_converged_optimum(K, opening):
+def test_one_pass_comes_close_to_the_converged_optimum(K, batch_length):
     X, y = blobs(20_000, K=K)
     test_X, test_y = blobs(5000, K=K, seed=7)
     mean, sd = X.mean(axis=0), X.std(axis=0)
@@ -146,7 +146,7 @@ def test_one_pass_comes_close_to_the_converged_optimum(K, opening):
     assert ours.score(test_X, test_y) > (theirs.argmax(axis=1) == test_y).mean() - 0.005
 
 
-def test_units_of_the_features_do_not_matter(opening):
+def test_units_of_the_features_do_not_matter(batch_length):
     X, y = blobs(1500)
     one = OnePassClassifier().fit(X, y)
     two = OnePassClassifier().fit(1e3 * X - 7.0, y)
@@ -157,14 +157,14 @@ def test_fourier_features_learn_what_no_line_can():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 2))
     y = (np.hypot(*X.T) > 1.2).astype(int)
-    words = {"features": "fourier", "n_components": 100, "random_state": 0}
+    params = {"features": "fourier", "n_components": 100, "random_state": 0}
     assert OnePassClassifier().fit(X, y).score(X, y) < 0.7
-    whole = OnePassClassifier(**words).fit(X, y)
+    whole = OnePassClassifier(**params).fit(X, y)
     assert whole.score(X, y) > 0.95
-    assert_same(in_batches(OnePassClassifier(**words), X, y, [3, 100, 513, 2000]), whole, X[:20])
-    frozen = OnePassClassifier(update="frozen", gamma=0.5, **words)
+    assert_same(in_batches(OnePassClassifier(**params), X, y, [3, 100, 513, 2000]), whole, X[:20])
+    frozen = OnePassClassifier(update="frozen", gamma=0.5, **params)
     assert frozen.fit(X, y).score(X, y) > 0.9
-    parts = [OnePassClassifier(update="frozen", gamma=0.5, **words) for _ in range(2)]
+    parts = [OnePassClassifier(update="frozen", gamma=0.5, **params) for _ in range(2)]
     parts[0].fit(X[:1000], y[:1000]).merge(parts[1].fit(X[1000:], y[1000:]))
     assert_same(parts[0], frozen, X[:20], atol=1e-7)
 
@@ -176,21 +176,21 @@ def test_frozen_fourier_features_need_a_number():
 
 # -- drift ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("update", UPDATES)
-def test_forgetting_follows_a_world_that_turned_round(update, opening):
+def test_forgetting_adapts_to_reversed_labels(update, batch_length):
     X, y = blobs(4000, K=2)
     turned = 1 - y
     stubborn = OnePassClassifier(update=update).fit(X, y)
     stubborn.partial_fit(X[:1000], turned[:1000])
-    told = OnePassClassifier(update=update).fit(X, y).forget(0.01)
-    told.partial_fit(X[:1000], turned[:1000])
+    chosen = OnePassClassifier(update=update).fit(X, y).forget(0.01)
+    chosen.partial_fit(X[:1000], turned[:1000])
     short = OnePassClassifier(update=update, half_life=300).fit(X, y)
     short.partial_fit(X[:1000], turned[:1000])
     assert stubborn.score(X, turned) < 0.5
-    assert min(told.score(X, turned), short.score(X, turned)) > 0.75
+    assert min(chosen.score(X, turned), short.score(X, turned)) > 0.75
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_half_life_does_not_depend_on_the_cuts(update, opening):
+def test_half_life_does_not_depend_on_the_cuts(update, batch_length):
     X, y = blobs(1300)
     whole = OnePassClassifier(update=update, half_life=200).fit(X, y)
     cut = in_batches(OnePassClassifier(update=update, half_life=200), X, y, [10, 300, 301])
@@ -205,7 +205,7 @@ def test_frozen_half_life_is_exactly_old_rows_of_smaller_weight():
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.5])
-def test_forget_says_what_it_takes(factor):
+def test_forget_rejects_invalid_factors(factor):
     with pytest.raises(ValueError, match="factor must be a number above 0"):
         OnePassClassifier().fit(*blobs()).forget(factor)
 
@@ -227,7 +227,7 @@ def test_a_stream_may_begin_with_one_class_and_classes_may_be_announced(update):
     assert model.score(X, labels) > 0.6
 
 
-def test_a_rare_late_class_is_learned_and_does_not_spoil_the_others(opening):
+def test_a_rare_late_class_is_learned_and_does_not_spoil_the_others(batch_length):
     X, y = blobs(6000)
     model = OnePassClassifier().fit(X, y)
     before, rng = model.score(X, y), np.random.default_rng(0)
@@ -243,7 +243,7 @@ def test_a_rare_late_class_is_learned_and_does_not_spoil_the_others(opening):
 
 # -- weights ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("update", UPDATES)
-def test_rows_of_weight_zero_are_absent(update, opening):
+def test_rows_of_weight_zero_are_absent(update, batch_length):
     X, y = blobs()
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
     weight[::3] = 0.0
@@ -305,7 +305,7 @@ def test_coefficients_and_covariance_are_in_the_units_of_the_rows(update):
 
 # -- inputs -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("update", UPDATES)
-def test_sparse_frames_and_single_precision(update, opening):
+def test_sparse_frames_and_single_precision(update, batch_length):
     X, y = blobs()
     X = np.where(np.abs(X) < 1.0, 0.0, X)
     dense = OnePassClassifier(update=update).fit(X, y)
@@ -346,27 +346,27 @@ def test_an_interrupted_stream_keeps_what_it_has_learned():
     assert_same(model, OnePassClassifier().fit(X[:600], y[:600]), X)
 
 
-def test_an_interrupted_fit_keeps_its_blocks(short_opening, monkeypatch):
+def test_an_interrupted_fit_keeps_its_blocks(short_initial_batch, monkeypatch):
     X, y = blobs(1800)
-    calls, learn = [], one_pass_blocks.learn_block
+    calls, learn = [], streaming.learn_block
 
-    def interrupted(*words):
+    def interrupted(*args):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return learn(*words)
+        return learn(*args)
 
-    monkeypatch.setattr(one_pass_blocks, "learn_block", interrupted)
+    monkeypatch.setattr(streaming, "learn_block", interrupted)
     model = OnePassClassifier()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    monkeypatch.setattr(one_pass_blocks, "learn_block", learn)
+    monkeypatch.setattr(streaming, "learn_block", learn)
     assert model.n_rows_seen_ == 1024
     assert_same(model, OnePassClassifier().fit(X[:1024], y[:1024]), X)
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_saved_models_go_on_learning(update, opening, tmp_path):
+def test_saved_models_resume_learning(update, batch_length, tmp_path):
     X, y = blobs()
     labels = np.array(["a", "b", "c", "d"])[y]
     model = OnePassClassifier(update=update).partial_fit(X[:700], labels[:700])
@@ -376,7 +376,7 @@ def test_saved_models_go_on_learning(update, opening, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("params", "message"),
     [
         ({"update": "melted"}, "update"),
         ({"features": "wavelets"}, "features"),
@@ -384,9 +384,9 @@ def test_saved_models_go_on_learning(update, opening, tmp_path):
         ({"half_life": -1.0}, "half_life"),
     ],
 )
-def test_words_that_mean_nothing_are_named(words, message):
+def test_invalid_parameters_raise(params, message):
     with pytest.raises(ValueError, match=message):
-        OnePassClassifier(**words).fit(*blobs())
+        OnePassClassifier(**params).fit(*blobs())
 
 
 def test_clear_errors():
@@ -399,7 +399,7 @@ def test_clear_errors():
         OnePassClassifier().fit(X, y, np.zeros(len(y)))
     with pytest.raises(ValueError, match="yield"):
         OnePassClassifier().fit(iter([(X, y)]), None, np.ones(len(y)))
-    with pytest.raises(ValueError, match="at most 16384"):
+    with pytest.raises(ValueError, match="max 16384"):
         OnePassClassifier().fit(sparse.csr_array((3, 20_000)), [0, 1, 1])
     with pytest.raises(ValueError, match="update was .frozen."):
         OnePassClassifier(update="frozen").fit(X, y).set_params(update="streaming").partial_fit(
@@ -414,7 +414,7 @@ def test_clear_errors():
         model.merge(OnePassClassifier(update="frozen").fit(X, y))
 
 
-def test_rows_forgotten_altogether_are_no_matter():
+def test_rows_of_vanishing_weight_are_harmless():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(9000, 3))
     y = (X[:, 0] > 0).astype(int)

@@ -1,4 +1,4 @@
-"""Classes of few rows that appear long after the opening of `OnePassClassifier`."""
+"""Classes of few rows that appear long after the initial batch of `OnePassClassifier`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sklearn.linear_model import LogisticRegression
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.one_pass import streaming as one_pass_blocks
+from likelier.one_pass import streaming
 
 BEFORE, FEW, NEW = 6000, 40, 50
 
 
 @pytest.fixture(autouse=True)
-def short_opening(monkeypatch):
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: 2048)
+def short_initial_batch(monkeypatch):
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: 2048)
 
 
 def crowded(n, seed=0, K=9, d=4):
@@ -27,9 +27,9 @@ def crowded(n, seed=0, K=9, d=4):
     return centres[y] + rng.normal(size=(n, d)) * np.linspace(0.3, 1.5, d), y
 
 
-def stream(few=FEW, seed=3, **words):
+def stream(few=FEW, seed=3, **params):
     """Rows, the few of a new class last; then rows of that class to test with."""
-    X, y = crowded(BEFORE, **words)
+    X, y = crowded(BEFORE, **params)
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(few + 500, X.shape[1]))
     new = X.mean(axis=0) + X.std(axis=0) * (2.5 + 0.3 * noise)
@@ -58,13 +58,13 @@ def test_few_late_rows_leave_the_other_classes_alone():
     assert model.score(X[:BEFORE], y[:BEFORE]) > before - 0.01
 
 
-@pytest.mark.parametrize("words", [{}, {"half_life": 3000}, {"fit_intercept": False}])
-def test_cuts_do_not_matter(words):
+@pytest.mark.parametrize("params", [{}, {"half_life": 3000}, {"fit_intercept": False}])
+def test_cuts_do_not_matter(params):
     X, y, test = stream()
     more, labels = crowded(1500, seed=9)
     X, y = np.vstack([X, more]), np.append(y, labels)
-    whole = OnePassClassifier(**words).fit(X, y)
-    model = OnePassClassifier(**words)
+    whole = OnePassClassifier(**params).fit(X, y)
+    model = OnePassClassifier(**params)
     for part in np.split(np.arange(len(y)), [7, 2500, BEFORE + 3, BEFORE + 39, 7000]):
         model.partial_fit(X[part], y[part])
     np.testing.assert_array_equal(model.coef_, whole.coef_)
@@ -83,7 +83,7 @@ def test_late_rows_may_come_one_by_one_among_others():
     assert model.score(more, labels) > 0.6
 
 
-def test_sparse_rows_single_precision_and_labels_that_are_words():
+def test_sparse_rows_single_precision_and_string_labels():
     X, y, test = stream()
     dense = OnePassClassifier().fit(X, y)
     thin = OnePassClassifier().fit(sparse.csr_array(X), y)
@@ -118,22 +118,22 @@ def test_a_class_late_in_one_model_and_absent_from_another_is_found_after_mergin
 
 def test_fourier_features():
     X, y, test = stream()
-    words = {"features": "fourier", "n_components": 60, "random_state": 0}
-    model = OnePassClassifier(**words).fit(X[:BEFORE], y[:BEFORE])
+    params = {"features": "fourier", "n_components": 60, "random_state": 0}
+    model = OnePassClassifier(**params).fit(X[:BEFORE], y[:BEFORE])
     model.partial_fit(X[BEFORE:], y[BEFORE:])
     assert (model.predict(test) == NEW).mean() > 0.9
     assert (model.predict(X[:BEFORE]) == NEW).mean() < 0.005
 
 
-def test_weights_wait_until_they_are_asked_for(monkeypatch):
+def test_weights_are_computed_on_demand(monkeypatch):
     X, y, test = stream()
-    calls, learn = [], one_pass_blocks.learn_block
+    calls, learn = [], streaming.learn_block
 
-    def counted(*words):
+    def counted(*args):
         calls.append(1)
-        return learn(*words)
+        return learn(*args)
 
-    monkeypatch.setattr(one_pass_blocks, "learn_block", counted)
+    monkeypatch.setattr(streaming, "learn_block", counted)
     model = OnePassClassifier()
     for part in np.array_split(np.arange(len(y)), 300):
         model.partial_fit(X[part], y[part], classes=[77])

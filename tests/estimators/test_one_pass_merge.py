@@ -7,14 +7,14 @@ import pytest
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.one_pass import reservoir as one_pass_reserve
-from likelier.one_pass import streaming as one_pass_blocks
+from likelier.one_pass import reservoir as reservoir_module
+from likelier.one_pass import streaming
 
 
 @pytest.fixture(autouse=True)
-def short_opening(monkeypatch):
-    """Few rows are more than an opening."""
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)
+def short_initial_batch(monkeypatch):
+    """Few rows are more than an initial batch."""
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: block)
 
 
 def rows(n=6000, d=12, K=4):
@@ -25,15 +25,15 @@ def rows(n=6000, d=12, K=4):
     return X[:n], y[:n], X[n:], y[n:]
 
 
-def models(X, y, parts, **words):
-    return [OnePassClassifier(**words).fit(X[s], y[s]) for s in parts]
+def models(X, y, parts, **params):
+    return [OnePassClassifier(**params).fit(X[s], y[s]) for s in parts]
 
 
-@pytest.mark.parametrize("words", [{}, {"fit_intercept": False}])
+@pytest.mark.parametrize("params", [{}, {"fit_intercept": False}])
 @pytest.mark.parametrize("kind", ["disjoint", "overlapping", "leaking", "one class"])
 @pytest.mark.parametrize("n_kept", [1 << 14, 2000])  # all rows; a third of them
-def test_little_is_lost_whatever_the_classes_have_in_common(kind, words, n_kept, monkeypatch):
-    monkeypatch.setattr(one_pass_reserve, "RESERVE_ROWS", n_kept)
+def test_little_is_lost_whatever_the_classes_have_in_common(kind, params, n_kept, monkeypatch):
+    monkeypatch.setattr(reservoir_module, "RESERVOIR_ROWS", n_kept)
     X, y, test_X, test_y = rows()
     odd = np.arange(len(y)) % 2 == 1
     first = {
@@ -42,11 +42,11 @@ def test_little_is_lost_whatever_the_classes_have_in_common(kind, words, n_kept,
         "leaking": (y < 2) ^ (np.arange(len(y)) % 50 == 0),
         "one class": y == 3,
     }[kind]
-    whole = OnePassClassifier(**words).fit(X, y).score(test_X, test_y)
-    one, two = models(X, y, (first, ~first), **words)
+    whole = OnePassClassifier(**params).fit(X, y).score(test_X, test_y)
+    one, two = models(X, y, (first, ~first), **params)
     found = one.merge(two).score(test_X, test_y)
     assert found > whole - 0.01
-    assert one.stats_["unlike"] == 0.0
+    assert one.stats_["shifted_weight"] == 0.0
 
 
 def dealt(y, kind):
@@ -66,7 +66,7 @@ def test_while_all_rows_are_kept_the_parts_do_not_matter(kind, monkeypatch):
     )
     for other in others:
         merged.merge(other)
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: len(y))
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: len(y))
     whole = OnePassClassifier(prior_precision=1.0).fit(X, y, weight)
     np.testing.assert_allclose(merged.predict_proba(test_X), whole.predict_proba(test_X), atol=0.01)
     merged.forget(0.5).partial_fit(X[:3000], y[:3000])
@@ -75,7 +75,7 @@ def test_while_all_rows_are_kept_the_parts_do_not_matter(kind, monkeypatch):
 
 
 def test_merging_loses_little_with_a_class_in_each_model_and_few_rows_kept(monkeypatch):
-    monkeypatch.setattr(one_pass_reserve, "RESERVE_ROWS", 1500)
+    monkeypatch.setattr(reservoir_module, "RESERVOIR_ROWS", 1500)
     X, y, test_X, test_y = rows()
     whole = OnePassClassifier().fit(X, y).score(test_X, test_y)
     merged, *others = models(X, y, dealt(y, "classes"))
@@ -121,8 +121,8 @@ def test_a_rare_class_that_one_model_alone_knows_is_not_lost():
     one, two = models(X[learn], y[learn], [~rare, rare])
     found = one.merge(two)
     assert found.score(X[n:], y[n:]) > whole.score(X[n:], y[n:]) - 0.005
-    told = y[n:] == K - 1
-    assert found.score(X[n:][told], y[n:][told]) > 0.9
+    chosen = y[n:] == K - 1
+    assert found.score(X[n:][chosen], y[n:][chosen]) > 0.9
 
 
 def test_bits_do_not_depend_on_the_layout_of_the_rows():
@@ -138,7 +138,7 @@ def test_bits_do_not_depend_on_the_layout_of_the_rows():
     np.testing.assert_array_equal(parts.coef_, whole.coef_)
 
 
-def test_a_stream_that_is_all_but_forgotten_says_nothing_and_harms_nobody():
+def test_a_stream_of_vanishing_weight_is_harmless():
     X, y, test_X, test_y = rows()
     whole, gone = models(X, y, [slice(None)] * 2)
     alone = whole.score(test_X, test_y)

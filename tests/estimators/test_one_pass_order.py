@@ -8,8 +8,7 @@ from scipy import sparse
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.one_pass import recipe as one_pass_learn
-from likelier.one_pass import streaming as one_pass_blocks
+from likelier.one_pass import recipe, streaming
 
 
 def rows(seed, n=40_000, d=15, K=5):
@@ -50,7 +49,7 @@ def test_order_and_merging_do_not_touch_rows_that_are_shuffled(monkeypatch):
     plain = OnePassClassifier().fit(X, y).predict_proba(test_X)
     parts = [OnePassClassifier().fit(X[k::2], y[k::2]) for k in range(2)]
     both = parts[0].merge(parts[1]).predict_proba(test_X)
-    monkeypatch.setattr("likelier.one_pass.inference.DISORDER", 2.0)  # never
+    monkeypatch.setattr("likelier.one_pass.inference.MAX_SHIFTED", 2.0)  # never
     np.testing.assert_array_equal(OnePassClassifier().fit(X, y).predict_proba(test_X), plain)
     parts = [OnePassClassifier().fit(X[k::2], y[k::2]) for k in range(2)]
     np.testing.assert_array_equal(parts[0].merge(parts[1]).predict_proba(test_X), both)
@@ -58,7 +57,7 @@ def test_order_and_merging_do_not_touch_rows_that_are_shuffled(monkeypatch):
 
 def test_a_column_that_varies_only_later_keeps_its_size(monkeypatch):
     """In units of the first rows it is hundreds of thousands: the sample must hold that."""
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: block)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(8000, 12))
     y = (X @ rng.normal(size=(12, 4)) * 1.2 + rng.gumbel(size=(8000, 4))).argmax(axis=1)
@@ -71,22 +70,22 @@ def test_a_column_that_varies_only_later_keeps_its_size(monkeypatch):
 
 
 @pytest.fixture
-def short_opening(monkeypatch):
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: block)
+def short_initial_batch(monkeypatch):
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: block)
 
 
-@pytest.mark.parametrize("words", [{}, {"fit_intercept": False}, {"half_life": 20_000}])
-def test_cuts_of_sorted_rows_do_not_matter(words, short_opening, tmp_path):
+@pytest.mark.parametrize("params", [{}, {"fit_intercept": False}, {"half_life": 20_000}])
+def test_cuts_of_sorted_rows_do_not_matter(params, short_initial_batch, tmp_path):
     X, y, test_X, test_y = rows(1, n=6000, d=4)
     order = np.argsort(y, kind="stable")
     X, y = X[order], np.array(list("abcde"))[y[order]]
-    whole = OnePassClassifier(**words).partial_fit(X, y, classes=["z"])
-    model = OnePassClassifier(**words)
+    whole = OnePassClassifier(**params).partial_fit(X, y, classes=["z"])
+    model = OnePassClassifier(**params)
     for part in np.split(np.arange(6000), [7, 900, 2500, 2501, 5999]):
         model.partial_fit(X[part], y[part], classes=["z"])
     likelier.save(model, tmp_path / "m")
     again = likelier.load(tmp_path / "m")
-    assert whole.stats_["unlike"] > 1000.0
+    assert whole.stats_["shifted_weight"] > 1000.0
     for one in (model, again):
         assert one.classes_.tolist() == [*"abcde", "z"]
         np.testing.assert_array_equal(one.predict(test_X), whole.predict(test_X))
@@ -96,35 +95,33 @@ def test_cuts_of_sorted_rows_do_not_matter(words, short_opening, tmp_path):
     assert (model.predict(test_X) == np.array(list("abcde"))[test_y]).mean() > 0.6
 
 
-@pytest.mark.parametrize("words", [{}, {"half_life": 20_000}, {"fit_intercept": False}])
-def test_predicting_in_between_does_not_matter(words, short_opening, tmp_path):
+@pytest.mark.parametrize("params", [{}, {"half_life": 20_000}, {"fit_intercept": False}])
+def test_predicting_in_between_does_not_matter(params, short_initial_batch, tmp_path):
     X, y, test_X, _ = rows(1, n=2000, d=4)
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    asked = OnePassClassifier(**words).partial_fit(X[:1200], y[:1200])
+    asked = OnePassClassifier(**params).partial_fit(X[:1200], y[:1200])
     for i in range(1200, 2000, 41):
         asked.partial_fit(X[i : i + 41], y[i : i + 41]).predict(test_X[:1])
         if i % 7 == 0:
             likelier.save(asked, tmp_path / str(i))
             asked = likelier.load(tmp_path / str(i))
         if i % 5 == 0:
-            quiet = OnePassClassifier(**words).fit(X[: i + 41], y[: i + 41])
+            quiet = OnePassClassifier(**params).fit(X[: i + 41], y[: i + 41])
             np.testing.assert_array_equal(asked.coef_, quiet.coef_)
-    np.testing.assert_array_equal(asked.coef_, OnePassClassifier(**words).fit(X, y).coef_)
+    np.testing.assert_array_equal(asked.coef_, OnePassClassifier(**params).fit(X, y).coef_)
     asked.set_params(prior_precision=0.3).partial_fit(X[:1], y[:1])
-    other = OnePassClassifier(**words).partial_fit(X, y)
+    other = OnePassClassifier(**params).partial_fit(X, y)
     other.set_params(prior_precision=0.3).partial_fit(X[:1], y[:1])
     np.testing.assert_array_equal(asked.coef_, other.coef_)
 
 
-def test_scores_are_compared_at_few_numbers_of_rows(short_opening, monkeypatch):
+def test_scores_are_compared_at_few_numbers_of_rows(short_initial_batch, monkeypatch):
     X, y, test_X, _ = rows(1, n=1600, d=4)
     order = np.argsort(y, kind="stable")
     model = OnePassClassifier().fit(X[order], y[order])
-    calls, real = [], one_pass_blocks.stream_mixing
-    monkeypatch.setattr(
-        one_pass_blocks, "stream_mixing", lambda *words: calls.append(1) or real(*words)
-    )
+    calls, real = [], streaming.stream_mixing
+    monkeypatch.setattr(streaming, "stream_mixing", lambda *args: calls.append(1) or real(*args))
     for i in range(40):  # from 64 rows after a block
         model.partial_fit(X[i : i + 1], y[i : i + 1]).predict(test_X[:5])
     assert len(calls) == 2  # after 80 and 96
@@ -136,7 +133,7 @@ def test_scores_are_compared_at_few_numbers_of_rows(short_opening, monkeypatch):
 
 
 def test_marks_are_close_to_every_number_of_rows():
-    marks = [one_pass_blocks.last_mark(n) for n in range(3000)]
+    marks = [streaming.last_refresh(n) for n in range(3000)]
     assert all(0.8 * n <= mark <= n for n, mark in enumerate(marks))
     assert len(set(marks)) < 50
 
@@ -150,7 +147,9 @@ def test_the_unit_of_weights_does_not_end_the_mixing(unit):
         OnePassClassifier().fit(X[s], y[s], sample_weight=np.full(s.sum(), unit)) for s in parts
     ]
     one, two = plain[0].merge(plain[1]), scaled[0].merge(scaled[1])
-    assert two.stats_["unlike"] == pytest.approx(unit * one.stats_["unlike"], rel=1e-9)
+    assert two.stats_["shifted_weight"] == pytest.approx(
+        unit * one.stats_["shifted_weight"], rel=1e-9
+    )
     assert two.score(test_X, test_y) > one.score(test_X, test_y) - 0.01
 
 
@@ -164,7 +163,7 @@ def test_announced_classes_stay_below_whatever_the_unit_of_weights(unit):
     assert (model.predict(test_X) < 5).all()
 
 
-def test_many_sorted_classes_are_mixed_too(short_opening):
+def test_many_sorted_classes_are_mixed_too(short_initial_batch):
     rng = np.random.default_rng(0)
     means, y = rng.normal(size=(70, 20)), rng.integers(0, 70, 6000)
     X = means[y] + 0.9 * rng.normal(size=(len(y), 20))
@@ -175,7 +174,7 @@ def test_many_sorted_classes_are_mixed_too(short_opening):
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, np.float32])
-def test_two_classes_one_after_the_other(kind, short_opening):
+def test_two_classes_one_after_the_other(kind, short_initial_batch):
     X, y, test_X, test_y = rows(2, n=8000, d=6, K=2)
     order = np.argsort(y, kind="stable")
     X = sparse.csr_array(X[order]) if kind is sparse.csr_array else X[order].astype(kind)
@@ -184,12 +183,12 @@ def test_two_classes_one_after_the_other(kind, short_opening):
     assert sorted_.score(test_X, test_y) > shuffled.score(test_X, test_y) - 0.02
 
 
-def test_forgetting_forgets_the_disorder_too(short_opening):
+def test_forgetting_forgets_the_disorder_too(short_initial_batch):
     X, y, test_X, test_y = rows(0, n=12_000)
     first = np.argsort(y[:6000], kind="stable")
     model = OnePassClassifier().fit(X[:6000][first], y[:6000][first]).forget(1e-3)
     model.partial_fit(X[6000:], y[6000:])
-    assert model.stats_["unlike"] < 0.05 * model.stats_["class_weight"].sum()
+    assert model.stats_["shifted_weight"] < 0.05 * model.stats_["class_weight"].sum()
     assert model.score(test_X, test_y) > 0.8
 
 
@@ -198,11 +197,11 @@ def stopping(monkeypatch, module, name, at):
     """Make a function raise as Ctrl-C does when it is called for the ``at``-th time."""
     real, calls = getattr(module, name), []
 
-    def stopped(*words):
+    def stopped(*args):
         calls.append(1)
         if len(calls) == at:
             raise KeyboardInterrupt
-        return real(*words)
+        return real(*args)
 
     monkeypatch.setattr(module, name, stopped)
 
@@ -210,7 +209,7 @@ def stopping(monkeypatch, module, name, at):
 @pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize("before", [0, 700])
 def test_an_interrupted_partial_fit_is_undone_and_can_be_repeated(
-    at, before, short_opening, monkeypatch
+    at, before, short_initial_batch, monkeypatch
 ):
     X, y, test_X, _ = rows(0, n=3000, d=4)
     model, whole = OnePassClassifier(), OnePassClassifier()
@@ -218,7 +217,7 @@ def test_an_interrupted_partial_fit_is_undone_and_can_be_repeated(
         if before:
             one.partial_fit(X[:before], y[:before])
     with monkeypatch.context() as patch:
-        stopping(patch, one_pass_blocks, "learn_block", at)
+        stopping(patch, streaming, "learn_block", at)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X[before:], y[before:], classes=[9])
     assert hasattr(model, "classes_") == bool(before)
@@ -232,7 +231,7 @@ def test_an_interrupted_partial_fit_is_undone_and_can_be_repeated(
 
 
 @pytest.mark.parametrize("update", ["streaming", "frozen"])
-def test_interrupted_merging_and_forgetting_are_undone(update, short_opening, monkeypatch):
+def test_interrupted_merging_and_forgetting_are_undone(update, short_initial_batch, monkeypatch):
     X, y, _, _ = rows(0, n=3000, d=4)
     model = OnePassClassifier(update=update).fit(X[:2000], y[:2000])
     other = OnePassClassifier(update=update).fit(X[2000:], y[2000:])
@@ -240,7 +239,7 @@ def test_interrupted_merging_and_forgetting_are_undone(update, short_opening, mo
     name = "stream_weights" if update == "streaming" else "frozen_weights"
     for call in (lambda: model.merge(other), lambda: model.forget(0.5)):
         with monkeypatch.context() as patch:
-            stopping(patch, one_pass_learn, name, 1)
+            stopping(patch, recipe, name, 1)
             with pytest.raises(KeyboardInterrupt):
                 call()
         assert model.n_rows_seen_ == 2000
@@ -266,9 +265,9 @@ def test_balanced_weights_count_rows_by_their_weight(update):
     X, y, _, _ = rows(0, n=600, d=4, K=2)
     weight = np.where(y == 1, 3.0, 1.0)
     often = np.repeat(np.arange(600), weight.astype(int))
-    words = {"update": update, "class_weight": "balanced"}
-    one = OnePassClassifier(**words).fit(X, y, sample_weight=weight)
-    two = OnePassClassifier(**words).fit(X[often], y[often])
+    params = {"update": update, "class_weight": "balanced"}
+    one = OnePassClassifier(**params).fit(X, y, sample_weight=weight)
+    two = OnePassClassifier(**params).fit(X[often], y[often])
     np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-4, atol=1e-6)
 
 
@@ -283,7 +282,7 @@ def test_balanced_weights_count_rows_by_their_weight(update):
     ],
 )
 @pytest.mark.parametrize("update", ["streaming", "frozen"])
-def test_weights_of_classes_that_are_none_are_named(weight, error, update):
+def test_invalid_class_weights_raise(weight, error, update):
     X, y, _, _ = rows(0, n=100, d=4, K=2)
     model = OnePassClassifier(update=update, class_weight={0: weight})
     for learn in (
@@ -296,7 +295,7 @@ def test_weights_of_classes_that_are_none_are_named(weight, error, update):
 
 
 @pytest.mark.parametrize("factor", [True, False, np.True_, np.nan, "a", None])
-def test_forget_takes_a_share(factor):
+def test_forget_takes_a_fraction(factor):
     X, y, _, _ = rows(0, n=100, d=4, K=2)
     with pytest.raises(ValueError, match="factor must be a number above 0"):
         OnePassClassifier().fit(X, y).forget(factor)

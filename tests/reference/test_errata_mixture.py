@@ -5,7 +5,7 @@ import pytest
 from scipy.special import digamma, expit, logit
 
 from likelier.base import Batch
-from likelier.multilabel.distributions import MultinomialLaw, feature_prior, label_prior
+from likelier.multilabel.distributions import MultinomialDistribution, feature_prior, label_prior
 from likelier.multilabel.label_mixture import product_scores
 from likelier.multilabel.mixture import DirichletMixture, stick_parameters
 from likelier.multilabel.variational import MixtureState, VariationalMixture
@@ -22,7 +22,7 @@ ALL = Batch(X, Y)
 
 def start():
     R = np.random.default_rng(1).dirichlet(np.ones(4), size=N)
-    return MODEL.update(MODEL.assigned(ALL, R), 1.0)
+    return MODEL.update(MODEL.stats_given(ALL, R), 1.0)
 
 
 def bound(params):
@@ -44,9 +44,9 @@ def test_a_weights_are_beta_sticks_not_a_dirichlet():
 
 def test_b_label_patterns_are_dirichlet_not_multinomial():
     """Drawn as printed, shares of a multinomial are often zero: no expected logarithm exists."""
-    law, n = MultinomialLaw(np.array([[0.5, 2.0, 1.5]])), 200_000
-    ours = law.expected_log(law.prior[:, None], np.eye(3))[:, 0]
-    total, rng = law.prior.sum(), np.random.default_rng(3)
+    distribution, n = MultinomialDistribution(np.array([[0.5, 2.0, 1.5]])), 200_000
+    ours = distribution.expected_log(distribution.prior[:, None], np.eye(3))[:, 0]
+    total, rng = distribution.prior.sum(), np.random.default_rng(3)
 
     def holds_for(patterns):
         """Whether these patterns have the logarithms that responsibilities are made with."""
@@ -55,9 +55,9 @@ def test_b_label_patterns_are_dirichlet_not_multinomial():
             error = 5.5 * logs.std(axis=0) / np.sqrt(n)
             return bool((abs(logs.mean(axis=0) - ours) < error).all())
 
-    assert holds_for(rng.dirichlet(law.prior[0], size=n))
-    printed = rng.multinomial(int(total), law.prior[0] / total, size=n) / total
-    np.testing.assert_allclose(printed.mean(axis=0), law.prior[0] / total, atol=0.01)
+    assert holds_for(rng.dirichlet(distribution.prior[0], size=n))
+    printed = rng.multinomial(int(total), distribution.prior[0] / total, size=n) / total
+    np.testing.assert_allclose(printed.mean(axis=0), distribution.prior[0] / total, atol=0.01)
     assert not holds_for(printed)
     # nor with the zeros left out of the account
     assert not holds_for(np.maximum(printed, 1e-3))
@@ -109,7 +109,7 @@ def test_e_steps_blend_with_the_hatted_parameter():
     assert abs(state.params.labels - printed(params, 1.0).labels).max() > 0.1
 
 
-def test_f_a_batch_stands_for_n_over_b_copies_of_itself():
+def test_f_a_batch_stands_for_n_over_b_duplicates_of_itself():
     params = start()
     whole = MODEL.update(MODEL.stats(params, ALL), 1.0)
     parts = [MODEL.stats(params, Batch(X[k::6], Y[k::6])) for k in range(6)]

@@ -77,7 +77,7 @@ def test_recovers_a_known_map(truth):
 
 
 def penalised_loss(f, y, weight, log_slopes, power):
-    """The same objective in other words, for brute force."""
+    """The same objective in another form, for brute force."""
     n_pos, n_neg = weight @ (y > 0), weight @ (y < 0)
     target = np.where(y > 0, (n_pos + 1) / (n_pos + 2), 1 / (n_neg + 2))
     scale = np.exp(
@@ -182,7 +182,7 @@ def test_odd_samples_give_a_finite_map(fit, f, y):
 
 
 def test_probabilities_of_a_small_separated_sample_stay_modest():
-    """Four rows are no reason to be sure: the smoothed targets are 3/4 and 1/4."""
+    """Four rows are no reason for certainty: the smoothed targets are 3/4 and 1/4."""
     p = fit_sign_preserving([-3.0, -2.0, 2.0, 3.0], [-1, -1, 1, 1]).probabilities([2.5])
     assert 0.6 < p < 0.85
 
@@ -306,7 +306,7 @@ def test_temperature_by_brute_force():
     assert math.log(found.sharpness) == pytest.approx(best, abs=2e-4)
 
 
-def test_many_classes_of_few_rows_are_not_made_unsure():
+def test_many_classes_of_few_rows_are_not_underconfident():
     """Ten classes of ten rows, all scored rightly: doubt is worth one row of the hundred."""
     k = np.repeat(np.arange(10), 10)
     p = fit_temperature(np.eye(10)[k], k).probabilities(np.eye(10)[k])
@@ -378,7 +378,7 @@ def test_plain_arrays_and_back(known):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: restore({"slope": [1.0]}), "are no calibration"),
+        (lambda: restore({"slope": [1.0]}), "must be those of a calibration map"),
         (lambda: Platt.from_arrays({"slope": [1.0]}), "arrays of Platt must be"),
         (lambda: SignPreserving(-1.0, 1.0), "slope_pos and slope_neg"),
         (lambda: SignPreserving(1.0, 1.0, 0.0), "power and scale must be > 0"),
@@ -389,17 +389,17 @@ def test_plain_arrays_and_back(known):
         (lambda: SignPreserving(1.0, 1.0).probabilities([[1.0]]), "scores must have 1 dim"),
         (lambda: Temperature(1.0).probabilities([1.0]), "scores must have 2 dim"),
         (lambda: fit_sign_preserving([], []), "at least one row"),
-        (lambda: fit_sign_preserving([1.0, 2.0], [1]), "y must hold one label for each of 2"),
-        (lambda: fit_sign_preserving([1.0, 2.0], [1, 2]), "y must hold the labels"),
-        (lambda: fit_sign_preserving([1.0, 2.0], [-1, 0]), "y must hold the labels"),
+        (lambda: fit_sign_preserving([1.0, 2.0], [1]), "y must have the shape of scores"),
+        (lambda: fit_sign_preserving([1.0, 2.0], [1, 2]), "y must contain only the labels"),
+        (lambda: fit_sign_preserving([1.0, 2.0], [-1, 0]), "y must contain only the labels"),
         (lambda: fit_platt([np.inf], [1]), "scores must be finite"),
         (lambda: fit_platt([1.0], [1], [0.0]), "weight must be >= 0 with a positive"),
         (lambda: fit_platt([1.0], [1], [-1.0]), "weight must be >= 0"),
         (lambda: fit_platt([1.0], [1], [1.0, 1.0]), "weight must have one entry for each of 1"),
-        (lambda: fit_temperature([[1.0, 2.0]], [2]), r"codes must be class numbers 0\.\.1"),
-        (lambda: fit_temperature([[1.0, 2.0]], [0.5]), r"codes must be class numbers 0\.\.1"),
-        (lambda: fit_temperature([[1.0]], [0]), "two or more classes"),
-        (lambda: fit_temperature([[1.0, 2.0]], [0, 1]), "one class number for each of 1 rows"),
+        (lambda: fit_temperature([[1.0, 2.0]], [2]), r"codes must be integers 0\.\.1"),
+        (lambda: fit_temperature([[1.0, 2.0]], [0.5]), r"codes must be integers 0\.\.1"),
+        (lambda: fit_temperature([[1.0]], [0]), "at least two classes"),
+        (lambda: fit_temperature([[1.0, 2.0]], [0, 1]), r"codes must have shape \(1,\)"),
         (lambda: conformal_quantile([1.0], 1.0), "coverage must lie strictly"),
         (lambda: conformal_quantile([np.nan], 0.5), "residuals must be finite"),
         (lambda: conformal_quantile([], 0.5), "at least one row"),

@@ -47,7 +47,7 @@ def test_no_choice_of_cuts_is_better(objective, measure, seed):
     assert found == pytest.approx(brute_force(scores, Y, measure))
 
 
-def test_weights_are_copies():
+def test_weights_are_duplicates():
     scores, Y = RNG.normal(size=(30, 4)), (RNG.random((30, 4)) < 0.3).astype(float)
     weight = RNG.integers(0, 4, 30).astype(float)
     copies = np.repeat(np.arange(30), weight.astype(int))
@@ -83,7 +83,7 @@ def test_rows_without_labels_count_by_their_scores():
 
 
 @pytest.mark.parametrize("pseudo", [0.0, 10.0])
-def test_a_label_nobody_has_is_not_predicted_for_macro_f1(pseudo):
+def test_a_label_without_positives_is_not_predicted_for_macro_f1(pseudo):
     """Expected F1 alone grows with every prediction where probabilities are flat."""
     scores = np.column_stack([RNG.normal(size=200), np.full(200, -6.0)])
     Y = np.column_stack([scores[:, 0] > 1.0, np.zeros(200)]).astype(float)
@@ -95,7 +95,7 @@ def test_a_label_nobody_has_is_not_predicted_for_macro_f1(pseudo):
 @pytest.mark.parametrize("objective", ["micro", "macro", "hamming"])
 @pytest.mark.parametrize("n_positive", [0, 1, 3, 8])
 def test_labels_of_hardly_any_row_are_not_predicted_everywhere(objective, n_positive):
-    """Scores that tell nothing: F1 alone would be largest if all rows were predicted."""
+    """Uninformative scores: F1 alone would be largest if all rows were predicted."""
     rng = np.random.default_rng(n_positive)
     scores = np.log((n_positive + 0.5) / 400) + 0.1 * rng.normal(size=(400, 3))
     Y = np.zeros((400, 3))
@@ -105,8 +105,8 @@ def test_labels_of_hardly_any_row_are_not_predicted_everywhere(objective, n_posi
     assert best_thresholds(scores, np.zeros((400, 3)), objective).min() >= 0.0
 
 
-def test_words_are_checked():
+def test_parameters_are_validated():
     with pytest.raises(ValueError, match="objective must be one of"):
         best_thresholds(np.zeros((2, 1)), np.zeros((2, 1)), "accuracy")
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="same 2d shape"):
         best_thresholds(np.zeros((2, 1)), np.zeros((3, 1)))

@@ -1,4 +1,4 @@
-"""`MultilabelClassifier`: a Dirichlet-process mixture and Bayesian classifiers per label."""
+"""`MultilabelClassifier`: a Dirichlet-process mixture combined with Bayesian classifiers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Batch
 from likelier.fitting.extreme_cells import warn_extreme_cells
 from likelier.fitting.time_budget import TimeBudget
-from likelier.multilabel.features import LabelMap
+from likelier.multilabel.features import FeatureMap
 from likelier.multilabel.folds import fold_rows
 from likelier.multilabel.label_mixture import base_rates
 from likelier.multilabel.logistic import LabelWeights, update_labels
 from likelier.multilabel.predictions import LabelPredictions
 from likelier.multilabel.recipe import (
     FittedMixture,
-    conclude,
     fit_classifiers,
+    fit_combination,
     try_mixture,
     warn_interrupted,
 )
@@ -42,67 +42,60 @@ from likelier.thresholds import OBJECTIVES
 
 
 class MultilabelClassifier(LabelPredictions):
-    """Any number of labels per row, from data of which only a part needs labels.
+    """Multi-label classifier that also learns from unlabelled rows.
 
-    Every label has a Bayesian logistic classifier; a Dirichlet-process mixture finds patterns
-    of labels and features, also in rows without labels. Both are combined in log-odds,
-    ``score_c = sum_m g_m f_mc + g (logit pbar_c - logit base_c)``, with weights ``g`` that are
-    found out of fold (which calibrates the scores ``f`` of the classifiers on feature maps
-    ``m``), as is one threshold per label. A weak prior, of about one observation, holds the sum
-    of ``g_m`` near one and ``g`` near zero where labels are few.
+    A Bayesian logistic regression per label is combined with a Dirichlet-process mixture of
+    features and labels, which is fitted to all rows, labelled or not. Stacking weights and one
+    threshold per label are estimated out of fold.
 
     Parameters
     ----------
     n_components : int, default=30
-        Most patterns the mixture may use, at most as many as it has different rows to learn
-        from; fewer if fewer will do. 0 means no mixture.
+        Maximum number of mixture components, at most one per distinct row; 0 disables the mixture.
     features : {"auto", "gaussian", "bernoulli", "multinomial"}, default="auto"
-        Law of features in the mixture: numbers, presence (0 or 1) or counts (not negative;
-        other values are refused, also by `predict`). "auto" looks at the first rows.
+        Distribution of the features in the mixture: real, binary, or non-negative counts. "auto"
+        infers it from the first rows.
     label_distribution : {"bernoulli", "multinomial"}, default="bernoulli"
-        Law of labels in a pattern: each by itself, or one distribution over all of them.
+        Distribution of the labels in a component: independent, or one over all labels.
     feature_temperature : float or "auto", default="auto"
-        Power in (0, 1] of the features' likelihood in the mixture, without which many features
-        drown the labels. "auto" takes the one that predicts labels of held-out rows best.
+        Power in (0, 1] of the features' likelihood in the mixture; small values keep many features
+        from outweighing the labels. "auto" chooses it by the loss of held-out labels.
     combine : {"log_odds", "product"}, default="log_odds"
-        How mixture and classifiers are combined. "product" multiplies their probabilities, which
-        is not calibrated: they come out far below observed frequencies (.20 where .37 of the
-        labels are there). It is there to compare with; thresholds are tuned for it all the same.
+        How mixture and classifiers are combined. "product" multiplies their probabilities, for
+        comparison only: the result is far below observed frequencies (0.20 for labels with
+        frequency 0.37).
     threshold : {"micro", "macro", "hamming"}, default="micro"
-        What the thresholds maximise: F1 over all labels together, the mean of the labels' F1,
-        or the share of correct labels. A label is predicted for at most ten times as many rows as
-        have it, and for hardly more than have it where these are few: F1 of rare labels that
-        cannot be told apart is largest, and next to nothing, if all rows are said to have them.
+        Objective of the thresholds: micro-F1, macro-F1 or the fraction of correct labels; see
+        Notes.
     kernel : bool or "auto", default="auto"
-        Whether classifiers also use features of a Gaussian kernel; "auto" up to
-        30,000 dense or 4,000 sparse labelled rows, and 30,000 rows in all.
+        Whether to use Gaussian kernel features as well; "auto" up to 30,000 dense or 4,000 sparse
+        labelled rows, and 30,000 rows in total.
     n_folds : int, default=5
-        Folds behind weights, prior precisions and thresholds; at most 3 where rows times
-        features times labels exceed 10^9.
+        Number of cross-validation folds; at most 3 where rows x features x labels exceed 10^9.
     batch_size : int or None, default=None
-        Rows per stochastic step of the mixture. None takes all rows at once up to 20,000 rows,
+        Rows per stochastic step of the mixture. None uses all rows at once up to 20,000 rows, and
         1,024 above.
     learning_decay : float, default=0.7
-        Steps shrink like ``t^-learning_decay``, in (0.5, 1]; stochastic steps only.
+        Step sizes of stochastic steps are proportional to ``t^-learning_decay``, in (0.5, 1].
     max_iter : int, default=100
-        Most passes of the mixture over the data.
+        Maximum number of passes of the mixture over the data.
     tol : float, default=1e-4
-        The mixture stops when its bound rises less than this per row.
+        The mixture has converged when its bound increases by less than this per row.
     n_jobs : int or None, default=None
-        Threads of the mixture's sums over rows.
+        Threads for the mixture's sums over rows.
     random_state : int, RandomState or None, default=None
-        Seeds folds, landmarks and first components. The same seed gives the same bits.
+        Seed of folds, landmarks and initial components.
     time_budget : float or None, default=None
-        Seconds after which no further part is begun.
+        Seconds after which no further stage is started.
     verbose : int, default=0
         Print progress.
 
     Attributes
     ----------
     label_names_ : ndarray of shape (n_labels,)
-        Columns of ``Y``: names of a frame (words, or whole numbers if all are), else numbers.
+        Columns of ``Y``: names of a frame (integers if all are, otherwise strings), or numbers.
     classes_ : ndarray
-        The same, or the classes if ``y`` held one class per row.
+        The same as ``label_names_``, or the classes if ``y`` held one class per row.
     thresholds_ : ndarray of shape (n_labels,)
         Log-odds above which a label is predicted.
     all_thresholds_ : dict
@@ -110,54 +103,64 @@ class MultilabelClassifier(LabelPredictions):
     base_rates_ : ndarray of shape (n_labels,)
         Smoothed frequency of every label in all rows seen.
     label_counts_ : ndarray of shape (n_labels,)
-        Weight of the rows in which each label was known. Of a label with 0 nothing is known:
-        its probability is 0.5 and it is not predicted.
+        Weight of the rows in which each label was known. A label with 0 has probability 0.5 and is
+        never predicted.
     combine_, features_ : str
-        The words of the fit; setting others takes effect with the next one.
+        Parameters used by the fit; changed values take effect with the next one.
     stack_weights_ : ndarray
-        Weights of the classifiers' feature maps and, last, of the mixture.
+        Stacking weights of the classifiers' feature maps and, last, of the mixture.
     alpha_ : list of ndarray
-        Precision of every label's prior, for each map; chosen by rows held out, and never below
-        one over the number of rarer answers of all labels together.
+        Prior precision of every label, for each map; chosen by cross-validation, and at least one
+        over the number of examples of the rarer values of all labels.
     temperature_ : float or None
         Feature temperature of the mixture.
     n_iter_ : int
         Passes of the mixture.
     elbo_ : ndarray
-        Bound of the mixture after every pass, of all rows it learns from; it never falls where
-        they are taken at once. With stochastic steps it is an estimate: a pass sums what every
-        batch says under the parameters of its turn. `partial_fit` appends the bound before its
-        step, estimated from its batch for all rows seen by then; divide by these to compare.
+        Evidence lower bound of the mixture after every pass; non-decreasing where all rows are used
+        at once. With stochastic steps it is an estimate, summed over batches under changing
+        parameters. `partial_fit` appends the bound before its step, extrapolated from the batch to
+        all rows seen so far; divide by the number of rows to compare.
     label_patterns_ : list of dict
-        What each pattern means: its share of rows, top labels and top features.
+        Description of each component: its fraction of rows, top labels and top features.
     interrupted_ : bool
-        Whether the keyboard ended the fit early. What was finished by then is kept, with a
-        warning: the maps that are done, and the mixture if its folds are. Before the first map
-        is done there is nothing to keep, and ``KeyboardInterrupt`` goes on to the caller.
+        Whether the fit was interrupted by the keyboard. Completed feature maps are kept, and so is
+        the mixture once its folds are complete, with a warning. Before the first map is complete,
+        ``KeyboardInterrupt`` is raised.
 
     Notes
     -----
-    Labels of all classifiers share every product with the features, in directions that are
-    uncorrelated, where one diagonal per label is a good guess of its curvature. Cost: some
-    ten products rows x features x labels per fold and prior precision, plus features^3 once.
-    Cost of the mixture per pass: rows x features x components. Whenever it has come to rest,
-    pairs of components are joined if that raises the bound, which costs a pass more each time,
-    plus components^2 x (features + labels).
+    **Model.** Scores are log-odds, ``score_c = sum_m g_m f_mc + g (logit pbar_c - logit base_c)``,
+    with ``f_m`` the scores of the classifiers on feature map ``m`` and ``pbar`` the mixture's
+    probabilities. The weights ``g``, shared by all labels, are fitted out of fold, which also
+    calibrates ``f``. A prior worth about one observation keeps the sum of ``g_m`` near one and
+    ``g`` near zero where labels are few.
 
-    ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a frame also NA or null)
-    means unknown: the value is left out; a row of NaN is unlabelled, and helps through patterns,
-    scales and thresholds. A label that all rows have, or none, has its smoothed frequency as
-    probability, and no say in the weights of the parts. Where a quarter of the rows or more are
-    unlabelled, every feature map is also offered with its directions weighed by how far all rows
-    spread along them, which draws clusters together and doubles the cost of the classifiers; and
-    so is the mixture of labelled rows alone, which is taken if unlabelled rows only led it away
-    from the labels.
-    One class per row (``y`` of one dimension) is accepted too; classes then compete.
+    **Thresholds.** A label is predicted for at most ten times as many rows as have it, and for
+    hardly more rows than have it if these are few: the F1 of rare labels that are not predictable
+    is largest, and close to zero, if they are predicted for every row.
 
-    Rows with missing features are refused: fill them in before. Equal rows are merged, so a
-    weight of two is the same as a copy. Rows of equal features are held out together, unless
-    they often have different labels, or there are few kinds of row, each of them often: then
-    they are observations of their own, and dealt out to the folds one by one.
+    **Cost.** The classifiers of all labels share every product with the features, in uncorrelated
+    directions, where one diagonal per label approximates its curvature well: some ten products rows
+    x features x labels per fold and prior precision, plus features^3 once. The mixture costs rows x
+    features x components per pass. Whenever it has converged, pairs of components are merged if
+    that increases the bound, which costs one more pass each time, plus components^2 x (features +
+    labels).
+
+    **Unknown labels.** ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a
+    frame also NA or null) means unknown and is left out; a row of NaN is unlabelled, and is used by
+    the mixture, the scales and the thresholds. A label with a single observed value gets its
+    smoothed frequency as probability, and does not affect the stacking weights. If a quarter of the
+    rows or more are unlabelled, two variants are added: every feature map with its directions
+    multiplied by their standard deviations over all rows, which makes clusters more compact and
+    doubles the cost of the classifiers; and the mixture of labelled rows alone, which is used if
+    unlabelled rows only draw the components away from the labels. One class per row (``y`` of one
+    dimension) is accepted too; classes are then exclusive.
+
+    **Rows.** Missing features are rejected; impute them before. Equal rows are merged, so a weight
+    of two is the same as a duplicate. Rows of equal features are held out together, unless their
+    labels often differ, or there are few distinct rows, each repeated often: then they are separate
+    observations, and assigned to folds individually.
 
     Examples
     --------
@@ -165,7 +168,7 @@ class MultilabelClassifier(LabelPredictions):
     >>> from likelier import MultilabelClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> Y = np.column_stack([X[:, 0] > 0, X[:, 0] + X[:, 1] > 0]).astype(float)
-    >>> Y[150:] = np.nan  # nobody has labelled these rows
+    >>> Y[150:] = np.nan  # unlabelled rows
     >>> model = MultilabelClassifier(random_state=0).fit(X, Y)
     >>> model.predict([[1.0, 1.0, 0.0], [-1.0, -1.0, 0.0]])
     array([[1, 1],
@@ -244,10 +247,10 @@ class MultilabelClassifier(LabelPredictions):
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Training rows, labelled or not.
         y : array-like, CSR matrix or frame of shape (n_samples, n_labels)
-            Labels 0 and 1; NaN where unknown. Or one class per row, ``(n_samples,)``. A frame
-            with a single column of 0 and 1 is one label of that name.
+            Labels 0 and 1; NaN where unknown. Or one class per row, ``(n_samples,)``. A frame with
+            a single column of 0 and 1 is one label of that name.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative; a row of weight 0 is as good as absent.
+            Non-negative weights; a row of weight 0 is ignored.
         """
         self._validate_params()
         context = self._init_callback_context(max_subtasks=None)
@@ -266,17 +269,19 @@ class MultilabelClassifier(LabelPredictions):
             check_known(rows.Y, labels.names)
         self.sparse_rows_ = not isinstance(rows.X, np.ndarray)
         budget = TimeBudget(self, (X, y))
-        if labels.Y.shape[1] == 0:  # a single class: there is nothing to tell apart
-            self._store_nothing(labels, rows)
+        if labels.Y.shape[1] == 0:  # a single class
+            self._store_constant(labels, rows)
             return
         rows, fold = fold_rows(rows, int(self.n_folds), seed)
         parts = fit_classifiers(rows, fold, self.kernel, seed, budget)
         mixture = try_mixture(self, parts, rows, fold, seed, budget)
-        weights, thresholds = conclude(parts, mixture, rows, fold, labels.kind, self.combine, seed)
+        stacked, thresholds = fit_combination(
+            parts, mixture, rows, fold, labels.kind, self.combine, seed
+        )
         self.maps_ = [part.to_arrays() for part in parts.maps]
-        self.weights_ = [law.to_arrays() for law in parts.weights]
+        self.weights_ = [weights.to_arrays() for weights in parts.weights]
         self.alpha_ = parts.alphas
-        self.stack_weights_ = weights
+        self.stack_weights_ = stacked
         self.interrupted_ = parts.interrupted
         self._store_mixture(mixture)
         self._store_labels(labels, rows)
@@ -294,7 +299,7 @@ class MultilabelClassifier(LabelPredictions):
         self.label_counts_ = known_counts(rows.Y, rows.weight)
         self.n_seen_ = float(rows.weight.sum())
 
-    def _store_nothing(self, labels: Labels, rows: Rows) -> None:
+    def _store_constant(self, labels: Labels, rows: Rows) -> None:
         self.maps_, self.weights_, self.alpha_ = [], [], []
         self.stack_weights_, self.interrupted_ = np.zeros(1), False
         self._store_mixture(None)
@@ -303,12 +308,12 @@ class MultilabelClassifier(LabelPredictions):
         self.use_threshold(self.threshold)
 
     def use_threshold(self, objective: str) -> Self:
-        """Predict with the thresholds of another objective, without fitting again.
+        """Switch to the thresholds of another objective without refitting.
 
         Parameters
         ----------
         objective : {"micro", "macro", "hamming"}
-            What the thresholds maximise.
+            Objective of the thresholds.
         """
         check_is_fitted(self, "all_thresholds_")
         if objective not in self.all_thresholds_:
@@ -332,35 +337,35 @@ class MultilabelClassifier(LabelPredictions):
                 "label_prior": model.label_distribution.prior,
                 "temperature": model.temperature,
                 "step": mixture.state.step,
-                "centre": mixture.input.centre,
-                "scale": mixture.input.scale,
+                "centre": mixture.scaling.centre,
+                "scale": mixture.scaling.scale,
             }
 
-    # -- more rows ------------------------------------------------------------------------
+    # -- incremental learning -------------------------------------------------------------
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn some more rows; the first call is a fit, and should see some hundred rows.
+        """Learn a batch of rows; the first call is a full fit and should have a few hundred rows.
 
-        What is known about the classifiers' weights becomes their prior, and the mixture takes a
-        natural-gradient step. Feature maps, weights of the parts and thresholds stay those
-        of the first call. Labels of a frame are found by their names, and a later batch may be
-        without any. ``classes`` may announce classes (one class per row only).
+        The posterior of the classifiers' weights becomes the prior, and the mixture takes a
+        natural-gradient step. Feature maps, stacking weights and thresholds remain those of the
+        first call. Labels of a frame are matched by name, and a later batch may be unlabelled.
+        ``classes`` announces classes (one class per row only).
         """
         self._validate_params()
         if not hasattr(self, "thresholds_"):
             self._fit(X, y, sample_weight, classes)
             return self
-        rows_X = self._known_form(self._check_X(X, reset=False))
-        if self.mixture_ is not None:  # a guessed law cannot learn other features either
+        rows_X = self._match_layout(self._check_X(X, reset=False))
+        if self.mixture_ is not None:  # an inferred distribution is fixed by the first call
             names = getattr(self, "feature_names_in_", None)
             check_features(rows_X, self.mixture_["features"], names, guessed=True)
-        labels = self._read_more(y, classes)
+        labels = self._read_batch_labels(y, classes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = distinct_rows(rows_X, labels.Y, sample_weight, seed)
         warn_extreme_cells(self, rows.X)
-        self._learn_more(rows)
+        self._update(rows)
         return self
 
-    def _read_more(self, y: Any, classes: Any) -> Labels:
+    def _read_batch_labels(self, y: Any, classes: Any) -> Labels:
         """Labels of a later batch, in the order of the first."""
         if self.target_kind_ == MATRIX:
             labels = read_labels(y, kind=MATRIX)
@@ -375,30 +380,30 @@ class MultilabelClassifier(LabelPredictions):
                 f"y must have the {len(self.base_rates_)} labels of the first call, in the same "
                 f"form; got {labels.Y.shape[1]}"
             )
-        return labels.in_order_of(self.label_names_) if labels.kind == MATRIX else labels
+        return labels.reorder(self.label_names_) if labels.kind == MATRIX else labels
 
-    def _learn_more(self, rows: Rows) -> None:
-        """Update weights and mixture; nothing changes before all is computed."""
+    def _update(self, rows: Rows) -> None:
+        """Update weights and mixture; the model changes only once everything is computed."""
         updated = []
         for plain, weights in zip(self.maps_, self.weights_, strict=True):
-            Z = LabelMap.from_arrays(plain).apply(rows.X)
-            law = update_labels(
+            Z = FeatureMap.from_arrays(plain).apply(rows.X)
+            posterior = update_labels(
                 Z, rows.Y.astype(Z.dtype), rows.weight.astype(Z.dtype),
                 LabelWeights.from_arrays(weights),
             )  # fmt: skip
-            updated.append(law.to_arrays())
+            updated.append(posterior.to_arrays())
         n_new, known = float(rows.weight.sum()), known_counts(rows.Y, rows.weight)
         n_seen, counts = self.n_seen_ + n_new, self.label_counts_ + known
         positive = rows.weight @ np.nan_to_num(rows.Y)
         base = (self.base_rates_ * (self.label_counts_ + 1.0) + positive) / (counts + 1.0)
         if self.mixture_ is not None:
-            state, enter = self._mixture()
-            batch = Batch(enter.apply(rows.X), rows.Y, rows.weight)
+            state, scaling = self._mixture()
+            batch = Batch(scaling.apply(rows.X), rows.Y, rows.weight)
             inference = VariationalMixture(True, decay=self.learning_decay)
-            known_share = (known / n_new) / np.maximum(counts / n_seen, 1e-300)
-            before = state.params  # under which the rows' share of the bound is
-            state, share = inference.learn(state, batch, n_seen / n_new, known_share)
-            bound = state.model.bound(before, share * n_seen / n_new)
+            known_ratio = (known / n_new) / np.maximum(counts / n_seen, 1e-300)
+            before = state.params  # the evidence is computed with these
+            state, evidence = inference.learn(state, batch, n_seen / n_new, known_ratio)
+            bound = state.model.bound(before, evidence * n_seen / n_new)
             self.elbo_ = np.append(self.elbo_, bound)
             self.mixture_ = {
                 **self.mixture_, "params": state.params.to_arrays(), "step": state.step

@@ -1,10 +1,10 @@
-"""Joining components of a mixture where that raises its bound.
+"""Merging of mixture components where that increases the bound.
 
-Coordinate ascent cannot join two components that share a cluster: moving any single row makes
-the bound fall. For given responsibilities ``R`` the bound at the best parameters is, up to
-constants, ``sum_k A(eta_0 + T_k) + H(R) + (weights)`` with ``A`` the log normaliser of a law and
-``T_k`` a component's statistics; so from one pass over the rows the exact change by joining any
-two is known, and nothing need be tried out.
+Coordinate ascent cannot merge two components that share a cluster: moving any single row decreases
+the bound. For given responsibilities ``R`` the bound at the best parameters is, up to constants,
+``sum_k A(eta_0 + T_k) + H(R) + (weights)`` with ``A`` the log normaliser of a distribution and
+``T_k`` a component's statistics. One pass over the rows therefore gives the exact change of the
+bound for every pair, without trial fits.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from likelier.base import Array, Batch, Engine
 from likelier.multilabel.mixture import DirichletMixture, MixtureParameters, MixtureStats
 from likelier.multilabel.variational import MixtureState
 
-CERTAIN = 1.0 - 1e-12  # a row that belongs to one component so surely has no entropy to lose
-LEAST_GAIN = 1e-6
-TRIED = 20  # pairs of which the exact change is computed
+CERTAIN = 1.0 - 1e-12  # rows with a larger responsibility have no entropy to lose
+MIN_GAIN = 1e-6
+MAX_CANDIDATES = 20  # pairs for which the exact change is computed
 
 
 @dataclass(frozen=True)
-class JoinedRows:
-    """Statistics of rows, and the entropy that joining each pair of components would lose."""
+class MergeStats:
+    """Statistics of rows, and the entropy that merging each pair of components would lose."""
 
     stats: MixtureStats
-    lost: Array
+    entropy_loss: Array
 
-    def __add__(self, other: JoinedRows) -> JoinedRows:
-        return JoinedRows(self.stats + other.stats, self.lost + other.lost)
+    def __add__(self, other: MergeStats) -> MergeStats:
+        return MergeStats(self.stats + other.stats, self.entropy_loss + other.entropy_loss)
 
 
 def merge_components(state: MixtureState, engine: Engine) -> MixtureState | None:
-    """State with pairs of components joined and the largest first, or None if none should be.
+    """State with pairs of components merged, largest first, or None if no merge helps.
 
-    There are fewer components afterwards, and the bound does not fall: leaving an empty one out
-    takes a divergence away and nothing else, so bounds may be compared.
+    The result has fewer components and a bound that is not smaller: removing an empty component
+    only removes a divergence, so bounds are comparable.
 
     Notes
     -----
@@ -48,122 +48,132 @@ def merge_components(state: MixtureState, engine: Engine) -> MixtureState | None
     model, params = state.model, state.params
     if params.n_components < 2:
         return None
-    rows: JoinedRows = engine.reduce(
-        lambda batch: joined_rows(model, params, batch), lambda left, right: left + right
+    rows: MergeStats = engine.reduce(
+        lambda batch: merge_stats(model, params, batch), lambda left, right: left + right
     )
-    joining = Joining(model, rows, params.expected_a())
-    while joining.join_best():
+    merger = ComponentMerger(model, rows, params.expected_a())
+    while merger.merge_best():
         pass
-    stats = joining.stats
+    stats = merger.stats
     if len(stats.count) == params.n_components:
         return None
     order = np.argsort(-stats.count, kind="stable")
-    stats = take(stats, order)
+    stats = select_components(stats, order)
     model = replace(model, n_components=len(order))
     return replace(state, model=model, params=model.update(stats, params.expected_a()))
 
 
-def joined_rows(model: DirichletMixture, params: MixtureParameters, batch: Batch) -> JoinedRows:
-    """What a batch says about joining components."""
+def merge_stats(model: DirichletMixture, params: MixtureParameters, batch: Batch) -> MergeStats:
+    """Statistics of a batch for merging components."""
     log_r = model.log_joint(params, batch.X, batch.y)
     R = np.exp(log_r - logsumexp(log_r, axis=1, keepdims=True))
     weight = np.ones(len(R)) if batch.weight is None else np.asarray(batch.weight)
-    stats = model.assigned(batch, R * weight[:, None])
-    unsure = R.max(axis=1) < CERTAIN
-    R, weight = R[unsure], weight[unsure]
+    stats = model.stats_given(batch, R * weight[:, None])
+    uncertain = R.max(axis=1) < CERTAIN
+    R, weight = R[uncertain], weight[uncertain]
     own = weight @ xlogy(R, R)
-    lost = np.zeros((R.shape[1], R.shape[1]))
+    entropy_loss = np.zeros((R.shape[1], R.shape[1]))
     for i in range(R.shape[1] - 1):
         both = R[:, i : i + 1] + R[:, i + 1 :]
-        lost[i, i + 1 :] = weight @ xlogy(both, both) - own[i] - own[i + 1 :]
-    return JoinedRows(stats, lost + lost.T)
+        entropy_loss[i, i + 1 :] = weight @ xlogy(both, both) - own[i] - own[i + 1 :]
+    return MergeStats(stats, entropy_loss + entropy_loss.T)
 
 
-class Joining:
-    """Components that are joined one pair after the other, as long as the bound surely rises.
+class ComponentMerger:
+    """Greedy merging of component pairs while the bound is sure to increase.
 
-    Entropy that a joined pair loses to a third component is at most what its members would have
-    lost to it, ``L(i + j, k) <= L(i, k) + L(j, k)``: from the second pair on a gain is a lower
-    bound, and exact before.
+    The entropy that a merged pair loses to a third component is at most the sum of what its members
+    would have lost, ``L(i + j, k) <= L(i, k) + L(j, k)``. The gain is therefore exact for the first
+    pair, and a lower bound from the second on.
     """
 
-    def __init__(self, model: DirichletMixture, rows: JoinedRows, a: float) -> None:
+    def __init__(self, model: DirichletMixture, rows: MergeStats, a: float) -> None:
         self.model, self.a = model, a
-        self.stats, self.lost = rows.stats, rows.lost
-        self.alone = self._evidence(slice(None))
-        K = len(self.alone)
-        self.laws = np.stack([self._with_others(i) for i in range(K)])
-        self.value = weight_value(model, self.stats.count, a)
+        self.stats, self.entropy_loss = rows.stats, rows.entropy_loss
+        self.evidence = self._evidence(slice(None))
+        K = len(self.evidence)
+        self.evidence_gains = np.stack([self._merge_gains(i) for i in range(K)])
+        self.value = weight_bound(model, self.stats.count, a)
 
-    def join_best(self) -> bool:
-        """Join the pair by which the bound rises most; False if there is none."""
+    def merge_best(self) -> bool:
+        """Merge the pair with the largest gain; False if there is none."""
         count, gains = self.stats.count, self.gains()
         both = count[:, None] + count
-        # what weights gain, but for terms of the order of a logarithm
+        # gain of the weights up to logarithmic terms
         guess = gains + xlogy(both, both) - xlogy(count, count)[:, None] - xlogy(count, count)
         first, second = np.triu_indices(len(count), 1)
-        order = np.argsort(-guess[first, second], kind="stable")[:TRIED]
+        order = np.argsort(-guess[first, second], kind="stable")[:MAX_CANDIDATES]
         for i, j in zip(first[order], second[order], strict=True):
-            value = weight_value(self.model, _joined_counts(count, i, j), self.a)
-            if gains[i, j] + value - self.value > LEAST_GAIN:
-                self._join(i, j)
+            value = weight_bound(self.model, _merged_counts(count, i, j), self.a)
+            if gains[i, j] + value - self.value > MIN_GAIN:
+                self._merge(i, j)
                 self.value = value
                 return True
         return False
 
     def gains(self) -> Array:
-        """Change of the bound by joining each pair, but for that of the weights."""
-        return np.asarray(self.laws - self.lost)
+        """Change of the bound by merging each pair, except for that of the weights."""
+        return np.asarray(self.evidence_gains - self.entropy_loss)
 
-    def _join(self, i: int, j: int) -> None:
-        """Add component ``j`` to ``i``."""
+    def _merge(self, i: int, j: int) -> None:
+        """Merge component ``j`` into ``i``."""
         count, features, labels = (
             array.copy() for array in (self.stats.count, self.stats.features, self.stats.labels)
         )
         count[i] += count[j]
         features[:, i] += features[:, j]
         labels[:, i] += labels[:, j]
-        lost = self.lost.copy()
-        lost[i] = lost[:, i] = lost[i] + lost[j]
+        entropy_loss = self.entropy_loss.copy()
+        entropy_loss[i] = entropy_loss[:, i] = entropy_loss[i] + entropy_loss[j]
         kept = np.delete(np.arange(len(count)), j)
-        self.stats = take(replace(self.stats, count=count, features=features, labels=labels), kept)
-        self.lost, self.laws = lost[np.ix_(kept, kept)], self.laws[np.ix_(kept, kept)]
-        self.alone = self.alone[kept]
+        self.stats = select_components(
+            replace(self.stats, count=count, features=features, labels=labels), kept
+        )
+        self.entropy_loss, self.evidence_gains = (
+            entropy_loss[np.ix_(kept, kept)],
+            self.evidence_gains[np.ix_(kept, kept)],
+        )
+        self.evidence = self.evidence[kept]
         new = int(i) - int(j < i)
-        self.alone[new] = self._evidence(slice(new, new + 1))[0]
-        self.laws[new] = self.laws[:, new] = self._with_others(new)
+        self.evidence[new] = self._evidence(slice(new, new + 1))[0]
+        self.evidence_gains[new] = self.evidence_gains[:, new] = self._merge_gains(new)
 
     def _evidence(self, which: slice) -> Array:
-        """Evidence of components' rows under both laws."""
-        return sum_laws(self.model, self.stats.features[:, which], self.stats.labels[:, which])
+        """Log evidence of components' rows under both distributions."""
+        return total_evidence(
+            self.model, self.stats.features[:, which], self.stats.labels[:, which]
+        )
 
-    def _with_others(self, i: int) -> Array:
-        """Change of the laws' evidence if component ``i`` is joined with each other one."""
+    def _merge_gains(self, i: int) -> Array:
+        """Change of the evidence if component ``i`` is merged with each other one."""
         features, labels = self.stats.features, self.stats.labels
-        both = sum_laws(
+        both = total_evidence(
             self.model, features[:, i : i + 1] + features, labels[:, i : i + 1] + labels
         )
-        return np.asarray(both - self.alone[i] - self.alone)
+        return np.asarray(both - self.evidence[i] - self.evidence)
 
 
-def sum_laws(model: DirichletMixture, features: Array, labels: Array) -> Array:
-    """Evidence of statistics under the laws of features and labels, 0 without rows."""
+def total_evidence(model: DirichletMixture, features: Array, labels: Array) -> Array:
+    """Log evidence of statistics under the feature and label distributions, 0 without rows."""
     out = np.zeros(features.shape[1])
-    for law, told in ((model.feature_distribution, features), (model.label_distribution, labels)):
-        prior = law.prior[:, None]
-        out += law.log_partition(prior + told) - law.log_partition(prior)
+    for distribution, stats in (
+        (model.feature_distribution, features),
+        (model.label_distribution, labels),
+    ):
+        prior = distribution.prior[:, None]
+        out += distribution.log_partition(prior + stats) - distribution.log_partition(prior)
     return out
 
 
-def weight_value(model: DirichletMixture, count: Array, a: float) -> float:
-    """What the components' weights add to the bound, if they have so many rows."""
-    nothing = np.zeros((1, len(count), 0))
-    stats = MixtureStats(count, nothing, nothing, 0.0)
+def weight_bound(model: DirichletMixture, count: Array, a: float) -> float:
+    """Contribution of the component weights to the bound, for given counts."""
+    empty = np.zeros((1, len(count), 0))
+    stats = MixtureStats(count, empty, empty, 0.0)
     params = model.weights(stats, a)
     return float(count @ params.expected_log_weights()) - model.stick_divergence(params)
 
 
-def take(stats: MixtureStats, which: Array) -> MixtureStats:
+def select_components(stats: MixtureStats, which: Array) -> MixtureStats:
     """Statistics of some components, in the order given."""
     return replace(
         stats, count=stats.count[which], features=stats.features[:, which],
@@ -171,8 +181,8 @@ def take(stats: MixtureStats, which: Array) -> MixtureStats:
     )  # fmt: skip
 
 
-def _joined_counts(count: Array, i: int, j: int) -> Array:
-    """Rows of every component after joining two, the largest first."""
-    joined = np.delete(count, j)
-    joined[i - (j < i)] += count[j]
-    return np.asarray(np.sort(joined)[::-1])
+def _merged_counts(count: Array, i: int, j: int) -> Array:
+    """Counts of the components after merging two, in descending order."""
+    merged = np.delete(count, j)
+    merged[i - (j < i)] += count[j]
+    return np.asarray(np.sort(merged)[::-1])

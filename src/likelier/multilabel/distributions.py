@@ -1,9 +1,9 @@
-"""What the components of a mixture may be made of: conjugate laws in natural parameters.
+"""Conjugate distributions of mixture components in natural parameters.
 
-A law describes a row of independent columns given its component. What is known about the
+A distribution describes a row of independent columns given its component. The posterior over the
 parameters of ``K`` components is an array ``eta`` of natural parameters, ``(P, K, d)``; rows add
-statistics of the same shape, so ``eta = eta_0 + sum_i r_ik t(x_i)`` whatever the law. A value
-that is NaN is unknown, adds nothing and says nothing.
+statistics of the same shape, so ``eta = eta_0 + sum_i r_ik t(x_i)`` for every distribution. NaN
+values are unknown and contribute nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True)
-class Law(ABC):
+class ColumnDistribution(ABC):
     """Independent columns of one kind.
 
-    ``prior`` holds the natural parameters before any row, ``(P, d)``, the same for every
-    component. Costs: rows x columns x components for statistics and for log densities.
+    ``prior`` holds the prior natural parameters, ``(P, d)``, the same for every component. Costs:
+    rows x columns x components for statistics and for log densities.
     """
 
     name: ClassVar[str]
@@ -39,22 +39,22 @@ class Law(ABC):
 
     @abstractmethod
     def stats(self, X: Matrix, R: Array) -> Array:
-        """Statistics of rows that belong to component ``k`` with weight ``R[:, k]``."""
+        """Statistics of rows with responsibilities (times weights) ``R[:, k]``."""
 
     @abstractmethod
     def expected_log(self, eta: Array, X: Matrix) -> Array:
-        """``E log p(x_i | component k)`` under the law of the parameters, ``(n, K)``."""
+        """``E log p(x_i | component k)`` over the posterior of the parameters, ``(n, K)``."""
 
     @abstractmethod
     def divergence(self, eta: Array) -> float:
-        """KL divergence of the parameters' law from the prior, over all components."""
+        """KL divergence of the parameters' posterior from the prior, over all components."""
 
     @abstractmethod
     def log_partition(self, eta: Array) -> Array:
-        """Log normaliser of the parameters' law, ``(K,)``, up to a constant.
+        """Log normaliser of the parameters' posterior, ``(K,)``, up to a constant.
 
-        Its growth from the prior is the evidence of the rows behind ``eta``, up to what is the
-        same for all components.
+        Its difference from that of the prior is the log evidence of the rows behind ``eta``, up to
+        terms that are the same for all components.
         """
 
     @abstractmethod
@@ -63,8 +63,8 @@ class Law(ABC):
 
 
 @dataclass(frozen=True)
-class BernoulliLaw(Law):
-    """Columns that are 0 or 1; probabilities with a Beta law. ``eta``: the two counts."""
+class BernoulliDistribution(ColumnDistribution):
+    """Binary columns with Beta posteriors. ``eta``: the two counts."""
 
     name = "bernoulli"
 
@@ -73,7 +73,7 @@ class BernoulliLaw(Law):
             known = np.isfinite(X)
             ones = R.T @ np.where(known, X, 0.0)
             return np.stack([ones, R.T @ known - ones])
-        ones = product(R, X)
+        ones = weighted_sums(R, X)
         return np.stack([ones, R.sum(axis=0)[:, None] - ones])
 
     def expected_log(self, eta: Array, X: Matrix) -> Array:
@@ -95,8 +95,8 @@ class BernoulliLaw(Law):
 
 
 @dataclass(frozen=True)
-class MultinomialLaw(Law):
-    """Rows of counts; one distribution over all columns with a Dirichlet law. ``eta``: counts.
+class MultinomialDistribution(ColumnDistribution):
+    """Rows of counts over all columns, with a Dirichlet posterior. ``eta``: counts.
 
     The multinomial coefficient of a row is the same for every component and left out.
     """
@@ -104,7 +104,7 @@ class MultinomialLaw(Law):
     name = "multinomial"
 
     def stats(self, X: Matrix, R: Array) -> Array:
-        return product(R, known_or_zero(X))[None]
+        return weighted_sums(R, known_or_zero(X))[None]
 
     def expected_log(self, eta: Array, X: Matrix) -> Array:
         table = digamma(eta[0]) - digamma(eta[0].sum(axis=1, keepdims=True))
@@ -126,29 +126,29 @@ class MultinomialLaw(Law):
 
 
 @dataclass(frozen=True)
-class GaussianLaw(Law):
-    """Real columns; mean and precision with a Normal-Gamma law.
+class GaussianDistribution(ColumnDistribution):
+    """Real columns with Normal-Gamma posteriors of mean and precision.
 
     ``mu ~ N(m, 1/(kappa lambda))``, ``lambda ~ Gamma(a, b)``; ``eta`` holds the natural
-    parameters ``(kappa, kappa m, 2a, 2b + kappa m^2)``, which may be blended.
+    parameters ``(kappa, kappa m, 2a, 2b + kappa m^2)``, which may be interpolated.
     """
 
     name = "gaussian"
 
     def stats(self, X: Matrix, R: Array) -> Array:
         count = np.broadcast_to(R.sum(axis=0)[:, None], (R.shape[1], self.n_columns))
-        return np.stack([count, product(R, X), count, product(R, squared(X))])
+        return np.stack([count, weighted_sums(R, X), count, weighted_sums(R, squared(X))])
 
     def expected_log(self, eta: Array, X: Matrix) -> Array:
-        kappa, m, a, b = self._usual(eta)
+        kappa, m, a, b = self._standard_parameters(eta)
         rate = a / b
         linear = squared(X) @ (-0.5 * rate).T + X @ (rate * m).T
         rest = digamma(a) - np.log(b) - LOG_2PI - rate * m * m - 1.0 / kappa
         return np.asarray(linear + 0.5 * rest.sum(axis=1))
 
     def divergence(self, eta: Array) -> float:
-        kappa, m, a, b = self._usual(eta)
-        kappa0, m0, a0, b0 = self._usual(self.prior[:, None])
+        kappa, m, a, b = self._standard_parameters(eta)
+        kappa0, m0, a0, b0 = self._standard_parameters(self.prior[:, None])
         rate = a / b
         gamma_part = a * np.log(b) - a0 * np.log(b0) - gammaln(a) + gammaln(a0)
         gamma_part += (a - a0) * (digamma(a) - np.log(b)) - (b - b0) * rate
@@ -157,26 +157,29 @@ class GaussianLaw(Law):
         return float((gamma_part + normal_part).sum())
 
     def log_partition(self, eta: Array) -> Array:
-        kappa, _, a, b = self._usual(eta)
+        kappa, _, a, b = self._standard_parameters(eta)
         return np.asarray((gammaln(a) - a * np.log(b) - 0.5 * np.log(kappa)).sum(axis=1))
 
     def mean(self, eta: Array) -> Array:
         return np.asarray(eta[1] / eta[0])
 
     @staticmethod
-    def _usual(eta: Array) -> tuple[Array, Array, Array, Array]:
+    def _standard_parameters(eta: Array) -> tuple[Array, Array, Array, Array]:
         """``kappa, m, a, b`` of natural parameters."""
         kappa, m = eta[0], eta[1] / eta[0]
         b = 0.5 * (eta[3] - kappa * m * m)
-        # rounding must not make a variance vanish: the prior's part of b never does
+        # rounding must not make the variance vanish; the prior keeps b positive
         return kappa, m, 0.5 * eta[2], np.maximum(b, 1e-12 * np.maximum(eta[3], 1e-300))
 
 
-LAWS: dict[str, Any] = {law.name: law for law in (BernoulliLaw, GaussianLaw, MultinomialLaw)}
+DISTRIBUTIONS: dict[str, Any] = {
+    kind.name: kind
+    for kind in (BernoulliDistribution, GaussianDistribution, MultinomialDistribution)
+}
 
 
-def feature_prior(name: str, X: Matrix) -> Law:
-    """Law of features with a weak prior: as much as one row that is like all others.
+def feature_prior(name: str, X: Matrix) -> ColumnDistribution:
+    """Feature distribution with a weak prior, worth one average row.
 
     Parameters
     ----------
@@ -187,28 +190,28 @@ def feature_prior(name: str, X: Matrix) -> Law:
     """
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if name == "gaussian":
-        spread = np.asarray(squared(X).mean(axis=0), dtype=np.float64).ravel() - mean**2
-        spread = np.maximum(spread, 1e-3 * max(float(spread.mean()), 1e-12))
+        variance = np.asarray(squared(X).mean(axis=0), dtype=np.float64).ravel() - mean**2
+        variance = np.maximum(variance, 1e-3 * max(float(variance.mean()), 1e-12))
         ones = np.ones_like(mean)
-        return GaussianLaw(np.stack([ones, mean, 2.0 * ones, 2.0 * spread + mean**2]))
+        return GaussianDistribution(np.stack([ones, mean, 2.0 * ones, 2.0 * variance + mean**2]))
     if name == "bernoulli":
-        share = np.clip(mean, 1e-3, 1.0 - 1e-3)
-        return BernoulliLaw(np.stack([share, 1.0 - share]))
-    share = (mean + 1e-3 * mean.mean() + 1e-12) / max(float(mean.sum()), 1e-12)
-    return MultinomialLaw((0.1 * len(mean) * share)[None])
+        frequency = np.clip(mean, 1e-3, 1.0 - 1e-3)
+        return BernoulliDistribution(np.stack([frequency, 1.0 - frequency]))
+    frequency = (mean + 1e-3 * mean.mean() + 1e-12) / max(float(mean.sum()), 1e-12)
+    return MultinomialDistribution((0.1 * len(mean) * frequency)[None])
 
 
-def label_prior(name: str, Y: Array, weight: Array) -> Law:
-    """Law of labels whose prior weighs as much as one row with the labels' frequencies."""
+def label_prior(name: str, Y: Array, weight: Array) -> ColumnDistribution:
+    """Label distribution with a prior worth one row with the labels' frequencies."""
     known = np.isfinite(Y)
-    share = (weight @ np.where(known, Y, 0.0) + 0.5) / (weight @ known + 1.0)
+    frequency = (weight @ np.where(known, Y, 0.0) + 0.5) / (weight @ known + 1.0)
     if name == "bernoulli":
-        return BernoulliLaw(np.stack([share, 1.0 - share]))
-    return MultinomialLaw((share / share.sum() * len(share) * 0.1)[None])
+        return BernoulliDistribution(np.stack([frequency, 1.0 - frequency]))
+    return MultinomialDistribution((frequency / frequency.sum() * len(frequency) * 0.1)[None])
 
 
-def guess_law(X: Matrix) -> str:
-    """Kind of features: presence, counts (or other amounts in sparse rows), or numbers."""
+def infer_distribution(X: Matrix) -> str:
+    """Kind of the features: binary, counts (or non-negative sparse values), or real."""
     values = X if isinstance(X, np.ndarray) else X.data
     if ((values == 0) | (values == 1)).all():
         return "bernoulli"
@@ -223,7 +226,7 @@ def beta_divergence(a: Array, b: Array, a0: Array, b0: Array) -> Array:
     return np.asarray(out + (a0 + b0 - a - b) * digamma(a + b))
 
 
-def product(R: Array, X: Matrix) -> Array:
+def weighted_sums(R: Array, X: Matrix) -> Array:
     """``R^T X``, dense."""
     return np.asarray((X.T @ R).T, dtype=np.float64)
 
@@ -234,5 +237,5 @@ def squared(X: Matrix) -> Matrix:
 
 
 def known_or_zero(X: Matrix) -> Matrix:
-    """Rows with zeros for unknown values."""
+    """Rows with unknown values replaced by zero."""
     return np.nan_to_num(X, nan=0.0) if isinstance(X, np.ndarray) else X

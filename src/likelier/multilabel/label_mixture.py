@@ -1,4 +1,4 @@
-"""What the mixture says about labels: its bound, its temperature, and out-of-fold log-odds."""
+"""Fitting of the mixture for labels: bound, temperature, and out-of-fold log-odds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from likelier.multilabel.variational import MixtureState, VariationalMixture, pr
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01)
 GAINS = (0.25, 0.5, 1.0)
-TRIAL_ROWS, TRIAL_PASSES = 1500, 15  # with which temperatures are compared
-FOLD_TOL = 10.0  # times the tolerance: folds only say how far the mixture can be trusted
-CALM = 10.0  # times the tolerance: a rise of the bound below which components may be joined
-MAX_SHARE = 1.0 - 1e-9
+TRIAL_ROWS, TRIAL_PASSES = 1500, 15  # for the comparison of temperatures
+FOLD_TOL_FACTOR = 10.0  # folds use a looser tolerance
+MERGE_TOL_FACTOR = 10.0  # times tol; increase of the bound below which components are merged
+MAX_PROBABILITY = 1.0 - 1e-9
 
 # Opens an engine over rows, labels and weights; the caller says where rows live.
 MakeEngine = Callable[[Matrix, Array, Array], Engine]
@@ -28,7 +28,7 @@ MakeEngine = Callable[[Matrix, Array, Array], Engine]
 
 @dataclass(frozen=True)
 class MixtureFit:
-    """A fitted mixture, its bound after every pass, and whether the keyboard ended the fit."""
+    """A fitted mixture, its bound after every pass, and whether the user interrupted the fit."""
 
     state: MixtureState
     bounds: list[float]
@@ -37,7 +37,7 @@ class MixtureFit:
 
 @dataclass(frozen=True)
 class LabelMixture:
-    """How to fit the mixture; ``temperature`` None means to be found."""
+    """Settings of the mixture; a ``temperature`` of None is chosen by validation."""
 
     n_components: int
     features: str
@@ -48,7 +48,7 @@ class LabelMixture:
     temperature: float | None = None
 
     def model(self, X: Matrix, Y: Array, weight: Array) -> DirichletMixture:
-        """Model with weak priors that are like all rows; at most one component per row."""
+        """Model with weak priors at the averages of all rows; at most one component per row."""
         return DirichletMixture(
             feature_prior(self.features, X),
             label_prior(self.labels, Y, weight),
@@ -58,34 +58,36 @@ class LabelMixture:
 
     def fit(
         self, X: Matrix, Y: Array, weight: Array,
-        watch: Callable[[float], bool] = lambda bound: False, merge: bool = True,
-        keep: bool = False,
+        callback: Callable[[float], bool] = lambda bound: False, merge: bool = True,
+        keep_interrupted: bool = False,
     ) -> MixtureFit:  # fmt: skip
-        """Fit until the bound no longer rises; ``watch`` sees every bound and may stop.
+        """Fit until the bound converges; ``callback`` gets every bound and may stop the fit.
 
-        With ``merge`` components are joined where that raises the bound, whenever it has nearly
-        come to rest. With ``keep`` an interruption by the keyboard leaves what the last pass has
-        found, if there was one; else it goes on to the caller.
+        With ``merge``, components are merged where that increases the bound, whenever it has nearly
+        converged. With ``keep_interrupted``, KeyboardInterrupt returns the result of the last pass,
+        if there was one; otherwise it is raised.
         """
         engine = self.make_engine(X, Y, weight)
         state = self.inference.init(self.model(X, Y, weight), engine)
         bounds: list[float] = []
-        interrupted, calm = False, CALM
+        interrupted, merge_tol = False, MERGE_TOL_FACTOR
         try:
             for _ in range(self.max_iter):
                 state, info = self.inference.step(state, engine)
                 bounds.append(-info.objective)
-                if watch(bounds[-1]):
+                if callback(bounds[-1]):
                     break
-                slow = merge and _rise(bounds, len(Y)) < calm * self.inference.tol
-                if not (slow or info.converged):
+                nearly_converged = (
+                    merge and _last_gain(bounds, len(Y)) < merge_tol * self.inference.tol
+                )
+                if not (nearly_converged or info.converged):
                     continue
                 merged = merge_components(state, engine) if merge else None
                 if merged is None and info.converged:
                     break
-                state, calm = (state, 0.0) if merged is None else (merged, CALM)
+                state, merge_tol = (state, 0.0) if merged is None else (merged, MERGE_TOL_FACTOR)
         except KeyboardInterrupt:
-            if not (keep and bounds):
+            if not (keep_interrupted and bounds):
                 raise
             interrupted = True
         params = prune(state.params, float(weight.sum()))
@@ -95,56 +97,57 @@ class LabelMixture:
     def with_temperature(
         self, X: Matrix, Y: Array, weight: Array, held: Array, rng: np.random.Generator
     ) -> LabelMixture:
-        """Choose the temperature by the labels of held-out rows, where it is not given.
+        """Choose the temperature by the loss of held-out labels, unless it is given.
 
-        It is one, which makes the bound that of a probability, unless a lower one is better by
-        more than noise.
+        The default is one, the exact likelihood, unless a lower temperature is better by more than
+        noise.
         """
         if self.temperature is not None:
             return self
         rows = np.flatnonzero(~held)
         if len(rows) > TRIAL_ROWS:
             rows = np.sort(rng.permutation(rows)[:TRIAL_ROWS])
-        tried = []
+        candidates = []
         for value in TEMPERATURES:
             trial = replace(self, temperature=value, max_iter=min(self.max_iter, TRIAL_PASSES))
             state = trial.fit(X[rows], Y[rows], weight[rows], merge=False).state
             base = base_rates(Y[rows], weight[rows])
-            odds = log_odds(state.model, state.params, X[held], base)
+            log_odds_ratio = log_odds(state.model, state.params, X[held], base)
             start = np.log(base / (1.0 - base))
             losses = [
-                log_losses(start + gain * odds, Y[held], weight[held]).sum(axis=1) for gain in GAINS
+                log_losses(start + gain * log_odds_ratio, Y[held], weight[held]).sum(axis=1)
+                for gain in GAINS
             ]
-            tried.append(min(losses, key=lambda loss: float(loss.sum())))
-        return replace(self, temperature=TEMPERATURES[first_as_good(tried)])
+            candidates.append(min(losses, key=lambda loss: float(loss.sum())))
+        return replace(self, temperature=TEMPERATURES[first_not_worse(candidates)])
 
     def out_of_fold(self, X: Matrix, Y: Array, weight: Array, fold: Array) -> Array:
-        """Log-odds by mixtures that have not seen the rows; rows of fold -1 are in all."""
+        """Log-odds ratios from mixtures fitted without the rows; fold -1 is part of every fit."""
         out = np.zeros(Y.shape)
-        rough = replace(self.inference, tol=FOLD_TOL * self.inference.tol)
-        short = replace(self, inference=rough)
+        inference = replace(self.inference, tol=FOLD_TOL_FACTOR * self.inference.tol)
+        loose = replace(self, inference=inference)
         for f in range(int(fold.max()) + 1):
             held = fold == f
             rows = np.flatnonzero(~held)
-            state = short.fit(X[rows], Y[rows], weight[rows]).state
+            state = loose.fit(X[rows], Y[rows], weight[rows]).state
             base = base_rates(Y[rows], weight[rows])
             out[held] = log_odds(state.model, state.params, X[held], base)
         return out
 
 
-def _rise(bounds: list[float], n_rows: int) -> float:
-    """How far the bound has risen in the last pass, per row."""
+def _last_gain(bounds: list[float], n_rows: int) -> float:
+    """Increase of the bound in the last pass, per row."""
     return (bounds[-1] - bounds[-2]) / n_rows if len(bounds) > 1 else np.inf
 
 
-def first_as_good(losses: list[Array]) -> int:
-    """First of several losses, per row, that the best one does not beat by more than noise."""
+def first_not_worse(losses: list[Array]) -> int:
+    """First of several losses per row that is not worse than the best one by more than noise."""
     best = losses[int(np.argmin([loss.sum() for loss in losses]))]
     for k, loss in enumerate(losses):
         worse = loss - best
         if worse.sum() <= MARGIN * np.sqrt((worse**2).sum()):
             return k
-    return len(losses) - 1  # unreachable but for numbers that are not finite
+    return len(losses) - 1  # only reached with non-finite losses
 
 
 def base_rates(Y: Array, weight: Array) -> Array:
@@ -155,7 +158,7 @@ def base_rates(Y: Array, weight: Array) -> Array:
 
 
 def cardinality(base: Array) -> float:
-    """Labels an average row has."""
+    """Average number of labels per row."""
     return float(base.sum())
 
 
@@ -168,13 +171,13 @@ def label_probabilities(
 
 
 def log_odds(model: DirichletMixture, params: MixtureParameters, X: Matrix, base: Array) -> Array:
-    """``logit pbar - logit base``: what the mixture adds to the log-odds of labels."""
-    p = np.clip(label_probabilities(model, params, X, base), 1.0 - MAX_SHARE, MAX_SHARE)
+    """``logit pbar - logit base``: the mixture's contribution to the log-odds of labels."""
+    p = np.clip(label_probabilities(model, params, X, base), 1.0 - MAX_PROBABILITY, MAX_PROBABILITY)
     return np.asarray(np.log(p / (1.0 - p)) - np.log(base / (1.0 - base)))
 
 
-def product_scores(scores: Array, odds: Array, base: Array) -> Array:
-    """Log-odds of the product ``pbar sigma(score)``: the rule that is not normalised."""
-    pbar = expit(odds + np.log(base / (1.0 - base)))
-    p = np.clip(pbar * expit(scores), 1.0 - MAX_SHARE, MAX_SHARE)
+def product_scores(scores: Array, log_odds_ratio: Array, base: Array) -> Array:
+    """Log-odds of the unnormalised product ``pbar sigma(score)``."""
+    pbar = expit(log_odds_ratio + np.log(base / (1.0 - base)))
+    p = np.clip(pbar * expit(scores), 1.0 - MAX_PROBABILITY, MAX_PROBABILITY)
     return np.asarray(np.log(p / (1.0 - p)))

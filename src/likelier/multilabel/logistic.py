@@ -1,11 +1,11 @@
-"""Logistic regressions of all labels at once, by shared products with one matrix.
+"""Logistic regressions of all labels at once, with shared matrix products.
 
 Every label ``c`` minimises ``sum_i omega_i log(1 + exp(-s_ic f_ic)) + 1/2 sum_j P_jc w_jc^2``,
-``f = Z w_c + b_c`` with signs ``s`` and an intercept that is not penalised; a row whose label
-is unknown (NaN) is left out of that label's sum. Columns of ``Z`` are uncorrelated principal
-directions, so one diagonal matrix per label is a good guess of its curvature: the labels'
-preconditioned conjugate gradients run side by side and each iteration costs two products
-``Z @ (directions of all labels)``; line searches need no product at all.
+``f = Z w_c + b_c`` with signs ``s`` and an unpenalised intercept; rows whose label is unknown
+(NaN) are left out of that label's sum. Columns of ``Z`` are uncorrelated principal directions, so
+a diagonal matrix per label approximates its curvature well: the preconditioned conjugate gradients
+of all labels run side by side and each iteration costs two products ``Z @ (directions of all
+labels)``; line searches need no product at all.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from scipy import sparse
 from likelier.base import Array, Matrix
 from likelier.multilabel.loops import line_sums, residuals
 
-LINE_STEPS = 2  # Newton steps along a line; conjugate gradients forgive what is left
-MAX_LINE_STEPS = 8  # where the first ones have found nothing lower
+LINE_STEPS = 2  # Newton steps per line search, which need not be exact
+MAX_LINE_STEPS = 8  # if the first steps have found no decrease
 
 
 @dataclass(frozen=True)
 class LabelWeights:
-    """Gaussian law of the weights of all labels: a mode, and a diagonal precision there.
+    """Gaussian posterior of the weights of all labels: mode and diagonal precision.
 
     ``coef`` and ``precision`` are ``(r, L)``, ``intercept`` and ``intercept_precision``
-    ``(L,)``. The precision is that of Laplace's method in the principal directions.
+    ``(L,)``. The precision is that of the Laplace approximation in the principal directions.
     """
 
     coef: Array
@@ -51,20 +51,20 @@ class LabelWeights:
 
     @classmethod
     def from_arrays(cls, arrays: Any) -> Self:
-        """Return the weights whose plain form this is."""
+        """Inverse of `to_arrays`."""
         return cls(**arrays)
 
 
 def prior_weights(n_columns: int, Y: Array, weight: Array, alpha: Array) -> LabelWeights:
-    """No weights, of precision ``alpha``; intercepts at the smoothed frequency of labels."""
+    """Zero weights of precision ``alpha``; intercepts at the smoothed frequencies of the labels."""
     known = np.isfinite(Y)
     count = weight @ known
-    share = (weight @ np.where(known, Y, 0.0) + 0.5) / (count + 1.0)
+    frequency = (weight @ np.where(known, Y, 0.0) + 0.5) / (count + 1.0)
     return LabelWeights(
         np.zeros((n_columns, Y.shape[1]), dtype=Y.dtype),
-        np.log(share / (1.0 - share)).astype(Y.dtype),
+        np.log(frequency / (1.0 - frequency)).astype(Y.dtype),
         np.broadcast_to(alpha, (n_columns, Y.shape[1])).astype(Y.dtype),
-        ((count + 1.0) * share * (1.0 - share)).astype(Y.dtype),
+        ((count + 1.0) * frequency * (1.0 - frequency)).astype(Y.dtype),
     )
 
 
@@ -77,18 +77,18 @@ def fit_labels(
     Parameters
     ----------
     Z : array or CSR matrix of shape (n, r)
-        Features; the nearer their columns are to centred and uncorrelated, the faster.
+        Features; converges fastest if columns are centred and uncorrelated.
     Y : array of shape (n, L)
-        Labels 0 and 1, NaN where unknown; the type of ``Z``.
+        Labels 0 and 1, NaN where unknown; same dtype as ``Z``.
     weight : array of shape (n,)
-        Weights of rows, the type of ``Z``.
+        Weights of rows, same dtype as ``Z``.
     alpha : array of shape (L,)
-        Precision of every label's prior.
+        Prior precision of every label's weights.
     start : LabelWeights, optional
-        Where to start from.
+        Initial weights.
     max_iter, tol : int, float
-        Stop when the preconditioned gradient of every label fell by ``tol``, or is as small as
-        that of a start from nothing usually is then.
+        Stop when the preconditioned gradient norm of every label fell by a factor of ``tol``,
+        relative to the initial one or to a typical start at zero weights.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def fit_labels(
 def update_labels(
     Z: Matrix, Y: Array, weight: Array, before: LabelWeights, max_iter: int = 40, tol: float = 1e-3
 ) -> LabelWeights:
-    """Learn more rows: what was known before is the prior, its precision included."""
+    """Learn more rows, with the previous posterior as prior."""
     return _minimise(Z, Y, weight, before, before, (max_iter, tol, 1.0))
 
 
@@ -110,31 +110,31 @@ def _minimise(
     Z: Matrix, Y: Array, weight: Array, prior: LabelWeights, start: LabelWeights,
     control: tuple[int, float, float],
 ) -> LabelWeights:  # fmt: skip
-    """Minimum of loss plus prior; ``control``: iterations, tolerance, intercept's prior."""
+    """Minimum of loss plus prior; ``control``: max_iter, tol, factor of the intercept's prior."""
     max_iter, tol, intercept_prior = control
     known = np.isfinite(Y[weight > 0.0]).any(axis=0)
     active = np.flatnonzero(known if intercept_prior else _varied(Y, weight))
     out = {name: array.copy() for name, array in prior.to_arrays().items()}
     if not len(active):
         return LabelWeights(**out)
-    run = _Run(Z, Y, weight, prior, intercept_prior)
-    run = run.begin(start).keep(active) if len(active) < Y.shape[1] else run.begin(start)
+    run = _ConjugateGradients(Z, Y, weight, prior, intercept_prior)
+    run = run.start(start).select(active) if len(active) < Y.shape[1] else run.start(start)
     for _ in range(max_iter):
         run.step()
-        done = run.decrement <= tol * tol * run.first
+        done = run.decrement <= tol * tol * run.initial
         if done.all():
             break
-        if done.mean() > 0.1:  # labels that are done leave, which makes products narrower
+        if done.mean() > 0.1:  # drop converged labels, which makes products cheaper
             run.store(out, active)
-            active, run = active[~done], run.keep(~done)
+            active, run = active[~done], run.select(~done)
     run.store(out, active)
     return LabelWeights(**out)
 
 
 def _varied(Y: Array, weight: Array) -> Array:
-    """Labels that some rows have and some have not; of any other only the frequency is known."""
-    there = weight > 0.0
-    return np.asarray((Y[there] == 1.0).any(axis=0) & (Y[there] == 0.0).any(axis=0))
+    """Labels that take both values."""
+    present = weight > 0.0
+    return np.asarray((Y[present] == 1.0).any(axis=0) & (Y[present] == 0.0).any(axis=0))
 
 
 def column_squares(Z: Matrix, weight: Array) -> Array:
@@ -146,18 +146,18 @@ def column_squares(Z: Matrix, weight: Array) -> Array:
     return np.asarray(total / weight.sum(), dtype=Z.dtype)
 
 
-# What `_Run` holds per label: columns of arrays, and single numbers.
-WIDE = (
+# State of `_ConjugateGradients` per label: columns of arrays, and scalars.
+ARRAYS = (
     "coef", "F", "R", "T", "W", "direction", "grad", "scaled", "centre", "alpha", "diagonal",
 )  # fmt: skip
-SINGLE = (
+SCALARS = (
     "intercept", "direction_b", "grad_b", "scaled_b", "centre_b", "alpha_b", "diagonal_b",
-    "decrement", "first", "momentum",
+    "decrement", "initial", "momentum",
 )  # fmt: skip
 
 
-class _Run:
-    """Preconditioned conjugate gradients of some labels, side by side."""
+class _ConjugateGradients:
+    """Preconditioned conjugate gradients of several labels, side by side."""
 
     def __init__(
         self, Z: Matrix, Y: Array, weight: Array, prior: LabelWeights, intercept_prior: float
@@ -169,10 +169,10 @@ class _Run:
         self.squares = column_squares(Z, weight)
         self.centre, self.alpha = prior.coef, prior.precision
         self.centre_b = prior.intercept
-        self.usual = np.maximum(prior.intercept_precision.astype(np.float64), 1e-12)
+        self.typical = np.maximum(prior.intercept_precision.astype(np.float64), 1e-12)
         self.alpha_b = (intercept_prior * prior.intercept_precision).astype(Z.dtype)
 
-    def begin(self, start: LabelWeights) -> _Run:
+    def start(self, start: LabelWeights) -> _ConjugateGradients:
         """Start at the given weights."""
         self.coef, self.intercept = start.coef.copy(), start.intercept.copy()
         self.F = np.ascontiguousarray(start.scores(self.Z))
@@ -181,21 +181,21 @@ class _Run:
         self.direction_b = np.zeros_like(self.intercept)
         self._gradient()
         self.decrement = self._inner(self.grad, self.grad_b)
-        # a start near the optimum need not fall further than one from nothing
-        self.first = np.maximum(self.decrement, self.usual)
+        # a start near the optimum need not improve further than one from zero weights
+        self.initial = np.maximum(self.decrement, self.typical)
         self.momentum = np.zeros(len(self.intercept), dtype=self.coef.dtype)
         return self
 
-    def keep(self, which: Array) -> _Run:
-        """Go on with some labels only."""
-        for name in WIDE:
+    def select(self, which: Array) -> _ConjugateGradients:
+        """Continue with some of the labels."""
+        for name in ARRAYS:
             setattr(self, name, np.ascontiguousarray(getattr(self, name)[:, which]))
-        for name in SINGLE:
+        for name in SCALARS:
             setattr(self, name, getattr(self, name)[which])
         return self
 
     def store(self, out: dict[str, Array], active: Array) -> None:
-        """Write what has been found about the active labels."""
+        """Write the results of the active labels."""
         out["coef"][:, active], out["intercept"][active] = self.coef, self.intercept
         out["precision"][:, active] = self.diagonal
         out["intercept_precision"][active] = self.diagonal_b
@@ -208,7 +208,7 @@ class _Run:
         G = np.ascontiguousarray(self.Z @ self.direction)
         G += self.direction_b
         t = self._search(G)
-        stuck = (t == 0.0) & (self.momentum == 0.0)  # no descent left that rounding lets us see
+        stuck = (t == 0.0) & (self.momentum == 0.0)  # no descent beyond rounding errors
         self.coef += t * self.direction
         self.intercept = self.intercept + t * self.direction_b
         G *= t
@@ -216,7 +216,7 @@ class _Run:
         before, before_b = self.grad, self.grad_b
         self._gradient()
         new = self._inner(self.grad, self.grad_b)
-        # Polak-Ribiere, set to zero where it would point back: the classic automatic restart
+        # Polak-Ribiere+, which restarts automatically
         change = new - self._inner(before, before_b)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(self.decrement > 0.0, change / self.decrement, 0.0)
@@ -224,12 +224,12 @@ class _Run:
         self.decrement = np.where(stuck, 0.0, new)
 
     def _gradient(self) -> None:
-        """Gradient, and the same divided by the diagonal guess of the curvature."""
-        kind = self.coef.dtype
-        curvature = np.empty(len(self.intercept), dtype=kind)
+        """Gradient, and the gradient divided by the diagonal approximation of the curvature."""
+        dtype = self.coef.dtype
+        curvature = np.empty(len(self.intercept), dtype=dtype)
         total = np.empty_like(curvature)
         residuals(self.F, self.T, self.W, self.R, curvature, total)
-        np.maximum(curvature, kind.type(1e-6), out=curvature)
+        np.maximum(curvature, dtype.type(1e-6), out=curvature)
         self.grad = self.Z.T @ self.R
         self.grad += self.alpha * (self.coef - self.centre)
         self.grad_b = total + self.alpha_b * (self.intercept - self.centre_b)
@@ -240,22 +240,28 @@ class _Run:
 
     def _search(self, G: Array) -> Array:
         """Minimum along the direction, for every label."""
-        pull = self.alpha * self.direction
-        straight = np.einsum("jc,jc->c", pull, self.coef - self.centre)
-        straight += self.alpha_b * self.direction_b * (self.intercept - self.centre_b)
-        bend = np.einsum("jc,jc->c", pull, self.direction) + self.alpha_b * self.direction_b**2
-        line = _Line((self.F, G, self.T, self.W), straight, bend)
+        prior_step = self.alpha * self.direction
+        prior_gradient = np.einsum("jc,jc->c", prior_step, self.coef - self.centre)
+        prior_gradient += self.alpha_b * self.direction_b * (self.intercept - self.centre_b)
+        prior_curvature = (
+            np.einsum("jc,jc->c", prior_step, self.direction) + self.alpha_b * self.direction_b**2
+        )
+        line = _LineSearch((self.F, G, self.T, self.W), prior_gradient, prior_curvature)
         for _ in range(LINE_STEPS):
             line.newton()
-        late = np.flatnonzero(line.low == 0.0)
-        if len(late):  # nothing lower has been seen yet
-            narrow = line.keep(late)
+        pending = np.flatnonzero(line.low == 0.0)
+        if len(pending):  # no decrease found yet
+            narrow = line.select(pending)
             for _ in range(MAX_LINE_STEPS - LINE_STEPS):
                 narrow.newton()
                 if (narrow.low > 0.0).all():
                     break
-            line.t[late], line.low[late], line.high[late] = narrow.t, narrow.low, narrow.high
-        # where nothing lower has been seen, stay; beyond the last point seen, go a little only
+            line.t[pending], line.low[pending], line.high[pending] = (
+                narrow.t,
+                narrow.low,
+                narrow.high,
+            )
+        # without a decrease, do not move; without a bracket, extrapolate only a little
         t = np.where(np.isfinite(line.high), line.t, np.minimum(line.t, 1.5 * line.low))
         return np.where(line.low > 0.0, t, 0.0).astype(self.coef.dtype)
 
@@ -265,36 +271,40 @@ class _Run:
         return np.asarray(out, dtype=np.float64)
 
 
-class _Line:
+class _LineSearch:
     """Newton steps along a direction, for every label inside a bracket ``low < t < high``.
 
-    ``rows`` are scores, their change along the direction, targets and weights; ``straight`` and
-    ``bend`` the prior's share of the slope at 0 and of its growth.
+    ``rows`` are scores, their change along the direction, targets and weights;
+    ``prior_gradient`` and ``prior_curvature`` are the prior's derivatives at 0.
     """
 
-    def __init__(self, rows: tuple[Array, ...], straight: Array, bend: Array) -> None:
-        self.rows, self.straight, self.bend = rows, straight, bend
-        self.t = np.ones_like(straight)
-        self.low, self.high = np.zeros_like(straight), np.full_like(straight, np.inf)
+    def __init__(
+        self, rows: tuple[Array, ...], prior_gradient: Array, prior_curvature: Array
+    ) -> None:
+        self.rows, self.prior_gradient, self.prior_curvature = rows, prior_gradient, prior_curvature
+        self.t = np.ones_like(prior_gradient)
+        self.low, self.high = np.zeros_like(prior_gradient), np.full_like(prior_gradient, np.inf)
 
-    def keep(self, which: Array) -> _Line:
-        """The same for some labels only."""
+    def select(self, which: Array) -> _LineSearch:
+        """The same for some of the labels."""
         rows = tuple(np.ascontiguousarray(array[:, which]) for array in self.rows)
-        out = _Line(rows, self.straight[which], self.bend[which])
+        out = _LineSearch(rows, self.prior_gradient[which], self.prior_curvature[which])
         out.t, out.low, out.high = self.t[which], self.low[which], self.high[which]
         return out
 
     def newton(self) -> None:
-        """See the slope at ``t``, and go where Newton's step leads, if that is allowed."""
-        t, slope, curve = self.t, np.empty_like(self.t), np.empty_like(self.t)
-        line_sums(*self.rows, t, slope, curve)
-        slope += self.straight + t * self.bend
-        curve += self.bend
-        down = slope < 0.0
+        """Evaluate the derivative at ``t``, and take a safeguarded Newton step."""
+        t, first, second = self.t, np.empty_like(self.t), np.empty_like(self.t)
+        line_sums(*self.rows, t, first, second)
+        first += self.prior_gradient + t * self.prior_curvature
+        second += self.prior_curvature
+        down = first < 0.0
         low, high = np.where(down, t, self.low), np.where(down, self.high, t)
         with np.errstate(divide="ignore", invalid="ignore"):
-            newton = np.where(curve > 0.0, t - slope / curve, t)
-        cut = np.where(low > 0.0, 0.5 * (low + high), 0.2 * high)
+            newton = np.where(second > 0.0, t - first / second, t)
+        bisection = np.where(low > 0.0, 0.5 * (low + high), 0.2 * high)
         inside = (newton > low) & (newton < high) & (newton <= 4.0 * t)
-        self.t = np.where(inside, newton, np.where(np.isfinite(high), cut, 4.0 * t)).astype(t.dtype)
+        self.t = np.where(inside, newton, np.where(np.isfinite(high), bisection, 4.0 * t)).astype(
+            t.dtype
+        )
         self.low, self.high = low, high

@@ -1,9 +1,8 @@
 """Dirichlet-process mixture of rows and their labels, truncated at ``K`` components.
 
-``v_k ~ Beta(1, a)``, ``v_K = 1``, ``z_i ~ Cat(pi(v))``, ``x_i | z ~ F^temperature``, labels
-``y_i | z`` Bernoulli (or the multinomial pattern); ``a ~ Gamma(s1, s2)``. Everything but ``z``
-has a conjugate law, so a pass over rows gives additive statistics, and the next parameters
-are the prior plus statistics.
+``v_k ~ Beta(1, a)``, ``v_K = 1``, ``z_i ~ Cat(pi(v))``, ``x_i | z ~ F^temperature``, labels ``y_i |
+z`` Bernoulli (or multinomial); ``a ~ Gamma(s1, s2)``. Everything but ``z`` is conjugate, so a pass
+over rows gives additive statistics, and the next parameters are the prior plus statistics.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import numpy as np
 from scipy.special import digamma, gammaln, logsumexp
 
 from likelier.base import Array, Batch, Matrix, Model
-from likelier.multilabel.distributions import Law, beta_divergence
+from likelier.multilabel.distributions import ColumnDistribution, beta_divergence
 
 
 @dataclass(frozen=True)
 class MixtureStats:
-    """Additive statistics of rows: how many of every component, their features and labels.
+    """Additive statistics of rows: counts of the components, their features and labels.
 
-    ``evidence`` is the sum over rows of ``log sum_k exp(...)``, the rows' share of the bound.
+    ``evidence`` is the sum over rows of ``log sum_k exp(...)``, their contribution to the bound.
     """
 
     count: Array
@@ -42,10 +41,10 @@ class MixtureStats:
 
 @dataclass(frozen=True)
 class MixtureParameters:
-    """Natural parameters of everything global; see `DirichletMixture`.
+    """Natural parameters of all global variables; see `DirichletMixture`.
 
     ``sticks`` is ``(2, K - 1)``, ``concentration`` shape and rate of ``a``; ``features`` and
-    ``labels`` are those of the two laws.
+    ``labels`` are those of the two column distributions.
     """
 
     sticks: Array
@@ -58,15 +57,15 @@ class MixtureParameters:
         """Number of components."""
         return int(self.sticks.shape[1]) + 1
 
-    def blend(self, hatted: Self, rho: float) -> Self:
-        """``(1 - rho) eta + rho eta_hat``: a natural-gradient step of length ``rho``."""
+    def blend(self, target: Self, rho: float) -> Self:
+        """``(1 - rho) eta + rho eta_target``: a natural-gradient step of length ``rho``."""
         return replace(self, **{
-            f.name: (1.0 - rho) * getattr(self, f.name) + rho * getattr(hatted, f.name)
+            f.name: (1.0 - rho) * getattr(self, f.name) + rho * getattr(target, f.name)
             for f in fields(self)
         })  # fmt: skip
 
     def take(self, components: Array) -> Self:
-        """Keep some components, in the order given; sticks are made from expected counts."""
+        """Select components, in the order given; sticks are recomputed from expected counts."""
         if self.n_components == 1:
             return self
         first, second = self.sticks
@@ -82,17 +81,17 @@ class MixtureParameters:
         return float(self.concentration[0] / self.concentration[1])
 
     def expected_log_weights(self) -> Array:
-        """``E log pi_k``: of Beta sticks, not of a Dirichlet."""
+        """``E log pi_k`` of the stick-breaking weights."""
         both = digamma(self.sticks.sum(axis=0))
-        taken = np.append(digamma(self.sticks[0]) - both, 0.0)
-        left = np.concatenate([[0.0], np.cumsum(digamma(self.sticks[1]) - both)])
-        return np.asarray(taken + left)
+        log_fraction = np.append(digamma(self.sticks[0]) - both, 0.0)
+        log_remaining = np.concatenate([[0.0], np.cumsum(digamma(self.sticks[1]) - both)])
+        return np.asarray(log_fraction + log_remaining)
 
     def expected_weights(self) -> Array:
         """``E pi_k``."""
-        share = np.append(self.sticks[0] / self.sticks.sum(axis=0), 1.0)
-        left = np.concatenate([[1.0], np.cumprod(1.0 - share[:-1])])
-        return np.asarray(share * left)
+        fraction = np.append(self.sticks[0] / self.sticks.sum(axis=0), 1.0)
+        remaining = np.concatenate([[1.0], np.cumprod(1.0 - fraction[:-1])])
+        return np.asarray(fraction * remaining)
 
     def to_arrays(self) -> dict[str, Array]:
         """Plain form, for saving."""
@@ -112,23 +111,23 @@ def stick_parameters(count: Array, a: float) -> Array:
 
 @dataclass(frozen=True)
 class DirichletMixture(Model):
-    """The mixture; parameters are kept apart from it.
+    """The mixture model; parameters are stored separately.
 
     Attributes
     ----------
-    feature_distribution, label_distribution : Law
-        Laws of the columns of ``Batch.X`` and ``Batch.y`` (labels, NaN where unknown).
+    feature_distribution, label_distribution : ColumnDistribution
+        Distributions of the columns of ``Batch.X`` and ``Batch.y`` (labels, NaN where unknown).
     n_components : int
         Truncation ``K``.
     temperature : float
         Power of the features' likelihood, in (0, 1]: it multiplies their log density and
-        their statistics alike, or the bound could fall.
+        their statistics alike, otherwise the bound could decrease.
     prior_concentration : (float, float)
-        Shape and rate of the Gamma law of ``a``.
+        Shape and rate of the Gamma prior of ``a``.
     """
 
-    feature_distribution: Law
-    label_distribution: Law
+    feature_distribution: ColumnDistribution
+    label_distribution: ColumnDistribution
     n_components: int
     temperature: float = 1.0
     prior_concentration: tuple[float, float] = (1.0, 1.0)
@@ -136,7 +135,7 @@ class DirichletMixture(Model):
 
     # -- rows ---------------------------------------------------------------------------
     def log_joint(self, params: MixtureParameters, X: Matrix, Y: Array | None) -> Array:
-        """Logarithms of responsibilities, not normalised, ``(n, K)``; labels may be unknown."""
+        """Unnormalised log responsibilities, ``(n, K)``; labels may be unknown."""
         out = self.temperature * self.feature_distribution.expected_log(params.features, X)
         out += params.expected_log_weights()
         if Y is not None:
@@ -151,14 +150,14 @@ class DirichletMixture(Model):
         return np.asarray(np.exp(log_r - logsumexp(log_r, axis=1, keepdims=True)))
 
     def stats(self, params: MixtureParameters, batch: Batch) -> MixtureStats:
-        """Statistics of a batch under its responsibilities: the E-step and its sums."""
+        """Statistics of a batch under its responsibilities (E-step)."""
         log_r = self.log_joint(params, batch.X, batch.y)
         total = logsumexp(log_r, axis=1, keepdims=True)
         R = np.exp(log_r - total)
         weight = np.ones(len(R)) if batch.weight is None else np.asarray(batch.weight)
-        return self.assigned(batch, R * weight[:, None], float(weight @ total[:, 0]))
+        return self.stats_given(batch, R * weight[:, None], float(weight @ total[:, 0]))
 
-    def assigned(self, batch: Batch, R: Array, evidence: float = 0.0) -> MixtureStats:
+    def stats_given(self, batch: Batch, R: Array, evidence: float = 0.0) -> MixtureStats:
         """Statistics of rows under given responsibilities (times weights)."""
         assert batch.y is not None
         return MixtureStats(
@@ -170,7 +169,7 @@ class DirichletMixture(Model):
 
     # -- parameters -----------------------------------------------------------------------
     def update(self, stats: MixtureStats, a: float) -> MixtureParameters:
-        """Optimum of all parameters given statistics of all rows (the hatted parameters)."""
+        """Optimal parameters given statistics of all rows (M-step)."""
         return replace(
             self.weights(stats, a),
             features=self.feature_distribution.prior[:, None] + stats.features,
@@ -178,18 +177,18 @@ class DirichletMixture(Model):
         )
 
     def weights(self, stats: MixtureStats, a: float) -> MixtureParameters:
-        """The same of the components' weights alone; statistics of the laws stay as they are."""
+        """Update of the component weights only; the other statistics are copied."""
         sticks = stick_parameters(stats.count, a)
         return MixtureParameters(sticks, self._concentration(sticks), stats.features, stats.labels)
 
     def _concentration(self, sticks: Array) -> Array:
-        """Law of ``a`` given the sticks: Gamma(s1 + K - 1, s2 - sum E log(1 - v))."""
+        """Posterior of ``a`` given the sticks: Gamma(s1 + K - 1, s2 - sum E log(1 - v))."""
         shape, rate = self.prior_concentration
-        left = digamma(sticks[1]) - digamma(sticks.sum(axis=0))
-        return np.array([shape + sticks.shape[1], rate - left.sum()])
+        log_remaining = digamma(sticks[1]) - digamma(sticks.sum(axis=0))
+        return np.array([shape + sticks.shape[1], rate - log_remaining.sum()])
 
     def bound(self, params: MixtureParameters, evidence: float) -> float:
-        """Evidence lower bound, given the rows' share under these parameters."""
+        """Evidence lower bound, given the rows' expected log evidence under these parameters."""
         return float(
             evidence
             - self.feature_distribution.divergence(params.features)
@@ -203,10 +202,10 @@ class DirichletMixture(Model):
         shape0, rate0 = self.prior_concentration
         mean, log_mean = shape / rate, digamma(shape) - np.log(rate)
         first, second = params.sticks
-        # against Beta(1, 1) first, whose density is 1; then p(v | a) = a (1 - v)^(a - 1)
+        # KL from Beta(1, 1), whose density is 1, then the term of p(v | a) = a (1 - v)^(a - 1)
         out = beta_divergence(first, second, np.ones_like(first), np.ones_like(first)).sum()
-        left = digamma(second) - digamma(first + second)
-        out -= len(first) * log_mean + (mean - 1.0) * left.sum()
+        log_remaining = digamma(second) - digamma(first + second)
+        out -= len(first) * log_mean + (mean - 1.0) * log_remaining.sum()
         out += shape * np.log(rate) - shape0 * np.log(rate0) - gammaln(shape) + gammaln(shape0)
         out += (shape - shape0) * log_mean - (rate - rate0) * mean
         return float(out)
@@ -215,7 +214,7 @@ class DirichletMixture(Model):
     def label_table(self, params: MixtureParameters, cardinality: float) -> Array:
         """Probability of every label per component, ``(K, L)``.
 
-        Of the multinomial pattern it is the probability that ``cardinality`` draws hit it.
+        For multinomial labels, the probability that ``cardinality`` draws include the label.
         """
         mean = self.label_distribution.mean(params.labels)
         if self.label_distribution.name == "bernoulli":
@@ -223,6 +222,6 @@ class DirichletMixture(Model):
         return np.asarray(-np.expm1(cardinality * np.log1p(-np.minimum(mean, 1.0 - 1e-12))))
 
 
-def to_plain(law: Law) -> dict[str, Any]:
-    """Plain form of a law, for saving."""
-    return {"name": law.name, "prior": law.prior}
+def to_plain(distribution: ColumnDistribution) -> dict[str, Any]:
+    """Plain form of a distribution, for saving."""
+    return {"name": distribution.name, "prior": distribution.prior}

@@ -1,4 +1,4 @@
-"""What a fitted `MultilabelClassifier` says about rows, and about itself."""
+"""Predictions, uncertainty and label patterns of `MultilabelClassifier`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from likelier.base import Array, Matrix, Uncertainty
 from likelier.fitting.probabilities import class_probabilities
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
-from likelier.multilabel.distributions import LAWS
-from likelier.multilabel.features import LabelMap
+from likelier.multilabel.distributions import DISTRIBUTIONS
+from likelier.multilabel.features import FeatureMap
 from likelier.multilabel.label_mixture import log_odds, product_scores
 from likelier.multilabel.logistic import LabelWeights
 from likelier.multilabel.mixture import DirichletMixture, MixtureParameters
 from likelier.multilabel.posterior import split_entropy
-from likelier.multilabel.recipe import MixtureInput, keep_base_rates
+from likelier.multilabel.recipe import MixtureScaling, use_base_rates
 from likelier.multilabel.rows import (
     MATRIX,
     check_features,
-    check_size,
-    label_word,
+    check_magnitude,
+    format_label,
     read_labels,
 )
 from likelier.multilabel.variational import MixtureState
 
-CHUNK = 4096  # rows predicted at once
+CHUNK = 4096  # rows per chunk
 TOP = 10  # labels and features shown per pattern
 
 
 class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
-    """Predictions from fitted parts; the constructor is in `MultilabelClassifier`."""
+    """Predictions from the fitted parts of `MultilabelClassifier`."""
 
     features: str
     combine_: str
@@ -57,74 +57,74 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     # -- rows ---------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         rows = validated_rows(self, X, reset, order="C")
-        law = self.features if reset else self.features_
+        kind = self.features if reset else self.features_
         names = getattr(self, "feature_names_in_", None)
-        check_size(rows, names)
-        check_features(rows, law, names)
+        check_magnitude(rows, names)
+        check_features(rows, kind, names)
         return rows
 
-    def _known_form(self, X: Matrix) -> Matrix:
-        """Rows in the form, dense or sparse, that the fit has seen."""
+    def _match_layout(self, X: Matrix) -> Matrix:
+        """Rows as dense or sparse, whichever the model was fitted on."""
         if self.sparse_rows_ and isinstance(X, np.ndarray):
             return sparse.csr_array(X)
         if not self.sparse_rows_ and not isinstance(X, np.ndarray):
             return np.asarray(X.toarray())
         return X
 
-    def _by_chunks(self, X: Any, spread: bool = False) -> tuple[Array, Array]:
-        """Combined scores and, if wanted, the standard deviation the classifiers give them."""
+    def _scores_by_chunk(self, X: Any, with_std: bool = False) -> tuple[Array, Array]:
+        """Combined scores and, if ``with_std``, the standard deviations from the classifiers."""
         check_is_fitted(self, "thresholds_")
         X = self._check_X(X, reset=False)
         parts = [
-            self._score_chunk(self._known_form(X[start : start + CHUNK]), spread)
+            self._score_chunk(self._match_layout(X[start : start + CHUNK]), with_std)
             for start in range(0, X.shape[0], CHUNK)
         ]
-        scores, spreads = zip(*parts, strict=True)
-        return np.concatenate(scores), np.concatenate(spreads)
+        scores, stds = zip(*parts, strict=True)
+        return np.concatenate(scores), np.concatenate(stds)
 
-    def _score_chunk(self, X: Matrix, wanted: bool) -> tuple[Array, Array]:
+    def _score_chunk(self, X: Matrix, with_std: bool) -> tuple[Array, Array]:
         shape = (X.shape[0], len(self.base_rates_))
-        total, spread = np.zeros(shape), np.zeros(shape)
+        total, std = np.zeros(shape), np.zeros(shape)
         for g, plain, weights in zip(self.stack_weights_, self.maps_, self.weights_, strict=False):
             if g == 0.0:
                 continue
-            Z, law = LabelMap.from_arrays(plain).apply(X), LabelWeights.from_arrays(weights)
-            total += g * law.scores(Z)
-            if wanted:  # all maps learn from the same labels: their errors go together
-                spread += g * np.sqrt(law.variance(Z))
+            Z, posterior = FeatureMap.from_arrays(plain).apply(X), LabelWeights.from_arrays(weights)
+            total += g * posterior.scores(Z)
+            if with_std:  # maps are fitted to the same labels, so their errors are correlated
+                std += g * np.sqrt(posterior.variance(Z))
         if self.mixture_ is not None:
             if self.combine_ == "product":
                 total = product_scores(total, self._mixture_odds(X), self.base_rates_)
             elif self.stack_weights_[-1] > 0.0:
                 total += self.stack_weights_[-1] * self._mixture_odds(X)
-        keep_base_rates(total, self.base_rates_, self.label_counts_)
-        return total, spread
+        use_base_rates(total, self.base_rates_, self.label_counts_)
+        return total, std
 
     def _mixture_odds(self, X: Matrix) -> Array:
-        state, enter = self._mixture()
-        return log_odds(state.model, state.params, enter.apply(X), self.base_rates_)
+        state, scaling = self._mixture()
+        return log_odds(state.model, state.params, scaling.apply(X), self.base_rates_)
 
-    def _mixture(self) -> tuple[MixtureState, MixtureInput]:
+    def _mixture(self) -> tuple[MixtureState, MixtureScaling]:
         plain = self.mixture_
         assert plain is not None
         params = MixtureParameters.from_arrays(plain["params"])
         model = DirichletMixture(
-            LAWS[plain["features"]](plain["feature_prior"]),
-            LAWS[plain["labels"]](plain["label_prior"]),
+            DISTRIBUTIONS[plain["features"]](plain["feature_prior"]),
+            DISTRIBUTIONS[plain["labels"]](plain["label_prior"]),
             params.n_components,
             plain["temperature"],
         )
         state = MixtureState(model, params, plain["step"])
-        return state, MixtureInput(plain["centre"], plain["scale"])
+        return state, MixtureScaling(plain["centre"], plain["scale"])
 
     # -- predicting ---------------------------------------------------------------------
     def decision_function(self, X: Any) -> Array:
-        """Log-odds of every label, less its threshold: positive where it is predicted."""
-        scores = self._by_chunks(X)[0] - self.thresholds_
+        """Log-odds of every label minus its threshold: positive where it is predicted."""
+        scores = self._scores_by_chunk(X)[0] - self.thresholds_
         return scores[:, 0] if self.target_kind_ != MATRIX and scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:
-        """Labels of every row, 0 or 1 (or one class, if the model has learned classes)."""
+        """Labels of every row, 0 or 1 (or one class per row, if fitted to classes)."""
         check_is_fitted(self, "thresholds_")
         if self.target_kind_ == MATRIX:
             return np.asarray(self.decision_function(X) > 0.0, dtype=np.int64)
@@ -135,29 +135,29 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         return np.asarray(self.classes_[codes])
 
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every label, ``(n, L)``; of classes they sum to one."""
+        """Probability of every label, ``(n, L)``; probabilities of classes sum to one."""
         check_is_fitted(self, "thresholds_")
         if self.target_kind_ == MATRIX:
-            scores = self._by_chunks(X)[0]
+            scores = self._scores_by_chunk(X)[0]
             return np.asarray(np.clip(expit(scores), 1e-15, 1.0 - 1e-15))
         if len(self.classes_) == 1:
             return np.ones((self._check_X(X, reset=False).shape[0], 1))
         return class_probabilities(make_loss("log_loss"), self.decision_function(X), {})
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows of which all labels are predicted right; all of them must be known."""
+        """Fraction of rows with all labels predicted correctly; all labels must be known."""
         check_is_fitted(self, "thresholds_")
         if self.target_kind_ == MATRIX and np.ndim(y) == 2:
             labels = read_labels(y, kind=MATRIX)
             unknown = np.isnan(labels.Y)
             if unknown.any():
-                row, column = (int(place[0]) for place in np.nonzero(unknown))
-                label = label_word(labels.names[column])
+                row, column = (int(index[0]) for index in np.nonzero(unknown))
+                label = format_label(labels.names[column])
                 raise ValueError(
-                    f"score needs labels that are known, but row {row} of label {label} is NaN. "
-                    "Leave out such rows, or compare predict(X) with y where y is known"
+                    f"score requires known labels, but row {row} of label {label} is NaN. "
+                    "Remove such rows, or compare predict(X) with y where y is known"
                 )
-            y = labels.in_order_of(self.label_names_).Y.astype(np.int64)
+            y = labels.reorder(self.label_names_).Y.astype(np.int64)
         return float(super().score(X, y, sample_weight))
 
     def predict_topk(self, X: Any, k: int = 5) -> tuple[Array, Array]:
@@ -168,7 +168,7 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Rows.
         k : int
-            How many; at most all labels.
+            Number of labels, capped at the number of all labels.
 
         Returns
         -------
@@ -177,7 +177,7 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         """
         given: Any = k
         if isinstance(given, bool) or not isinstance(given, Integral):
-            raise TypeError(f"k must be a whole number of labels, got {k!r}")
+            raise TypeError(f"k must be an integer, got {k!r}")
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k!r}")
         p = self.predict_proba(X)
@@ -188,49 +188,49 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of every label in nats, arrays of the shape of `predict_proba`.
 
-        ``total`` is the entropy of the predicted probability (of a class: of this class against
-        all others). ``epistemic`` is the part of it that comes from not knowing the
-        classifiers' weights: the score of a label is Gaussian, and its entropy is averaged by
-        quadrature.
+        ``total`` is the entropy of the predicted probability (for a class: against all others).
+        ``epistemic`` is the part due to uncertain classifier weights: the score of a label is
+        Gaussian, and the entropy is averaged over it by quadrature.
         """
         p = self.predict_proba(X)
-        spread = self._by_chunks(X, spread=True)[1]
-        return split_entropy(p, np.broadcast_to(spread, p.shape) if spread.size else 0.0 * p)
+        std = self._scores_by_chunk(X, with_std=True)[1]
+        return split_entropy(p, np.broadcast_to(std, p.shape) if std.size else 0.0 * p)
 
-    # -- what has been learned ------------------------------------------------------------
+    # -- inspection ----------------------------------------------------------------------
     @property
     def label_patterns_(self) -> list[dict[str, Any]]:
-        """Patterns of labels, the most frequent first.
+        """Patterns of labels, most frequent first.
 
-        Each is a dictionary: ``weight`` its share of rows, ``labels`` pairs of a label and its
-        probability, ``features`` pairs of a feature and how far it stands out (in standard
-        deviations for numbers, as a factor for counts and presence).
+        Each is a dictionary: ``weight``, its fraction of the rows; ``labels``, pairs of a label and
+        its probability; ``features``, pairs of a feature and its deviation from the average (a
+        difference in standard deviations for real features, a ratio for counts and binary
+        features).
         """
         check_is_fitted(self, "thresholds_")
         if self.mixture_ is None:
             return []
         state, _ = self._mixture()
-        share = state.params.expected_weights()
+        weight = state.params.expected_weights()
         table = state.model.label_table(state.params, float(self.base_rates_.sum()))
-        lift, rank = _standing_out(state, share)
+        lift, rank = _feature_lift(state, weight)
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
         return [
             {
-                "weight": float(share[k]),
+                "weight": float(weight[k]),
                 "labels": _top(self.label_names_, table[k], table[k]),
                 "features": _top(names, lift[k], rank[k]),
             }
-            for k in np.argsort(-share, kind="stable")
+            for k in np.argsort(-weight, kind="stable")
         ]
 
 
-def _standing_out(state: MixtureState, share: Array) -> tuple[Array, Array]:
-    """How far features of every component stand out, and the order to show them in."""
+def _feature_lift(state: MixtureState, weight: Array) -> tuple[Array, Array]:
+    """Deviation of the features of every component from the average, and their rank."""
     mean = state.model.feature_distribution.mean(state.params.features)
-    usual = share @ mean
+    average = weight @ mean
     if state.model.feature_distribution.name == "gaussian":
-        return mean - usual, abs(mean - usual)
-    ratio = mean / np.maximum(usual, 1e-300)
+        return mean - average, abs(mean - average)
+    ratio = mean / np.maximum(average, 1e-300)
     return ratio, mean * np.log(np.maximum(ratio, 1e-300))
 
 

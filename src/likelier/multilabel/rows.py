@@ -1,4 +1,4 @@
-"""Labels and rows as `MultilabelClassifier` takes them."""
+"""Validation of labels and rows for `MultilabelClassifier`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from likelier.engines.rows import take_rows
 from likelier.matrices import checked_matrix, checked_weight, refuse_complex
 
 MATRIX, CLASSES = "labels", "classes"
-SEVERAL = "Lists or sets of labels are made a matrix by sklearn.preprocessing.MultiLabelBinarizer"
-LARGEST = 1e153  # value of a feature, beyond which sums of squares may overflow
-HASH_CELLS = 1 << 20  # values whose hashes are made at once
+BINARIZER_HINT = "Convert lists or sets of labels with sklearn.preprocessing.MultiLabelBinarizer"
+MAX_VALUE = 1e153  # of a feature; sums of squares of larger values may overflow
+HASH_CELLS = 1 << 20  # values hashed at once
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A label matrix ``(n, L)`` of 0, 1 and NaN; what its columns are called.
+    """A label matrix ``(n, L)`` of 0, 1 and NaN, and the names of its columns.
 
-    ``kind`` says whether a matrix was given, or one class per row (then there is a column per
-    class, or a single one for the second of two). ``named`` says whether the names are those of
-    a frame.
+    ``kind`` says whether the input was a matrix or one class per row (then there is a column per
+    class, or a single one for the second of two). ``named`` says whether the names are the columns
+    of a frame.
     """
 
     Y: Array
@@ -42,38 +42,38 @@ class Labels:
     kind: str
     named: bool = False
 
-    def in_order_of(self, names: Array) -> Labels:
-        """The same labels in the order of names that are known already.
+    def reorder(self, names: Array) -> Labels:
+        """The same labels in the order of the given names.
 
-        Labels without names are taken by their place; so is everything if only numbers are
-        known and these are not the names.
+        Unnamed labels are matched by position, and so is everything if the given names are only
+        column numbers that the new names do not match.
         """
-        mine, known = [str(name) for name in self.names], [str(name) for name in names]
-        if not self.named or mine == known:
+        own, known = [str(name) for name in self.names], [str(name) for name in names]
+        if not self.named or own == known:
             return self
-        if len(set(mine)) == len(mine) and set(mine) == set(known):
-            order = [mine.index(name) for name in known]
+        if len(set(own)) == len(own) and set(own) == set(known):
+            order = [own.index(name) for name in known]
             return replace(self, Y=np.ascontiguousarray(self.Y[:, order]), names=names)
-        if np.array_equal(names, np.arange(len(mine))):
+        if np.array_equal(names, np.arange(len(own))):
             return self
         raise ValueError(
             f"the columns of y must be the labels of the first call, {known}, in any order; "
-            f"got {mine}. Rename the columns, or pass an array to take them by place"
+            f"got {own}. Rename the columns, or pass an array to match them by position"
         )
 
 
 def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     """Labels from a matrix (dense, sparse, a frame, nested lists) or one class per row.
 
-    ``classes`` are those known already, for one class per row; ``kind`` is that of the labels
-    known already, which decides about a matrix of one column. Otherwise a frame's column of 0 and
-    1 is a label, and any other one holds classes.
+    ``classes`` are the known classes, for one class per row; ``kind`` is the kind of the labels of
+    the first call, which decides how a single column is read. Without it, a frame's column of 0 and
+    1 is a label, and any other column holds classes.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     given = checked_matrix(y, "y")
     names = _column_names(y)
-    values = np.asarray(given.toarray()) if sparse.issparse(y) else _plain(y)
+    values = np.asarray(given.toarray()) if sparse.issparse(y) else _to_array(y)
     refuse_complex(values)
     if values.ndim == 2 and kind is None:
         classes_only = _is_column(values) and (names is None or not _is_binary(values))
@@ -85,13 +85,13 @@ def read_labels(y: Any, classes: Any = None, kind: str | None = None) -> Labels:
     missing = _is_missing(values)
     if missing.any():
         row = int(np.nonzero(missing)[0][0])
-        raise ValueError(f"y holds no class in row {row}; leave out rows without a class")
+        raise ValueError(f"y has no class in row {row}; remove rows without a class")
     _check_single(values)
     return _class_columns(column_or_1d(values, warn=True), classes)
 
 
 def _column_names(y: Any) -> list[Any] | None:
-    """Names of a frame's columns: whole numbers if all of them are, else words."""
+    """Names of a frame's columns: integers if all of them are, otherwise strings."""
     if not hasattr(y, "columns"):
         return None
     names = list(y.columns)
@@ -102,19 +102,19 @@ def _column_names(y: Any) -> list[Any] | None:
     return [str(name) for name in names]
 
 
-def label_word(name: Any) -> str:
-    """Name of a label as messages show it."""
+def format_label(name: Any) -> str:
+    """Name of a label as shown in messages."""
     return repr(name if isinstance(name, str) else int(name))
 
 
-def _plain(y: Any) -> Array:
+def _to_array(y: Any) -> Array:
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     try:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            f"y must be a matrix of 0 and 1, or hold one class per row. {SEVERAL}"
+            f"y must be a matrix of 0 and 1, or hold one class per row. {BINARIZER_HINT}"
         ) from None
 
 
@@ -125,12 +125,12 @@ def _check_single(values: Array) -> None:
     for row, value in enumerate(values.ravel()):
         if isinstance(value, (set, frozenset, list, tuple, dict, np.ndarray)):
             raise ValueError(
-                f"row {row} of y holds a {type(value).__name__} instead of a class. {SEVERAL}"
+                f"row {row} of y is a {type(value).__name__} instead of a class. {BINARIZER_HINT}"
             )
 
 
 def _is_binary(values: Array) -> bool:
-    """Whether a table holds nothing but 0 and 1."""
+    """Whether all values are 0 or 1."""
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
@@ -139,7 +139,7 @@ def _is_binary(values: Array) -> bool:
 
 
 def _is_column(values: Array) -> bool:
-    """Whether a matrix is one class per row in disguise; a NaN says that it is labels."""
+    """Whether a matrix is one class per row; with a NaN it is a column of labels."""
     if values.shape[1] != 1:
         return False
     if values.dtype.kind == "f":
@@ -148,11 +148,11 @@ def _is_column(values: Array) -> bool:
 
 
 def _is_missing(values: Array) -> Array:
-    """Where a table of objects has holes: None, or what nullable columns of pandas have there."""
+    """Mask of None and missing values of nullable columns."""
     if values.dtype != object:
         return np.zeros(values.shape, dtype=bool)
-    found = np.frompyfunc(lambda value: value is None or is_pandas_na(value), 1, 1)(values)
-    return np.asarray(found, dtype=bool)
+    mask = np.frompyfunc(lambda value: value is None or is_pandas_na(value), 1, 1)(values)
+    return np.asarray(mask, dtype=bool)
 
 
 def _label_matrix(values: Array, names: list[Any] | None) -> Labels:
@@ -164,25 +164,25 @@ def _label_matrix(values: Array, names: list[Any] | None) -> Labels:
         raise ValueError("Y must have at least one label (column)")
     wrong = ~(np.isnan(Y) | (Y == 0.0) | (Y == 1.0))
     if wrong.any():
-        row, column = (int(place[0]) for place in np.nonzero(wrong))
+        row, column = (int(index[0]) for index in np.nonzero(wrong))
         label = column if names is None else repr(names[column])
         raise ValueError(
-            f"Y must hold 0, 1 or NaN (unknown); row {row} of label {label} holds "
-            f"{Y[row, column]:g}. Unknown label type: a matrix of other numbers"
+            f"Y must contain only 0, 1 or NaN (unknown); row {row} of label {label} is "
+            f"{Y[row, column]:g}. Unknown label type: matrix of other values"
         )
-    return Labels(Y, _called(names, Y.shape[1]), np.array([0, 1]), MATRIX, names is not None)
+    return Labels(Y, _name_array(names, Y.shape[1]), np.array([0, 1]), MATRIX, names is not None)
 
 
-def _called(names: list[Any] | None, n_labels: int) -> Array:
-    """Names of labels as an array: of whole numbers, also where there are none, or of words."""
+def _name_array(names: list[Any] | None, n_labels: int) -> Array:
+    """Names of labels as an array: integers, also if there are no names, or strings."""
     if names is None:
         return np.arange(n_labels)
-    words = any(isinstance(name, str) for name in names)
-    return np.array(names, dtype=object if words else np.int64)
+    strings = any(isinstance(name, str) for name in names)
+    return np.array(names, dtype=object if strings else np.int64)
 
 
 def _wrong_value(values: Array, names: list[Any] | None) -> str:
-    """What is wrong with labels that are no numbers, and what to do."""
+    """Message about labels that are not numbers."""
     for column in range(values.shape[1]):
         for row, value in enumerate(values[:, column]):
             try:
@@ -190,22 +190,22 @@ def _wrong_value(values: Array, names: list[Any] | None) -> str:
             except (TypeError, ValueError):
                 label = column if names is None else repr(names[column])
                 return (
-                    f"Y must hold 0, 1 or NaN (unknown); row {row} of label {label} holds "
-                    f"{value!r}. Make the column 0 and 1, by Y[column] == value, or leave it out; "
-                    "a column of classes may be spread by sklearn.preprocessing.OneHotEncoder"
+                    f"Y must contain only 0, 1 or NaN (unknown); row {row} of label {label} is "
+                    f"{value!r}. Encode the column as 0 and 1 with Y[column] == value or "
+                    "sklearn.preprocessing.OneHotEncoder, or drop it"
                 )
-    return "Y must hold 0, 1 or NaN (unknown); it holds other things"
+    return "Y must contain only 0, 1 or NaN (unknown); it contains other values"
 
 
 def _class_columns(y: Array, classes: Any) -> Labels:
     check_classification_targets(y)
-    found = np.unique(y)
-    known = found if classes is None else np.unique(np.asarray(classes))
-    if not np.isin(found, known).all():
-        strange = found[~np.isin(found, known)][0]
+    present = np.unique(y)
+    known = present if classes is None else np.unique(np.asarray(classes))
+    if not np.isin(present, known).all():
+        unknown = present[~np.isin(present, known)][0]
         raise ValueError(
-            f"y holds the class {strange!r}, which was not among the first classes; "
-            "announce all of them by partial_fit(..., classes=...)"
+            f"y contains the class {unknown!r}, which was not in the first call; "
+            "pass all classes to the first call, partial_fit(..., classes=...)"
         )
     columns = known[1:] if len(known) <= 2 else known
     Y = (y[:, None] == columns[None]).astype(np.float64)
@@ -214,12 +214,11 @@ def _class_columns(y: Array, classes: Any) -> Labels:
 
 @dataclass(frozen=True)
 class Rows:
-    """Distinct rows in an order of their own, with labels and weights.
+    """Distinct rows in a canonical order, with labels and weights.
 
-    Equal rows with equal labels are one row with the sum of their weights, and the order
-    follows from the rows themselves. So neither the order of the data, nor whether a row is
-    repeated or has twice the weight, makes any difference. ``group`` is the same number for rows
-    of equal features.
+    Equal rows with equal labels are merged and their weights added, and the order depends on the
+    values only. So neither the order of the data, nor whether a row is repeated or has twice the
+    weight, makes a difference. ``group`` identifies rows of equal features.
     """
 
     X: Matrix
@@ -229,7 +228,7 @@ class Rows:
 
 
 def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
-    """Rows of positive weight, merged and ordered by a hash of what they hold."""
+    """Rows of positive weight, merged and ordered by a hash of their values."""
     check_consistent_length(X, Y)
     weight = np.ones(len(Y))
     if sample_weight is not None:
@@ -252,66 +251,65 @@ def known_counts(Y: Array, weight: Array) -> Array:
 
 
 def check_known(Y: Array, names: Array) -> None:
-    """Raise if no label is known, and warn of columns of which nothing is."""
+    """Raise if no label is known; warn about labels without a known value."""
     known = np.isfinite(Y).any(axis=0)
     if known.all():
         return
     if not known.any():
-        raise ValueError(
-            "Y holds no known label: every value is NaN, or its row has a sample_weight of 0"
-        )
-    lost = [label_word(name) for name in names[~known]]
-    which = f"label {lost[0]} has"
-    if len(lost) > 1:
-        which = f"labels {', '.join(lost[:5])}{', ...' * (len(lost) > 5)} have"
+        raise ValueError("Y has no known label: every value is NaN or has a sample_weight of 0")
+    unknown = [format_label(name) for name in names[~known]]
+    which = f"label {unknown[0]} has"
+    if len(unknown) > 1:
+        which = f"labels {', '.join(unknown[:5])}{', ...' * (len(unknown) > 5)} have"
     warnings.warn(
         f"{which} no known value in Y: its probability will be 0.5 and it is never predicted",
         UserWarning, stacklevel=4,
     )  # fmt: skip
 
 
-def check_features(X: Matrix, law: str, names: Array | None, guessed: bool = False) -> None:
-    """Raise unless all features can have the law.
+def check_features(X: Matrix, kind: str, names: Array | None, guessed: bool = False) -> None:
+    """Raise unless the features are valid for the distribution.
 
     Parameters
     ----------
     X : array or CSR matrix
         Rows.
-    law : str
-        "bernoulli" takes 0 and 1, "multinomial" nothing negative, any other law everything.
+    kind : str
+        "bernoulli" requires 0 and 1, "multinomial" non-negative values; others accept any.
     names : array or None
         Names of the columns.
     guessed : bool
-        Whether the law was found in the first rows instead of being told.
+        Whether the distribution was inferred from the first rows.
     """
-    if law not in ("bernoulli", "multinomial"):
+    if kind not in ("bernoulli", "multinomial"):
         return
     values: Any = X if isinstance(X, np.ndarray) else X.data
-    wrong = values < 0 if law == "multinomial" else (values != 0) & (values != 1)
+    wrong = values < 0 if kind == "multinomial" else (values != 0) & (values != 1)
     if not wrong.any():
         return
     column, value = _first_wrong(X, wrong, names)
-    wanted = "0 or 1" if law == "bernoulli" else "counts, none of them negative"
-    told = f"features='auto' has chosen '{law}', which" if guessed else f"features='{law}'"
+    required = "0 or 1" if kind == "bernoulli" else "non-negative values"
+    setting = f"features='auto' has chosen '{kind}', which" if guessed else f"features='{kind}'"
     raise ValueError(
-        f"{told} needs {wanted}; column {column} holds {value:g}. Make the values so before, or "
-        "use features='gaussian' from the start"
+        f"{setting} requires {required}, but column {column} contains {value:g}. Transform the "
+        "column, or use features='gaussian' from the first fit"
     )
 
 
-def check_size(X: Matrix, names: Array | None) -> None:
-    """Raise if a column is too large to have a spread: squares would overflow, and it be lost."""
+def check_magnitude(X: Matrix, names: Array | None) -> None:
+    """Raise if a value is so large that its square would overflow."""
     values: Any = X if isinstance(X, np.ndarray) else X.data
-    wrong = np.abs(values) > np.float64(LARGEST)  # which single precision cannot hold
+    wrong = np.abs(values) > np.float64(MAX_VALUE)  # float64: beyond the range of float32
     if wrong.any():
         column, value = _first_wrong(X, wrong, names)
         raise ValueError(
-            f"column {column} of X holds {value:g}, too large to be squared; rescale the column"
+            f"column {column} of X contains {value:g}, which is too large (max {MAX_VALUE:g}); "
+            "rescale the column"
         )
 
 
 def _first_wrong(X: Matrix, wrong: Array, names: Array | None) -> tuple[str, float]:
-    """Name of the first column in which a value is wrong, and that value."""
+    """Name of the first column with an invalid value, and that value."""
     if isinstance(X, np.ndarray):
         column = int(wrong.any(axis=0).argmax())
         value = X[wrong[:, column].argmax(), column]
@@ -323,23 +321,25 @@ def _first_wrong(X: Matrix, wrong: Array, names: Array | None) -> tuple[str, flo
 
 
 def _hashes(X: Matrix, rng: np.random.Generator) -> Array:
-    """A number for every row; the same for a dense and a sparse row of the same values."""
+    """A hash of every row; the same for dense and sparse rows of the same values."""
     drawn: Any = rng.integers(1 << 62, size=X.shape[1], dtype=np.uint64)
-    factors = np.asarray(2 * drawn + 1, dtype=np.uint64)  # odd numbers lose no bits
+    factors = np.asarray(
+        2 * drawn + 1, dtype=np.uint64
+    )  # multiplication by odd numbers is bijective
     if not isinstance(X, np.ndarray):
-        mixed = np.append(_mixed(X.data) * factors[X.indices], np.uint64(0))
+        mixed = np.append(_mix_bits(X.data) * factors[X.indices], np.uint64(0))
         sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(mixed[:-1])])
         return np.asarray(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
     out = np.empty(len(X), dtype=np.uint64)
     step = max(1, HASH_CELLS // max(1, X.shape[1]))
     for start in range(0, len(X), step):
-        part = _mixed(np.ascontiguousarray(X[start : start + step]))
+        part = _mix_bits(np.ascontiguousarray(X[start : start + step]))
         out[start : start + step] = (part * factors).sum(axis=1, dtype=np.uint64)
     return out
 
 
-def _mixed(values: Any) -> Array:
-    """Bits of numbers, stirred; zero stays zero."""
-    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # minus zero becomes zero
+def _mix_bits(values: Any) -> Array:
+    """Bits of floats, mixed; zero stays zero."""
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return np.asarray(bits ^ (bits >> np.uint64(29)))

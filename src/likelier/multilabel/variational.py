@@ -1,7 +1,7 @@
-"""Variational inference of a mixture: all rows at once, or natural-gradient steps on batches.
+"""Variational inference of a mixture: coordinate ascent, or natural-gradient steps on batches.
 
-With all rows a step is exact coordinate ascent and the bound never falls. With a batch of
-``|B|`` of ``N`` rows the statistics are scaled by ``N / |B|`` and the natural parameters are
+With all rows, a step is exact coordinate ascent and the bound never decreases. With a batch of
+``|B|`` of ``N`` rows, the statistics are scaled by ``N / |B|`` and the natural parameters are
 moved by ``rho_t = (t + delay)^-decay`` towards the optimum they imply.
 """
 
@@ -16,12 +16,12 @@ from likelier.multilabel.distributions import squared
 from likelier.multilabel.mixture import DirichletMixture, MixtureParameters, MixtureStats
 from likelier.predictive import Categorical
 
-SEED_ROWS = 2000  # rows among which the first components are found
+SEED_ROWS = 2000  # rows used to initialise the components
 
 
 @dataclass(frozen=True)
 class MixtureState:
-    """Model, its parameters, the number of batches seen, and the bound so far."""
+    """Model, its parameters, the number of batches seen, and the current bound."""
 
     model: DirichletMixture
     params: MixtureParameters
@@ -31,7 +31,7 @@ class MixtureState:
 
 @dataclass(frozen=True)
 class MixturePosterior(Posterior):
-    """What is known about components after inference."""
+    """Posterior of the components after inference."""
 
     model: DirichletMixture
     params: MixtureParameters
@@ -48,11 +48,11 @@ class VariationalMixture(Inference):
     Parameters
     ----------
     stochastic : bool
-        Whether a step is a pass in batches (the engine's blocks), or one update by all rows.
+        Whether a step is a pass in batches (the engine's blocks) or one update with all rows.
     delay, decay : float
         ``rho_t = (t + delay)^-decay``; ``decay`` in (0.5, 1], ``t + delay >= 1``.
     tol : float
-        Converged when the bound per row rises less than this.
+        Converged when the bound per row increases by less than this.
 
     Notes
     -----
@@ -71,12 +71,12 @@ class VariationalMixture(Inference):
             raise ValueError(f"delay must be at least 1, got {self.delay!r}")
 
     def init(self, model: DirichletMixture, engine: Engine) -> MixtureState:
-        """Components around rows that lie far from each other, largest first."""
+        """Initialise components around rows that are far from each other, largest first."""
         sample = engine.sample(SEED_ROWS)
         R = seed_responsibilities(sample, model, engine.stream(0, 0))
         R = R[:, np.argsort(-R.sum(axis=0), kind="stable")]
         weight = np.ones(len(R)) if sample.weight is None else np.asarray(sample.weight)
-        stats = model.assigned(sample, R * weight[:, None])
+        stats = model.stats_given(sample, R * weight[:, None])
         shape, rate = model.prior_concentration
         return MixtureState(model, model.update(stats, shape / rate))
 
@@ -100,8 +100,8 @@ class VariationalMixture(Inference):
         evidence, params = 0.0, state.params
         for batch in engine.blocks(state.step):
             batch = batch.compact()
-            state, share = self.learn(state, batch, _row_count(engine) / batch.n_rows)
-            evidence += share
+            state, evidence_part = self.learn(state, batch, _row_count(engine) / batch.n_rows)
+            evidence += evidence_part
         bound = state.model.bound(params, evidence)
         gain = (bound - state.bound) / _row_count(engine)
         new = replace(state, bound=bound)
@@ -110,48 +110,48 @@ class VariationalMixture(Inference):
     def learn(
         self, state: MixtureState, batch: Batch, scale: float, known: Array | None = None
     ) -> tuple[MixtureState, float]:
-        """One natural-gradient step; also the rows' share of the bound before it.
+        """One natural-gradient step; also returns the expected log evidence of the batch before it.
 
         Parameters
         ----------
         state : MixtureState
-            Where to go on from.
+            Current state.
         batch : Batch
             Rows and labels.
         scale : float
-            ``N / |B|``: how many times the batch stands for itself.
+            ``N / |B|``, the factor by which the statistics are multiplied.
         known : array of shape (L,), optional
-            How often each label is known in the batch, relative to all rows. The step of a
-            label is longer or shorter by this, and its statistics stand for as many known
-            labels as there are; a batch that does not know a label leaves it as it was. Batches
-            drawn from all rows need none of this: their steps are right on average.
+            How often each label is known in the batch, relative to all rows. Scales the step of
+            every label and the weight of its statistics, so that a batch in which a label is
+            unknown leaves its parameters unchanged. Not needed for random batches of all rows,
+            whose steps are unbiased.
         """
         model, params = state.model, state.params
         stats = model.stats(params, batch)
-        hatted = model.update(stats.scaled(scale), params.expected_a())
+        target = model.update(stats.scaled(scale), params.expected_a())
         rho = (state.step + self.delay) ** -self.decay
-        blended = params.blend(hatted, rho)
+        blended = params.blend(target, rho)
         if known is not None:
             steps = np.minimum(rho * known, 1.0)
             prior = model.label_distribution.prior[:, None]
-            told = scale / np.maximum(known, 1e-300) * stats.labels  # 0 where nothing is known
-            labels = (1.0 - steps) * params.labels + steps * (prior + told)
+            label_stats = scale / np.maximum(known, 1e-300) * stats.labels
+            labels = (1.0 - steps) * params.labels + steps * (prior + label_stats)
             blended = replace(blended, labels=labels)
         return replace(state, params=blended, step=state.step + 1), stats.evidence
 
     def posterior(self, state: MixtureState) -> MixturePosterior:
-        """Return what the state says."""
+        """Posterior of the current state."""
         return MixturePosterior(state.model, state.params)
 
 
 def _row_count(engine: Engine) -> int:
     if engine.n_rows is None:
-        raise ValueError("a mixture needs data whose number of rows is known")
+        raise ValueError("the mixture requires data with a known number of rows")
     return engine.n_rows
 
 
 def prune(params: MixtureParameters, n_rows: float, least: float = 1.0) -> MixtureParameters:
-    """Leave out components that fewer than ``least`` of ``n_rows`` rows are expected to have."""
+    """Remove components with an expected number of rows below ``least``."""
     expected = params.expected_weights() * n_rows
     kept = np.flatnonzero(expected >= least)
     if len(kept) < 2:
@@ -160,9 +160,9 @@ def prune(params: MixtureParameters, n_rows: float, least: float = 1.0) -> Mixtu
 
 
 def seed_responsibilities(batch: Batch, model: DirichletMixture, rng: np.random.Generator) -> Array:
-    """Assign rows to the nearest of rows drawn far from each other (k-means++).
+    """Assign rows to the nearest of k-means++ centres.
 
-    Distances are those of features plus those of labels, each in units of its own average.
+    The squared distance is the sum of those in features and labels, each divided by its mean.
     """
     X, Y = batch.X, np.asarray(batch.y, dtype=np.float64)
     labels = np.nan_to_num(
@@ -186,7 +186,7 @@ def seed_responsibilities(batch: Batch, model: DirichletMixture, rng: np.random.
         total = float(nearest.sum())
         if total <= 0.0:
             break
-        far = distance(int(rng.choice(n, p=nearest / total)))
-        owner[far < nearest] = k
-        nearest = np.minimum(nearest, far)
+        squared_distance = distance(int(rng.choice(n, p=nearest / total)))
+        owner[squared_distance < nearest] = k
+        nearest = np.minimum(nearest, squared_distance)
     return np.asarray(0.05 / K + 0.95 * (owner[:, None] == np.arange(K)))

@@ -1,4 +1,4 @@
-"""What the one-pass classifier asks of its rows, and of a model it is to be merged with."""
+"""Checks of the input rows of the one-pass classifier, and of models that are to be merged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from likelier.fitting.labels import checked_labels
 
 
 def check_rows(model: Any, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
-    """Rows, labels and weights that can be learned from."""
+    """Validate rows, labels and weights for training."""
     rows = Batch(*checked_rows(model, X, y, sample_weight, reset, checked_labels))
     warn_extreme_cells(model, rows.X, rows.weight)
     return rows
 
 
-def lasting_parameters(model: Any) -> dict[str, Any]:
-    """The words that the sums are made with, which hence cannot change while they grow."""
+def fixed_parameters(model: Any) -> dict[str, Any]:
+    """Parameters that define the statistics and so cannot change while these are accumulated."""
     names = ["update", "features", "fit_intercept"]
     if model.features is not None:
         names += ["n_components", "gamma"]
@@ -28,25 +28,25 @@ def lasting_parameters(model: Any) -> dict[str, Any]:
 
 
 def check_same_parameters(model: Any) -> None:
-    """Raise if a word was changed that the rows so far were learned with."""
-    for name, value in model.words_.items():
+    """Raise if a parameter that defines the statistics has changed since the earlier rows."""
+    for name, value in model.fixed_params_.items():
         if not np.array_equal(getattr(model, name), value):
             raise ValueError(
                 f"{name} was {value!r} when the earlier rows were learned and is now "
-                f"{getattr(model, name)!r}: set it back, or start anew with fit"
+                f"{getattr(model, name)!r}; set it back, or call fit to start again"
             )
 
 
-def check_addable(one: Any, other: Any) -> None:
-    """Raise unless two models of one kind add up sums over the same features."""
-    for word in ("update", "features", "fit_intercept"):
-        if getattr(one, word) != getattr(other, word):
-            raise ValueError(f"other was made with another {word}; it must be the same")
+def check_compatible(one: Any, other: Any) -> None:
+    """Raise unless two models have statistics of the same features, which can be added."""
+    for name in ("update", "features", "fit_intercept"):
+        if getattr(one, name) != getattr(other, name):
+            raise ValueError(f"other has another {name}; both models must have the same")
     same = one.map_.keys() == other.map_.keys() and all(
         np.array_equal(one.map_[key], other.map_[key]) for key in one.map_
     )
     if not same:
         raise ValueError(
-            "other has other Fourier features: give both models the same random_state and a "
-            "number as gamma"
+            "other has different Fourier features; give both models the same random_state and a "
+            "numeric gamma"
         )

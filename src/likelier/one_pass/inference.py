@@ -1,4 +1,4 @@
-"""A streaming variational update of Polya-Gamma means: one visit per row, in small blocks.
+"""Streaming variational inference with Polya-Gamma means: one visit per row, in small blocks.
 
 The softmax likelihood of class ``k`` given the others is logistic in
 ``psi_k = eta_k - log sum_{j != k} exp eta_j``, so with ``omega`` at the Polya-Gamma mean
@@ -6,16 +6,17 @@ The softmax likelihood of class ``k`` given the others is logistic in
 parameters: ``omega x x^T`` to ``P`` and ``(omega eta_k + 1[y = k] - p_k) x`` to ``Q_k``. The
 weights are ``w_k = (P + Sigma0^-1)^-1 Q_k`` with one ``P`` for all classes, in which ``omega`` is
 the mean over them. ``P`` keeps the ``omega`` of the time a row was seen, when the model was less
-sure than it is now; over-relaxed steps (which a bound optimiser allows up to a factor of 2) make
-up for that. The first block, which starts from nothing, is brought to convergence beforehand.
+certain than it is now; over-relaxed steps (which a bound optimiser allows up to a factor of 2)
+compensate for that. The first block is fitted to convergence before it is turned into sites.
 
-Relaxed curvature is right only if blocks are alike. A block whose labels are unlike those before
-(sorted data, label drift) says nothing about how sure the model may be, so to that extent its
-sites are frozen: ``omega = 1/4`` at ``eta = 0``, additive in any order.
+Over-relaxation is justified only if blocks have the same label distribution. To the extent that
+the labels of a block are shifted from those before (sorted data, label drift), its sites are
+frozen: ``omega = 1/4`` at ``eta = 0``, additive in any order.
 
-One output more than classes, the spare output, sees every row as not its own: a class that appears
-late starts as its copy. How far it then goes is found with a small sample of the rows so far; so
-is how scores of classes compare, where many rows came without those of other classes.
+There is one output more than classes, the background output, for which every row is a negative: a
+class that appears late starts as its copy. The scale of such a class is then found on a small
+sample of the rows so far, and so is how scores of classes compare if many rows came without those
+of other classes.
 """
 
 from __future__ import annotations
@@ -28,59 +29,59 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
-from likelier.one_pass.initial_batch import converged
-from likelier.one_pass.late_classes import raised
-from likelier.one_pass.mixed import apply_mixing, find_mixing
+from likelier.one_pass.initial_batch import fit_softmax
+from likelier.one_pass.late_classes import scale_late_classes
 from likelier.one_pass.model import (
     Weights,
-    column_units,
+    column_scales,
     dense_rows,
-    known_spread,
+    nonzero_variance,
     prior_diagonal,
     solve_posterior,
 )
-from likelier.one_pass.reservoir import Reserve, scored_rows
+from likelier.one_pass.reservoir import Reservoir, scored_rows
+from likelier.one_pass.score_mixing import apply_mixing, find_mixing
 from likelier.one_pass.sites import sites, softmax
 
-RELAXATION = 2.0  # of the steps of the bound optimiser; up to 2 they still go down
-SPARE_SWEEPS = 8  # that take the spare output to odds of about one in a hundred
+RELAXATION = 2.0  # of the bound optimiser's steps, which decrease the energy up to 2
+BACKGROUND_SWEEPS = 8  # bring the background output to a probability of about 0.01
 MIN_BLOCK, MAX_BLOCK = 512, 2048
-BLOCK_SHARE = 64  # a block is no larger than one in so many of the rows so far
-GROWTH = 2.0  # of a variance, that calls for weights under its new prior
-STRICTNESS = 2.0  # how fast unlike labels end the relaxation
-DISORDER = 0.05  # share of rows among unlike labels, beyond which scores are compared anew
-CALIBRATION_MEMORY = 0.98  # per block, of the scale of the scores
-CALIBRATION_START = 10.0  # how much information that scale begins with, at one
-ADDITIVE = ("precision", "linear", "class_weight", "sums", "squares", "unlike")
+ROWS_PER_BLOCK_ROW = 64  # earlier rows needed for every row of a larger block
+VARIANCE_GROWTH = 2.0  # of a column; from there on weights are solved again with the new prior
+SHIFT_SENSITIVITY = 2.0  # how fast label shift ends the relaxation
+MAX_SHIFTED = 0.05  # fraction of rows under label shift, above which scores are mixed
+CALIBRATION_MEMORY = 0.98  # decay per block of the information on the score scale
+CALIBRATION_START = 10.0  # prior information on the score scale, centred at one
+ADDITIVE = ("precision", "linear", "class_weight", "sums", "squares", "shifted_weight")
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """Natural parameters of the sites so far, without the prior, and what else a block needs."""
+    """Natural parameters of the sites so far, without the prior, and running statistics."""
 
-    centre: Array  # (d,) reference of the coordinates, from the first block
+    centre: Array  # (d,) of the coordinates, from the first block
     scale: Array
     precision: Array  # P
-    linear: Array  # Q, one column per class and the spare output
-    mean: Array  # w, of the shape of Q
+    linear: Array  # Q, one column per class and the background output
+    mean: Array  # w, same shape as Q
     classes: Array  # sorted labels
     class_weight: Array
-    sums: Array  # of the coordinates and of their squares, for the prior
+    sums: Array  # of the coordinates and of their squares; they scale the prior
     squares: Array
     calibration: Array  # log of the scale of the scores, and its information
-    late: Array  # whether a class appeared after the opening
-    kept: dict[str, Any]  # a sample of the rows, see `Reserve`
-    unlike: float = 0.0  # weight of rows whose labels were not distributed as those before them
-    weight_squares: float = 0.0  # sum over rows
+    late: Array  # whether a class appeared after the initial batch
+    reservoir_arrays: dict[str, Any]  # a sample of the rows, see `Reservoir`
+    shifted_weight: float = 0.0  # weight of rows under label shift
+    weight_squares: float = 0.0
 
     @property
-    def reserve(self) -> Reserve:
-        """Some rows of every class."""
-        return Reserve.from_arrays(self.kept)
+    def reservoir(self) -> Reservoir:
+        """A sample of the rows of every class."""
+        return Reservoir.from_arrays(self.reservoir_arrays)
 
-    def keeping(self, reserve: Reserve) -> StreamState:
-        """The same state with another sample of rows."""
-        return replace(self, kept=reserve.to_arrays())
+    def with_reservoir(self, reservoir: Reservoir) -> StreamState:
+        """The same state with another reservoir."""
+        return replace(self, reservoir_arrays=reservoir.to_arrays())
 
     @property
     def fit_intercept(self) -> bool:
@@ -89,65 +90,65 @@ class StreamState:
 
     @property
     def weight(self) -> float:
-        """Weight of all rows."""
+        """Total weight of all rows."""
         return float(self.class_weight.sum())
 
     @property
     def n_rows(self) -> float:
-        """How many rows of one weight say as much as all, whatever the unit of weights."""
+        """Effective number of rows (Kish), independent of the unit of the weights."""
         return self.weight**2 / self.weight_squares if self.weight_squares else 0.0
 
     @property
     def known(self) -> Array:
-        """Numbers of the classes that have rows."""
+        """Indices of the classes that have rows."""
         return np.flatnonzero(self.class_weight > 0.0)
 
     @property
-    def disordered(self) -> bool:
-        """Whether scores have to be compared anew."""
-        return len(self.known) > 1 and self.unlike > DISORDER * self.weight
+    def needs_mixing(self) -> bool:
+        """Whether scores of the classes have to be made comparable."""
+        return len(self.known) > 1 and self.shifted_weight > MAX_SHIFTED * self.weight
 
     def to_arrays(self) -> dict[str, Any]:
         """As plain arrays, for saving."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
-    def faded(self, factor: float) -> StreamState:
+    def discounted(self, factor: float) -> StreamState:
         """The same rows, each with its weight times ``factor``."""
         state = replace(self, **{name: getattr(self, name) * factor for name in ADDITIVE},
                         weight_squares=self.weight_squares * factor**2)  # fmt: skip
-        return state.keeping(self.reserve.faded(factor))
+        return state.with_reservoir(self.reservoir.discounted(factor))
 
 
 Mixing = Callable[[StreamState, Weights], Array]
 
 
 def block_size(n_features: int, n_seen: int = 0) -> int:
-    """Rows of a block: enough to make its factorisation as cheap as its sums.
+    """Rows of a block: enough for its factorisation to cost no more than its sums.
 
-    After many rows a block may be larger, as it changes the weights no more than those before.
+    After many rows a block may be larger, since one block then changes the weights little.
     """
     small = max(MIN_BLOCK, 1 << max(0, (n_features - 1) // 2).bit_length())
-    ripe = 1 << max(1, n_seen // BLOCK_SHARE).bit_length() - 1
-    return max(small, min(MAX_BLOCK, ripe))
+    large = 1 << max(1, n_seen // ROWS_PER_BLOCK_ROW).bit_length() - 1
+    return max(small, min(MAX_BLOCK, large))
 
 
-def start_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) -> StreamState:
-    """State before the first row; the coordinates take their units from the first block."""
+def init_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) -> StreamState:
+    """State before the first row; the coordinates are standardised by the first block."""
     rows = dense_rows(X).astype(np.float64, copy=False)
     d, total = rows.shape[1], weight.sum()
     centre = weight @ rows / total if fit_intercept else np.zeros(d)
-    spread = weight @ (rows - centre) ** 2 / total
-    scale = column_units(spread, weight @ rows**2 / total)
+    variance = weight @ (rows - centre) ** 2 / total
+    scale = column_scales(variance, weight @ rows**2 / total)
     p = d + int(fit_intercept)
     return StreamState(
         centre, scale, np.zeros((p, p)), np.zeros((p, 1)), np.zeros((p, 1)), classes[:0],
         np.zeros(0), np.zeros(d), np.zeros(d), np.array([0.0, CALIBRATION_START]),
-        np.zeros(0, dtype=bool), Reserve.empty(d).to_arrays(),
+        np.zeros(0, dtype=bool), Reservoir.empty(d).to_arrays(),
     )  # fmt: skip
 
 
 def coordinates(X: Matrix, centre: Array, scale: Array, fit_intercept: bool) -> Array:
-    """``((x - centre) / scale, 1)`` of dense or sparse rows, of their precision."""
+    """``((x - centre) / scale, 1)`` of dense or sparse rows, in the precision of the rows."""
     rows = dense_rows(X)
     Z = np.empty((len(rows), len(scale) + int(fit_intercept)), dtype=rows.dtype)
     inner = Z[:, : len(scale)]
@@ -158,23 +159,23 @@ def coordinates(X: Matrix, centre: Array, scale: Array, fit_intercept: bool) -> 
     return Z
 
 
-def meet_classes(state: StreamState, labels: Array) -> StreamState:
-    """Make room for new classes, each a copy of the output that saw every row as not its own."""
+def add_classes(state: StreamState, labels: Array) -> StreamState:
+    """Add new classes, each initialised as a copy of the background output."""
     classes = np.union1d(state.classes, labels) if len(state.classes) else np.unique(labels)
     if len(classes) == len(state.classes):
         return state
-    outputs = np.full(len(classes) + 1, len(state.classes))  # the spare output is the last
-    places = np.searchsorted(classes, state.classes)
-    outputs[places] = np.arange(len(state.classes))
+    outputs = np.full(len(classes) + 1, len(state.classes))  # the background output is the last
+    positions = np.searchsorted(classes, state.classes)
+    outputs[positions] = np.arange(len(state.classes))
     weight = np.zeros(len(classes))
-    weight[places] = state.class_weight
+    weight[positions] = state.class_weight
     late = np.full(len(classes), state.weight > 0.0)
-    late[places] = state.late
-    grown = replace(
+    late[positions] = state.late
+    extended = replace(
         state, classes=classes, class_weight=weight, late=late,
         linear=state.linear[:, outputs], mean=state.mean[:, outputs],
     )  # fmt: skip
-    return grown.keeping(state.reserve.renumbered(places))
+    return extended.with_reservoir(state.reservoir.relabel(positions))
 
 
 def learn_block(
@@ -182,79 +183,80 @@ def learn_block(
 ) -> StreamState:
     """Add the sites of a block; cost rows x features^2 and one factorisation, features^3 / 3.
 
-    Those of the first block are expanded about the weights it makes by itself.
+    Sites of the first block are expanded about the converged fit to that block.
     """
     first = state.weight == 0.0
-    likeness = _likeness(state, y, weight)
-    state = meet_classes(state, y)
+    similarity = _label_similarity(state, y, weight)
+    state = add_classes(state, y)
     Z = coordinates(X, state.centre, state.scale, state.fit_intercept)
     row_weight = weight.astype(Z.dtype)
     codes = np.searchsorted(state.classes, y)
     d = len(state.scale)
-    moments = replace(
+    updated = replace(
         state,
         class_weight=state.class_weight
         + np.bincount(codes, weights=weight, minlength=len(state.classes)),
         sums=state.sums + row_weight @ Z[:, :d],
         squares=state.squares + row_weight @ (Z[:, :d] ** 2),
-        unlike=state.unlike + (1.0 - likeness) * float(weight.sum()),
+        shifted_weight=state.shifted_weight + (1.0 - similarity) * float(weight.sum()),
         weight_squares=state.weight_squares + float(weight @ weight),
     )
-    if first and likeness:
-        diagonal = stream_prior(moments, prior)
-        w = converged(Z, codes, weight, diagonal, len(moments.classes))
-        moments = replace(moments, mean=with_spare(w, Z, codes, row_weight, diagonal))
-    elif _grown(state, moments):
-        moments = resolved(moments, prior)
-    scores = Z @ moments.mean.astype(Z.dtype)
+    if first and similarity:
+        diagonal = stream_prior(updated, prior)
+        w = fit_softmax(Z, codes, weight, diagonal, len(updated.classes))
+        updated = replace(updated, mean=append_background(w, Z, codes, row_weight, diagonal))
+    elif _prior_changed(state, updated):
+        updated = update_mean(updated, prior)
+    scores = Z @ updated.mean.astype(Z.dtype)
     if not first:
-        found = _calibrate(moments, scores, codes, weight, likeness)
-        moments = replace(moments, calibration=found)
-    kept = state.reserve.seeing(Z[:, :d], codes, weight)
-    return resolved(
-        with_sites(moments, Z, codes, row_weight, scores, likeness).keeping(kept), prior
+        calibration = _calibrate(updated, scores, codes, weight, similarity)
+        updated = replace(updated, calibration=calibration)
+    reservoir = state.reservoir.add_rows(Z[:, :d], codes, weight)
+    return update_mean(
+        add_sites(updated, Z, codes, row_weight, scores, similarity).with_reservoir(reservoir),
+        prior,
     )
 
 
-def with_sites(
-    state: StreamState, Z: Array, codes: Array, weight: Array, scores: Array, likeness: float
+def add_sites(
+    state: StreamState, Z: Array, codes: Array, weight: Array, scores: Array, similarity: float
 ) -> StreamState:
-    """State with the sites of some rows, which have these scores, but the weights of before."""
-    curvature, pull = sites(scores, codes, likeness, RELAXATION)
+    """State with the sites of rows of these scores added; the weights are not updated."""
+    curvature, linear = sites(scores, codes, similarity, RELAXATION)
     rooted = Z * np.sqrt(weight * curvature)[:, None]
     P = state.precision + rooted.T @ rooted
-    Q = state.linear + Z.T @ (weight[:, None] * pull)
+    Q = state.linear + Z.T @ (weight[:, None] * linear)
     return replace(state, precision=P, linear=Q)
 
 
-def with_spare(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
-    """Weights of an opening and, last, those of the spare output, after a few sweeps from zero.
+def append_background(w: Array, Z: Array, codes: Array, weight: Array, prior: Array) -> Array:
+    """Append the weights of the background output, after a few sweeps from zero.
 
-    At its own maximum the output would lie so far below the others that a late class, which starts
-    there and has the precision all outputs share, could hardly rise.
+    At its own optimum that output would lie so far below the others that a late class, which starts
+    there with the precision all outputs share, could hardly rise.
     """
     scores = Z @ w.astype(Z.dtype)
-    spare = np.zeros(len(w))
+    background = np.zeros(len(w))
     curvature = sites(np.pad(scores, ((0, 0), (0, 1))), codes, 1.0, 1.0)[0]
     rooted = Z * np.sqrt(weight * curvature)[:, None]
     P = (rooted.T @ rooted).astype(np.float64)
-    level = logsumexp(scores, axis=1)
-    for _ in range(SPARE_SWEEPS):
-        p = expit(Z @ spare.astype(Z.dtype) - level)
-        slope = -(Z.T @ (weight * p)) - prior * spare
-        spare = spare + solve_posterior(P, slope[:, None], prior)[0][:, 0]
-    return np.column_stack([w, spare])
+    log_total = logsumexp(scores, axis=1)
+    for _ in range(BACKGROUND_SWEEPS):
+        p = expit(Z @ background.astype(Z.dtype) - log_total)
+        gradient = -(Z.T @ (weight * p)) - prior * background
+        background = background + solve_posterior(P, gradient[:, None], prior)[0][:, 0]
+    return np.column_stack([w, background])
 
 
-def _grown(before: StreamState, after: StreamState) -> bool:
-    """Whether some feature turns out to vary far more than it did, as its prior did not know.
+def _prior_changed(before: StreamState, after: StreamState) -> bool:
+    """Whether the variance of some feature, and with it the prior precision, has grown a lot.
 
-    Weights learned while a feature hardly varied are too large for the rows that now come.
+    Weights learned while a feature hardly varied are too large for the rows that follow.
     """
     if before.weight == 0.0:
         return False
     old, new = stream_prior(before, 1.0), stream_prior(after, 1.0)
-    return bool((new > GROWTH * old).any())
+    return bool((new > VARIANCE_GROWTH * old).any())
 
 
 def stream_prior(state: StreamState, prior: float | None) -> Array:
@@ -262,67 +264,73 @@ def stream_prior(state: StreamState, prior: float | None) -> Array:
     W = max(state.weight, 1e-300)
     square = state.squares / W
     variance = square - (state.sums / W) ** 2 if state.fit_intercept else square
-    return prior_diagonal(known_spread(variance, square), prior, state.fit_intercept)
+    return prior_diagonal(nonzero_variance(variance, square), prior, state.fit_intercept)
 
 
 def stream_weights(
     state: StreamState, prior: float | None, mixing: Mixing | None = None
 ) -> Weights:
-    """Posterior of the classes that were seen or announced.
+    """Posterior of the classes seen or announced.
 
-    Where scores have to be compared anew, ``mixing`` says how; by default, `stream_mixing`.
+    Where scores have to be made comparable, ``mixing`` says how; the default is `stream_mixing`.
     """
     outputs = stream_outputs(state, prior)
-    if not state.disordered:
+    if not state.needs_mixing:
         return outputs
-    found = (mixing or stream_mixing)(state, outputs)
+    matrix = (mixing or stream_mixing)(state, outputs)
     rows, factor = max(state.weight, state.n_rows), float(np.exp(state.calibration[0]))
-    return replace(outputs, mean=apply_mixing(found, outputs.mean, state.known, rows, factor))
+    return replace(outputs, mean=apply_mixing(matrix, outputs.mean, state.known, rows, factor))
 
 
 def stream_outputs(state: StreamState, prior: float | None) -> Weights:
-    """Posterior in which scores of classes that did not meet are not yet made to compare."""
+    """Posterior before scores of classes that were not seen together are made comparable."""
     diagonal = stream_prior(state, prior)
-    mean, root, units = solve_posterior(state.precision, state.linear, diagonal)
+    mean, root, scaling = solve_posterior(state.precision, state.linear, diagonal)
     late = state.known[state.late[state.known]]
     if len(late):
         factor = float(np.exp(state.calibration[0]))
-        mean = raised(mean, late, stream_sample(state), diagonal, factor, state.fit_intercept)
+        mean = scale_late_classes(
+            mean, late, stream_sample(state), diagonal, factor, state.fit_intercept
+        )
     else:
         mean = mean[:, :-1]
-    return Weights(mean, root, units, state.centre, state.scale, state.fit_intercept)
+    return Weights(mean, root, scaling, state.centre, state.scale, state.fit_intercept)
 
 
 def stream_mixing(state: StreamState, outputs: Weights) -> Array:
-    """How scores of the known classes are mixed, see `find_mixing`: the dear part."""
+    """Mixing of the scores of the known classes, see `find_mixing`; this is the expensive part."""
     factor = float(np.exp(state.calibration[0]))
     return find_mixing(outputs.mean, state.known, stream_sample(state), factor, state.fit_intercept)
 
 
 def stream_sample(state: StreamState) -> tuple[Array, Array, Array]:
-    """Coordinates of some of the rows that were kept, their classes, and what each stands for."""
+    """Coordinates, classes and importance weights of part of the reservoir."""
     each = max(1, scored_rows(len(state.scale)) // len(state.classes))
-    some = state.reserve.sample.shortened(each)
-    return with_constant(some.rows, state), some.codes, some.shares(state.class_weight)
+    sample = state.reservoir.sample.truncate(each)
+    return (
+        with_intercept(sample.rows, state),
+        sample.codes,
+        sample.importance_weights(state.class_weight),
+    )
 
 
-def with_constant(rows: Array, state: StreamState, dtype: Any = np.float64) -> Array:
-    """Coordinates and, with an intercept, a one."""
+def with_intercept(rows: Array, state: StreamState, dtype: Any = np.float64) -> Array:
+    """Coordinates, followed by a column of ones if there is an intercept."""
     Z = np.ones((len(rows), len(state.linear)), dtype)
     Z[:, : rows.shape[1]] = rows
     return Z
 
 
-def resolved(state: StreamState, prior: float | None) -> StreamState:
-    """The same sites, with the weights solved anew."""
+def update_mean(state: StreamState, prior: float | None) -> StreamState:
+    """The same sites, with the weights solved for again."""
     mean = solve_posterior(state.precision, state.linear, stream_prior(state, prior))[0]
     return replace(state, mean=mean)
 
 
-def _likeness(state: StreamState, y: Array, weight: Array) -> float:
-    """How far the labels of a block are distributed as those before it, from 0 to 1.
+def _label_similarity(state: StreamState, y: Array, weight: Array) -> float:
+    """Similarity of the label distribution of a block to that before it, from 0 to 1.
 
-    Total variation between the two, less what chance alone would make of a block of this size.
+    One minus the total variation distance in excess of the sampling error of a block of this size.
     """
     labels, codes = _label_codes(state.classes, y)
     if state.weight == 0.0:
@@ -335,22 +343,22 @@ def _likeness(state: StreamState, y: Array, weight: Array) -> float:
     now[np.searchsorted(classes, labels)] = (
         np.bincount(codes, weights=weight, minlength=len(labels)) / weight.sum()
     )
-    each = weight / weight.max()  # squares of weights that are nearly forgotten would be zero
-    return alike(before, now, each.sum() ** 2 / (each**2).sum())
+    each = weight / weight.max()  # squares of tiny weights would underflow
+    return distribution_similarity(before, now, each.sum() ** 2 / (each**2).sum())
 
 
-def alike(before: Array, now: Array, n_rows: float) -> float:
-    """Likeness of two distributions, of which the second is that of ``n_rows`` rows."""
-    if not n_rows:  # all but forgotten: nothing speaks against it
+def distribution_similarity(before: Array, now: Array, n_rows: float) -> float:
+    """Similarity of two distributions, the second of which is estimated from ``n_rows`` rows."""
+    if not n_rows:  # no evidence of a difference
         return 1.0
     middle = 0.5 * (before + now)
-    chance = np.sqrt(middle * (1.0 - middle) / (0.5 * np.pi * n_rows)).sum()
-    apart = 0.5 * np.abs(now - before).sum() - chance
-    return float(np.clip(1.0 - STRICTNESS * apart, 0.0, 1.0))
+    sampling_error = np.sqrt(middle * (1.0 - middle) / (0.5 * np.pi * n_rows)).sum()
+    distance = 0.5 * np.abs(now - before).sum() - sampling_error
+    return float(np.clip(1.0 - SHIFT_SENSITIVITY * distance, 0.0, 1.0))
 
 
 def _label_codes(classes: Array, y: Array) -> tuple[Array, Array]:
-    """Sorted labels and their number for every row; those known already, if no other occurs."""
+    """Sorted labels and the code of every row; the known classes, if no other label occurs."""
     if len(classes):
         codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         if (classes[codes] == y).all():
@@ -359,17 +367,17 @@ def _label_codes(classes: Array, y: Array) -> tuple[Array, Array]:
 
 
 def _calibrate(
-    state: StreamState, scores: Array, codes: Array, weight: Array, likeness: float
+    state: StreamState, scores: Array, codes: Array, weight: Array, similarity: float
 ) -> Array:
-    """A step of the scale that suits the scores of rows before they are learned."""
+    """One Newton step of the score scale, on rows that have not been learned yet."""
     log_scale, information = state.calibration
-    if likeness < 0.5 or len(state.classes) < 2:  # their surprise would be the order's doing
+    if similarity < 0.5 or len(state.classes) < 2:  # the loss is high because labels are shifted
         return state.calibration
     own = scores[:, :-1]
     factor = float(np.exp(log_scale))
     p = softmax(factor * own)
     expected = (p * own).sum(axis=1)
-    gain = factor * float(weight @ (own[np.arange(len(codes)), codes] - expected))
-    spread = (p * own**2).sum(axis=1) - expected**2
-    information = CALIBRATION_MEMORY * information + factor**2 * float(weight @ spread)
-    return np.array([log_scale + np.clip(gain / information, -0.2, 0.2), information])
+    gradient = factor * float(weight @ (own[np.arange(len(codes)), codes] - expected))
+    variance = (p * own**2).sum(axis=1) - expected**2
+    information = CALIBRATION_MEMORY * information + factor**2 * float(weight @ variance)
+    return np.array([log_scale + np.clip(gradient / information, -0.2, 0.2), information])

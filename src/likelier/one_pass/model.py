@@ -1,9 +1,9 @@
-"""One pass with frozen Polya-Gamma means: additive statistics, and the ridge solve they make.
+"""One pass with frozen Polya-Gamma means: additive statistics and a ridge solve.
 
 With every ``omega_i`` at its prior mean 1/4 the posterior of one-vs-rest logistic regression is
 ``w_k = P^-1 Q_k`` with ``P = Sigma0^-1 + 1/4 sum x x^T`` and ``Q_k = sum (1[y = k] - 1/2) x``.
 Both follow from the weight, mean and scatter of the rows and the weight and mean of every class,
-which add up over any blocks in any order. The prior is no part of the sums: it enters once.
+which add up over any blocks in any order. The prior is not part of the sums: it enters once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from likelier.base import Array, Batch, Matrix, Model
 
 FROZEN = 0.25  # E omega of PG(1, 0)
 INTERCEPT_PRECISION = 0.01  # of the prior of an intercept: a standard deviation of 10
-SCORE_VARIANCE = 25.0  # that the automatic prior gives the score of an ordinary row
-# Share of a mean square below which a variance is rounding: of a difference of two sums, and of
-# squares of values less their mean, which keep their digits however far from zero a column is.
+SCORE_VARIANCE = 25.0  # prior variance of the score of a typical row with the automatic prior
+# Fraction of the mean square below which a variance is a rounding error: of a difference of two
+# sums, and of centred squares, which stay accurate however far from zero a column is.
 CONSTANT, CENTRED_CONSTANT = 1e-12, 1e-22
 
 
@@ -28,7 +28,7 @@ CONSTANT, CENTRED_CONSTANT = 1e-12, 1e-22
 class FrozenSums:
     """Weight, mean and scatter of rows; weight and mean per class. Adding merges.
 
-    The scatter is about the mean, so columns far from zero lose no digits.
+    The scatter is about the mean, so columns far from zero lose no precision.
     """
 
     weight: float
@@ -38,34 +38,37 @@ class FrozenSums:
     class_mean: Array  # (K, d)
 
     def __add__(self, other: FrozenSums) -> FrozenSums:
-        """Sums over the rows of both, which know the same classes."""
+        """Sums over the rows of both; the classes must be the same."""
         total = self.weight + other.weight
         if total == 0.0:
             return self
-        apart = other.mean - self.mean
-        share = other.weight / total
+        difference = other.mean - self.mean
+        fraction = other.weight / total
         scatter = self.scatter + other.scatter
-        scatter += (self.weight * share) * np.outer(apart, apart)
-        of_class = self.class_weight + other.class_weight
-        part = np.divide(
-            other.class_weight, of_class, out=np.zeros_like(of_class), where=of_class > 0.0
+        scatter += (self.weight * fraction) * np.outer(difference, difference)
+        class_weight = self.class_weight + other.class_weight
+        class_fraction = np.divide(
+            other.class_weight,
+            class_weight,
+            out=np.zeros_like(class_weight),
+            where=class_weight > 0.0,
         )
         return FrozenSums(
             total,
-            self.mean + share * apart,
+            self.mean + fraction * difference,
             scatter,
-            of_class,
-            self.class_mean + part[:, None] * (other.class_mean - self.class_mean),
+            class_weight,
+            self.class_mean + class_fraction[:, None] * (other.class_mean - self.class_mean),
         )
 
-    def spread(self, places: Array, n_classes: int) -> FrozenSums:
-        """The same sums among more classes; ``places`` are the numbers of the known ones."""
+    def expand_classes(self, positions: Array, n_classes: int) -> FrozenSums:
+        """The same sums among more classes; ``positions`` are the indices of the present ones."""
         weight = np.zeros(n_classes)
         mean = np.zeros((n_classes, len(self.mean)))
-        weight[places], mean[places] = self.class_weight, self.class_mean
+        weight[positions], mean[positions] = self.class_weight, self.class_mean
         return replace(self, class_weight=weight, class_mean=mean)
 
-    def faded(self, factor: float) -> FrozenSums:
+    def discounted(self, factor: float) -> FrozenSums:
         """The same rows, each with its weight times ``factor``."""
         return replace(
             self,
@@ -81,7 +84,7 @@ class FrozenSums:
 
 @dataclass(frozen=True)
 class FrozenModel(Model):
-    """Statistics of a block of rows, whose ``y`` are class numbers; cost rows x features^2."""
+    """Statistics of a block of rows, whose ``y`` are class codes; cost rows x features^2."""
 
     has_stats: ClassVar[bool] = True
     n_classes: int
@@ -96,14 +99,14 @@ class FrozenModel(Model):
         mean = weight @ X / total
         centred = X - mean
         rooted = centred * np.sqrt(weight)[:, None]
-        of_class = np.bincount(codes, weights=weight, minlength=self.n_classes)
+        class_weight = np.bincount(codes, weights=weight, minlength=self.n_classes)
         members = np.zeros((self.n_classes, len(codes)))
         members[codes, np.arange(len(codes))] = weight
         sums = members @ centred
-        seen = of_class > 0.0
+        seen = class_weight > 0.0
         class_mean = np.zeros_like(sums)
-        class_mean[seen] = mean + sums[seen] / of_class[seen, None]
-        return FrozenSums(total, mean, rooted.T @ rooted, of_class, class_mean)
+        class_mean[seen] = mean + sums[seen] / class_weight[seen, None]
+        return FrozenSums(total, mean, rooted.T @ rooted, class_weight, class_mean)
 
 
 @dataclass(frozen=True)
@@ -111,18 +114,18 @@ class Weights:
     """Gaussian weights of every class over ``((x - centre) / scale, 1)``, with one covariance.
 
     ``root`` is the lower Cholesky factor of the precision, row and column ``j`` multiplied by
-    ``units[j]``: the variance of a score is ``|root^-1 (units * z)|^2``.
+    ``scaling[j]``: the variance of a score is ``|root^-1 (scaling * z)|^2``.
     """
 
     mean: Array  # (d or d + 1, K)
     root: Array
-    units: Array
+    scaling: Array
     centre: Array
     scale: Array
     fit_intercept: bool
 
     def raw(self) -> tuple[Array, Array]:
-        """Coefficients (K, d) and intercepts (K,) in the units of the rows."""
+        """Coefficients (K, d) and intercepts (K,) in the original feature units."""
         d = len(self.scale)
         coef = (self.mean[:d] / self.scale[:, None]).T
         intercept = self.mean[d] if self.fit_intercept else np.zeros(self.mean.shape[1])
@@ -134,7 +137,7 @@ def frozen_weights(sums: FrozenSums, precision: float | None, fit_intercept: boo
     W = max(sums.weight, 1e-300)
     square = np.diag(sums.scatter) / W + sums.mean**2
     variance = np.diag(sums.scatter) / W if fit_intercept else square
-    scale = column_units(variance, square)
+    scale = column_scales(variance, square)
     centre = sums.mean if fit_intercept else np.zeros_like(sums.mean)
     scatter = sums.scatter
     if not fit_intercept:
@@ -142,20 +145,20 @@ def frozen_weights(sums: FrozenSums, precision: float | None, fit_intercept: boo
     P = FROZEN * scatter / np.outer(scale, scale)
     n_k = sums.class_weight
     Q = n_k * ((sums.class_mean - centre) / scale).T
-    Q -= 0.5 * Q.sum(axis=1, keepdims=True)  # a class that is new has seen every row as negative
+    Q -= 0.5 * Q.sum(axis=1, keepdims=True)  # for a new class, every row is a negative
     if fit_intercept:  # about the mean, the intercept is independent of everything else
         P = np.pad(P, (0, 1))
         P[-1, -1] = FROZEN * sums.weight
         Q = np.vstack([Q, n_k - 0.5 * sums.weight])
-    mean, root, units = solve_posterior(P, Q, prior_diagonal(np.ones(len(scale)), precision,
+    mean, root, scaling = solve_posterior(P, Q, prior_diagonal(np.ones(len(scale)), precision,
                                                             fit_intercept))  # fmt: skip
-    return Weights(mean, root, units, centre, scale, fit_intercept)
+    return Weights(mean, root, scaling, centre, scale, fit_intercept)
 
 
 def prior_diagonal(variance: Array, precision: float | None, fit_intercept: bool) -> Array:
     """Prior precisions for columns of this variance: ``precision`` per standardised column.
 
-    None gives the score of an ordinary row the prior variance `SCORE_VARIANCE`, or one per
+    None gives the score of a typical row the prior variance `SCORE_VARIANCE`, or one per
     column where there are fewer columns than that.
     """
     if precision is None:
@@ -165,15 +168,15 @@ def prior_diagonal(variance: Array, precision: float | None, fit_intercept: bool
 
 
 def solve_posterior(P: Array, Q: Array, prior: Array) -> tuple[Array, Array, Array]:
-    """Mean ``(P + prior)^-1 Q``, and the factor of the precision in units of its diagonal.
+    """Mean ``(P + prior)^-1 Q``, and the Cholesky factor of the precision scaled to unit diagonal.
 
-    Rounding of single precision rows may cost the matrix its definiteness in directions that
-    only the prior knows; those get as little more precision as is needed.
+    With rows in single precision, rounding may make the matrix indefinite in directions that only
+    the prior determines; the smallest sufficient multiple of the identity is then added.
     """
     A = P + np.diag(prior)
-    units = 1.0 / np.sqrt(np.diag(A))
-    A *= units[:, None]
-    A *= units
+    scaling = 1.0 / np.sqrt(np.diag(A))
+    A *= scaling[:, None]
+    A *= scaling
     extra = 0.0
     while True:
         try:
@@ -183,24 +186,24 @@ def solve_posterior(P: Array, Q: Array, prior: Array) -> tuple[Array, Array, Arr
             more = max(1e-9, 10.0 * extra)
             A[np.diag_indices_from(A)] += more - extra
             extra = more
-    mean = units[:, None] * cho_solve((root, True), units[:, None] * Q, check_finite=False)
-    return mean, root, units
+    mean = scaling[:, None] * cho_solve((root, True), scaling[:, None] * Q, check_finite=False)
+    return mean, root, scaling
 
 
-def known_spread(variance: Array, square: Array) -> Array:
-    """Variances, and one where a column does not vary."""
+def nonzero_variance(variance: Array, square: Array) -> Array:
+    """Variances, with one for constant columns."""
     return np.where(variance > np.maximum(CONSTANT * square, 1e-300), variance, 1.0)
 
 
-def column_units(variance: Array, square: Array) -> Array:
-    """Standard deviations from squares about the mean.
+def column_scales(variance: Array, square: Array) -> Array:
+    """Standard deviations from centred squares.
 
-    The size of a column that does not vary: nothing depends on its unit, but for rounding.
+    A constant column gets its own magnitude, which affects rounding only.
     """
     varies = variance > np.maximum(CENTRED_CONSTANT * square, 1e-300)
     return np.sqrt(np.where(varies, variance, np.where(square > 1e-300, square, 1.0)))
 
 
 def dense_rows(X: Matrix) -> Array:
-    """Rows of a block as a dense array: a product of columns needs them all."""
+    """Rows of a block as a dense array."""
     return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())

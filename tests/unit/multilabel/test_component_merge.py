@@ -1,4 +1,4 @@
-"""Joining components: the change of the bound, its signs, and the number that is found."""
+"""ComponentMerger components: the change of the bound, its signs, and the number that is found."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,12 @@ from scipy.special import xlogy
 from likelier import MultilabelClassifier
 from likelier.base import Batch
 from likelier.engines import LocalEngine
-from likelier.multilabel.component_merge import Joining, joined_rows, merge_components, weight_value
+from likelier.multilabel.component_merge import (
+    ComponentMerger,
+    merge_components,
+    merge_stats,
+    weight_bound,
+)
 from likelier.multilabel.distributions import feature_prior, label_prior
 from likelier.multilabel.label_mixture import LabelMixture
 from likelier.multilabel.mixture import DirichletMixture
@@ -23,7 +28,7 @@ FEATURES = {
 Y = (RNG.random((N, L)) < 0.4).astype(float)
 Y[RNG.random((N, L)) < 0.2] = np.nan
 WEIGHT = RNG.uniform(0.5, 2.0, N)
-CASES = [(name, law) for name in FEATURES for law in ("bernoulli", "multinomial")]
+CASES = [(name, distribution) for name in FEATURES for distribution in ("bernoulli", "multinomial")]
 
 
 def fitted(name, label_distribution, steps=4, temperature=0.5):
@@ -41,17 +46,17 @@ def fitted(name, label_distribution, steps=4, temperature=0.5):
 
 def bound_of(model, R, batch, a):
     """The bound at given responsibilities and the best parameters for them, from its definition."""
-    stats = model.assigned(batch, R * WEIGHT[:, None])
+    stats = model.stats_given(batch, R * WEIGHT[:, None])
     params = model.update(stats, a)
     expected = (R * model.log_joint(params, batch.X, batch.y)).sum(axis=1) - xlogy(R, R).sum(axis=1)
     return model.bound(params, float(WEIGHT @ expected))
 
 
 @pytest.mark.parametrize(("name", "label_distribution"), CASES)
-def test_the_change_by_joining_two_is_that_of_the_bound(name, label_distribution):
+def test_the_change_by_merging_two_is_that_of_the_bound(name, label_distribution):
     state, _ = fitted(name, label_distribution)
     model, batch, a = state.model, Batch(FEATURES[name], Y, WEIGHT), state.params.expected_a()
-    rows = joined_rows(model, state.params, batch)
+    rows = merge_stats(model, state.params, batch)
     R = model.responsibilities(state.params, batch.X, batch.y)
     before = bound_of(model, R, batch, a)
     smaller = DirichletMixture(
@@ -62,28 +67,32 @@ def test_the_change_by_joining_two_is_that_of_the_bound(name, label_distribution
         joined[:, i] += R[:, j]
         count = np.delete(rows.stats.count, j)
         count[i] += rows.stats.count[j]
-        gain = Joining(model, rows, a).gains()[i, j]
-        gain += weight_value(smaller, count, a) - weight_value(model, rows.stats.count, a)
+        gain = ComponentMerger(model, rows, a).gains()[i, j]
+        gain += weight_bound(smaller, count, a) - weight_bound(model, rows.stats.count, a)
         assert gain == pytest.approx(bound_of(smaller, joined, batch, a) - before, abs=1e-7)
 
 
 def test_three_components_lose_no_more_entropy_than_pairs():
     state, _ = fitted("gaussian", "bernoulli", steps=1, temperature=0.1)
     R = state.model.responsibilities(state.params, FEATURES["gaussian"], Y)
-    lost = joined_rows(state.model, state.params, Batch(FEATURES["gaussian"], Y)).lost
-    np.testing.assert_allclose(lost, lost.T)
-    assert (lost >= -1e-9).all()
+    entropy_loss = merge_stats(
+        state.model, state.params, Batch(FEATURES["gaussian"], Y)
+    ).entropy_loss
+    np.testing.assert_allclose(entropy_loss, entropy_loss.T)
+    assert (entropy_loss >= -1e-9).all()
 
     def f(x):
         return xlogy(x, x).sum()
 
     pair, third = R[:, 0] + R[:, 1], R[:, 2]
-    assert 0.0 < f(pair + third) - f(pair) - f(third) <= lost[0, 2] + lost[1, 2] + 1e-9
+    assert (
+        0.0 < f(pair + third) - f(pair) - f(third) <= entropy_loss[0, 2] + entropy_loss[1, 2] + 1e-9
+    )
 
 
 @pytest.mark.parametrize(("name", "label_distribution"), CASES)
 @pytest.mark.parametrize("steps", [1, 5, 40])
-def test_the_bound_rises_when_components_are_joined(name, label_distribution, steps):
+def test_the_bound_rises_when_components_are_merged(name, label_distribution, steps):
     state, engine = fitted(name, label_distribution, steps)
     plain, _ = VariationalMixture().step(state, engine)
     merged = merge_components(state, engine)
@@ -98,7 +107,7 @@ def test_the_bound_rises_when_components_are_joined(name, label_distribution, st
 
 
 @pytest.mark.parametrize("stochastic", [False, True])
-def test_bounds_of_a_fit_rise_and_the_keyboard_is_not_needed(stochastic):
+def test_bounds_of_a_fit_rise_and_it_is_not_interrupted(stochastic):
     X, labels, _ = planted(4, 800)
     settings = LabelMixture(
         20, "gaussian", "bernoulli",

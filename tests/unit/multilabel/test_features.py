@@ -5,11 +5,11 @@ import pytest
 from scipy import sparse
 
 from likelier.multilabel.features import (
-    LabelMap,
+    FeatureMap,
     column_moments,
     fit_map,
-    sharpened,
-    sharpened_unseen,
+    square_kernel,
+    square_kernel_held_out,
 )
 
 RNG = np.random.default_rng(0)
@@ -18,8 +18,8 @@ COUNTS = sparse.csr_array(RNG.poisson(0.5, size=(80, 12)).astype(float))
 ONES = np.ones(80)
 
 
-def fitted(kind, X, weight=ONES, **words):
-    return fit_map(kind, X, weight, np.random.default_rng(0), **words)
+def fitted(kind, X, weight=ONES, **params):
+    return fit_map(kind, X, weight, np.random.default_rng(0), **params)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_inner_products_of_a_kernel_map_are_the_kernel():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
 
 
-def test_weighted_words_are_of_unit_length_before_they_are_turned():
-    words = fitted("weighted", COUNTS)
-    assert words.unit
+def test_weighted_rows_have_unit_length_before_rotation():
+    params = fitted("weighted", COUNTS)
+    assert params.unit
     rare = np.asarray((COUNTS != 0).sum(axis=0)).ravel()
     present = rare > 0
-    order = np.corrcoef(words.column[present], -np.log(rare[present]))[0, 1]
+    order = np.corrcoef(params.column[present], -np.log(rare[present]))[0, 1]
     assert order > 0.3
 
 
-def test_a_constant_column_says_nothing():
+def test_a_constant_column_is_ignored():
     X = np.column_stack([DENSE[:, 0], np.full(80, 3.3)])
     part = fitted("linear", X)
     other = X.copy()
@@ -76,21 +76,21 @@ def test_moments_of_columns(form, dtype):
     X = np.column_stack([DENSE, COUNTS.toarray()]).astype(dtype)
     weight = RNG.uniform(0.5, 2.0, 80)
     share = weight / weight.sum()
-    mean, spread = column_moments(form(X), share)
+    mean, std = column_moments(form(X), share)
     exact = X.astype(np.float64)
     np.testing.assert_allclose(mean, share @ exact, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(spread, np.sqrt(share @ (exact - mean) ** 2), rtol=1e-10)
+    np.testing.assert_allclose(std, np.sqrt(share @ (exact - mean) ** 2), rtol=1e-10)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("value", [0.1, 3.3, 1e10, -1e-7, 0.0])
-def test_columns_constant_to_rounding_have_no_spread(form, value):
+def test_columns_constant_to_rounding_have_no_variance(form, value):
     X = np.full((80, 2), value)
     X[::3, 1] = np.nextafter(value, np.inf) if value else 0.0
     for weight in (ONES, RNG.uniform(0.5, 2.0, 80)):
-        mean, spread = column_moments(form(X), weight / weight.sum())
+        mean, std = column_moments(form(X), weight / weight.sum())
         np.testing.assert_allclose(mean, value, rtol=1e-15)
-        np.testing.assert_array_equal(spread, 0.0)
+        np.testing.assert_array_equal(std, 0.0)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
@@ -98,8 +98,8 @@ def test_columns_constant_to_rounding_have_no_spread(form, value):
 def test_moments_of_columns_far_from_zero(form, far):
     X = far + np.random.default_rng(5).normal(size=(80, 3))
     held = (X - far).astype(np.float64)  # exact: what is left of the numbers
-    mean, spread = column_moments(form(X), ONES / 80.0)
-    np.testing.assert_allclose(spread, held.std(axis=0), rtol=1e-3)
+    mean, std = column_moments(form(X), ONES / 80.0)
+    np.testing.assert_allclose(std, held.std(axis=0), rtol=1e-3)
     np.testing.assert_allclose(mean, far + held.mean(axis=0), rtol=1e-15)
 
 
@@ -127,16 +127,16 @@ def test_wide_sparse_rows_stay_sparse():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_plain_form_and_type(dtype):
     part = fitted("rbf", COUNTS, dtype=dtype)
-    again = LabelMap.from_arrays(part.to_arrays())
+    again = FeatureMap.from_arrays(part.to_arrays())
     assert part.apply(COUNTS).dtype == dtype
     np.testing.assert_array_equal(part.apply(COUNTS), again.apply(COUNTS))
     np.testing.assert_allclose(part.apply(COUNTS.toarray()), part.apply(COUNTS), atol=1e-5)
 
 
-def test_a_sharpened_map_has_inner_products_of_the_squared_kernel():
+def test_a_squared_kernel_map_has_inner_products_of_the_squared_kernel():
     part = fitted("rbf", DENSE)
     Z = part.apply(DENSE)
-    sharp, features = sharpened(part, Z, ONES)
+    sharp, features = square_kernel(part, Z, ONES)
     np.testing.assert_allclose(sharp.apply(DENSE), features, atol=1e-12)
     K = Z @ Z.T
     squared = K @ K
@@ -144,12 +144,12 @@ def test_a_sharpened_map_has_inner_products_of_the_squared_kernel():
     assert (features**2).mean(axis=0).sum() == pytest.approx(1.0)
 
 
-def test_an_unseen_row_does_not_count_among_the_rows_it_is_like():
+def test_a_held_out_row_is_left_out_of_its_own_features():
     weight = RNG.uniform(0.5, 2.0, 80)
     share = weight / weight.sum()
     part = fitted("rbf", DENSE, weight)
     Z = part.apply(DENSE)
-    features, unseen = sharpened(part, Z, weight)[1], sharpened_unseen(Z, weight)
+    features, unseen = square_kernel(part, Z, weight)[1], square_kernel_held_out(Z, weight)
     K = Z @ Z.T
     squared = K @ (share[:, None] * K)
     own = np.diag(K) * share  # the term of the row itself, k(x, x) k(x, x') with its weight
@@ -159,13 +159,13 @@ def test_an_unseen_row_does_not_count_among_the_rows_it_is_like():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_unseen_rows_are_like_new_ones(dtype):
+def test_held_out_rows_resemble_new_ones(dtype):
     """With nearly as many columns as rows, rows seen are longer than new ones, by far."""
     X, new = RNG.normal(size=(2, 150, 100))
     part = fitted("linear", X, np.ones(150), dtype=dtype)
     Z = part.apply(X)
-    sharp, features = sharpened(part, Z, np.ones(150))
-    unseen = sharpened_unseen(Z, np.ones(150))
+    sharp, features = square_kernel(part, Z, np.ones(150))
+    unseen = square_kernel_held_out(Z, np.ones(150))
     assert unseen.dtype == dtype
     weights = features[:50].T @ RNG.normal(size=(50, 40))  # learned from some of the rows
     held = features[50:], unseen[50:], sharp.apply(new)
@@ -174,8 +174,8 @@ def test_unseen_rows_are_like_new_ones(dtype):
     assert left_out == pytest.approx(future, rel=0.1)
 
 
-def test_sharpening_draws_clusters_together():
-    """Two clusters, four known rows in each: neighbours of neighbours tell where they end."""
+def test_the_squared_kernel_compacts_clusters():
+    """Two clusters, four known rows in each: neighbours of neighbours define them."""
     gains = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -185,7 +185,7 @@ def test_sharpening_draws_clusters_together():
         part = fit_map("linear", X, np.ones(200), rng)
         plain = part.apply(X)
         found = []
-        for Z in (plain, sharpened(part, plain, np.ones(200))[1]):
+        for Z in (plain, square_kernel(part, plain, np.ones(200))[1]):
             scores = Z @ (Z[shown].T @ side[shown])
             found.append(np.corrcoef(scores, side)[0, 1])
         gains.append(found[1] - found[0])

@@ -44,7 +44,7 @@ def test_unknown_labels_are_left_out_label_by_label():
         np.testing.assert_allclose(found.coef[:, [c]], alone.coef, atol=1e-6)
 
 
-def test_a_weight_of_two_is_a_copy():
+def test_a_weight_of_two_is_a_duplicate():
     weight = RNG.integers(0, 3, N).astype(float)
     copies = np.repeat(np.arange(N), weight.astype(int))
     one = fit_labels(Z, Y, weight, ALPHA, max_iter=200, tol=1e-8)
@@ -91,7 +91,7 @@ def test_a_second_batch_starts_from_what_is_known():
     assert max(abs(slope).max(), abs(total).max()) < 1e-4
     assert (after.precision > before.precision).all()
     whole = fit_labels(Z, Y, ONES, ALPHA, max_iter=200, tol=1e-8)
-    distance = [np.linalg.norm(law.coef - whole.coef) for law in (after, before)]
+    distance = [np.linalg.norm(distribution.coef - whole.coef) for distribution in (after, before)]
     assert distance[0] < 0.75 * distance[1]
 
 

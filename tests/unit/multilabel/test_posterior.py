@@ -18,28 +18,28 @@ def entropy(p):
 
 def test_total_is_the_entropy_of_the_prediction():
     rng = np.random.default_rng(0)
-    p, spread = rng.random((300, 7)), 10.0 ** rng.uniform(-3, 2, (300, 7))
-    found = split_entropy(p, spread)
+    p, std = rng.random((300, 7)), 10.0 ** rng.uniform(-3, 2, (300, 7))
+    found = split_entropy(p, std)
     np.testing.assert_allclose(found.total, entropy(p), atol=1e-11)
     np.testing.assert_allclose(found.total, found.aleatoric + found.epistemic, atol=1e-14)
     assert (found.epistemic >= 0.0).all()
 
 
-def test_a_score_may_have_any_spread():
+def test_a_score_may_have_any_std():
     found = split_entropy(P, np.array([1e7, 1e30, 1e200, np.inf, np.inf]))
     np.testing.assert_allclose(found.total, entropy(P), atol=1e-11)
     assert (found.epistemic > 0.5 * found.total).all()
 
 
-@pytest.mark.parametrize(("p", "spread"), list(zip(P, SPREAD, strict=True)))
-def test_parts_are_integrals_over_a_gaussian_score(p, spread):
-    m = float(matching_mean(np.array([p]), np.array([spread]))[0])
+@pytest.mark.parametrize(("p", "std"), list(zip(P, SPREAD, strict=True)))
+def test_parts_are_integrals_over_a_gaussian_score(p, std):
+    m = float(matching_mean(np.array([p]), np.array([std]))[0])
 
     def mean(f):
-        return quad(lambda z: f(expit(m + spread * z)) * norm.pdf(z), -9, 9, epsabs=1e-12)[0]
+        return quad(lambda z: f(expit(m + std * z)) * norm.pdf(z), -9, 9, epsabs=1e-12)[0]
 
     assert mean(lambda q: q) == pytest.approx(p, rel=1e-4)
-    found = split_entropy(np.array([p]), np.array([spread]))
+    found = split_entropy(np.array([p]), np.array([std]))
     assert found.aleatoric[0] == pytest.approx(mean(entropy), abs=2e-4)
 
 

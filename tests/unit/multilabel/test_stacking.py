@@ -1,4 +1,4 @@
-"""Weights of scores: the minimum they are said to be, and what they may be judged by."""
+"""Stacking weights: the minimum, and the labels they are fitted to."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,20 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from likelier.multilabel import stacking as label_stack
-from likelier.multilabel.stacking import PRECISIONS, judged_labels, out_of_fold, stack_weights
+from likelier.multilabel.stacking import PRECISIONS, out_of_fold, scorable_labels, stack_weights
 
 
-def stacked(scores, Y, n_whole, weight=None):
+def stacked(scores, Y, n_log_odds, weight=None):
     weight = np.ones(len(Y)) if weight is None else weight
-    return stack_weights(scores, Y, weight, np.random.default_rng(0), n_whole)
+    return stack_weights(scores, Y, weight, np.random.default_rng(0), n_log_odds)
 
 
-def cost(g, scores, Y, n_whole, weight, prior=1.0):
-    """Log loss over known labels plus the prior, written down as it is told."""
+def cost(g, scores, Y, n_log_odds, weight, prior=1.0):
+    """Log loss over known labels plus the prior, written out."""
     f = sum(one * part for one, part in zip(g, scores, strict=True))
     loss = np.logaddexp(0.0, np.where(Y == 1.0, -f, f)) * weight[:, None]
     total = loss[np.isfinite(Y)].sum()
-    return total + 0.5 * prior * ((g[:n_whole].sum() - 1.0) ** 2 + (g[n_whole:] ** 2).sum())
+    return total + 0.5 * prior * ((g[:n_log_odds].sum() - 1.0) ** 2 + (g[n_log_odds:] ** 2).sum())
 
 
 def data(n, n_labels=2, n_scores=3):
@@ -30,13 +30,13 @@ def data(n, n_labels=2, n_scores=3):
     return [f + rng.normal(size=f.shape) for _ in range(n_scores)], Y
 
 
-@pytest.mark.parametrize("n_whole", [1, 2, 3])
+@pytest.mark.parametrize("n_log_odds", [1, 2, 3])
 @pytest.mark.parametrize("n", [4, 40])
-def test_weights_are_the_minimum_of_loss_and_prior(n, n_whole):
+def test_weights_are_the_minimum_of_loss_and_prior(n, n_log_odds):
     scores, Y = data(n)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, n)
-    ours = stacked(scores, Y, n_whole, weight)
-    told = (scores, Y, n_whole, weight)
+    ours = stacked(scores, Y, n_log_odds, weight)
+    told = (scores, Y, n_log_odds, weight)
     best = minimize(
         cost, np.full(3, 0.3), told, method="Nelder-Mead", bounds=[(0.0, 4.0)] * 3,
         options={"xatol": 1e-8, "fatol": 1e-12, "maxiter": 4000},
@@ -61,7 +61,7 @@ def test_without_labels_maps_are_averaged_and_nothing_is_added():
     np.testing.assert_allclose(stacked([np.ones((5, 2))] * 2, unknown, 2), [0.5, 0.5])
 
 
-def test_scores_that_say_hardly_anything_get_no_large_weight():
+def test_uninformative_scores_get_no_large_weight():
     """Nothing but a prior holds a weight whose scores are nearly zero."""
     base = np.array([0.35, 0.6, 0.1])
     for seed in range(5):
@@ -72,7 +72,7 @@ def test_scores_that_say_hardly_anything_get_no_large_weight():
         assert abs(g[0] - 1.0) < 0.3 and g[1] < 0.5
 
 
-def test_many_cells_are_judged_by_a_part_of_the_rows(monkeypatch):
+def test_many_cells_are_fitted_on_a_part_of_the_rows(monkeypatch):
     monkeypatch.setattr(label_stack, "MAX_STACK_CELLS", 10_000)
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20_000, 2)).astype(np.float32)
@@ -81,7 +81,7 @@ def test_many_cells_are_judged_by_a_part_of_the_rows(monkeypatch):
     assert part == pytest.approx(1.0, abs=0.15) and part != stacked([f[:9000]], Y[:9000], 1)[0]
 
 
-def test_labels_are_judged_where_a_fold_has_learned_both_values():
+def test_labels_are_scorable_where_a_fold_was_trained_on_both_values():
     Y = np.array([
         [1, 0, 1, 1, np.nan, 1],
         [1, 0, 0, 1, np.nan, 1],
@@ -90,14 +90,16 @@ def test_labels_are_judged_where_a_fold_has_learned_both_values():
         [0, 1, 0, 1, 1, 0],
     ], dtype=float)  # fmt: skip
     fold = np.array([0, 0, 1, 2, -1])  # the last row is in no fold
-    np.testing.assert_array_equal(judged_labels(Y, fold), [False, False, True, True, False, False])
+    np.testing.assert_array_equal(
+        scorable_labels(Y, fold), [False, False, True, True, False, False]
+    )
     # two folds of which each learns from a single row
-    assert not judged_labels(Y[[0, 2]], np.array([0, 1])).any()
-    assert not judged_labels(Y[:1], np.array([0])).any()
+    assert not scorable_labels(Y[[0, 2]], np.array([0, 1])).any()
+    assert not scorable_labels(Y[:1], np.array([0])).any()
 
 
 @pytest.mark.parametrize("n_folds", [2, 3, 5])
-def test_judged_labels_by_trying(n_folds):
+def test_scorable_labels_by_trying(n_folds):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         Y = rng.choice([0.0, 1.0, np.nan], size=(8, 30), p=[0.6, 0.1, 0.3])
@@ -110,13 +112,11 @@ def test_judged_labels_by_trying(n_folds):
             )
             for column in Y.T
         ]
-        np.testing.assert_array_equal(judged_labels(Y, fold), expected)
+        np.testing.assert_array_equal(scorable_labels(Y, fold), expected)
 
 
 @pytest.mark.parametrize(("n_rarer", "least"), [(1, 1.0), (9, 0.2), (99, 0.02), (100, 0.0)])
-def test_weak_priors_are_tried_where_there_are_answers_to_judge_them_by(
-    n_rarer, least, monkeypatch
-):
+def test_weak_priors_are_tried_where_there_are_enough_examples(n_rarer, least, monkeypatch):
     """A prior precision below one over the number of rarer answers is chance."""
     Y = np.zeros((400, 2))
     Y[: n_rarer // 2, 0] = 1.0

@@ -17,8 +17,8 @@ SVI = VariationalMixture(True)
 
 
 def begin(label_distribution="bernoulli", Y=Y):
-    law = label_prior(label_distribution, Y, np.ones(len(Y)))
-    model = DirichletMixture(feature_prior("gaussian", X), law, 4)
+    distribution = label_prior(label_distribution, Y, np.ones(len(Y)))
+    model = DirichletMixture(feature_prior("gaussian", X), distribution, 4)
     with LocalEngine(X, Y, np.ones(len(Y))) as data:
         return SVI.init(model, data)
 
@@ -42,7 +42,7 @@ def test_a_label_that_is_unknown_stays_and_others_move():
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_what_is_known_of_a_label_is_not_worn_out_by_batches_without_it(relative):
+def test_batches_without_a_label_leave_it_unchanged(relative):
     """Nine batches of ten lack the label: with relative steps its counts find the truth."""
     holes = Y.copy()
     holes[12:, 0] = np.nan

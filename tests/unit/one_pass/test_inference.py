@@ -1,4 +1,4 @@
-"""The streaming update: its sites, its lanes, its coordinates."""
+"""The streaming update: sites, outputs and coordinates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from scipy.special import expit, logsumexp
 
 from likelier.one_pass.inference import (
     StreamState,
+    add_classes,
     block_size,
+    init_stream,
     learn_block,
-    meet_classes,
-    start_stream,
     stream_prior,
     stream_weights,
 )
@@ -20,12 +20,12 @@ from likelier.one_pass.model import FROZEN
 from likelier.one_pass.sites import polya_gamma_mean, sites, softmax
 
 
-def learned(n=600, d=3, K=3, size=200, seed=0, shift=0.0, **words):
+def learned(n=600, d=3, K=3, size=200, seed=0, shift=0.0, **params):
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=(d, K))
     X = rng.normal(size=(n, d)) * [1.0, 5.0, 0.2][:d] + shift
     y = np.argmax((X - shift) / [1.0, 5.0, 0.2][:d] @ truth + rng.gumbel(size=(n, K)), axis=1)
-    state = start_stream(X[:size], np.ones(size), y, words.get("fit_intercept", True))
+    state = init_stream(X[:size], np.ones(size), y, params.get("fit_intercept", True))
     for s in range(0, n, size):
         state = learn_block(state, X[s : s + size], y[s : s + size], np.ones(size), None)
     return state, X, y
@@ -40,13 +40,13 @@ def test_polya_gamma_mean(dtype):
     np.testing.assert_allclose(found, exact, rtol=2e-2 if dtype == np.float32 else 1e-9)
 
 
-def test_a_site_has_the_slope_of_the_likelihood():
+def test_a_site_has_the_gradient_of_the_likelihood():
     """Pull minus curvature x score is the derivative of the log softmax, by differences."""
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(5, 4))
     codes = np.array([0, 2, 1, 0, 2])
-    curvature, pull = sites(scores, codes, 1.0, 1.0)
-    slope = pull - curvature[:, None] * scores
+    curvature, linear = sites(scores, codes, 1.0, 1.0)
+    gradient = linear - curvature[:, None] * scores
 
     def log_likelihood(s):
         return s[np.arange(5), codes] - logsumexp(s, axis=1)
@@ -54,16 +54,16 @@ def test_a_site_has_the_slope_of_the_likelihood():
     for k in range(4):
         step = 1e-6 * np.eye(4)[k]
         exact = (log_likelihood(scores + step) - log_likelihood(scores - step)) / 2e-6
-        np.testing.assert_allclose(slope[:, k], exact, atol=1e-8)
+        np.testing.assert_allclose(gradient[:, k], exact, atol=1e-8)
 
 
 def test_two_classes_have_the_curvature_of_one_logistic_problem():
-    """Two lanes that move apart make twice the step of one: the site accounts for it."""
+    """Two outputs that move apart make twice the step of one: the site accounts for it."""
     psi = np.array([[-2.0, 0.3, 1.5]]).T
     scores = np.hstack([-0.5 * psi, 0.5 * psi, np.full_like(psi, -50.0)])
-    curvature, pull = sites(scores, np.array([0, 1, 1]), 1.0, 1.0)
-    slope = pull - curvature[:, None] * scores
-    step_apart = (slope[:, 1] - slope[:, 0]) / curvature
+    curvature, linear = sites(scores, np.array([0, 1, 1]), 1.0, 1.0)
+    gradient = linear - curvature[:, None] * scores
+    step_apart = (gradient[:, 1] - gradient[:, 0]) / curvature
     omega = np.tanh(psi[:, 0] / 2) / (2 * psi[:, 0])
     logistic = (np.array([0.0, 1.0, 1.0]) - expit(psi[:, 0])) / omega
     np.testing.assert_allclose(step_apart, logistic, rtol=1e-6)
@@ -84,12 +84,12 @@ def test_natural_parameters_make_the_weights():
     np.testing.assert_allclose((state.precision + prior) @ state.mean, state.linear, rtol=1e-8)
 
 
-def test_a_new_class_starts_as_the_spare_lane():
+def test_a_new_class_starts_as_the_background_output():
     state, _, _ = learned()
-    grown = meet_classes(state, np.array([-1, 7]))
+    grown = add_classes(state, np.array([-1, 7]))
     assert grown.classes.tolist() == [-1, 0, 1, 2, 7]
-    for lane in (0, 4, 5):
-        np.testing.assert_array_equal(grown.linear[:, lane], state.linear[:, -1])
+    for output in (0, 4, 5):
+        np.testing.assert_array_equal(grown.linear[:, output], state.linear[:, -1])
     np.testing.assert_array_equal(grown.linear[:, 1:4], state.linear[:, :3])
     assert grown.class_weight.tolist() == [0.0, *state.class_weight, 0.0]
     p = softmax(state.mean[-1:])  # an ordinary row

@@ -1,4 +1,4 @@
-"""The opening of a stream: the maximum it finds, how close, and how many rows it holds."""
+"""Initial batch of a stream: the maximum it finds, how close, and how many rows it holds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from likelier.one_pass import initial_batch as one_pass_opening
+from likelier.one_pass import initial_batch
 from likelier.one_pass.initial_batch import (
-    OPENING_ROWS,
-    OPENING_VALUES,
-    converged,
-    opening_size,
+    INITIAL_ROWS,
+    INITIAL_VALUES,
+    fit_softmax,
+    initial_batch_size,
     softmax_terms,
 )
 
@@ -30,26 +30,26 @@ def energy(w, Z, codes, weight, prior):
     return weight @ loss + 0.5 * (prior @ w**2).sum()
 
 
-def test_terms_are_the_loss_and_its_slope():
+def test_terms_are_the_loss_and_its_gradient():
     rng = np.random.default_rng(0)
     scores, codes = 3.0 * rng.normal(size=(4, 6)), np.array([0, 1, 2, 3, 0, 1])
-    loss, slope = softmax_terms(scores.copy(), codes)
+    loss, gradient = softmax_terms(scores.copy(), codes)
 
     def exact(s):
         return logsumexp(s, axis=0) - s[codes, np.arange(6)]
 
     np.testing.assert_allclose(loss, exact(scores), rtol=1e-12)
-    for lane in range(4):
-        step = 1e-6 * np.eye(4)[lane][:, None]
+    for output in range(4):
+        step = 1e-6 * np.eye(4)[output][:, None]
         found = (exact(scores + step) - exact(scores - step)) / 2e-6
-        np.testing.assert_allclose(slope[lane], found, atol=1e-8)
+        np.testing.assert_allclose(gradient[output], found, atol=1e-8)
 
 
-def test_a_strict_opening_is_the_maximum(monkeypatch):
-    """No slope is left, by differences of the energy; a lane without rows is among the lanes."""
-    monkeypatch.setattr(one_pass_opening, "CLOSE", 1e-8)
+def test_a_strict_initial_batch_is_the_maximum(monkeypatch):
+    """Zero gradient, by finite differences of the energy; one output has no rows."""
+    monkeypatch.setattr(initial_batch, "GRADIENT_TOL", 1e-8)
     Z, codes, weight, prior = problem()
-    w = converged(Z, codes, weight, prior, 4)
+    w = fit_softmax(Z, codes, weight, prior, 4)
     for place in np.ndindex(w.shape):
         step = np.zeros_like(w)
         step[place] = 1e-4
@@ -64,9 +64,9 @@ def test_a_strict_opening_is_the_maximum(monkeypatch):
 def test_the_default_is_far_within_what_the_rows_leave_open(dtype, monkeypatch):
     """Error against the maximum in standard deviations of the exact Laplace posterior."""
     Z, codes, weight, prior = problem()
-    quick = converged(Z.astype(dtype), codes, weight, prior, 4)
-    monkeypatch.setattr(one_pass_opening, "CLOSE", 1e-8)
-    exact = converged(Z, codes, weight, prior, 4)
+    quick = fit_softmax(Z.astype(dtype), codes, weight, prior, 4)
+    monkeypatch.setattr(initial_batch, "GRADIENT_TOL", 1e-8)
+    exact = fit_softmax(Z, codes, weight, prior, 4)
     scores = Z @ exact
     p = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
     blocks = p[:, :, None] * np.eye(4) - p[:, :, None] * p[:, None, :]
@@ -79,9 +79,9 @@ def test_the_default_is_far_within_what_the_rows_leave_open(dtype, monkeypatch):
 def test_whole_weights_are_repeated_rows():
     Z, codes, _, prior = problem(200)
     times = np.random.default_rng(1).integers(1, 4, 200)
-    one = converged(Z, codes, times.astype(float), prior, 4)
+    one = fit_softmax(Z, codes, times.astype(float), prior, 4)
     n = times.sum()
-    two = converged(Z.repeat(times, axis=0), codes.repeat(times), np.ones(n), prior, 4)
+    two = fit_softmax(Z.repeat(times, axis=0), codes.repeat(times), np.ones(n), prior, 4)
     np.testing.assert_allclose(one, two, atol=1e-6)
 
 
@@ -89,15 +89,15 @@ def test_separable_rows_and_twin_columns_do_no_harm():
     Z, codes, weight, prior = problem(50)
     Z = np.hstack([Z, Z[:, :1], np.zeros((50, 1))]).astype(np.float32)
     Z[:, 0] = Z[:, 5] = 10.0 * codes
-    w = converged(Z, codes, weight, np.append(prior, [1.0, 1.0]), 4)
+    w = fit_softmax(Z, codes, weight, np.append(prior, [1.0, 1.0]), 4)
     assert np.isfinite(w).all() and (Z @ w).argmax(axis=1).tolist() == codes.tolist()
     np.testing.assert_allclose(w[6], 0.0, atol=1e-12)
 
 
-def test_an_opening_is_whole_blocks_of_a_bounded_number_of_values():
+def test_an_initial_batch_is_whole_blocks_of_a_bounded_number_of_values():
     for d in (1, 10, 54, 119, 784, 1024, 3000, 16_000):
-        size = opening_size(d, 512)
-        assert size % 512 == 0 and 512 <= size <= OPENING_ROWS
-        assert size * d <= max(OPENING_VALUES, 512 * d)
-    assert opening_size(4, 512) == OPENING_ROWS
-    assert opening_size(3000, 2048) == 2048
+        size = initial_batch_size(d, 512)
+        assert size % 512 == 0 and 512 <= size <= INITIAL_ROWS
+        assert size * d <= max(INITIAL_VALUES, 512 * d)
+    assert initial_batch_size(4, 512) == INITIAL_ROWS
+    assert initial_batch_size(3000, 2048) == 2048

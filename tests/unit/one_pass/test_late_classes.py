@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from likelier.one_pass.late_classes import raised
+from likelier.one_pass.late_classes import scale_late_classes
 
 
-@pytest.mark.parametrize("has_level", [True, False])
-def test_no_step_along_the_two_directions_does_better(has_level):
+@pytest.mark.parametrize("has_intercept", [True, False])
+def test_no_step_along_the_two_directions_does_better(has_intercept):
     rng = np.random.default_rng(0)
     Z = np.hstack([rng.normal(size=(300, 3)), np.ones((300, 1))])
     codes = rng.integers(0, 4, 300)
@@ -20,7 +20,7 @@ def test_no_step_along_the_two_directions_does_better(has_level):
     mean = 0.3 * rng.normal(size=(4, 5))
     mean[0, 3] += 0.2
     late, factor = np.array([1, 3]), 1.3
-    found = raised(mean, late, (Z, codes, weight), prior, factor, has_level)
+    found = scale_late_classes(mean, late, (Z, codes, weight), prior, factor, has_intercept)
 
     def energy(w):
         scores = factor * (Z @ w)
@@ -33,7 +33,7 @@ def test_no_step_along_the_two_directions_does_better(has_level):
     for k in late:
         away = mean[:, k] - mean[:, -1]
         apart = found[:, k] - mean[:, -1]
-        directions = [away / np.linalg.norm(away), np.eye(4)[3]][: 1 + has_level]
+        directions = [away / np.linalg.norm(away), np.eye(4)[3]][: 1 + has_intercept]
         basis = np.array(directions).T
         np.testing.assert_allclose(basis @ np.linalg.lstsq(basis, apart)[0], apart, atol=1e-9)
         at_bound = np.linalg.lstsq(basis, apart)[0][0] < 1e-9  # the first goes no way back
@@ -45,7 +45,7 @@ def test_no_step_along_the_two_directions_does_better(has_level):
 
 
 def problem(n_late, seed, separation=1.0):
-    """Rows of clusters, two of them held; late classes start near the spare lane."""
+    """Rows of clusters, two of them held; late classes start near the background output."""
     rng = np.random.default_rng(seed)
     n, d = 40 * (n_late + 2), 6
     centres = separation * rng.normal(size=(n_late + 2, d))
@@ -61,7 +61,7 @@ def problem(n_late, seed, separation=1.0):
 @pytest.mark.parametrize(("n_late", "separation"), [(1, 1.0), (40, 0.5), (40, 3.0)])
 def test_many_late_classes_end_at_the_largest_posterior(n_late, separation):
     mean, late, (Z, codes, weight), prior, factor = problem(n_late, 1, separation)
-    found = raised(mean, late, (Z, codes, weight), prior, factor, True)
+    found = scale_late_classes(mean, late, (Z, codes, weight), prior, factor, True)
     away = mean[:, late] - mean[:, -1:]
 
     def energy(point):
@@ -72,9 +72,9 @@ def test_many_late_classes_end_at_the_largest_posterior(n_late, separation):
         loss = logsumexp(scores, axis=1) - scores[np.arange(len(Z)), codes]
         p = np.exp(scores - logsumexp(scores, axis=1)[:, None])
         p[np.arange(len(Z)), codes] -= 1.0
-        slope = factor * (Z.T @ (weight[:, None] * p)) + prior[:, None] * w
+        gradient = factor * (Z.T @ (weight[:, None] * p)) + prior[:, None] * w
         value = weight @ loss + 0.5 * (prior @ w[:, late] ** 2).sum()
-        return value, np.append((slope[:, late] * away).sum(axis=0), slope[-1, late])
+        return value, np.append((gradient[:, late] * away).sum(axis=0), gradient[-1, late])
 
     start = np.append(np.ones(n_late), np.zeros(n_late))
     best = minimize(energy, start, jac=True, method="L-BFGS-B", tol=1e-14,

@@ -47,7 +47,7 @@ def test_weights_are_those_of_the_formula(fit_intercept):
     w, P, mean, sd = written_out(X, y, weight, 3, 2.0, fit_intercept)
     np.testing.assert_allclose(found.mean, w, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.scale, sd, rtol=1e-12)
-    precision = found.root @ found.root.T / np.outer(found.units, found.units)
+    precision = found.root @ found.root.T / np.outer(found.scaling, found.scaling)
     np.testing.assert_allclose(precision, P, rtol=1e-9, atol=1e-9)
     coef, intercept = found.raw()
     scores = X @ coef.T + intercept
@@ -99,7 +99,10 @@ def test_sparse_rows_and_batches_with_rows():
 def test_faded_sums_are_those_of_smaller_weights():
     X, y, weight = problem()
     model = FrozenModel(3)
-    one, two = model.stats(Batch(X, y, weight)).faded(0.3), model.stats(Batch(X, y, 0.3 * weight))
+    one, two = (
+        model.stats(Batch(X, y, weight)).discounted(0.3),
+        model.stats(Batch(X, y, 0.3 * weight)),
+    )
     for name, value in two.to_arrays().items():
         np.testing.assert_allclose(getattr(one, name), value, rtol=1e-12, atol=1e-12)
 

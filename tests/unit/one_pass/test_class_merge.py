@@ -1,4 +1,4 @@
-"""Weights for the classes of several streams: slopes, limits, and streams that share classes."""
+"""Weights for the classes of several streams: gradients, limits, and shared classes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from likelier.one_pass.bridge import Learned, _part, bridged
-from likelier.one_pass.initial_batch import converged
+from likelier.one_pass.class_merge import StreamSummary, _stream_term, merge_class_weights
+from likelier.one_pass.initial_batch import fit_softmax
 
 PRIOR = np.array([1.0, 1.0, 1.0, 0.01])
 
@@ -24,56 +24,58 @@ def stream(Z, codes, own, n_times=1.0):
     own = np.asarray(own)
     mine = np.isin(codes, own)
     inside = np.searchsorted(own, codes[mine])
-    mean = converged(Z[mine], inside, np.full(mine.sum(), n_times), PRIOR, len(own))
-    share = np.full(len(codes), n_times)
-    return Learned(mean, own, 0.1 * n_times * Z.T @ Z, share.sum(), share.sum(), Z, codes, share)
+    mean = fit_softmax(Z[mine], inside, np.full(mine.sum(), n_times), PRIOR, len(own))
+    importance = np.full(len(codes), n_times)
+    return StreamSummary(
+        mean, own, 0.1 * n_times * Z.T @ Z, importance.sum(), importance.sum(), Z, codes, importance
+    )
 
 
-@pytest.mark.parametrize("said", [0.0, 0.3, 1.0])
-def test_slopes_are_those_of_finite_differences(said):
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+def test_gradients_match_finite_differences(fraction):
     Z, codes = sample(40)
     codes[np.isin(codes, [0, 2])] = 0
     codes[:3] = 3  # not its own
     codes[codes == 1] = 2
-    part = _part(stream(Z, codes, [0, 2], 2.0), 4, 0.7, said)
+    part = _stream_term(stream(Z, codes, [0, 2], 2.0), 4, 0.7, fraction)
     rng = np.random.default_rng(1)
     for _ in range(3):
         w = rng.normal(size=16)
-        apart = check_grad(
+        error = check_grad(
             lambda p: part.terms(p.reshape(4, 4))[0],
             lambda p: part.terms(p.reshape(4, 4))[1].ravel(),
             w,
         )
-        assert apart < 1e-4
+        assert error < 1e-4
     up = part.terms(w.reshape(4, 4) + 3.0 * rng.normal(size=(4, 1)))[0]
     assert up == pytest.approx(part.terms(w.reshape(4, 4))[0])  # only differences of scores count
 
 
 def test_a_sample_of_all_rows_gives_the_weights_of_all_rows():
     Z, codes = sample(4000)
-    whole = converged(Z, codes, np.ones(len(codes)), PRIOR, 4)
+    whole = fit_softmax(Z, codes, np.ones(len(codes)), PRIOR, 4)
     first = np.isin(codes, [1, 2])
     parts = [stream(Z[first], codes[first], [1, 2]), stream(Z[~first], codes[~first], [0, 3])]
-    found = bridged(parts, 4, PRIOR)
+    found = merge_class_weights(parts, 4, PRIOR)
     np.testing.assert_allclose(found, whole, atol=0.03)  # half of a standard deviation
 
 
 def test_streams_of_the_same_classes_get_their_common_weights():
     Z, codes = sample(4000)
     parts = [stream(Z[k::2], codes[k::2], range(4), 1000.0) for k in range(2)]
-    found = bridged(parts, 4, PRIOR)
+    found = merge_class_weights(parts, 4, PRIOR)
     middle = 0.5 * (parts[0].mean + parts[1].mean)
     spread = np.abs(parts[0].mean - parts[1].mean).max()
     np.testing.assert_allclose(found, middle - middle.mean(axis=1, keepdims=True), atol=spread)
 
 
-def test_classes_of_which_a_stream_has_few_rows_are_told_by_their_labels():
+def test_classes_with_few_rows_in_a_stream_use_their_labels():
     Z, codes = sample(3000)
     test_Z, test_codes = sample(3000)
     rare = np.isin(codes, [0, 3]) & (np.arange(3000) % 50 > 0)
     parts = [stream(Z[~rare], codes[~rare], [1, 2]), stream(Z[rare], codes[rare], [0, 3])]
-    score = ((test_Z @ bridged(parts, 4, PRIOR)).argmax(axis=1) == test_codes).mean()
-    whole = converged(Z, codes, np.ones(3000), PRIOR, 4)
+    score = ((test_Z @ merge_class_weights(parts, 4, PRIOR)).argmax(axis=1) == test_codes).mean()
+    whole = fit_softmax(Z, codes, np.ones(3000), PRIOR, 4)
     assert score > ((test_Z @ whole).argmax(axis=1) == test_codes).mean() - 0.005
 
 
@@ -85,5 +87,5 @@ def test_the_unit_of_weights_is_that_of_the_streams():
         parts = [
             stream(Z[s], codes[s], own, unit) for s, own in ((first, [0, 1]), (~first, [2, 3]))
         ]
-        found.append(bridged(parts, 4, PRIOR))
+        found.append(merge_class_weights(parts, 4, PRIOR))
     np.testing.assert_allclose(found[0], found[1], atol=0.1)

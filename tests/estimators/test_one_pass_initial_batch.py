@@ -1,4 +1,4 @@
-"""The opening of `OnePassClassifier`: its first rows, kept in a bounded buffer and converged."""
+"""Initial batch of `OnePassClassifier`: its first rows, kept in a bounded buffer and converged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sklearn.metrics import log_loss
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.one_pass import streaming as one_pass_blocks
+from likelier.one_pass import streaming
 
-SIZE = 2048  # of the opening, where a test makes it short
+SIZE = 2048  # of the initial batch, where a test makes it short
 
 
 @pytest.fixture
-def short_opening(monkeypatch):
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: SIZE)
+def short_initial_batch(monkeypatch):
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: SIZE)
 
 
 def crowded(n, seed=0, K=9, d=4):
@@ -41,26 +41,26 @@ def test_small_data_get_the_converged_answer(K):
     assert log_loss(test_y, model.predict_proba(test_X)) < log_loss(test_y, theirs) + 0.005
 
 
-def test_an_opening_is_a_better_start_for_the_blocks_after_it(monkeypatch):
+def test_an_initial_batch_is_a_better_start_for_the_blocks_after_it(monkeypatch):
     X, y = crowded(6000)
     test_X, test_y = crowded(4000, seed=1)
     losses = []
     for size in (512, 4096):
-        monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n, block, size=size: size)
+        monkeypatch.setattr(streaming, "initial_batch_size", lambda n, block, size=size: size)
         model = OnePassClassifier().fit(X, y)
         losses.append(log_loss(test_y, model.predict_proba(test_X)))
         assert len(model.pending_["y"]) == (6000 - size) % 512
     assert losses[1] < losses[0]
 
 
-def test_the_order_of_an_opening_does_not_matter():
+def test_the_order_of_an_initial_batch_does_not_matter():
     X, y = crowded(1500)
     order = np.argsort(y, kind="stable")
     one, two = OnePassClassifier().fit(X, y), OnePassClassifier().fit(X[order], y[order])
     np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-5)
 
 
-def test_few_rows_of_a_late_class_are_enough_within_the_opening():
+def test_few_rows_of_a_late_class_are_enough_within_the_initial_batch():
     X, y = crowded(6000)
     rng = np.random.default_rng(3)
     new = X.mean(axis=0) + 3.0 * X.std(axis=0) + 0.3 * rng.normal(size=(40, X.shape[1]))
@@ -69,15 +69,15 @@ def test_few_rows_of_a_late_class_are_enough_within_the_opening():
     assert (model.predict(X) == 9).mean() < 0.02
 
 
-def test_weights_wait_until_they_are_asked_for(monkeypatch):
+def test_weights_are_computed_on_demand(monkeypatch):
     X, y = crowded(1500)
-    calls, learn = [], one_pass_blocks.learn_block
+    calls, learn = [], streaming.learn_block
 
-    def counted(*words):
+    def counted(*args):
         calls.append(1)
-        return learn(*words)
+        return learn(*args)
 
-    monkeypatch.setattr(one_pass_blocks, "learn_block", counted)
+    monkeypatch.setattr(streaming, "learn_block", counted)
     model = OnePassClassifier()
     assert not hasattr(model, "coef_")
     for start in range(0, 1500, 100):
@@ -89,24 +89,24 @@ def test_weights_wait_until_they_are_asked_for(monkeypatch):
     np.testing.assert_array_equal(model.coef_, OnePassClassifier().fit(X, y).coef_)
 
 
-def test_waiting_weights_are_found_after_saving_merging_and_fourier_features(tmp_path):
+def test_deferred_weights_are_computed_after_saving_merging_and_fourier_features(tmp_path):
     X, y = crowded(900)
-    words = {"features": "fourier", "n_components": 50, "gamma": 0.5, "random_state": 0}
-    whole = OnePassClassifier(**words).fit(X, y).predict_proba(X)
-    model = OnePassClassifier(**words).partial_fit(X, y, classes=[20])
+    params = {"features": "fourier", "n_components": 50, "gamma": 0.5, "random_state": 0}
+    whole = OnePassClassifier(**params).fit(X, y).predict_proba(X)
+    model = OnePassClassifier(**params).partial_fit(X, y, classes=[20])
     assert model.classes_.tolist() == [*range(9), 20]
     likelier.save(model, tmp_path / "m")
     seen = likelier.load(tmp_path / "m").predict_proba(X)[:, :9]
     assert seen.sum(axis=1).min() > 0.9  # the class never seen takes the little that is left
     np.testing.assert_allclose(seen / seen.sum(axis=1, keepdims=True), whole, atol=1e-9)
     one, two = (
-        OnePassClassifier(**words).partial_fit(X[s], y[s]) for s in (slice(400), slice(400, 900))
+        OnePassClassifier(**params).partial_fit(X[s], y[s]) for s in (slice(400), slice(400, 900))
     )
     assert one.merge(two).n_rows_seen_ == 900
     np.testing.assert_array_equal(one.predict_proba(X), whole)
 
 
-def test_openings_that_fit_in_one_merge_exactly():
+def test_initial_batches_that_fit_in_one_merge_exactly():
     X, y = crowded(1500)
     X = np.where(X > 0.0, X, 0.0)
     low = y < 5
@@ -118,7 +118,7 @@ def test_openings_that_fit_in_one_merge_exactly():
     np.testing.assert_array_equal(one.predict_proba(X), whole.predict_proba(X))
 
 
-def test_openings_too_large_for_one_add_up_their_sites(short_opening):
+def test_initial_batches_too_large_for_one_add_up_their_sites(short_initial_batch):
     X, y = crowded(3000)
     test_X, test_y = crowded(3000, seed=1)
     whole = OnePassClassifier().fit(X, y).score(test_X, test_y)
@@ -128,17 +128,17 @@ def test_openings_too_large_for_one_add_up_their_sites(short_opening):
     assert one.score(test_X, test_y) > whole - 0.02
 
 
-def test_an_interrupted_opening_keeps_its_rows(short_opening, monkeypatch):
+def test_an_interrupted_initial_batch_keeps_its_rows(short_initial_batch, monkeypatch):
     X, y = crowded(3000)
-    learn, calls = one_pass_blocks.learn_block, []
+    learn, calls = streaming.learn_block, []
 
-    def interrupted(*words):
+    def interrupted(*args):
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        return learn(*words)
+        return learn(*args)
 
-    monkeypatch.setattr(one_pass_blocks, "learn_block", interrupted)
+    monkeypatch.setattr(streaming, "learn_block", interrupted)
     model = OnePassClassifier()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

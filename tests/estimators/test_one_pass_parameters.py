@@ -1,4 +1,4 @@
-"""`OnePassClassifier`: words that change after rows were learned, far columns, uncertainty."""
+"""`OnePassClassifier`: params that change after rows were learned, far columns, uncertainty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier import OnePassClassifier
-from likelier.one_pass import streaming as one_pass_blocks
+from likelier.one_pass import streaming
 
 UPDATES = ("streaming", "frozen")
 
@@ -19,16 +19,16 @@ def rows(n=900, d=5, K=4, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("name", "value"),
     [("update", "frozen"), ("fit_intercept", False), ("features", "fourier")],
 )
 @pytest.mark.parametrize("size", [512, 4096])
-def test_words_of_the_sums_cannot_change_between_batches(word, value, size, monkeypatch):
-    monkeypatch.setattr(one_pass_blocks, "opening_size", lambda n_features, block: size)
+def test_parameters_of_the_sums_cannot_change_between_batches(name, value, size, monkeypatch):
+    monkeypatch.setattr(streaming, "initial_batch_size", lambda n_features, block: size)
     X, y = rows()
     model = OnePassClassifier(gamma=0.5, n_components=30).partial_fit(X, y)
     expected = model.predict_proba(X)
-    changed = {word: value}
+    changed = {name: value}
     model.set_params(**changed)
     for call in (
         lambda: model.partial_fit(X, y),
@@ -36,13 +36,13 @@ def test_words_of_the_sums_cannot_change_between_batches(word, value, size, monk
         lambda: model.merge(OnePassClassifier(gamma=0.5, n_components=30).fit(X, y)),
         lambda: OnePassClassifier(gamma=0.5, n_components=30).fit(X, y).merge(model),
     ):
-        with pytest.raises(ValueError, match=f"{word} was .* when the earlier rows"):
+        with pytest.raises(ValueError, match=f"{name} was .* when the earlier rows"):
             call()
     np.testing.assert_array_equal(model.predict_proba(X), expected)
     assert model.fit(X, y).partial_fit(X, y).n_rows_seen_ == 2 * len(y)
 
 
-def test_words_that_change_while_weights_wait_are_named():
+def test_parameters_that_change_while_weights_are_deferred_raise():
     X, y = rows()
     model = OnePassClassifier().partial_fit(X, y).set_params(fit_intercept=False)
     with pytest.raises(ValueError, match="fit_intercept was True"):
@@ -50,15 +50,15 @@ def test_words_that_change_while_weights_wait_are_named():
     assert model.set_params(fit_intercept=True).predict(X).shape == (900,)
 
 
-@pytest.mark.parametrize(("word", "value"), [("n_components", 7), ("gamma", 2.0)])
-def test_words_of_fourier_features_cannot_change_but_those_of_the_prior_can(word, value):
+@pytest.mark.parametrize(("name", "value"), [("n_components", 7), ("gamma", 2.0)])
+def test_fourier_parameters_cannot_change_but_the_prior_can(name, value):
     X, y = rows()
-    words = {"features": "fourier", "n_components": 30, "gamma": np.full(5, 0.5)}
-    model = OnePassClassifier(**words).partial_fit(X, y)
-    with pytest.raises(ValueError, match=f"{word} was"):
-        model.set_params(**{word: value}).partial_fit(X, y)
+    params = {"features": "fourier", "n_components": 30, "gamma": np.full(5, 0.5)}
+    model = OnePassClassifier(**params).partial_fit(X, y)
+    with pytest.raises(ValueError, match=f"{name} was"):
+        model.set_params(**{name: value}).partial_fit(X, y)
     linear = OnePassClassifier().partial_fit(X, y)
-    linear.set_params(prior_precision=3.0, half_life=1e6, **{word: value}).partial_fit(X, y)
+    linear.set_params(prior_precision=3.0, half_life=1e6, **{name: value}).partial_fit(X, y)
 
 
 @pytest.mark.parametrize("update", UPDATES)
@@ -81,8 +81,8 @@ def test_columns_far_from_zero_are_no_constants(update, fit_intercept):
 def test_constant_columns_still_change_nothing(update, value):
     X, y = rows()
     wide = np.column_stack([X, np.full(len(y), value)])
-    words = {"update": update, "prior_precision": 1.0}
-    one, two = OnePassClassifier(**words).fit(X, y), OnePassClassifier(**words)
+    params = {"update": update, "prior_precision": 1.0}
+    one, two = OnePassClassifier(**params).fit(X, y), OnePassClassifier(**params)
     two.partial_fit(wide[:300], y[:300]).partial_fit(wide[300:], y[300:])
     np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(wide), atol=1e-6)
     assert np.abs(two.coef_[:, -1]).max() * value < 1e-6
