@@ -19,10 +19,10 @@ PARTS = ("speed", "throughput", "threads", "stability", "coverage", "memory", "m
 
 INTRO = """# Linear models
 
-`LinearClassifier` and `LinearRegressor`, without tuning a learning rate, against scikit-learn's SGD
-at its best rate, LIBLINEAR and Vowpal Wabbit. Written by `make bench-linear`; the measurements are in
-[linear.json](linear.json). Ratios are speed-ups over the peer: below 1 the peer is faster, and these
-rows are listed under each table.
+`LinearClassifier` and `LinearRegressor`, without tuning a learning rate, against scikit-learn's
+SGD at its best rate, LIBLINEAR and Vowpal Wabbit. Written by `make bench-linear`; the
+measurements are in [linear.json](linear.json). Ratios are speed-ups over the peer: below 1 the
+peer is faster, and these rows are listed under each table.
 """
 
 SPEED = """## Time to within 1% of the optimum
@@ -43,16 +43,16 @@ Every peer is tuned beforehand, which is not included in its time:
   without normalised updates, and `--bfgs`. It parses in a separate thread.
 
 Ours is `LinearClassifier(alpha=alpha, fit_intercept=False)` at the smallest `max_iter` that gets
-within 1%, including the choice of the rate and excluding compilation. "tol=0.01" is the same fit with
-that tolerance; "default" is a fit with default parameters; both with the gap they reach. Medians of
-interleaved repeats over three seeds, with quartiles. `>` marks a peer that did not get within 1%
-in its time limit, and the resulting lower bound. The limit is at least eight times our time; bounds
-below 8x are from earlier, shorter searches.
+within 1%, including the choice of the rate and excluding compilation. "tol=0.01" is the same fit
+with that tolerance; "default" is a fit with default parameters; both with the gap they reach.
+Medians of interleaved repeats over three seeds, with quartiles. `>` marks a peer that did not get
+within 1% in its time limit, and the resulting lower bound. The limit is at least eight times our
+time; bounds below 8x are from earlier, shorter searches.
 """
 
-BUSY = """The machine was busy with other work during {loaded} of {total} cases (wall time more than
-15% above processor time). For these the tables show processor time, which for one thread equals wall
-time on an idle machine; for Vowpal Wabbit, with two threads, the smaller of the two.
+BUSY = """The machine was busy with other work during {loaded} of {total} cases (wall time more
+than 15% above processor time). For these the tables show processor time, which for one thread
+equals wall time on an idle machine; for Vowpal Wabbit, with two threads, the smaller of the two.
 """
 
 
@@ -91,7 +91,7 @@ def _elsewhere(measured: dict[str, Any]) -> str:
     parts |= {part: {part: measured[part]} for part in single if measured[part]}
     others = measured_elsewhere(parts, measured["machine"]["cpu"])
     told = "".join(f" Measured on {text}." for text in others)
-    same = "All tools of a row ran on the same processor, except for bounds (`>`) from a stored search."
+    same = "All tools of a row ran on the same processor, except bounds (`>`) of a stored search."
     return told and f"\n\n{same}{told}"
 
 

@@ -14,12 +14,13 @@ NAMES = {
 }
 TEXT = """## Agreement with scikit-learn
 
-Largest differences from scikit-learn's over the training rows (at most {rows:,}) of every open data
-set with classes: fitted attributes (means relative to the standard deviation, variances relative),
-`predict_proba` (absolute), and `predict_joint_log_proba` (relative to one plus its absolute value).
-Text is represented by word counts; with several labels the most frequent one is used. scikit-learn's
-`GaussianNB` does not support sparse rows, so both get dense ones, of the {columns:,} columns with the most
-entries if there are more. A dash: the model is not applicable (negative counts).
+Largest differences from scikit-learn's over the training rows (at most {rows:,}) of every open
+data set with classes: fitted attributes (means relative to the standard deviation, variances
+relative), `predict_proba` (absolute), and `predict_joint_log_proba` (relative to one plus its
+absolute value). Text is represented by word counts; with several labels the most frequent one is
+used. scikit-learn's `GaussianNB` does not support sparse rows, so both get dense ones, of the
+{columns:,} columns with the most entries if there are more. A dash: the model is not applicable
+(negative counts).
 """
 
 

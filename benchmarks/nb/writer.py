@@ -31,15 +31,15 @@ STYLE = {
 PARTS = ("speed", "agreement", "outliers", "missing", "machine")
 INTRO = """# Naive Bayes
 
-`GaussianNB`, `MultinomialNB` and `BernoulliNB` against scikit-learn's, both with default parameters.
-Written by `make bench-nb`; the measurements are in [nb.json](nb.json).
+`GaussianNB`, `MultinomialNB` and `BernoulliNB` against scikit-learn's, both with default
+parameters. Written by `make bench-nb`; the measurements are in [nb.json](nb.json).
 """
 SPEED = """## Time
 
 One thread, the same matrices (double precision; word counts of 20newsgroups in CSR, absolute
-values for the multinomial on the two tables), interleaved, {repeats} repeats. Times are
-medians of processor seconds, which for one thread equal wall time on an idle machine. Our `fit`
-includes the out-of-fold scores for `is_outlier`, which scikit-learn does not compute. A ratio below 1
+values for the multinomial on the two tables), interleaved, {repeats} repeats. Times are medians
+of processor seconds, which for one thread equal wall time on an idle machine. Our `fit` includes
+the out-of-fold scores for `is_outlier`, which scikit-learn does not compute. A ratio below 1
 means that scikit-learn is faster. `predict` uses the test part of the data set, if there is one.
 """
 OUTLIERS = """## Outlier detection
@@ -50,12 +50,12 @@ flags at each coverage. Test and training digits are from different writers.
 """
 MISSING = """## Missing values
 
-Largest error of `score_samples` for rows with missing values, relative to brute-force integration or
-summation over these values: {errors}.
+Largest error of `score_samples` for rows with missing values, relative to brute-force integration
+or summation over these values: {errors}.
 
-A fraction of the values of training and test rows is missing at random (half of at most 5,000 rows
-each, mean over seeds). Accuracy of ours, which marginalises missing values, and of scikit-learn's with
-mean or zero imputation, whichever is better. {lost}
+A fraction of the values of training and test rows is missing at random (half of at most 5,000
+rows each, mean over seeds). Accuracy of ours, which marginalises missing values, and of
+scikit-learn's with mean or zero imputation, whichever is better. {lost}
 """
 
 

@@ -201,7 +201,8 @@ def _agreement(cases: Iterable[Case]) -> str:
                 worst, name = max((worst, name), (apart, case.name))
     if not name:
         return ""
-    return f"The relative difference to the scores printed by `evaluate` is at most {worst:.0e} ({name}).\n"
+    text = "The relative difference to the scores printed by `evaluate` is at most"
+    return f"{text} {worst:.0e} ({name}).\n"
 
 
 def _picture(cases: list[Case], path: Path) -> None:

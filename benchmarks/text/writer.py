@@ -40,9 +40,9 @@ on the test part, mean over seeds.
 """
 ACCURACY = """
 With the same objective, differences are due only to the optimisation error. "Converged" is the
-accuracy of scikit-learn at the minimum (tolerance 1e-8; for the log loss of
-`SGDClassifier`, which stops early, from one-vs-rest `LogisticRegression`). The other columns count the
-test documents that only one of the two predicts correctly (first seed), with the two-sided p-value of
+accuracy of scikit-learn at the minimum (tolerance 1e-8; for the log loss of `SGDClassifier`,
+which stops early, from one-vs-rest `LogisticRegression`). The other columns count the test
+documents that only one of the two predicts correctly (first seed), with the two-sided p-value of
 McNemar's exact test; above 0.05 the difference is not significant.
 """
 MEMORY = """## Memory of a stream

@@ -251,7 +251,7 @@ def test_hashing_without_idf_needs_no_fit():
         ([["a", "b"]], TypeError, "document 0 is of type list"),
         (np.zeros((2, 2)), ValueError, r"shape \(2, 2\)"),
         (7, TypeError, "X is of type int"),
-        (["fine", "bad \ud800 here"], ValueError, r"document 1 .* U\+D800 at position 4.*Repair"),
+        (["fine", "bad \ud800 here"], ValueError, r"document 1 .*U\+D800 at position 4.*Repair"),
         ([], ValueError, "empty vocabulary"),
         (["", "a"], ValueError, "empty vocabulary"),
     ],

@@ -177,7 +177,7 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         if not equals or not name:
             raise click.UsageError(f"--param {text!r} must have the form NAME=VALUE.")
         if name in set(found) - {"random_state"} | named:  # --seed has a default
-            raise click.UsageError(f"--param {text!r}: {name} is already set; give it once.")
+            raise click.UsageError(f"--param {text!r}: {name} is set twice; give it once.")
         named.add(name)
         found[name] = _value(value.strip())
     return found

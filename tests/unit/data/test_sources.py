@@ -124,7 +124,7 @@ def test_arguments_that_do_not_fit(tmp_path, files):
         block_source(svm, encoder=table)
     with pytest.raises(ValueError, match="cannot read a table"):
         block_source(files["csv"], encoder=LibsvmLayout(3, False, True))
-    with pytest.raises(ValueError, match="target '1' is not the model's, 'y'"):
+    with pytest.raises(ValueError, match="target is '1', but the model was fitted on 'y'"):
         block_source(files["csv"], encoder=table, target="1")
     with pytest.raises(ValueError, match="leave out target"):
         block_source([(np.ones((2, 1)), np.ones(2))], target="y")
