@@ -150,7 +150,8 @@ def _kddcup(name: str) -> Dataset:
     y = (content["y"] != class_names.index("normal.")).astype(np.int64)
     joined = sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
     joined.sort_indices()
-    text = "normal against the rest; categories one-hot, numeric columns divided by their spread"
+    text = "normal against the rest; categories one-hot, numeric columns divided by their "
+    text += "standard deviation"
     return Dataset(name, joined, y, text)
 
 

@@ -1,6 +1,6 @@
-"""A tour in a few seconds: fit, judge with uncertainty, explain, save and reload.
+"""A short tour: fit, score with standard errors, explain, save and reload.
 
-Run with ``make demo``. The data are three small sets that come with scikit-learn.
+Run with ``make demo``. The data are three small data sets bundled with scikit-learn.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def main() -> None:
 
 
 def compile_once(console: Console) -> None:
-    """Fit something tiny, so that the times below are those of fitting alone."""
-    console.print("Compiling: half a minute the first time, then kept ...")
+    """Fit tiny data, so that the times below exclude compilation."""
+    console.print("Compiling: half a minute the first time, then cached ...")
     X = np.arange(40.0).reshape(20, 2) % 7
     for y in (X[:, 0] > 3, X[:, 1]):
         kind = likelier.LinearClassifier if y.dtype == bool else likelier.LinearRegressor
@@ -49,7 +49,7 @@ def classify(console: Console) -> tuple[likelier.LinearClassifier, np.ndarray]:
     split = train_test_split(data.data, data.target, random_state=0, stratify=data.target)
     X, X_test, y, y_test = split
     started = time.perf_counter()
-    # The measurements differ in scale by a factor of 100,000: nothing needs to be done.
+    # The features differ in scale by a factor of 100,000; no preprocessing is needed.
     model = likelier.LinearClassifier(loss="log_loss", random_state=0).fit(X, y)
     describe_fit(console, "Classification: breast cancer", X, time.perf_counter() - started)
 
@@ -61,7 +61,7 @@ def classify(console: Console) -> tuple[likelier.LinearClassifier, np.ndarray]:
     console.print(scores)
 
     table = Table("held-out row", *(f"P({name})" for name in data.target_names), "truth")
-    # The least certain predictions are the interesting ones.
+    # Show the least certain predictions.
     for i in np.argsort(probability.max(axis=1))[:SHOWN]:
         cells = (f"{p:.3f}" for p in probability[i])
         table.add_row(str(i), *cells, str(data.target_names[y_test[i]]))
@@ -70,21 +70,21 @@ def classify(console: Console) -> tuple[likelier.LinearClassifier, np.ndarray]:
 
 
 def regress(console: Console) -> None:
-    """Progress of diabetes after a year: which of ten measurements matter, and how surely."""
+    """Progress of diabetes after a year: coefficients of ten measurements with intervals."""
     data = load_diabetes(scaled=False)
     X, X_test, y, y_test = train_test_split(data.data, data.target, random_state=0)
-    # Only to compare coefficients with one another: an effect per standard deviation.
+    # Standardised only so that coefficients are comparable.
     scaler = StandardScaler().fit(X)
     X, X_test = scaler.transform(X), scaler.transform(X_test)
     started = time.perf_counter()
-    # Without a penalty, so that intervals are about the coefficients of the population.
+    # Without a penalty, so that the intervals cover the population coefficients.
     model = likelier.LinearRegressor(alpha=0.0, random_state=0).fit(X, y)
     describe_fit(console, "Regression: diabetes", X, time.perf_counter() - started)
 
     upper = likelier.LinearRegressor(loss=Quantile(tau=0.9), random_state=0).fit(X, y)
     scores = Table("score on held-out rows", "value", "standard error")
     add_score(scores, "mean absolute error", np.abs(y_test - model.predict(X_test)))
-    add_score(scores, "share below the predicted 90% quantile", y_test <= upper.predict(X_test))
+    add_score(scores, "fraction below the predicted 90% quantile", y_test <= upper.predict(X_test))
     console.print(scores)
     console.print(coefficient_table(model, data.feature_names))
 
@@ -101,7 +101,7 @@ def coefficient_table(model: Any, names: list[str]) -> Table:
 
 
 def recognise(console: Console) -> None:
-    """Handwritten digits: a kernel machine with nothing to choose, and pictures of nothing."""
+    """Handwritten digits: a kernel machine without tuning, and outlier detection."""
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
     started = time.perf_counter()
@@ -117,14 +117,12 @@ def recognise(console: Console) -> None:
 
     shuffled = np.random.default_rng(0).permuted(X_test, axis=1)
     threshold = np.quantile(model.score_samples(X_test), 0.05)
-    strange = (model.score_samples(shuffled) < threshold).mean()
-    console.print(
-        f"With their pixels shuffled, {strange:.0%} look stranger than 95% of the digits."
-    )
+    outliers = (model.score_samples(shuffled) < threshold).mean()
+    console.print(f"With shuffled pixels, {outliers:.0%} score lower than 95% of the digits.")
 
 
 def save_and_reload(console: Console, model: Any, rows: np.ndarray) -> None:
-    """A saved model is one file of plain data, and predicts the same, bit for bit."""
+    """A saved model is one file of plain data, and its predictions are bit-identical."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "breast-cancer.likelier"
         likelier.save(model, path)
@@ -132,7 +130,7 @@ def save_and_reload(console: Console, model: Any, rows: np.ndarray) -> None:
         size = path.stat().st_size / 1024
     same = np.array_equal(model.predict_proba(rows), again.predict_proba(rows))
     if not same:
-        raise RuntimeError("the reloaded model does not predict what the saved one did")
+        raise RuntimeError("the reloaded model gives different predictions")
     console.rule("Saved and reloaded", align="left")
     console.print(f"{size:.0f} kB; the reloaded model's probabilities are identical.")
 

@@ -19,40 +19,40 @@ PARTS = ("speed", "throughput", "threads", "stability", "coverage", "memory", "m
 
 INTRO = """# Linear models
 
-What `LinearClassifier` and `LinearRegressor` do with no learning rate to tune, against
-scikit-learn's SGD at its best rate, LIBLINEAR and Vowpal Wabbit. Written by `make bench-linear`;
-the numbers behind the tables are in [linear.json](linear.json). Ratios say how many times
-faster we are: below 1 the peer wins, and those rows are named under each table.
+`LinearClassifier` and `LinearRegressor`, without tuning a learning rate, against scikit-learn's
+SGD at its best rate, LIBLINEAR and Vowpal Wabbit. Written by `make bench-linear`; the
+measurements are in [linear.json](linear.json). Ratios are speed-ups over the peer: below 1 the
+peer is faster, and these rows are listed under each table.
 """
 
 SPEED = """## Time to within 1% of the optimum
 
-The problem is the same for every tool: `(1/N) sum_i sum_k loss(y_ik x_i^T w_k) + (alpha/2)|W|^2`,
+All tools solve the same problem: `(1/N) sum_i sum_k loss(y_ik x_i^T w_k) + (alpha/2)|W|^2`,
 one weight vector for two classes and one per class otherwise, no intercept, float64, one thread.
 Optima come from a Newton solver in float64 with a certificate (log loss: relative gap below 1e-8;
 hinge: duality gap below 3e-4). Data: training parts; {preparations}.
 
-Every peer is tuned before it is timed, at no cost to it:
+Every peer is tuned beforehand, which is not included in its time:
 
 * **SGD** is the fastest of 38 settings (nine rates a factor of 4 apart, constant or `1/sqrt(t)`,
-  averaged or not, and its own schedule), at the smallest `max_iter` that comes within 1%.
+  averaged or not, and its own schedule), at the smallest `max_iter` that gets within 1%.
   **Search** is the sum over nine rates, each run for only as many passes as the winner needed.
 * **LIBLINEAR** is the faster of dual and primal at the loosest tolerance that suffices.
-* **Vowpal Wabbit** learns from its binary cache, in which the rows were shuffled once, with its
-  defaults and the smallest number of passes; the fastest of `--l2`, no penalty at all, `--l2`
-  without normalised updates, and `--bfgs`. It parses in a thread of its own.
+* **Vowpal Wabbit** reads its binary cache with rows shuffled once, and uses its defaults with the
+  smallest sufficient number of passes; the fastest of `--l2`, no penalty at all, `--l2`
+  without normalised updates, and `--bfgs`. It parses in a separate thread.
 
-Ours is `LinearClassifier(alpha=alpha, fit_intercept=False)` at the smallest `max_iter` that comes
-within 1%: that includes choosing its own rate, and excludes compilation. "tol=0.01" is the same
-fit told only to stop at 1%; "default" is what a plain call gives, and how close. Medians of
-interleaved repeats over three seeds, with quartiles. `>` marks a peer that did not get within 1%
-in its cap, and what that gives as a lower bound: a search gives every peer at least one run of
-eight times our time, so bounds below 8x come from earlier, shorter searches.
+Ours is `LinearClassifier(alpha=alpha, fit_intercept=False)` at the smallest `max_iter` that gets
+within 1%, including the choice of the rate and excluding compilation. "tol=0.01" is the same fit
+with that tolerance; "default" is a fit with default parameters; both with the gap they reach.
+Medians of interleaved repeats over three seeds, with quartiles. `>` marks a peer that did not get
+within 1% in its time limit, and the resulting lower bound. The limit is at least eight times our
+time; bounds below 8x are from earlier, shorter searches.
 """
 
-BUSY = """The machine was busy with other work during {loaded} of {total} cases (wall time more than
-15% above processor time). There the tables show processor time, which for one thread is the wall
-time of an idle machine; Vowpal Wabbit, with two threads, gets the smaller of its two clocks.
+BUSY = """The machine was busy with other work during {loaded} of {total} cases (wall time more
+than 15% above processor time). For these the tables show processor time, which for one thread
+equals wall time on an idle machine; for Vowpal Wabbit, with two threads, the smaller of the two.
 """
 
 
@@ -91,7 +91,7 @@ def _elsewhere(measured: dict[str, Any]) -> str:
     parts |= {part: {part: measured[part]} for part in single if measured[part]}
     others = measured_elsewhere(parts, measured["machine"]["cpu"])
     told = "".join(f" Measured on {text}." for text in others)
-    same = "All tools of a row ran on one processor, but for what `>` says of a stored search."
+    same = "All tools of a row ran on the same processor, except bounds (`>`) of a stored search."
     return told and f"\n\n{same}{told}"
 
 
@@ -159,8 +159,8 @@ def _throughput(results: dict[str, Any], docs: Path) -> str:
 
 An implicit pass solves a scalar equation per row; an explicit one only evaluates a derivative.
 One fit with `learning_rate="constant"`, `max_iter=1`, not averaged, against `SGDClassifier` with
-the same words (several classes are cut into two halves). "Per pass" is the slope between fits of
-one and six passes (processor time of the fastest runs), free of what a fit pays once.
+the same parameters (several classes are merged into two). "Per pass" is the marginal cost between
+fits of one and six passes (processor time of the fastest runs), without fixed costs.
 
 """
     return text + markdown_table(header, rows)
@@ -193,8 +193,8 @@ def _threads(results: dict[str, Any], docs: Path) -> str:
     text = """## Two threads
 
 Wall time of a fit (`alpha = 1/N`, log loss) with `n_jobs=1`, and with `n_jobs=2` until its
-objective is within 0.1% of the first: a fit stopped within 1% of the optimum, and one left to
-its own tolerance. "Objective" is the relative difference of the two.
+objective is within 0.1% of the first: a fit stopped within 1% of the optimum, and one with
+its default tolerance. "Objective" is the relative difference of the two.
 
 """
     return text + markdown_table(header, rows)
@@ -202,7 +202,7 @@ its own tolerance. "Objective" is the relative difference of the two.
 
 def _stability(results: dict[str, Any], docs: Path) -> str:
     pictures.stability_picture(results, docs / "linear-stability.png")
-    header = ("features", "update", "finite", "no worse than knowing nothing", "best loss")
+    header = ("features", "update", "finite", "no worse than the zero model", "best loss")
     return "\n".join(
         [
             "## Stability\n",
@@ -213,7 +213,7 @@ def _stability(results: dict[str, Any], docs: Path) -> str:
             markdown_table(header, tables.stability_rows(results)),
             "",
             f"With `auto` the loss stays within {results['auto']['worst_excess']:.2%} of its best "
-            "over all scales tried, and never exceeds that of the zero model "
+            "over all scales, and never exceeds that of the zero model "
             f"({results['auto']['zero_model']:.3f}): worst "
             f"{max(results['auto']['common'] + results['auto']['separate']):.4f}.",
         ]
@@ -234,7 +234,7 @@ def _coverage(results: dict[str, Any], docs: Path) -> str:
             "![Coverage per setting](linear-coverage.png)\n",
             markdown_table(header, tables.coverage_rows(results)),
             "",
-            f"Fits that must not give an interval, refused: {refused['cut_short']} of "
+            f"Fits for which intervals must be refused, and were: {refused['cut_short']} of "
             f"{refused['of']} cut short after one iteration, {refused['separable']} of "
             f"{refused['of']} on separable classes, where no finite optimum exists.",
         ]
@@ -252,7 +252,7 @@ def _memory(results: dict[str, Any], docs: Path) -> str:
             "## A file ten times larger than the memory allowed\n",
             f"`fit(path, target)` on a CSV file in a process that has loaded its libraries and may "
             f"then allocate at most {results['allowed_mb']:.0f} MB more (`RLIMIT_DATA`, which "
-            "counts every private writable page; an allocation beyond it was tried and refused). "
+            "counts every private writable page; a larger allocation was verified to fail). "
             "The peak is the kernel's high-water mark of resident memory.\n",
             picture,
             markdown_table(header, tables.memory_rows(results)),

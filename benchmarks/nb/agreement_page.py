@@ -12,14 +12,15 @@ NAMES = {
     "probabilities": "probabilities",
     "joint": "joint log probabilities",
 }
-TEXT = """## The same numbers
+TEXT = """## Agreement with scikit-learn
 
-Largest differences from scikit-learn's over the training rows (at most {rows:,}) of every open data
-set with classes: fitted attributes (means in units of their standard deviation, variances relative
-to themselves), `predict_proba` (absolute), and `predict_joint_log_proba` (relative to one plus its
-size). Texts are counts of words; of several labels the commonest is learned. scikit-learn's
-Gaussian takes no sparse rows, so both get dense ones, of the {columns:,} columns with the most
-entries where there are more. A dash: the model does not apply (negative counts).
+Largest differences from scikit-learn's over the training rows (at most {rows:,}) of every open
+data set with classes: fitted attributes (means relative to the standard deviation, variances
+relative), `predict_proba` (absolute), and `predict_joint_log_proba` (relative to one plus its
+absolute value). Text is represented by word counts; with several labels the most frequent one is
+used. scikit-learn's `GaussianNB` does not support sparse rows, so both get dense ones, of the
+{columns:,} columns with the most entries if there are more. A dash: the model is not applicable
+(negative counts).
 """
 
 
@@ -35,7 +36,7 @@ def agreement_targets(results: dict[str, Any]) -> list[tuple[str, str, str, str]
         if above:
             shown += "".join(f"; {name}: {value:.1e}" for name, value in above.items())
             explained = measure == "joint" and all(_ours_is_right(results[name]) for name in above)
-            met = "but for scikit-learn's rounding, see below" if explained else "NO"
+            met = "except for scikit-learn's rounding, see below" if explained else "NO"
         lines.append((f"largest difference, {NAMES[measure]}", f"{TARGET:.0e}", shown, met))
     return lines
 
@@ -67,7 +68,11 @@ def _truth(results: dict[str, Any]) -> str:
         f"{truth['above']:,} rows. Computed from the data in extended precision (the "
         f"{truth['rows']} rows that differ most), the error is {truth['ours']:.0e} for ours and "
         f"{truth['sklearn']:.0e} for scikit-learn's: "
-        + ("the difference is its rounding." if truth["ours"] <= TARGET else "ours is wrong too.")
+        + (
+            "the difference is due to its rounding."
+            if truth["ours"] <= TARGET
+            else "ours is wrong too."
+        )
         for name, entry in results.items()
         for kind, truth in entry["truth"].items()
         if truth

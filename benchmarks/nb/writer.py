@@ -31,31 +31,31 @@ STYLE = {
 PARTS = ("speed", "agreement", "outliers", "missing", "machine")
 INTRO = """# Naive Bayes
 
-`GaussianNB`, `MultinomialNB` and `BernoulliNB` against scikit-learn's, with the defaults of both.
-Written by `make bench-nb`; the numbers behind the tables are in [nb.json](nb.json).
+`GaussianNB`, `MultinomialNB` and `BernoulliNB` against scikit-learn's, both with default
+parameters. Written by `make bench-nb`; the measurements are in [nb.json](nb.json).
 """
 SPEED = """## Time
 
 One thread, the same matrices (double precision; word counts of 20newsgroups in CSR, absolute
-values for the multinomial on the two tables), both tools in turn, {repeats} repeats. Times are
-medians of processor seconds, which for one thread are the wall time of an idle machine. Our `fit`
-includes what scikit-learn's does not do: out-of-fold scores behind `is_outlier`. A ratio below 1
-means that scikit-learn is faster. `predict` is on the shipped test part where there is one.
+values for the multinomial on the two tables), interleaved, {repeats} repeats. Times are medians
+of processor seconds, which for one thread equal wall time on an idle machine. Our `fit` includes
+the out-of-fold scores for `is_outlier`, which scikit-learn does not compute. A ratio below 1
+means that scikit-learn is faster. `predict` uses the test part of the data set, if there is one.
 """
-OUTLIERS = """## Strange rows
+OUTLIERS = """## Outlier detection
 
 Trained on the mnist training digits, {seeds} seeds. AUROC of `score_samples` for its test digits
-against rows that are no digits (the worst seed), and the share of test digits that `is_outlier`
-calls strange at each coverage. The test digits come from other writers than the training digits.
+against rows that are not digits (worst seed), and the fraction of test digits that `is_outlier`
+flags at each coverage. Test and training digits are from different writers.
 """
 MISSING = """## Missing values
 
-Largest error of `score_samples` for rows with missing values, against the integral or sum over all
-their values: {errors}.
+Largest error of `score_samples` for rows with missing values, relative to brute-force integration
+or summation over these values: {errors}.
 
-A share of all values of training and test rows is missing at random (half of at most 5,000 rows
-each, mean of the seeds). Accuracy of ours, which integrates them out, and of scikit-learn's with
-means or zeros in their place, whichever is better. {lost}
+A fraction of the values of training and test rows is missing at random (half of at most 5,000
+rows each, mean over seeds). Accuracy of ours, which marginalises missing values, and of
+scikit-learn's with mean or zero imputation, whichever is better. {lost}
 """
 
 
@@ -167,7 +167,7 @@ def _outliers(results: dict[str, Any], docs: Path) -> str:
     ]
     seeds = len(next(iter(results.values()))["auroc"][strange[0]])
     _outlier_picture(results, docs / "nb-outliers.png")
-    header = ("model", *strange, *(f"called strange at {float(c):.0%}" for c in coverages))
+    header = ("model", *strange, *(f"flagged at {float(c):.0%}" for c in coverages))
     parts = (
         OUTLIERS.format(seeds=seeds), "![log p(x) of digits and of others](nb-outliers.png)\n",
         markdown_table(header, rows),
@@ -194,9 +194,11 @@ def _missing(results: dict[str, Any]) -> str:
     errors = results["brute force"]["error"]
     text = MISSING.format(
         errors=", ".join(f"{error:.0e} ({kind})" for kind, error in errors.items()),
-        lost=f"Filling is more accurate in: {'; '.join(lost)}." if lost else "We lose in no case.",
+        lost=f"Imputation is more accurate in: {'; '.join(lost)}."
+        if lost
+        else "We lose in no case.",
     )
-    header = ("model", "missing", *(f"{name}, ours / filled" for name in sets))
+    header = ("model", "missing", *(f"{name}, ours / imputed" for name in sets))
     return text + "\n" + markdown_table(header, rows)
 
 

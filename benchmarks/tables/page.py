@@ -1,4 +1,4 @@
-"""The page: every number on it comes from stored measurements."""
+"""The page, generated from stored measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.tables.peers import MAX_CATEGORIES
 PROCESSOR = "processor"
 METHODS = ("ours", "plain", "boosting", "trivial")
 PEERS = METHODS[1:]
-RATIO, LOG_LOSS = 1.005, 0.0005  # what rounding may cost
+RATIO, LOG_LOSS = 1.005, 0.0005  # tolerances for rounding
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)  # of the picture
 STEPS = ("fit", "evaluate", "predict")
 STYLE = {
@@ -38,36 +38,35 @@ STYLE = {
 COLOURS = {"plain": "#0072B2", "boosting": "#E69F00"}
 INTRO = f"""# Real tables
 
-Written by `make bench-tables`; measurements are in [tables.json](tables.json).
+Written by `make bench-tables`; the measurements are in [tables.json](tables.json).
 
-Every table goes through `likelier fit FILE -t TARGET -o MODEL`, with no other option, then
-`likelier evaluate MODEL HELD --json` and `likelier predict MODEL HELD -o OUT`. The files hold lines
-of the source drawn at random, byte for byte: {SHARE:.0%} to train on, at most {MOST:,}, the others
-held out. Files without a header (abalone, both of adult, auto_imports,
-german) have the TARGET -1. Scores are computed from the file of predictions. Beside it, on the same
-rows:
+Every table goes through `likelier fit FILE -t TARGET -o MODEL` without other options, then
+`likelier evaluate MODEL HELD --json` and `likelier predict MODEL HELD -o OUT`. The files contain
+random lines of the source, unmodified: {SHARE:.0%} for training, at most {MOST:,}, the others held
+out. Files without a header (abalone, both versions of adult, auto_imports, german) have the TARGET
+-1. Scores are computed from the file of predictions. The peers, on the same rows:
 
 - *plain*: the model of the command (`BayesianKernelClassifier` or `BayesianKernelRegressor`,
-  `random_state=0`) behind a `ColumnTransformer`: median and `StandardScaler` for numbers, the most
-  frequent value and `OneHotEncoder(max_categories={MAX_CATEGORIES})` for text;
-- *boosting*: scikit-learn's `HistGradientBoosting` with its defaults, text as ordinal codes;
-- *trivial*: frequencies of the classes, or the mean, of the training rows.
+  `random_state=0`) after a `ColumnTransformer`: median imputation and `StandardScaler` for numbers,
+  the most frequent value and `OneHotEncoder(max_categories={MAX_CATEGORIES})` for text;
+- *boosting*: scikit-learn's `HistGradientBoosting` with default parameters, text as ordinal codes;
+- *trivial*: class frequencies, or the mean, of the training rows.
 
 The peers get the table from `pandas.read_csv` with the options it needs, without date columns, and
-without rows whose target is missing. Identifiers and known leaks stay in for everybody.
+without rows whose target is missing. Identifiers and known leaks are kept for all methods.
 
-Figures are medians over the splits; a ratio is taken split by split, since splits differ more than
-methods do, and in brackets are the lowest and the highest. A ratio of log losses or of RMSE below
-one is in our favour. *Not below plain*: our ratio to *plain* is at most {RATIO:g}, or the log
-losses differ by less than {LOG_LOSS:g}, and the command
-failed on no split. Times are wall times of whole commands, start included, on a shared machine;
-those of the peers are fit and prediction alone, with one thread.
+Figures are medians over the splits. Ratios are computed per split, since splits differ more than
+methods do, with the lowest and the highest in brackets. A ratio of log losses or RMSEs below one
+means that ours is better. *Not below plain*: our ratio to *plain* is at most {RATIO:g}, or the log
+losses differ by less than {LOG_LOSS:g}, and the command failed on no split. Times are wall times of
+whole commands, including start-up, on a shared machine; those of the peers are fit and prediction
+only, with one thread.
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """What was measured on one table: for every method a record per split."""
+    """Measurements of one table: a record per method and split."""
 
     name: str
     records: dict[str, dict[str, dict[str, Any]]]
@@ -95,7 +94,7 @@ class Case:
         return self.measured and not self.failures
 
     def values(self, method: str, name: str) -> list[float]:
-        """One figure of every split where the method did not fail."""
+        """One figure for every split on which the method did not fail."""
         return [float(r[name]) for r in self.records[method].values() if name in r]
 
     def median(self, method: str, name: str) -> float:
@@ -103,19 +102,19 @@ class Case:
         return float(np.median(values)) if values else float("nan")
 
     def pairs(self, peer: str) -> tuple[Any, Any]:
-        """Scores of ours and of a peer on the splits that both have."""
+        """Our scores and those of a peer on their common splits."""
         mine, theirs = self.records["ours"], self.records[peer]
         both = [k for k in mine if self.score in mine[k] and self.score in theirs.get(k, {})]
         one, two = ([records[k][self.score] for k in both] for records in (mine, theirs))
         return np.array(one, dtype=float), np.array(two, dtype=float)
 
     def ratio(self, peer: str) -> float:
-        """Score of ours divided by that of a peer on the same split, in the median over splits."""
+        """Median over splits of our score divided by that of a peer."""
         mine, theirs = self.pairs(peer)
         return float(np.median(mine / theirs)) if len(mine) else float("nan")
 
     def not_below(self, peer: str) -> bool:
-        """Whether our score is no worse than a peer's, in the median and but for rounding."""
+        """Whether our median score is no worse than that of a peer, up to rounding."""
         mine, theirs = self.pairs(peer)
         if not self.works or not len(mine):
             return False
@@ -130,7 +129,7 @@ def write(folder: Path, docs: Path) -> None:
     cases = [case for name in ALL if any((case := _case(name, found)).records.values())]
     parts = [
         INTRO, _machine(folder, found), _in_short(cases, docs), _command(cases), _peers(cases),
-        _told(cases),
+        _output(cases),
     ]  # fmt: skip
     write_page(docs / "tables.md", "\n".join(part for part in parts if part))
     publish(folder, docs, "tables")
@@ -165,7 +164,7 @@ def _in_short(cases: list[Case], docs: Path) -> str:
         "raw files": [case for case in measured if case.name not in TABLES],
     }
     questions = {
-        "the command answers on every split": lambda case: case.works,
+        "the command succeeds on every split": lambda case: case.works,
         "not below plain": lambda case: case.not_below("plain"),
         "not below boosting": lambda case: case.not_below("boosting"),
         "not below trivial": lambda case: case.not_below("trivial"),
@@ -192,7 +191,7 @@ def _in_short(cases: list[Case], docs: Path) -> str:
 
 
 def _agreement(cases: Iterable[Case]) -> str:
-    """How far the scores that `evaluate` prints are from those of the predictions."""
+    """Largest difference between scores printed by `evaluate` and those of the predictions."""
     worst, name = 0.0, ""
     for case in cases:
         for record in case.records["ours"].values():
@@ -202,13 +201,12 @@ def _agreement(cases: Iterable[Case]) -> str:
                 worst, name = max((worst, name), (apart, case.name))
     if not name:
         return ""
-    return (
-        f"The scores that `evaluate` prints differ by at most {worst:.0e}, relatively ({name}).\n"
-    )
+    text = "The relative difference to the scores printed by `evaluate` is at most"
+    return f"{text} {worst:.0e} ({name}).\n"
 
 
 def _picture(cases: list[Case], path: Path) -> None:
-    """Ratios to the two peers: medians as dots, splits as a line; what is beyond is at the edge."""
+    """Ratios to the two peers: medians as dots, splits as lines, clipped at the edges."""
     low, *_, high = TICKS
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 0.3 * len(cases) + 0.8))
@@ -259,11 +257,11 @@ def _command_row(case: Case, names: tuple[str, ...]) -> list[str]:
         " / ".join("-" if np.isnan(value) else f"{value:.1f}" for value in times),
         *(_number(case.median("ours", name), name) for name in names),
         *(_ratio(case, peer) for peer in PEERS),
-        _verdict(case),
+        _status(case),
     ]
 
 
-def _verdict(case: Case) -> str:
+def _status(case: Case) -> str:
     if not case.measured:
         return "not measured"
     if case.failures:
@@ -298,7 +296,7 @@ def _number(value: float, name: str) -> str:
 def _peers(cases: list[Case]) -> str:
     """Scores of the peers themselves, and the time of fit and prediction."""
     text = (
-        "## The peers\n\nEach cell: score, share or R2, and seconds of fit and prediction; "
+        "## The peers\n\nEach cell: score, accuracy or R2, and seconds of fit and prediction; "
         "for *plain* also the coverage of its 90% intervals.\n"
     )
     for task, title, second in (
@@ -330,12 +328,12 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _told(cases: list[Case]) -> str:
-    """What the command said, of the first split; failures of all."""
+def _output(cases: list[Case]) -> str:
+    """Output of the command on the first split, and failures on all splits."""
     measured = [case for case in cases if case.measured]
     if not measured:
         return ""
-    text = "## What the command said\n\nOn the first split; other failures of other splits too.\n"
+    text = "## Output of the command\n\nOn the first split, with failures on other splits.\n"
     for case in measured:
         record = next(iter(case.records["ours"].values()))
         lines = [f"$ likelier fit {case.name}.csv -t {ALL[case.name].target} -o model.likelier"]

@@ -19,36 +19,36 @@ MARKS = ((BLUE, "o"), (GREEN, "^"), (ORANGE, "s"), (RED, "D"), (GREY, "v"))
 INTRO = """# Text features
 
 `TextFeatures` against scikit-learn's `TfidfVectorizer`, `CountVectorizer` and `HashingVectorizer`
-with the same options. Written by `make bench-text`; the numbers behind the tables are in
-[text.json](text.json). Ratios say how many times faster we are, in processor time of one thread,
-medians of repeats that alternate between the two; below 1 the peer wins.
+with the same options. Written by `make bench-text`; the measurements are in
+[text.json](text.json). Ratios are speed-ups over scikit-learn in processor time of one thread,
+medians over interleaved repeats; below 1 scikit-learn is faster.
 """
 SPEED = """## fit_transform
 
-Compilation is not counted: it happens once and is cached. "Difference" is the largest absolute
-difference between the entries of the two matrices; their columns have the same names in the same
-order. Pairs and characters: the first {rows} documents.
+Compilation is excluded, since it happens once and is cached. "Difference" is the largest absolute
+difference between the entries of the two matrices, whose columns have the same names and order. For
+pairs and characters: the first {rows} documents.
 """
 PIPELINES = """## Whole pipelines
 
-20newsgroups, the published split, full messages: the time from the training documents to the
-predictions of all test documents. Both sides fit the same objective (`alpha = 1 / (C N)`; for
-`LinearSVC`, which penalises the intercept, ours gets a column of ones in its place), each with its
-own default tolerance: scikit-learn's `LogisticRegression` and `LinearSVC` with `C=1`,
-`SGDClassifier` with `alpha=1e-4`. "All defaults" leaves the penalty to each side too. Accuracy is
-that on the test part, the mean over seeds.
+20newsgroups, published split, full messages: time from the training documents to the predictions of
+all test documents. Both sides minimise the same objective (`alpha = 1 / (C N)`; for
+`LinearSVC`, which penalises the intercept, ours gets a column of ones instead), each with its own
+default tolerance: scikit-learn's `LogisticRegression` and `LinearSVC` with `C=1`,
+`SGDClassifier` with `alpha=1e-4`. "All defaults" uses the default penalty of each side. Accuracy is
+on the test part, mean over seeds.
 """
 ACCURACY = """
-Where the objective is the same, only how near its minimum each side ends can make a difference.
-"Converged" is the accuracy of scikit-learn at that minimum (tolerance 1e-8; for the log loss of
-`SGDClassifier`, which stops early, by `LogisticRegression` one against the rest). The other columns
-count the test documents that only one of the two predicts rightly (first seed), with the two-sided
-p-value of McNemar's exact test: what is well above 0.05 is no difference.
+With the same objective, differences are due only to the optimisation error. "Converged" is the
+accuracy of scikit-learn at the minimum (tolerance 1e-8; for the log loss of `SGDClassifier`,
+which stops early, from one-vs-rest `LogisticRegression`). The other columns count the test
+documents that only one of the two predicts correctly (first seed), with the two-sided p-value of
+McNemar's exact test; above 0.05 the difference is not significant.
 """
 MEMORY = """## Memory of a stream
 
 `fit` on an iterator over the documents of {set}, repeated: peak resident memory above that of
-the process after a small fit. The vocabulary does not grow any more after the first round.
+the process after a small fit. The vocabulary is complete after the first repetition.
 """
 
 

@@ -1,8 +1,8 @@
-"""`njit` of numba that also works where no folder for compiled code can be written.
+"""Numba's `njit` with a cache that also works without a writable folder.
 
-numba refuses to define a function it should keep compiled code of, if it finds no folder to write
-to: in a container whose packages belong to root and whose user has no home. There, code is read
-from a folder that was filled before (``likelier warm-up``), or compiled anew in every process.
+Numba raises an error for a cached function if no cache folder is writable, e.g. in a container
+whose packages belong to root and whose user has no home. In that case code is read from an existing
+cache (see ``likelier warm-up``), or compiled again in every process.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from numba import njit as numba_njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 NO_CACHE = (
-    "no folder to keep compiled code in can be written, so every process compiles anew, which "
-    "takes seconds to minutes; set NUMBA_CACHE_DIR to a folder that can be written, or to one that "
-    "`likelier warm-up` has filled with the same setting"
+    "no cache folder for compiled code is writable, so every process compiles again, which takes "
+    "seconds to minutes; set NUMBA_CACHE_DIR to a writable folder, or to one that `likelier "
+    "warm-up` has filled"
 )
 
 
 class _ReadableFolder:
-    """Part of a locator: a folder that holds compiled code will do, writable or not."""
+    """Mixin of a cache locator that accepts any folder with compiled code, writable or not."""
 
     def ensure_cache_path(self) -> None:
-        """Raise OSError where there is no compiled code."""
+        """Raise OSError if there is no compiled code."""
         path: str = self.get_cache_path()  # type: ignore[attr-defined]
         if not any(name.endswith(".nbi") for name in _names(path)):
             raise FileNotFoundError(path)
@@ -47,23 +47,23 @@ class _Readable(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class ReadOnlyCache(FunctionCache):  # type: ignore[misc]
-    """Compiled code of one function in a folder that cannot be written."""
+    """Cache of a compiled function in a read-only folder."""
 
     _impl_class = _Readable
 
     def load_overload(self, *given: Any) -> Any:
-        """Return what was compiled before; None where that cannot be read."""
+        """Return the cached code; None if it cannot be read."""
         try:
             return super().load_overload(*given)
         except OSError:
             return None
 
     def save_overload(self, *given: Any) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 def njit(*functions: Any, cache: bool = False, **options: Any) -> Any:
-    """Return numba's ``njit`` of a function; with ``cache``, kept wherever that is possible."""
+    """Return Numba's ``njit`` of a function; with ``cache``, cached if a folder is available."""
 
     def compiled(function: Any) -> Any:
         try:

@@ -25,7 +25,7 @@ def refused(*args):
     """Run, expect a refusal, and return its one line."""
     result = run(*args)
     assert result.exit_code == 2, result.output
-    told = ("Task:", "Read ", "  ", "To read a column otherwise")  # before it was refused
+    told = ("Task:", "Read ", "  ", "To override a column")  # before it was refused
     lines = [line for line in result.stderr.splitlines() if not line.startswith(told)]
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("likelier: ")

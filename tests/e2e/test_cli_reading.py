@@ -61,7 +61,7 @@ def test_a_typo_is_not_a_category(tmp_path):
     path = write(tmp_path / "typo.csv", columns)
     start = ("fit", path, "-t", "species", "-m", "linear", "-o", tmp_path / "m")
     told = run_ok(*start).stderr
-    assert "length: numbers; 1 text such as 'n.a.' as missing" in told
+    assert "length: numbers; 1 text such as 'n.a.' treated as missing" in told
     assert "--kind 'length=KIND'" in told
     assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
     assert accuracy(tmp_path / "m", path) > 0.8  # the model knows what n.a. means
@@ -70,10 +70,10 @@ def test_a_typo_is_not_a_category(tmp_path):
     assert accuracy(tmp_path / "m", path) > 0.8
     run_ok(*start, "--kind", "length=category")
     assert likelier.load(tmp_path / "m").encoder_.kinds()["length"] == "category"
-    assert "is said to be 'categories', not one of" in refusal(
+    assert "has the unknown kind 'categories'; use one of" in refusal(
         *start, "--kind", "length=categories"
     )
-    assert "is not of the form COLUMN=KIND" in refusal(*start, "--kind", "length")
+    assert "must have the form COLUMN=KIND" in refusal(*start, "--kind", "length")
 
 
 def test_a_typo_in_a_target_is_refused(tmp_path):
@@ -89,7 +89,7 @@ def test_a_typo_in_a_target_is_refused(tmp_path):
     assert "also_missing" not in line
     told = run_ok(*start, "--missing-value", "n.a.").stderr
     assert "Read 100 rows" in told
-    assert "99 used, 1 dropped without a target" in told
+    assert "99 used, 1 dropped (missing target)" in told
 
 
 def test_texts_in_a_column_of_numbers_are_refused_later(tmp_path):
@@ -110,7 +110,7 @@ def test_predictions_need_no_target(tmp_path, target, blank):
     later = write(tmp_path / "new.csv", {**columns, target: [blank] * 100})
     assert run_ok("predict", model, later, "-o", "-").stdout == whole
     line = refusal("evaluate", model, later)
-    assert (f"'{target}'" if blank == "tbd" else "holds no rows with a target") in line
+    assert (f"'{target}'" if blank == "tbd" else "contains no rows with a target") in line
 
 
 def test_what_was_said_at_fit_counts_later(tmp_path):
@@ -161,14 +161,14 @@ def test_missing_values_are_filled_in_and_told(tmp_path):
     [
         ("use decimal=',' if", "use --decimal , if"),
         ("use kinds={'a b': 'category'} if", "use --kind 'a b=category' if"),
-        ("kinds: 'a' is said", "--kind: 'a' is said"),
-        ("as kinds says", "as --kind says"),
+        ("kinds: 'a' has", "--kind: 'a' has"),
+        ("but kinds says", "but --kind says"),
         ("target must name one", "--target must name one"),
         ("use header=True if", "use --header if"),
         ("use header=False if", "use --no-header if"),
         ("use quotes=False if", "use --no-quotes if"),
         ("delimiter must be one character", "--delimiter must be one character"),
-        ("encoding 'x' is not known", "--encoding 'x' is not known"),
+        ("unknown encoding 'x'; use", "unknown --encoding 'x'; use"),
         ("or name its encoding ('cp1252'?)", "or name its encoding, as in --encoding cp1252"),
         ("a target column", "a target column"),
     ],

@@ -293,7 +293,7 @@ def test_errors_of_blocks(spoil, reason, once):
 
 def test_other_errors_of_streams():
     X, y, t = draw()
-    with pytest.raises(ValueError, match="no block"):
+    with pytest.raises(ValueError, match="no blocks"):
         LinearClassifier().fit(iter([]))
     with pytest.raises(ValueError, match="sample_weight"):
         LinearClassifier().fit(blocks(X, y), sample_weight=np.ones(500))

@@ -214,12 +214,12 @@ def test_odd_matrices_give_the_numbers_of_plain_ones_and_stay_as_they_are(name):
 
 def test_kernels_labels_and_terms_are_checked_too():
     bad = DAMAGED["index far too large"]()
-    with pytest.raises(ValueError, match="X is a damaged sparse matrix"):
+    with pytest.raises(ValueError, match="X is an invalid sparse matrix"):
         make_kernel("rbf", gamma=1.0).matrix(bad)
-    with pytest.raises(ValueError, match="y is a damaged sparse matrix"):
+    with pytest.raises(ValueError, match="y is an invalid sparse matrix"):
         likelier.MultilabelClassifier().fit(whole().toarray(), bad)
     text = likelier.TextFeatures().fit(["one two three four five"])
-    with pytest.raises(ValueError, match="X is a damaged sparse matrix"):
+    with pytest.raises(ValueError, match="X is an invalid sparse matrix"):
         text.inverse_transform(bad)
 
 

@@ -1,8 +1,8 @@
 """The ``likelier`` command: from a file to a model, to predictions, to scores.
 
-The commands only translate: options to parameters, results to lines of text. What they do is
-done by `likelier.fitting.tabular.TabularModel`, and anything heavy is imported by the
-command that needs it, so that ``likelier --help`` answers at once.
+The commands only translate options to parameters and results to text; the work is done by
+`likelier.fitting.tabular.TabularModel`. Heavy imports are deferred to the command that needs
+them, so that ``likelier --help`` is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m likelier.cli``, for where the ``likelier`` command is not on the path."""
+"""``python -m likelier.cli``, for environments without the ``likelier`` command on the path."""
 
 from likelier.cli import main
 

@@ -1,4 +1,4 @@
-"""What a fit assumed about a table, in lines for people, and how to say otherwise."""
+"""The report of what a fit assumed about a table, and of the options that override it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from likelier.tables import TableEncoding
 
-# A wide table would fill the screen; `likelier info` has them all.
-MOST_LINES = 40
-_DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+# A wide table would fill the screen; `likelier info` lists every column.
+MAX_LINES = 40
+_DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 
 
 def assumptions(path: str, encoding: Any) -> list[str]:
-    """Return what was assumed: rows, the form of the file, and columns not simply numbers."""
+    """Return one line on the file, and one for each column that is not plain numbers."""
     if not isinstance(encoding, TableEncoding):
         return []
     lines = [_rows(path, encoding)]
@@ -21,32 +21,30 @@ def assumptions(path: str, encoding: Any) -> list[str]:
         lines.append(f"  {target.name} (the target): {target.style.describe()}")
     for name in encoding.leaks:
         lines.append(
-            f"  {name}: alone nearly determines the target; kept, but --exclude it if it is not "
-            "known when predictions are made."
+            f"  {name}: nearly determines the target by itself (possible leak); kept. Use "
+            "--exclude if it is unknown at prediction time."
         )
     shown = [f"  {name}: {note}" for name, note in notes.items()]
-    if len(shown) > MOST_LINES:
-        rest = len(shown) - MOST_LINES
-        shown = [*shown[:MOST_LINES], f"  and {rest} columns more (likelier info MODEL lists all)"]
+    if len(shown) > MAX_LINES:
+        rest = len(shown) - MAX_LINES
+        shown = [*shown[:MAX_LINES], f"  and {rest} more columns (likelier info MODEL lists all)"]
     lines += shown
     if notes:
         example = next(iter(notes))
         lines.append(
-            f"To read a column otherwise: --kind '{example}=KIND' with number, category, text, "
-            "date, boolean, identifier or constant; --exclude leaves it out."
+            f"To override a column: --kind '{example}=KIND', where KIND is number, category, text, "
+            "date, boolean, identifier or constant; --exclude drops it."
         )
     return lines
 
 
 def _rows(path: str, encoding: TableEncoding) -> str:
     n_rows = encoding.n_rows + encoding.n_dropped
-    text = f"Read {n_rows:,} row{'s' * (n_rows != 1)} of {path}"
+    text = f"Read {n_rows:,} row{'s' * (n_rows != 1)} from {path}"
     if encoding.delimiter:
-        between = _DELIMITERS.get(encoding.delimiter, repr(encoding.delimiter))
-        names = "names in the first line" if encoding.header else "no line of names"
-        text += f" ({between} between cells, {names}; --delimiter, --no-header)".replace(
-            "--no-header", "--no-header" if encoding.header else "--header"
-        )
+        delimiter = _DELIMITERS.get(encoding.delimiter, repr(encoding.delimiter))
+        header, option = ("header", "--no-header") if encoding.header else ("no header", "--header")
+        text += f" (delimiter: {delimiter}, {header}; override: --delimiter, {option})"
     if encoding.n_dropped:
-        text += f": {encoding.n_rows:,} used, {encoding.n_dropped:,} dropped without a target"
+        text += f": {encoding.n_rows:,} used, {encoding.n_dropped:,} dropped (missing target)"
     return f"{text}."

@@ -23,8 +23,8 @@ from likelier.cli.shell import OneLineErrors
 TASKS = ("auto", "classification", "regression")
 
 
-def _say(text: str, quiet: bool) -> None:
-    """Tell what happens on stderr: stdout is for results."""
+def _log(text: str, quiet: bool) -> None:
+    """Log to stderr; stdout is reserved for results."""
     if not quiet:
         click.echo(text, err=True)
 
@@ -37,15 +37,15 @@ def _say(text: str, quiet: bool) -> None:
 @click.version_option(__version__, message="likelier %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Classification and regression that says how sure it is.
+    """Classification and regression with calibrated uncertainty.
 
     \b
-    Fit a model on a file, see how good it is on another, predict a third:
+    Fit a model on one file, score it on another, predict a third:
       likelier fit train.csv --target price -o price.likelier
       likelier evaluate price.likelier test.csv
       likelier predict price.likelier new.csv -o predictions.csv
 
-    Files are CSV, Parquet or libsvm; those larger than memory are streamed.
+    Files may be CSV, Parquet or libsvm; files larger than memory are streamed.
     """  # noqa: D301 -- click reads the backspace
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -53,53 +53,58 @@ def main(ctx: click.Context) -> None:
 
 @main.command(short_help="Fit a model on a file and save it.")
 @click.argument("file", type=click.Path())
-@click.option("-t", "--target", metavar="COL", help="Column to predict (not for libsvm files).")
-@click.option("-o", "--output", required=True, metavar="MODEL", help="Where to save the model.")
+@click.option(
+    "-t",
+    "--target",
+    metavar="COL",
+    help="Column to predict, by name or position (-1: the last). Not for libsvm files.",
+)
+@click.option("-o", "--output", required=True, metavar="MODEL", help="File to save the model to.")
 @replacing_option("a likelier model")
 @click.option(
     "-m",
     "--model",
     type=click.Choice(list(MODELS)),
     metavar="KIND",
-    help=f"One of {', '.join(MODELS)}. kernel by default, linear where --loss or --param is given. "
-    "svm takes columns as they are: bring them to like scales before.",
+    help=f"One of {', '.join(MODELS)}.  [default: kernel; linear with --loss or --param]  "
+    "svm does not scale the columns: standardise them first.",
 )
 @click.option(
     "--task",
     type=click.Choice(TASKS),
     default="auto",
     show_default=True,
-    help="auto: classes if the target is text, true/false or few whole numbers.",
+    help="auto: classification if the target is text, boolean or has few distinct integers.",
 )
-@click.option("--loss", metavar="NAME", help="Loss, such as log_loss, hinge, huber, poisson.")
+@click.option("--loss", metavar="NAME", help="Loss, e.g. log_loss, hinge, huber, poisson.")
 @click.option("--alpha", type=float, metavar="A", help="Strength of the L2 penalty.")
-@click.option("--max-iter", type=int, metavar="N", help="At most so many passes.")
-@click.option("--tol", type=float, metavar="T", help="Stop this close to the optimum, relatively.")
+@click.option("--max-iter", type=int, metavar="N", help="Maximum number of iterations.")
 @click.option(
-    "--seed", type=int, default=0, show_default=True, metavar="S", help="Of random numbers."
+    "--tol", type=float, metavar="T", help="Stop within this relative distance of the optimum."
 )
-@click.option("--jobs", type=int, metavar="N", help="Threads; -1 for all cores.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Random seed.")
+@click.option("--jobs", type=int, metavar="N", help="Number of threads; -1 uses all cores.")
 @click.option(
     "--param",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other parameter of the model, as in --param update=explicit or "
-    "--param loss__tau=0.9. Can be repeated.",
+    help="Any other parameter of the model, e.g. --param update=explicit or "
+    "--param loss__tau=0.9. Repeatable.",
 )
 @click.option(
     "--missing-value",
     multiple=True,
     metavar="TEXT",
-    help="Stands for a missing value, besides an empty cell, ?, NA, N/A, NaN, NULL and None. "
-    "A number stands for all ways to write it. Repeatable.",
+    help="Text to treat as missing, besides empty cells, ?, NA, N/A, NaN, NULL and None. "
+    "A number (-999) matches however it is written (-999.0). Repeatable.",
 )
-@click.option("--exclude", multiple=True, metavar="COL", help="Column to leave out. Repeatable.")
+@click.option("--exclude", multiple=True, metavar="COL", help="Column to drop. Repeatable.")
 @click.option(
     "--kind",
     multiple=True,
     metavar="COL=KIND",
-    help="What a column holds, instead of finding it out: number, category, text, date, boolean, "
-    "identifier or constant (these two are left out). Repeatable.",
+    help="Override the detected kind of a column: number, category, text, date, boolean, "
+    "identifier or constant (the last two are dropped). Repeatable.",
 )
 @click.option(
     "--memory",
@@ -107,32 +112,32 @@ def main(ctx: click.Context) -> None:
     default=512,
     show_default=True,
     metavar="MB",
-    help="Stream the file if its rows would take more than this.",
+    help="Stream the file if its rows would need more memory than this.",
 )
 @reading_options
 @common_options
 def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     """Fit a model on FILE and save it.
 
-    The columns of FILE other than the target are the features, whatever they hold: numbers (also
-    with units or currencies), categories, dates, text. Missing values are filled in and marked,
-    rows without a target are left out. What was assumed of each column is told, and --kind says
-    otherwise. The task is chosen from the target. How FILE had to be read (--delimiter,
-    --encoding, --decimal, ...) is remembered by the model for other files.
+    All columns of FILE other than the target are features: numbers (also with units or
+    currencies), categories, dates, text. Missing values are imputed and marked; rows without a
+    target are dropped. The detected kind of each column is reported; override it with --kind. The
+    task is inferred from the target. The model remembers how FILE was read (--delimiter,
+    --encoding, --decimal, ...) and reads later files in the same way.
 
     \b
     Examples:
       likelier fit iris.csv --target species -o iris.likelier
       likelier fit houses.parquet -t price --loss huber -o houses.likelier
-      likelier fit a9a -o a9a.likelier              (libsvm has its own labels)
+      likelier fit a9a -o a9a.likelier              (libsvm includes labels)
       likelier fit log.csv -t ms --loss quantile --param loss__tau=0.9 -o p90
     """  # noqa: D301 -- click reads the backspace
     from likelier.cli.output import check_model_output
     from likelier.cli.work import fit_model
     from likelier.registry import save
 
-    def say(text: str) -> None:
-        _say(text, quiet)
+    def log(text: str) -> None:
+        _log(text, quiet)
 
     check_model_output(output, [file], given["force"])
     options = {name: given[name] for name in ("target", "task", "exclude")}
@@ -144,15 +149,15 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
         estimator_parameters(given),
         options,
         reading_arguments(given),
-        say,
+        log,
         quiet,
     )
     save(model, output)
     name, features = type(model.estimator_).__name__, len(model.feature_names())
-    say(f"Saved {name} for {model.target_!r} with {features} features to {output}.")
+    log(f"Saved {name} for {model.target_!r} with {features} features to {output}.")
 
 
-@main.command(short_help="Predict the rows of a file.")
+@main.command(short_help="Predict the rows of a file with a saved model.")
 @click.argument("model", type=click.Path())
 @click.argument("file", type=click.Path())
 @click.option(
@@ -160,24 +165,24 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     "--output",
     required=True,
     metavar="OUT",
-    help="Where to write: a name in .csv or .parquet, or - for CSV on stdout.",
+    help="Output file, ending in .csv or .parquet; - writes CSV to stdout.",
 )
-@replacing_option("predictions of such a model")
+@replacing_option("a file of predictions with the same columns")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.9,
     show_default=True,
     metavar="P",
-    help="Of intervals, for models that give them.",
+    help="Coverage of the prediction intervals, for models that have them.",
 )
 @reading_options
 @common_options
 def predict(model: str, file: str, output: str, quiet: bool, **given: Any) -> None:
     """Predict the rows of FILE with a saved MODEL.
 
-    Writes one row per row of FILE, in the same order: the column prediction, and one column
-    probability_CLASS per class, or lower and upper where the model gives intervals.
+    Writes one row per row of FILE, in the same order. Columns: prediction, then probability_CLASS
+    for each class (classification), or lower and upper (regression models with intervals).
 
     \b
     Examples:
@@ -190,10 +195,10 @@ def predict(model: str, file: str, output: str, quiet: bool, **given: Any) -> No
     reading, loaded = reading_arguments(given), load_model(model)
     check_prediction_output(output, prediction_columns(loaded), [file, model], given["force"])
     rows = predict_file(loaded, file, output, given["coverage"], reading, quiet)
-    _say(f"Wrote {rows} predictions to {'stdout' if output == '-' else output}.", quiet)
+    _log(f"Wrote {rows} predictions to {'stdout' if output == '-' else output}.", quiet)
 
 
-@main.command(short_help="Score a model on a file with known targets.")
+@main.command(short_help="Score a saved model on a file with known targets.")
 @click.argument("model", type=click.Path())
 @click.argument("file", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -203,15 +208,16 @@ def predict(model: str, file: str, output: str, quiet: bool, **given: Any) -> No
     default=0.9,
     show_default=True,
     metavar="P",
-    help="Of intervals, for models that give them.",
+    help="Coverage of the prediction intervals, for models that have them.",
 )
 @reading_options
 @common_options
 def evaluate(model: str, file: str, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Score a saved MODEL on FILE, which holds the target too.
+    """Score a saved MODEL on FILE, which must include the target column.
 
-    Classification: accuracy, log loss, Brier score and calibration error. Regression: root
-    mean squared error, mean absolute error and R2. Every score comes with its standard error.
+    Classification: accuracy, log loss, Brier score and calibration error. Regression: root mean
+    squared error, mean absolute error and R2; with intervals, their coverage and mean width.
+    Scores are reported with standard errors.
 
     \b
     Examples:
@@ -229,12 +235,12 @@ def evaluate(model: str, file: str, as_json: bool, quiet: bool, **given: Any) ->
         show_scores(report)
 
 
-@main.command(short_help="Show what a saved model is.")
+@main.command(short_help="Describe a saved model.")
 @click.argument("model", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @common_options
 def info(model: str, as_json: bool, quiet: bool) -> None:
-    """Show what a saved MODEL is: task, target, features, parameters and coefficients."""
+    """Describe a saved MODEL: task, target, columns, features, parameters and coefficients."""
     from likelier.cli.show import describe, show_description
     from likelier.registry import load
 
@@ -245,14 +251,14 @@ def info(model: str, as_json: bool, quiet: bool) -> None:
         show_description(facts)
 
 
-@main.command("warm-up", short_help="Compile ahead of time, for images of containers.")
+@main.command("warm-up", short_help="Compile ahead of time, e.g. in a container image.")
 @common_options
 def warm_up(quiet: bool) -> None:
-    """Compile ahead of time what all models need, by small fits of every one.
+    """Compile the code of all models ahead of time, by fitting each on a small data set.
 
-    Compiled code is kept beside the package, or in the folder that NUMBA_CACHE_DIR names; there
-    it is found by later processes with the same setting, also by users who cannot write to it.
-    Takes some minutes. Exit code 2 where no such folder can be written.
+    Compiled code is cached next to the package, or in the folder named by NUMBA_CACHE_DIR. Later
+    processes with the same setting reuse it, even without write permission. Takes a few minutes.
+    Exit code 2 if no cache folder is writable.
 
     \b
     Examples:
@@ -261,4 +267,4 @@ def warm_up(quiet: bool) -> None:
     """  # noqa: D301 -- click reads the backspace
     from likelier.cli.warm_up import warm_up as compile_all
 
-    compile_all(lambda text: _say(text, quiet))
+    compile_all(lambda text: _log(text, quiet))

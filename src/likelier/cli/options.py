@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values reach an estimator."""
+"""Options shared by several commands, and their translation to estimator parameters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The public estimators behind one value of ``--model``; None where there is none.
+    """The public estimators behind one value of ``--model``; None if a task is not supported.
 
-    ``needs`` are parameters without which they could not say how sure they are.
+    ``required`` are parameters that predictions with probabilities or intervals depend on.
     """
 
     classifier: str | None
     regressor: str | None
-    needs: Mapping[str, Any] = field(default_factory=dict)
+    required: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Every model of the command line; a new one is one line here.
+# Every model of the command line.
 MODELS: dict[str, ModelChoice] = {
     "bayesian_linear": ModelChoice("BayesianLinearClassifier", None),
     "bernoulli_nb": ModelChoice("BernoulliNB", None),
@@ -42,20 +42,20 @@ DEFAULT_MODEL, MODEL_WITH_LOSS = "kernel", "linear"
 FORMATS = ("auto", "csv", "parquet", "libsvm")
 
 
-# How messages name arguments in Python, and the options that set them.
+# Python arguments as error messages write them, and the options that set them.
 _OPTIONS = (
     (r"\bkinds=\{'(.+?)': '(\w+)'\}", r"--kind '\1=\2'"),
     (r"\bkinds: ", "--kind: "),
     (r"^exclude: ", "--exclude: "),
     (r"^exclude names\b", "--exclude names"),
     (r"\balso_missing=\['(.+?)'\]", r"--missing-value=\1"),
-    (r"\bas kinds says\b", "as --kind says"),
+    (r"\bkinds says\b", "--kind says"),
     (r"\blist them in also_missing\b", "name them by --missing-value"),
     (r"\bdecimal='(.)'", r"--decimal \1"),
     (r"\bname its encoding \('cp1252'\?\)", "name its encoding, as in --encoding cp1252"),
     (r"\bname (another|the) delimiter\b", r"name \1 --delimiter"),
     (r"\bdelimiter must be\b", "--delimiter must be"),
-    (r"\bencoding (?='[^']*' is not known)", "--encoding "),
+    (r"\bunknown encoding (?=')", "unknown --encoding "),
     (r"\bheader=True\b", "--header"),
     (r"\bheader=False\b", "--no-header"),
     (r"\bquotes=False\b", "--no-quotes"),
@@ -67,31 +67,35 @@ _OPTIONS = (
 
 
 def reading_options(command: Command) -> Command:
-    """Add the options on how a file is read."""
+    """Add the options that control how a file is read."""
     options = (
         click.option(
             "--format",
             type=click.Choice(FORMATS),
             default="auto",
-            help="Format of FILE; auto goes by its name and first line.",
+            help="Format of FILE; auto detects it from the extension or the first lines.",
         ),
         click.option(
             "--header/--no-header",
             default=None,
-            help="Whether the first line of a CSV file names the columns, or is data with columns "
-            "called x0, x1, ...  [default: found out]",
+            help="Whether a CSV file starts with a line of column names; without one, columns are "
+            "named x0, x1, ...  [default: detect]",
         ),
-        click.option("--delimiter", metavar="CHAR", help="Between the cells of a CSV file."),
-        click.option("--encoding", help="Of a CSV file.  [default: utf8]"),
+        click.option(
+            "--delimiter",
+            metavar="CHAR",
+            help="Column delimiter of a CSV file; tab for a tab.  [default: detect]",
+        ),
+        click.option("--encoding", help="Character encoding of a CSV file.  [default: utf8]"),
         click.option(
             "--decimal",
             type=click.Choice([".", ","]),
-            help="Decimal sign of the numbers in a CSV file.",
+            help="Decimal separator of a CSV file.  [default: detect]",
         ),
         click.option(
             "--no-quotes",
             is_flag=True,
-            help='Quotation marks in a CSV file are part of the text, as in 5" pipe.',
+            help='Treat quotation marks in a CSV file as part of the text, as in 5" pipe.',
         ),
     )
     for option in reversed(options):
@@ -100,21 +104,23 @@ def reading_options(command: Command) -> Command:
 
 
 def replacing_option(kind: str) -> Callable[[Command], Command]:
-    """Return the option to replace an existing file that is not of this kind."""
-    text = f"Replace an existing output that is not {kind}; an input is never replaced."
+    """Return the option to overwrite an existing file that is not of this kind."""
+    text = f"Overwrite an existing output even if it is not {kind}. Inputs are never overwritten."
     return click.option("--force", is_flag=True, help=text)
 
 
 def common_options(command: Command) -> Command:
-    """Add the options every command has."""
+    """Add the options of every command."""
     command = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
     )(command)
-    return click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")(command)
+    return click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors.")(
+        command
+    )
 
 
 def reading_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the reading options into arguments of the readers; what was not given is left out."""
+    """Turn the reading options that were given into arguments of the readers."""
     arguments: dict[str, Any] = {}
     if given["format"] != "auto":
         arguments["format"] = given["format"]
@@ -134,25 +140,25 @@ def reading_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def column_kinds(given: Sequence[str]) -> dict[str, str]:
-    """Return what columns are said to hold, from texts such as ``zip=category``."""
+    """Return the kinds of columns, parsed from options such as ``zip=category``."""
     kinds = {}
     for text in given:
         name, equals, kind = text.rpartition("=")
         if not equals or not name:
-            raise click.UsageError(f"--kind {text!r} is not of the form COLUMN=KIND.")
+            raise click.UsageError(f"--kind {text!r} must have the form COLUMN=KIND.")
         kinds[name] = kind.strip()
     return kinds
 
 
 def in_options(message: str) -> str:
-    """Return advice about arguments in Python as advice about the options of the command."""
+    """Rewrite a message about Python arguments to name the options of the command."""
     for pattern, option in _OPTIONS:
         message = re.sub(pattern, option, message)
     return message
 
 
 def choose_model(given: Mapping[str, Any]) -> ModelChoice:
-    """Return the model asked for; a loss or a parameter without a model is the linear one's."""
+    """Return the requested model; a loss or parameter without a model implies the linear one."""
     name = given["model"]
     if name is None:
         name = MODEL_WITH_LOSS if given["loss"] or given["param"] else DEFAULT_MODEL
@@ -160,25 +166,25 @@ def choose_model(given: Mapping[str, Any]) -> ModelChoice:
 
 
 def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor parameters asked for, by name."""
+    """Return the constructor parameters that were given, by name."""
     names = ("loss", "alpha", "max_iter", "tol", "seed", "jobs")
-    words = {"seed": "random_state", "jobs": "n_jobs"}
-    found = {words.get(name, name): given[name] for name in names if given[name] is not None}
+    renamed = {"seed": "random_state", "jobs": "n_jobs"}
+    found = {renamed.get(name, name): given[name] for name in names if given[name] is not None}
     named: set[str] = set()
     for text in given["param"]:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise click.UsageError(f"--param {text!r} is not of the form NAME=VALUE.")
+            raise click.UsageError(f"--param {text!r} must have the form NAME=VALUE.")
         if name in set(found) - {"random_state"} | named:  # --seed has a default
-            raise click.UsageError(f"--param {text!r} sets {name} a second time.")
+            raise click.UsageError(f"--param {text!r}: {name} is set twice; give it once.")
         named.add(name)
         found[name] = _value(value.strip())
     return found
 
 
 def _value(text: str) -> Any:
-    """Return a number, True, False or None as what it is, and anything else as text."""
+    """Parse a number, True, False, None or JSON; return anything else as text."""
     constants = {"True": True, "False": False, "None": None}
     if text in constants:
         return constants[text]

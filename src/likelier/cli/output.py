@@ -1,6 +1,6 @@
-"""Write predictions block by block to CSV or Parquet, and never over a file of another kind.
+"""Write predictions block by block to CSV or Parquet, never over a file of another kind.
 
-The file appears only when it is whole.
+The file takes its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ _CSV = (".csv",)
 
 
 def check_output_name(path: str) -> None:
-    """Refuse a name whose extension says neither CSV nor Parquet, before any work is done."""
+    """Raise if the extension is neither CSV nor Parquet, before any work is done."""
     if path != STDOUT and Path(path).suffix.lower() not in (*_PARQUET, *_CSV):
         raise ValueError(
-            f"cannot tell the format of the output {path!r}; "
-            "end its name in .csv or .parquet, or give - for CSV on standard output."
+            f"unknown format of the output {path!r}; "
+            "end its name in .csv or .parquet, or use - for CSV on standard output."
         )
 
 
 def check_model_output(path: str, inputs: Sequence[str], force: bool) -> None:
-    """Refuse to save a model over an input, or without ``force`` over anything but a model."""
+    """Raise if the path is an input or, without ``force``, an existing file that is no model."""
     _check_output(path, inputs, force, is_model_file, "a likelier model")
 
 
 def check_prediction_output(
     path: str, columns: Sequence[str], inputs: Sequence[str], force: bool
 ) -> None:
-    """Refuse to write predictions over an input, or without ``force`` over other columns."""
+    """Raise if the path is an input or, without ``force``, a file with other columns."""
     check_output_name(path)
     if path != STDOUT:
-        kind = "a file of such predictions"
+        kind = "a file of predictions with the same columns"
         _check_output(path, inputs, force, lambda old: _column_names(old) == list(columns), kind)
 
 
 def _check_output(
-    path: str, inputs: Sequence[str], force: bool, harmless: Callable[[str], bool], kind: str
+    path: str, inputs: Sequence[str], force: bool, replaceable: Callable[[str], bool], kind: str
 ) -> None:
     check_writable(path)
     if not os.path.exists(path):
         return
     for other in inputs:
         if os.path.exists(other) and os.path.samefile(path, other):
-            raise ValueError(f"the output {path!r} is the input {other!r}; give another name.")
-    if not force and not harmless(path):
+            raise ValueError(f"the output {path!r} is the input {other!r}; choose another name.")
+    if not force and not replaceable(path):
         raise ValueError(
-            f"{path!r} exists and is not {kind}; give another name, or --force to replace it."
+            f"{path!r} exists and is not {kind}; choose another name, or --force to overwrite it."
         )
 
 
 def _column_names(path: str) -> list[str] | None:
-    """Return the columns of a file that predictions were written to, None if it is no such."""
+    """Return the column names of an existing output, or None if it cannot be read as one."""
     try:
         if Path(path).suffix.lower() in _PARQUET:
             return list(pa.parquet.read_schema(path).names)
@@ -101,7 +101,7 @@ class PredictionWriter:
 
 @contextmanager
 def prediction_file(path: str) -> Iterator[PredictionWriter]:
-    """Open the output; it takes its name only if the block ends without an error."""
+    """Open the output; it takes its name only if the ``with`` block ends without an error."""
     if path == STDOUT:
         yield PredictionWriter(sys.stdout.buffer, parquet=False)
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Progress on the terminal: a bar with the time left, and nothing at all anywhere else."""
+"""Progress bar with the estimated remaining time, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class Bar:
-    """One line of progress; calls are cheap and do nothing without a terminal."""
+    """A progress bar; calls are cheap, and do nothing without a terminal."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress
         self._task = task
 
     def advance(self, rows: int) -> None:
-        """Report that so many more rows are done."""
+        """Add a number of finished rows."""
         self._progress.advance(self._task, rows)
 
-    def show(self, words: str, done: float, total: float | None) -> None:
-        """Report how much is done in all, and in words what is going on."""
-        self._progress.update(self._task, description=words, completed=done, total=total)
+    def show(self, description: str, done: float, total: float | None) -> None:
+        """Set the description and the progress so far."""
+        self._progress.update(self._task, description=description, completed=done, total=total)
 
 
-class PassWatcher:
-    """A scikit-learn callback that shows how far a fit is.
+class ProgressCallback:
+    """A scikit-learn callback that shows the progress of a fit.
 
-    Rows in memory are passed over fast, so the bar counts iterations. A pass over a file is
-    long: the bar counts its rows, and starts anew with every pass.
+    In memory the bar counts iterations. A pass over a file takes long, so there the bar counts
+    rows and restarts with every pass.
     """
 
     def __init__(self, bar: Bar, rows: float | None) -> None:
@@ -52,7 +52,7 @@ class PassWatcher:
         self._passes = 0
 
     def rows_read(self, rows: int, first: bool) -> None:
-        """Take note of rows read from the file; ``first`` for those that begin a pass."""
+        """Count rows read from the file; ``first`` marks the start of a pass."""
         if first:
             self._in_this_pass = 0
             self._passes += 1
@@ -61,16 +61,16 @@ class PassWatcher:
         self._bar.show(f"Pass {self._passes} over the file", self._in_this_pass, total)
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """Start: nothing to do."""
+        """Do nothing."""
 
     def teardown(self, estimator: Any, context: Any) -> None:
-        """Finish: nothing to do."""
+        """Do nothing."""
 
     def on_fit_task_begin(self, estimator: Any, context: Any, **_: Any) -> None:
-        """Begin a pass: nothing to do."""
+        """Do nothing."""
 
     def on_fit_task_end(self, estimator: Any, context: Any, **_: Any) -> bool:
-        """Count a pass; never asks to stop."""
+        """Show the finished iteration; never stop the fit."""
         if context.parent is not None:
             done = context.task_id + 1
             self._bar.show(f"Iteration {done}", done, context.parent.max_subtasks)
@@ -78,8 +78,8 @@ class PassWatcher:
 
 
 @contextmanager
-def progress_bar(words: str, total: float | None, quiet: bool) -> Iterator[Bar]:
-    """Show a bar on stderr while the block runs; it vanishes when the block ends."""
+def progress_bar(description: str, total: float | None, quiet: bool) -> Iterator[Bar]:
+    """Show a bar on stderr during the ``with`` block, and remove it at the end."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -91,11 +91,11 @@ def progress_bar(words: str, total: float | None, quiet: bool) -> Iterator[Bar]:
     )
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        yield Bar(progress, progress.add_task(words, total=total))
+        yield Bar(progress, progress.add_task(description, total=total))
 
 
 def estimate_rows(path: str) -> float | None:
-    """Return about how many rows a file has, for a bar; None if that would take a pass."""
+    """Estimate the number of rows of a file for a bar; None if that would take a pass."""
     try:
         with open(path, "rb") as file:
             sample = file.read(_SAMPLE_BYTES)
@@ -107,5 +107,5 @@ def estimate_rows(path: str) -> float | None:
         if lines == 0 or Path(path).suffix.lower() in _COMPRESSED:
             return None
         return lines * Path(path).stat().st_size / len(sample)
-    except Exception:  # a bar is never worth an error; the reader says what is wrong
+    except Exception:  # the reader reports what is wrong with the file
         return None

@@ -1,8 +1,8 @@
 """Scores of predictions with their standard errors, from one pass over blocks of rows.
 
-Every score is a smooth function of averages over rows. The running averages and their
-covariance are kept, and the standard error follows by the delta method: the memory needed
-does not depend on the number of rows.
+Every score is a smooth function of means over rows. The running means and their covariance are
+accumulated, and standard errors follow from the delta method. Memory does not depend on the
+number of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BINS = 15
 
 @dataclass(frozen=True)
 class Score:
-    """One score; ``stderr`` is nan where a single row gives no spread."""
+    """One score; ``stderr`` is nan with a single row."""
 
     name: str
     value: float
@@ -28,7 +28,7 @@ class Score:
 
 
 class RunningMoments:
-    """Mean and covariance of the rows seen so far, merged block by block without cancellation."""
+    """Mean and covariance of the rows so far, updated block by block without cancellation."""
 
     def __init__(self, width: int) -> None:
         self.count = 0
@@ -36,7 +36,7 @@ class RunningMoments:
         self._scatter = np.zeros((width, width))
 
     def add(self, rows: Array) -> None:
-        """Take in a block of shape (rows, width)."""
+        """Add a block of shape (rows, width)."""
         n = len(rows)
         if n == 0:
             return
@@ -72,9 +72,9 @@ class ClassificationScores:
         self.unseen_labels = 0
 
     def add(self, y: Array, predicted: Array, probability: Array) -> None:
-        """Take in a block: true class numbers, predicted ones, and probabilities.
+        """Add a block: true class indices, predicted class indices, and probabilities.
 
-        A true class of -1 is a label the model was never trained on: always wrong.
+        A true class of -1 is a label unseen in training, which counts as an error.
         """
         row = np.arange(len(y))
         known = y >= 0
@@ -125,9 +125,9 @@ class RegressionScores:
         self._origin: float | None = None
 
     def add(self, y: Array, prediction: Array, interval: Array | None = None) -> None:
-        """Take in a block: targets, predictions and perhaps (lower, upper) columns."""
+        """Add a block: targets, predictions and optional (lower, upper) columns."""
         if self._origin is None and len(y):
-            self._origin = float(y.mean())  # near zero, squares of y lose no digits
+            self._origin = float(y.mean())  # centring keeps the squares of y accurate
         error = np.abs(y - prediction)
         shifted = y - (self._origin or 0.0)
         self._moments.add(np.column_stack([error, error**2, shifted, shifted**2]))
@@ -146,18 +146,18 @@ class RegressionScores:
         mae, mse, mean, square = self._moments.mean
         rmse = math.sqrt(mse)
         variance = square - mean**2
-        rmse_slope = np.array([0.0, 0.5 / rmse if rmse else 0.0, 0.0, 0.0])
+        rmse_gradient = np.array([0.0, 0.5 / rmse if rmse else 0.0, 0.0, 0.0])
         found = [
-            Score("rmse", rmse, self._moments.stderr(rmse_slope)),
+            Score("rmse", rmse, self._moments.stderr(rmse_gradient)),
             Score("mae", float(mae), self._moments.stderr(np.eye(4)[0])),
         ]
         if variance > 0.0:
-            slope = np.array(
+            gradient = np.array(
                 [0.0, -1.0 / variance, -2.0 * mean * mse / variance**2, mse / variance**2]
             )
-            found.append(Score("r2", float(1.0 - mse / variance), self._moments.stderr(slope)))
+            found.append(Score("r2", float(1.0 - mse / variance), self._moments.stderr(gradient)))
         else:
-            found.append(Score("r2", math.nan, math.nan))  # a constant target has none
+            found.append(Score("r2", math.nan, math.nan))  # undefined for a constant target
         for i, name in enumerate(("interval_coverage", "interval_width")):
             if self._intervals.count:
                 stderr = self._intervals.stderr(np.eye(2)[i])

@@ -1,7 +1,7 @@
-"""How the command ends: one line on stderr and an exit code that scripts can trust.
+"""Error reporting of the command: one line on stderr and a documented exit code.
 
-0 success; 2 bad input or usage; 130 interrupted by Ctrl-C, 143 terminated; 1 a fault of
-likelier itself. ``--debug`` shows the traceback instead of the one line.
+0: success. 1: internal error. 2: bad input or usage. 130: interrupted by Ctrl-C. 143: terminated.
+``--debug`` adds the traceback.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import click
 from likelier.cli.options import in_options
 
 BAD_INPUT = 2
-FAULT = 1
+INTERNAL_ERROR = 1
 INTERRUPTED = 130
 TERMINATED = 143
 
 
 class Interrupted(Exception):  # noqa: N818 -- nothing went wrong
-    """Ctrl-C, in place of KeyboardInterrupt, on which click has words of its own."""
+    """Ctrl-C, in place of KeyboardInterrupt, for which click prints a message of its own."""
 
 
 class GivenOnce(click.Command):
-    """A click command that refuses an option given twice, where the last would win silently."""
+    """A click command that rejects repeated options, of which only the last would take effect."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
@@ -45,12 +45,12 @@ class GivenOnce(click.Command):
 
 
 class OneLineErrors(click.Group):
-    """A click group that reports every failure in one line, and lists commands as they come."""
+    """A click group that reports every failure in one line, and keeps the order of commands."""
 
     command_class = GivenOnce
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they are used."""
+        """Return the commands in the order of their definition."""
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -68,7 +68,7 @@ class OneLineErrors(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command; never shows a traceback unless asked to."""
+        """Run the command; show a traceback only with ``--debug``."""
         args = list(sys.argv[1:] if args is None else args)
         prog_name = prog_name or "likelier"
         if not standalone_mode:
@@ -83,17 +83,17 @@ class OneLineErrors(click.Group):
 
 
 def _one_wins(option: click.Option) -> bool:
-    """Whether only one of several values counts; a flag without an opposite has but one."""
+    """Whether only one of several values takes effect; a flag without an opposite has only one."""
     return not option.multiple and (not option.is_flag or bool(option.secondary_opts))
 
 
 def _end(error: BaseException, debug: bool) -> NoReturn:
-    """Report the error and leave with its exit code."""
+    """Report the error and exit with its code."""
     message, code = _explain(error)
     if debug and not isinstance(error, SystemExit):
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
-        # The reader of a pipe has seen enough. Python flushes stdout once more on its way out.
+        # The reader closed the pipe; Python would flush stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     elif message:
         if code == INTERRUPTED and sys.stderr.isatty():
@@ -104,11 +104,11 @@ def _end(error: BaseException, debug: bool) -> NoReturn:
 
 def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, SystemExit):
-        return "", error.code if isinstance(error.code, int) else FAULT
+        return "", error.code if isinstance(error.code, int) else INTERNAL_ERROR
     if isinstance(error, click.exceptions.Exit):
         return "", error.exit_code
     if isinstance(error, Interrupted | click.Abort | KeyboardInterrupt):
-        return "interrupted; no file was changed.", INTERRUPTED
+        return "interrupted; no files were changed.", INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "likelier"
         return f"{_one_line(error.format_message())} (see: {command} --help)", BAD_INPUT
@@ -121,9 +121,12 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, ValueError | TypeError | OSError):
         return in_options(_one_line(str(error))), BAD_INPUT
     if isinstance(error, MemoryError):
-        return "out of memory; close other programs or use a smaller model.", FAULT
+        return "out of memory; close other programs or use a smaller model.", INTERNAL_ERROR
     name = type(error).__name__
-    return f"internal error ({name}: {_one_line(str(error))}); --debug shows more.", FAULT
+    return (
+        f"internal error ({name}: {_one_line(str(error))}); --debug shows the traceback.",
+        INTERNAL_ERROR,
+    )
 
 
 def _one_line(text: str) -> str:
@@ -146,8 +149,8 @@ def _signals_unwind_the_stack() -> Iterator[None]:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     if _inside_the_compiler(frame):
-        # An exception that reaches LLVM through one of its callbacks is lost, or worse. The
-        # signal comes again until the compiler is done, which takes seconds at most.
+        # An exception raised inside an LLVM callback is lost or crashes the process, so the
+        # signal is raised again until the compiler is done (seconds at most).
         again = threading.Timer(0.05, signal.raise_signal, [number])
         again.daemon = True
         again.start()
@@ -177,7 +180,7 @@ def _warnings_in_one_line() -> Iterator[None]:
             click.echo(f"likelier: warning: {text}", err=True)
 
     with warnings.catch_warnings():
-        if not sys.warnoptions:  # python -W and PYTHONWARNINGS keep their say
+        if not sys.warnoptions:  # python -W and PYTHONWARNINGS take precedence
             warnings.simplefilter("default")
             warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = show

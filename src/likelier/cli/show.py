@@ -1,4 +1,4 @@
-"""Results as tables for people."""
+"""Results as human-readable tables."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NAMES = {
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
     "r2": "R2",
-    "interval_coverage": "coverage of intervals",
-    "interval_width": "width of intervals",
+    "interval_coverage": "interval coverage",
+    "interval_width": "mean interval width",
 }
 
 
@@ -42,7 +42,7 @@ def show_scores(report: Mapping[str, Any]) -> None:
     console.print(table)
     unknown = report.get("rows_of_unknown_class")
     if unknown:
-        console.print(f"{unknown} rows have a class the model was never trained on.")
+        console.print(f"{unknown} rows have a class that did not occur in training.")
 
 
 def _number(value: float | None) -> str:
@@ -50,7 +50,7 @@ def _number(value: float | None) -> str:
 
 
 def describe(path: str, model: Any) -> dict[str, Any]:
-    """Return what there is to say about a saved model, as plain values."""
+    """Return a description of a saved model as plain values."""
     manifest = read_manifest(path)
     facts: dict[str, Any] = {
         "file": path,
@@ -81,7 +81,7 @@ def _parameter(value: Any) -> Any:
 
 
 def _coefficients(coefficients: Array, names: Array | None) -> dict[str, list[float]]:
-    """Return the largest coefficients by feature; one number per output."""
+    """Return the largest coefficients by feature, one value per output."""
     if names is None:
         names = np.array([f"x{i}" for i in range(coefficients.shape[1])])
     order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:MAX_COEFFICIENTS]

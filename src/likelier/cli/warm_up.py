@@ -19,37 +19,37 @@ from likelier.base import Array
 from likelier.fitting.loops.finite import sum_of_squares
 from likelier.jit import ReadOnlyCache
 
-ROWS, COLUMNS = 300, 4  # support vector machines have another loop for fewer rows
+ROWS, COLUMNS = 300, 4  # support vector machines use a different loop for fewer rows
 QUICK = {"n_draws": 10, "n_warmup": 10, "hidden_dim": 2, "n_inducing": 10, "probability": True}
 METHODS = ("predict", "predict_proba", "predict_interval", "transform")
 DOCUMENTS = ["one two three", "two three four", "three four five"] * 4
 
 
-def warm_up(say: Callable[[str], None]) -> None:
-    """Fit all estimators on small data, so that later processes find their loops compiled."""
+def warm_up(log: Callable[[str], None]) -> None:
+    """Fit all estimators on small data, so that later processes find the compiled code."""
     folder = cache_folder()
     if folder is None:
         raise OSError(
-            "no folder to keep compiled code in can be written; set NUMBA_CACHE_DIR to one that can"
+            "no writable folder for compiled code; set NUMBA_CACHE_DIR to a writable folder"
         )
     names = public_estimators()
     for number, name in enumerate(names, start=1):
-        say(f"{number}/{len(names)} {name}")
+        log(f"{number}/{len(names)} {name}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # so few steps do not converge
+            warnings.simplefilter("ignore")  # these short fits do not converge
             _run(name)
-    say(f"Compiled code is in {folder}.")
+    log(f"Compiled code is in {folder}.")
 
 
 def cache_folder() -> str | None:
-    """Where compiled code is kept; None where nothing can be written."""
+    """Folder of the compiled code; None if it is not writable."""
     cache = sum_of_squares._cache
     path: str | None = None if isinstance(cache, ReadOnlyCache) else cache.cache_path
     return None if path is None else str(config.CACHE_DIR or path)
 
 
 def public_estimators() -> list[str]:
-    """Names of all that can be fitted here: deep Gaussian processes need jax."""
+    """Names of all estimators that can be fitted here: deep Gaussian processes need jax."""
     names = [name for name in likelier.__all__ if name[0].isupper()]
     if find_spec("jax") is None:
         names = [name for name in names if not name.startswith("DeepGP")]
@@ -58,11 +58,11 @@ def public_estimators() -> list[str]:
 
 
 def _run(name: str) -> None:
-    """Fit and ask one estimator, with dense and sparse rows."""
+    """Fit one estimator and call its methods, with dense and sparse rows."""
     kind = getattr(likelier, name)
     known = signature(kind).parameters
     given = {key: value for key, value in QUICK.items() if key in known}
-    if name.startswith("DeepGP"):  # its programs are for one size of data: a short one will do
+    if name.startswith("DeepGP"):  # compiled for one data size only, so a short fit suffices
         given |= {"max_iter": 10}
     for X, y in _problems(kind(**given)):
         model = kind(**given).fit(X, y)

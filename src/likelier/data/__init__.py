@@ -1,8 +1,8 @@
 """Readers: from files, data frames and iterators to blocks of columns or rows.
 
-`open_table` gives named columns of a CSV or Parquet file or a frame, and `LibsvmFile` reads
-sparse rows. Nothing reads a file into memory as a whole. What columns mean, and `block_source`,
-are in `likelier.tables`.
+`open_table` reads named columns of a CSV or Parquet file or a frame, and `LibsvmFile` sparse rows.
+Files are never read into memory as a whole. The interpretation of columns, and `block_source`, are
+in `likelier.tables`.
 """
 
 from likelier.data.libsvm import LibsvmFile, LibsvmLayout

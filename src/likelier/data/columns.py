@@ -1,4 +1,4 @@
-"""Columns: from Arrow arrays to numbers and texts, and what kind of values they hold."""
+"""Conversion of Arrow columns to numbers and texts, and detection of their types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from likelier.data.notation import WHOLE_PLAIN, WHOLE_WRITTEN, as_number
 MAX_CATEGORIES = 1000
 LEADING_ZEROS = r"^\s*0\d+\s*$"
 TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-# ISO dates and times, times alone, and dates written with slashes or points.
+# ISO dates and times, times alone, and dates with slashes or points.
 DATE_PATTERN = (
     r"^(\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?"
     r"|\d{1,2}:\d{2}(:\d{2}.*)?"
@@ -26,7 +26,7 @@ DATE_PATTERN = (
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """Type of the values of a column."""
 
     EMPTY = "empty"
     BOOLEAN = "boolean"
@@ -53,46 +53,45 @@ class Kind(StrEnum):
 
 
 class Texts:
-    """A text column as its different values, trimmed, and which row has which.
+    """A dictionary-encoded text column with trimmed values.
 
-    Whatever has to be found out about the values is found out once for each different one;
-    only a column of numbers without gaps or padding is taken as it stands.
+    Tests and conversions run once per distinct value, except that numbers without missing values
+    and padding are converted directly.
     """
 
     def __init__(self, array: pa.Array, missing: Collection[str], decimal: str = ".") -> None:
         if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()  # its dictionary may list values nobody has
+            array = array.dictionary_decode()  # the dictionary may list unused values
         self._array, self._missing, self._decimal = array, missing, decimal
 
     @cached_property
     def _encoded(self) -> tuple[pa.Array, Array]:
-        """Different values as Arrow text, and their number (one past the last: null) by row."""
+        """Distinct values as Arrow text, and the code of each row (one past the last: null)."""
         encoded = self._array.dictionary_encode()
         values = _trimmed(encoded.dictionary, self._missing)
         return values, _filled(encoded.indices, len(values))
 
     @cached_property
     def absent(self) -> Array:
-        """Whether each row has no value."""
+        """Mask of the rows without a value."""
         values, codes = self._encoded
         return np.append(null_rows(values), True)[codes]
 
-    def look_up(self, answers: Mapping[str, float], unknown: float, absent: float) -> Array:
-        """Return the answer for the value of each row."""
+    def look_up(self, table: Mapping[str, float], unknown: float, absent: float) -> Array:
+        """Map the value of each row by a dictionary."""
         values, codes = self._encoded
-        found = [absent if v is None else answers.get(v, unknown) for v in values.to_pylist()]
+        found = [absent if v is None else table.get(v, unknown) for v in values.to_pylist()]
         return np.array([*found, absent])[codes]
 
     def few_values(self) -> frozenset[str] | None:
-        """Return the different values, or None if there are more than `MAX_CATEGORIES`."""
+        """Return the distinct values, or None if there are more than `MAX_CATEGORIES`."""
         values = pc.unique(self._encoded[0]).drop_null()
         return frozenset(values.to_pylist()) if len(values) <= MAX_CATEGORIES else None
 
     def numbers(self, *types: pa.DataType) -> tuple[Array, pa.DataType] | None:
-        """Return the values as numbers of the first type that holds them all, and that type.
+        """Return the values as numbers of the first type that fits them all, and that type.
 
-        If some values are missing the numbers are floats, and those NaN. None if some value
-        is not a number.
+        With missing values the numbers are floats, with NaN. None if a value is not a number.
         """
         if self._array.null_count == 0:
             array = _pointed(self._array, self._decimal)
@@ -111,7 +110,7 @@ class Texts:
         return None
 
     def truth_values(self) -> Array | None:
-        """Return 1 for true, 0 for false, NaN for missing; None if there is anything else."""
+        """Return 1 for true, 0 for false, NaN if missing; None if there are other values."""
         values = self._encoded[0].drop_null()
         if not pc.all(pc.is_in(values, text_array(TRUE + FALSE))).as_py():
             return None
@@ -119,9 +118,9 @@ class Texts:
         return self.look_up(truth, np.nan, np.nan)
 
     def recognise(self, at_least: Kind) -> tuple[Kind, Array | None]:
-        """Tell what the values are, and return them as well if they are numbers.
+        """Return the kind of the values, and the values if they are numeric.
 
-        ``at_least`` is the kind of other values of the column.
+        ``at_least`` is the kind of the column so far, which only widens.
         """
         if at_least == Kind.TEXT:
             return Kind.TEXT, None
@@ -139,7 +138,7 @@ class Texts:
         return Kind.TEXT, None
 
     def odd_values(self, limit: int) -> list[tuple[str, int]]:
-        """Return the first different texts that are no numbers or have leading zeros, with rows."""
+        """Return the first distinct texts that are not plain numbers or have leading zeros."""
         values, codes = self._encoded
         plain = pc.match_substring_regex(_pointed(values, self._decimal), WHOLE_PLAIN)
         zeros = pc.match_substring_regex(values, LEADING_ZEROS)
@@ -148,12 +147,12 @@ class Texts:
         return [(str(text), row) for text, row in firsts]
 
     def example(self) -> str | None:
-        """Return a text that is not a number, if there is one."""
+        """Return a text that is not a number, if any."""
         odd = [text for text, _ in self.odd_values(10)]
         return next((text for text in odd if not re.match(LEADING_ZEROS, text)), None)
 
     def count_numbers(self) -> int:
-        """Count the rows that hold a number in any notation, also those that are not read."""
+        """Count the rows with a number in any notation, including unsupported ones."""
         values, codes = self._encoded
         written = _filled(pc.match_substring_regex(values, WHOLE_WRITTEN).cast(pa.uint8()), 0)
         return int(np.append(written, 0)[codes].sum())
@@ -188,10 +187,10 @@ def kind_of(type: pa.DataType) -> Kind:
 
 
 def label_kind(kind: Kind, values: Collection[str] | None) -> Kind:
-    """Return the kind by which labels in text come out as they were written.
+    """Return the kind with which labels in text keep their spelling.
 
-    ``kind`` is what the texts were taken for, ``values`` the different ones where they are few.
-    Two labels such as True and False, or +1 and -1, keep their spelling; 1 and 1.0 are both 1.
+    ``kind`` is the detected kind, and ``values`` are the distinct texts if they are few. Two labels
+    such as True and False, or +1 and -1, keep their spelling; 1 and 1.0 are both 1.
     """
     if kind == Kind.BOOLEAN and values and len(values) <= 2:
         return Kind.TEXT
@@ -206,41 +205,41 @@ def label_kind(kind: Kind, values: Collection[str] | None) -> Kind:
 
 
 def to_floats(array: pa.Array, missing: Collection[str], decimal: str = ".") -> Array:
-    """Return numbers or truth values as float64, NaN where there is none.
+    """Return numbers or booleans as float64, NaN if missing.
 
-    ``decimal`` is the decimal sign of numbers in text.
+    ``decimal`` is the decimal separator of numbers in text.
 
     Raises
     ------
     ValueError
-        If a value is not a number; the message begins after the column's name.
+        If a value is not a number; callers prefix the message with the name of the column.
     """
     if is_text(array.type):
         texts = Texts(array, missing, decimal)
         found = texts.numbers(pa.float64())
         numbers = texts.truth_values() if found is None else found[0]
         if numbers is None:
-            hint = "" if decimal == "." else f" with {decimal!r} as decimal sign"
-            raise ValueError(f"holds {texts.example()!r}, which is not a number{hint}")
+            hint = "" if decimal == "." else f" with {decimal!r} as the decimal separator"
+            raise ValueError(f"contains {texts.example()!r}, which is not a number{hint}")
         return numbers
     if not kind_of(array.type).numeric:
-        raise ValueError(f"holds {array.type}, not numbers")
+        raise ValueError(f"contains {array.type}, not numbers")
     return _floats(array)
 
 
 def to_texts(array: pa.Array, missing: Collection[str]) -> Texts:
-    """Return values as texts; numbers are written out."""
+    """Return values as texts; numbers are formatted."""
     if not is_text(array.type):
         if not kind_of(array.type).numeric:
-            raise ValueError(f"holds {array.type}, not text")
-        if pa.types.is_floating(array.type):  # NaN is no category
+            raise ValueError(f"contains {array.type}, not text")
+        if pa.types.is_floating(array.type):  # NaN is not a category
             array = pc.if_else(pc.is_nan(array), pa.nulls(1, array.type)[0], array)
         array = array.cast(pa.string())
     return Texts(array, missing)
 
 
 def to_integers(array: pa.Array, missing: Collection[str], decimal: str = ".") -> Array | None:
-    """Return values, none of them missing, as int64; None if one is not a whole number."""
+    """Return values without missing ones as int64; None if one is not an integer."""
     if not is_text(array.type):
         converted = _cast(array, pa.int64())
         return None if converted is None else numbers_of(converted)
@@ -253,7 +252,7 @@ def to_integers(array: pa.Array, missing: Collection[str], decimal: str = ".") -
 
 
 def without_marks(batch: pa.RecordBatch, numbers: Sequence[float], decimal: str) -> pa.RecordBatch:
-    """Return a batch of texts, null where a column of numbers holds one of these."""
+    """Return a batch of texts, with null where a numeric column equals one of ``numbers``."""
     held = pa.py_buffer(np.array(numbers, dtype=np.float64))
     marks = pa.Array.from_buffers(pa.float64(), len(numbers), [None, held])
     arrays = []
@@ -267,14 +266,14 @@ def without_marks(batch: pa.RecordBatch, numbers: Sequence[float], decimal: str)
 
 
 def has_codes(array: pa.Array) -> bool:
-    """Whether a text is written with leading zeros, as codes are and numbers are not."""
+    """Whether any text has leading zeros, as in codes, unlike numbers."""
     return bool(pc.any(pc.match_substring_regex(array, LEADING_ZEROS)).as_py())
 
 
 def _cast(array: pa.Array, type: pa.DataType) -> pa.Array | None:
     """Return the values as another type, or None if one of them does not fit.
 
-    Arrow goes through all values, slowly, when they do not fit: the first few are asked first.
+    The first values are tried first, because a failing cast of the whole array is slow.
     """
     try:
         array.slice(0, 32).cast(type)
@@ -284,14 +283,14 @@ def _cast(array: pa.Array, type: pa.DataType) -> pa.Array | None:
 
 
 def _pointed(array: pa.Array, decimal: str) -> pa.Array:
-    """Return text with the decimal sign as a point; what was a point is then no number."""
+    """Return text with the decimal separator replaced by a point; existing points become ``#``."""
     if decimal == ".":
         return array
     return pc.replace_substring(pc.replace_substring(array, ".", "#"), decimal, ".")
 
 
 def _trimmed(array: pa.Array, missing: Collection[str]) -> pa.Array:
-    """Return text without surrounding space, null where it stands for a missing value."""
+    """Return text without surrounding spaces, null if it means a missing value."""
     if not pa.types.is_string(array.type):
         array = array.cast(pa.string())  # from large, view, or a dictionary of numbers
     trimmed = pc.utf8_trim_whitespace(array)
@@ -301,18 +300,18 @@ def _trimmed(array: pa.Array, missing: Collection[str]) -> pa.Array:
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Return any values as Arrow text; whole floats are written like integers."""
+    """Return any values as Arrow text; whole floats are formatted as integers."""
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()  # its dictionary may list values nobody has
+        array = array.dictionary_decode()  # the dictionary may list unused values
     if pa.types.is_string(array.type):
         return array
-    if pa.types.is_floating(array.type):  # NaN is no text
+    if pa.types.is_floating(array.type):  # NaN is missing
         array = pc.if_else(pc.is_nan(array), pa.nulls(1, array.type)[0], array)
     return array.cast(pa.string())
 
 
 def parsed_floats(array: pa.Array, decimal: str) -> Array | None:
-    """Return numbers, or texts of plain ones, as float64; None if one is not a number."""
+    """Return numbers, or plain numbers in text, as float64; None if one is not a number."""
     if is_text(array.type):
         array = _cast(_pointed(array, decimal), pa.float64())
     return None if array is None else _floats(array)
@@ -323,7 +322,7 @@ def _floats(array: pa.Array) -> Array:
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
     elif not pa.types.is_float64(array.type):
-        # Whole numbers beyond 2**53 are rounded, which is what a float matrix means.
+        # Integers beyond 2**53 are rounded, as in any float matrix.
         array = array.cast(pa.float64(), safe=False)
     return _filled(array, np.nan)
 
@@ -332,41 +331,41 @@ def text_array(texts: Collection[str | None]) -> pa.Array:
     """Return an Arrow array of texts; `pyarrow.array` imports pandas where it is installed."""
     encoded = [b"" if text is None else text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    there = None
+    validity = None
     if None in texts:
         bits = np.packbits([text is not None for text in texts], bitorder="little")
-        there = pa.py_buffer(bits)
+        validity = pa.py_buffer(bits)
     return pa.StringArray.from_buffers(
-        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)), there
+        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)), validity
     )
 
 
 def text_scalar(text: str) -> pa.Scalar:
-    """Return a text as Arrow's functions take it, without importing pandas."""
+    """Return a text as an Arrow scalar, without importing pandas."""
     return text_array([text])[0]
 
 
 def row_array(rows: Array) -> pa.Array:
-    """Return an Arrow array of numbers of rows."""
+    """Return an Arrow array of row numbers."""
     whole = np.ascontiguousarray(rows, dtype=np.int64)
     return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
 
 
 def mask_array(mask: Array) -> pa.Array:
-    """Return an Arrow array of truth values."""
+    """Return an Arrow array of booleans."""
     bits = np.packbits(np.asarray(mask, dtype=bool), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
 def mask_of(array: pa.Array) -> Array:
-    """Return Arrow's truth values, without null, as NumPy's."""
+    """Return a NumPy array of Arrow booleans without nulls."""
     return numbers_of(array.cast(pa.uint8())).astype(bool)
 
 
 def numbers_of(array: pa.Array) -> Array:
-    """Return the values of an array of numbers, sharing its memory; nulls are anything.
+    """Return the values of a numeric array as a view; values of nulls are arbitrary.
 
-    Arrow's own conversion imports pandas where it is installed: fifty megabytes for nothing.
+    Arrow's own conversion imports pandas if it is installed, which costs fifty megabytes.
     """
     types = {pa.float64(): np.float64, pa.int64(): np.int64, pa.int32(): np.int32}
     dtype = types.get(array.type, np.uint8)
@@ -377,7 +376,7 @@ def numbers_of(array: pa.Array) -> Array:
 
 
 def _filled(array: pa.Array, value: float) -> Array:
-    """Return the values of an array of numbers with ``value`` for null."""
+    """Return the values of a numeric array with ``value`` for nulls."""
     if array.null_count == 0:
         return numbers_of(array)
     return np.where(
@@ -386,5 +385,5 @@ def _filled(array: pa.Array, value: float) -> Array:
 
 
 def null_rows(array: pa.Array) -> Array:
-    """Whether each value is null."""
+    """Mask of the nulls."""
     return mask_of(array.is_null())

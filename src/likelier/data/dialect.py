@@ -1,4 +1,4 @@
-"""The dialect of a CSV file, told from its first lines: delimiter, header, decimal sign."""
+"""Detection of the dialect of a CSV file from its first lines: delimiter, header, decimals."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SAMPLE_ROWS = 1000
 DELIMITERS = ("\t", ";", ",", "|")
 NAME_ENCODING = "convert it to UTF-8, or name its encoding ('cp1252'?)"
 STRAY_QUOTE = (
-    'double a quotation mark that is part of a text (""), or use quotes=False if no cell of the '
-    "file is quoted"
+    'double a quotation mark that is part of a text (""), or use quotes=False if no cells are '
+    "quoted"
 )
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -38,17 +38,16 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# Excel's own first line, which may be quoted or filled up with delimiters.
+# Excel's delimiter line, which may be quoted or padded with delimiters.
 _SEP_LINE = re.compile(r'"?sep=(?P<sign>[^\r\n"])"?(?P=sign)*(?:\r?\n)+')
 
 
 @dataclass(frozen=True)
 class Hints:
-    """How a training file had to be read, where its lines did not say so.
+    """Dialect of a training file, to be assumed for later files.
 
-    A later file is read in the same way unless its own lines show another. What is None was
-    found out, and will be again. ``quote`` is what cells are quoted by: the empty text where
-    quotation marks are text like any other.
+    A later file may override it if its own lines show another dialect. None means detected, and to
+    be detected again. ``quote`` is the quote character, empty if quotation marks are plain text.
     """
 
     delimiter: str | None = None
@@ -57,15 +56,15 @@ class Hints:
     quote: str | None = None
 
     def to_json(self) -> dict[str, str | None]:
-        """Plain form."""
+        """Return the hints as plain values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, plain: Any) -> Self:
-        """Make it again from its plain form."""
+        """Return the hints that `to_json` wrote."""
         hints = cls(**plain)
         if not all(isinstance(value, str | None) for value in asdict(hints).values()):
-            raise TypeError(f"expected texts by name, got {plain!r}")
+            raise TypeError(f"hints must be strings or None, got {plain!r}")
         return hints
 
 
@@ -76,11 +75,10 @@ NO_HINTS = Hints()
 class Dialect:
     """How to read a CSV file.
 
-    ``skip_lines`` counts the lines before the first row of data; ``longest_line`` is the
-    number of characters of the longest line seen. A file without a header gets the column
-    names ``x0``, ``x1``, ... ``shows_point`` tells that its numbers have decimal points,
-    ``numbers_rows`` that the first column has no name and a number of its own in every row, as
-    data frames write their index.
+    ``skip_lines`` counts the lines before the first row of data; ``longest_line`` is the number of
+    characters of the longest line sampled. A file without a header gets the column names ``x0``,
+    ``x1``, ... ``shows_point`` means that its numbers have decimal points, and ``numbers_rows``
+    that the first column is an unnamed row index, as data frames write it.
     """
 
     delimiter: str
@@ -98,20 +96,20 @@ class Dialect:
 def sniff_dialect(
     path: Path, given: Hints, header: bool | None, likely: Hints, missing: Collection[str] = MISSING
 ) -> Dialect:
-    """Find the dialect of a file.
+    """Detect the dialect of a file.
 
-    What is not None in ``given`` and ``header`` is taken as said; ``likely`` is how the
-    training file was read; ``missing`` are the texts that stand for a missing value.
+    Values of ``given`` and ``header`` other than None are taken as given; ``likely`` is the dialect
+    of the training file; ``missing`` are the texts that mean a missing value.
     """
     _check(given)
     encoding, text, clean = _decoded(path, given.encoding, likely.encoding)
-    content, said = _without_sep_line(text.lstrip("\r\n"))
+    content, named = _without_sep_line(text.lstrip("\r\n"))
     if not content.strip():
-        raise ValueError(f"{str(path)!r} holds no rows, only empty lines")
+        raise ValueError(f"{str(path)!r} contains no rows, only empty lines")
     lines_before = text[: len(text) - len(content)].count("\n")
-    quote = _first_said(given.quote, likely.quote, '"')
+    quote = _first_given(given.quote, likely.quote, '"')
     try:
-        delimiter = given.delimiter or said or _delimiter(content, likely.delimiter, quote)
+        delimiter = given.delimiter or named or _delimiter(content, likely.delimiter, quote)
         rows = _rows(content, delimiter, quote)
     except csv.Error as error:
         raise ValueError(f"{str(path)!r} is not a CSV file: {error}; {STRAY_QUOTE}") from None
@@ -145,10 +143,10 @@ def _check(given: Hints) -> None:
 
 
 def _decoded(path: Path, given: str | None, likely: str | None) -> tuple[str, str, bool]:
-    """Return the encoding, the first lines, and whether they are written in that encoding.
+    """Return the encoding, the first lines, and whether they are valid in that encoding.
 
-    A byte order mark tells UTF-16. Text that is not plain ASCII and yet valid UTF-8 is in no
-    other encoding.
+    A byte order mark implies UTF-16 or UTF-32. Non-ASCII text that is valid UTF-8 is assumed to be
+    UTF-8.
     """
     sample = read_sample(path)
     marked = next((name for mark, name in _BYTE_ORDER_MARKS.items() if sample.startswith(mark)), "")
@@ -156,10 +154,10 @@ def _decoded(path: Path, given: str | None, likely: str | None) -> tuple[str, st
     if given is None and likely is not None and not marked and not sample.isascii():
         encoding = "utf8" if _decodes(sample, "utf8") else likely
     try:
-        # Not the final piece: what is cut off in the middle of a character is left out.
+        # The sample may end within a character, which the incremental decoder drops.
         text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     except LookupError:
-        raise ValueError(f"encoding {encoding!r} is not known to Python") from None
+        raise ValueError(f"unknown encoding {encoding!r}; use a name such as 'cp1252'") from None
     return encoding, text.lstrip("\ufeff"), _decodes(sample, encoding)
 
 
@@ -174,7 +172,7 @@ def _decodes(sample: bytes, encoding: str) -> bool:
 def _undecoded(path: Path, names: list[str], encoding: str) -> str:
     name = next(name for name in names if "\ufffd" in name)
     written = "UTF-8" if encoding == "utf8" else encoding
-    return f"{str(path)!r}: the column name {name!r} is not written in {written}; {NAME_ENCODING}"
+    return f"{str(path)!r}: the column name {name!r} is not valid {written}; {NAME_ENCODING}"
 
 
 def _without_sep_line(content: str) -> tuple[str, str | None]:
@@ -191,12 +189,12 @@ def _check_rows(
     header: bool | None,
     missing: Collection[str],
 ) -> None:
-    """Refuse lines above the names of the columns, and names that come again below."""
+    """Raise if there are lines above the header, or if the header is repeated."""
     if lines_above(rows, missing):
-        one_cell = len(rows[0]) == 1  # texts with commas in one column look alike
+        one_cell = len(rows[0]) == 1  # a single column of texts with commas looks the same
         raise ValueError(
-            f"{str(path)!r}: line {lines_before + 1} ({lines[0].strip()[:80]!r}) is no row of the "
-            "table; remove the lines above the names of the columns"
+            f"{str(path)!r}: line {lines_before + 1} ({lines[0].strip()[:80]!r}) is not part of "
+            "the table; remove the lines above the header"
             + (", or name the delimiter if there is only one column" if one_cell else "")
         )
     if header is not False and repeats_names(rows, missing):
@@ -207,13 +205,13 @@ def _check_rows(
 
 
 def repeated_names(name: str, line: int | None) -> str:
-    """Say that a line has the names of the columns once more."""
-    return f"{name!r}: line {line or '?'} repeats the names of the columns; remove it"
+    """Return the error message for a repeated header."""
+    return f"{name!r}: line {line or '?'} repeats the column names; remove it"
 
 
-def _first_said(*answers: str | None) -> str:
-    """Return the first that is not None."""
-    return next(answer for answer in answers if answer is not None)
+def _first_given(*values: str | None) -> str:
+    """Return the first value that is not None."""
+    return next(value for value in values if value is not None)
 
 
 def _decimal(columns: list[list[str]], delimiter: str, likely: str | None, path: Path) -> str:
@@ -236,30 +234,30 @@ def _rows(text: str, delimiter: str, quote: str) -> list[list[str]]:
 
 
 def _header_lines(text: str, delimiter: str, quote: str) -> int:
-    """Count the lines of the first row: a quoted name may contain line ends."""
+    """Count the lines of the first row: a quoted name may contain line breaks."""
     reader = _reader(text, delimiter, quote)
     next(reader)
     return int(reader.line_num)
 
 
 def _delimiter(text: str, likely: str | None, quote: str) -> str:
-    """Choose the delimiter that cuts the most rows into the same number of cells.
+    """Choose the delimiter that splits the most rows into the same number of cells.
 
-    Where commas and semicolons both do, the comma is more likely inside the numbers. Upright
-    strokes may also be inside the only column: they must cut the first row as well.
+    If both commas and semicolons do, the comma is more likely a decimal separator. Vertical bars
+    may be part of a single text column, so they must split the first row as well.
     """
-    best, best_share = ",", 0.0
+    best, best_fraction = ",", 0.0
     for candidate in ([likely] if likely else []) + list(DELIMITERS):
         try:
             lengths = [len(row) for row in _rows(text, candidate, quote)]
-        except csv.Error:  # a cell too long to be one
+        except csv.Error:  # a cell exceeds the size limit
             continue
         width, count = Counter(lengths).most_common(1)[0]
-        share = count / len(lengths) if width > 1 else 0.0
+        fraction = count / len(lengths) if width > 1 else 0.0
         if candidate == "|" != likely and lengths[0] != width:
-            share = 0.0
-        if share > best_share:
-            best, best_share = candidate, share
+            fraction = 0.0
+        if fraction > best_fraction:
+            best, best_fraction = candidate, fraction
     return best
 
 
@@ -268,7 +266,7 @@ def _has_header(rows: list[list[str]], missing: Collection[str], path: Path) -> 
     if found is None:
         start = ", ".join(map(repr, rows[0][:5]))
         raise ValueError(
-            f"{str(path)!r}: the first row ({start}, ...) may be names of columns or data; use "
+            f"{str(path)!r}: the first row ({start}, ...) may be column names or data; use "
             "header=True if it has the names, header=False if it is data"
         )
     return found

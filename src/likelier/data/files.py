@@ -1,4 +1,4 @@
-"""Files as streams of bytes: compression, and which format a file is in."""
+"""Opening of files as byte streams, with decompression, and detection of file formats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORMATS: dict[str, Format] = {
     ".svm": "libsvm",
     ".svmlight": "libsvm",
 }
-_NOT_READ = {
+_UNSUPPORTED = {
     ".arff": "ARFF",
     ".xls": "Excel",
     ".xlsx": "Excel",
@@ -42,17 +42,17 @@ _NOT_READ = {
     ".zip": "ZIP",
     ".zst": "Zstandard",
 }
-# A label (or several), then entries. A bare label is a row of zeros, and is also like CSV.
+# A label (or several), then entries. A bare label is a row of zeros, but may also be CSV.
 _LIBSVM_LINE = re.compile(rb"\s*([-+.,\deE]+\s*)?(qid:\d+\s*)?(\s*\d+:[-+.\deE]+(?=\s|$))*\s*(#|$)")
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of an existing, non-empty file, or say what is wrong with it."""
+    """Return the path of an existing, non-empty file, or raise an error."""
     file = Path(path)
     if file.is_dir():
         raise ValueError(f"{str(file)!r} is a folder; name one file")
     if not file.exists():
-        raise FileNotFoundError(f"there is no file {str(file)!r}")
+        raise FileNotFoundError(f"no file {str(file)!r}")
     if file.stat().st_size == 0:
         raise ValueError(f"{str(file)!r} is empty")
     return file
@@ -60,20 +60,20 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, decompressing ``.gz``, ``.bz2`` and ``.xz`` on the way."""
+    """Open a file for reading, decompressing ``.gz``, ``.bz2`` and ``.xz``."""
     opener: Any = _COMPRESSED.get(path.suffix.lower(), open)
     try:
         with opener(path, "rb") as stream:
             yield cast(IO[bytes], stream)
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the system's own: not found, no permission, broken disk
-        raise ValueError(f"{str(path)!r} is damaged or cut off: {error}") from error
+            raise  # errors of the operating system: not found, no permission, broken disk
+        raise ValueError(f"{str(path)!r} is damaged or truncated: {error}") from error
 
 
 @contextmanager
 def open_whole_lines(path: Path, encoding: str) -> Iterator[IO[bytes]]:
-    """Open a text file as UTF-8 without the empty lines at its end."""
+    """Open a text file as UTF-8 without trailing empty lines."""
     with open_bytes(path) as stream:
         text: Any = stream
         if codecs.lookup(encoding).name != "utf-8":
@@ -82,7 +82,7 @@ def open_whole_lines(path: Path, encoding: str) -> Iterator[IO[bytes]]:
 
 
 class _WithoutLastLines(io.RawIOBase):
-    """Bytes of a stream; line ends are held back until something follows them."""
+    """Bytes of a stream; line breaks are held back until other bytes follow."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__()
@@ -90,11 +90,11 @@ class _WithoutLastLines(io.RawIOBase):
         self._ready, self._held = b"", b""
 
     def readable(self) -> bool:
-        """Whether it can be read: yes."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return ``size`` bytes, fewer at the end: the reader takes a short piece for that."""
+        """Return ``size`` bytes, fewer only at the end, which the reader detects by that."""
         while size < 0 or len(self._ready) < size:
             piece = self._stream.read(SAMPLE_BYTES)
             if not piece:
@@ -108,7 +108,7 @@ class _WithoutLastLines(io.RawIOBase):
 
 
 def line_number(path: Path, encoding: str, wanted: Callable[[str], bool]) -> int | None:
-    """Return the number of the first line that is wanted, counted from 1."""
+    """Return the 1-based number of the first line that is ``wanted``."""
     with open_bytes(path) as stream:
         lines = io.TextIOWrapper(cast(Any, stream), encoding, errors="replace")
         return next((n for n, line in enumerate(lines, 1) if wanted(line.rstrip("\r\n"))), None)
@@ -129,15 +129,15 @@ def read_sample(path: Path) -> bytes:
 
 
 def detect_format(path: Path) -> Format:
-    """Tell the format by the file's extension, or else by its first lines.
+    """Detect the format from the file extension, or else from the first lines.
 
-    libsvm files often have no extension of their own (``a9a``, ``a9a.t``).
+    libsvm files often have no specific extension (``a9a``, ``a9a.t``).
     """
     inner = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
     suffix = inner.suffix.lower()
-    if suffix in _NOT_READ:
+    if suffix in _UNSUPPORTED:
         raise ValueError(
-            f"{path.name!r}: {_NOT_READ[suffix]} files are not read; "
+            f"{path.name!r}: {_UNSUPPORTED[suffix]} files are not supported; "
             "convert it to CSV, Parquet or libsvm, or name its format"
         )
     if suffix in _FORMATS:

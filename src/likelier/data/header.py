@@ -1,4 +1,4 @@
-"""Whether the first row of a CSV file names its columns, and what their names are."""
+"""Detection of the header of a CSV file, and unique column names."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from itertools import pairwise
 
 from likelier.data.notation import as_number, is_written_number
 
-# A text that the rows below never have is a name if they show so few rare ones: one in twenty.
+# A text that does not occur below is a name if at most this fraction of the values is unique.
 _RARE = 0.05
 _LISTED = 5
-# So many whole numbers that count up are names, such as 2019, 2020, 2021, or 0, 1, 2.
+# This many consecutive integers are names, such as 2019, 2020, 2021, or 0, 1, 2.
 _COUNTING = 3
 _FEW = 3
-# What is written for a value that is not there, and never for the name of a column.
+# Characters of placeholders for missing values, which are never column names.
 _DASHES = frozenset("-\u2013\u2014.*?_~")
 
 
 def columns_of(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]]:
-    """Return the cells by column; rows that are too short or too long are left out."""
+    """Return the cells by column, skipping rows that are too short or too long."""
     whole = [row for row in rows if len(row) == width]
     return list(zip(*whole, strict=True)) or [()] * width
 
 
 def names_columns(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool | None:
-    """Whether the first row names the columns; None if that cannot be told.
+    """Whether the first row is a header; None if that is undecidable.
 
-    Different words above columns of numbers settle it, and so does a row of words that are all
-    different and do not come again as values. A first row that has numbers too is harder:
-    numbers can be names (years, pixels), and a word above numbers can stand for a missing one.
+    Distinct words above numeric columns decide it, and so does a row of distinct words that do not
+    recur as values. A first row that includes numbers is harder: numbers can be names (years,
+    pixels), and a word above numbers can mean a missing value.
 
     Parameters
     ----------
     rows : sequence of rows
         The first rows of the file, as trimmed cells.
     missing : collection of str
-        Texts that stand for a missing value, here in upper or lower case alike.
+        Texts that mean a missing value, compared case-insensitively.
     """
-    look = _Look(rows, missing)
-    if look.over_numbers:
-        if look.again and look.words < look.width:
+    first = _FirstRow(rows, missing)
+    if first.over_numbers:
+        if first.recurs and first.n_words < first.width:
             return False
-        clear = not look.numbers or len(look.over_numbers) > 1 or look.strange(1)
+        clear = not first.numbers or len(first.over_numbers) > 1 or first.unlike_values(1)
         return True if clear else None
-    if look.again:
+    if first.recurs:
         return False
-    if look.words == look.width:
-        return look.distinct or look.new
-    if not look.numbers:
-        return look.words == look.n_filled > 0 and (look.new or look.counts_rows)
-    if not look.could_be_names:
+    if first.n_words == first.width:
+        return first.distinct or first.new
+    if not first.numbers:
+        return first.n_words == first.n_filled > 0 and (first.new or first.has_row_numbers)
+    if not first.could_be_names:
         return False
-    strange = look.strange(_FEW)
-    if look.new and strange:
+    unlike = first.unlike_values(_FEW)
+    if first.new and unlike:
         return True
-    return None if look.new or strange else False
+    return None if first.new or unlike else False
 
 
 def lines_above(rows: Sequence[Sequence[str]], missing: Collection[str]) -> int:
-    """Count the first rows that are a title or comments, and no rows of the table.
+    """Count the leading rows that are a title or comments instead of part of the table.
 
-    They have fewer filled cells than the rows below agree on. A row of the full width may also
-    be names with gaps: it is a title only if the next row clearly names the columns.
+    They have fewer filled cells than most rows below. A row of full width may also be a header
+    with gaps: it is a title only if the next row is clearly a header.
     """
     width = max(Counter(map(len, rows[1:])).items(), key=lambda item: item[1], default=(1, 0))[0]
     count = 0
@@ -72,7 +72,7 @@ def lines_above(rows: Sequence[Sequence[str]], missing: Collection[str]) -> int:
     if width == 1 or not count:
         return 0
     if any(len(row) < width for row in rows[:count]):
-        # Some programs write no name for the first column, which numbers the rows.
+        # Some programs omit the name of the first column, which is a row index.
         lacks_one = count == 1 and len(rows[0]) == width - 1 > 1
         return 0 if lacks_one and not names_columns(rows[1:], missing) else count
     return count if _clearly_names(rows[count:], missing) else 0
@@ -85,20 +85,20 @@ def _may_be_title(row: Sequence[str], width: int) -> bool:
 
 
 def repeats_names(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool:
-    """Whether the first row names the columns, and another row does so again."""
+    """Whether the first row is a header that is repeated below."""
     others = [row for row in rows[1:] if row != rows[0]]
     return len(others) < len(rows) - 1 and _clearly_names([rows[0], *others], missing)
 
 
 def _clearly_names(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool:
-    """Whether all cells of the first row are words, strange to the values below them."""
-    look = _Look(rows, missing)
-    new = look.width > 1 and look.all_new
-    return look.words == look.width and not look.again and bool(look.over_numbers or new)
+    """Whether all cells of the first row are words, unlike the values below them."""
+    first = _FirstRow(rows, missing)
+    new = first.width > 1 and first.all_new
+    return first.n_words == first.width and not first.recurs and bool(first.over_numbers or new)
 
 
-class _Look:
-    """What there is to see in the first row and in the columns below it."""
+class _FirstRow:
+    """Features of the first row in relation to the columns below it."""
 
     def __init__(self, rows: Sequence[Sequence[str]], missing: Collection[str]) -> None:
         marks = {mark.casefold() for mark in missing} | {""}
@@ -110,40 +110,40 @@ class _Look:
         words = [i for i in texts if not {*first[i]} <= _DASHES]
         self._first, self._at = first, [i for i in present if is_written_number(first[i])]
         self.numbers = [first[i] for i in self._at]
-        self.width, self.words, self._words = len(first), len(words), words
+        self.width, self.n_words, self._words = len(first), len(words), words
         self.n_filled = sum(map(bool, first))
         self.distinct = len(set(first)) == len(first)
         self.over_numbers = {first[i] for i in words if is_numeric(self._below[i])}
-        self.again = any(first[i] in self._below[i] for i in texts)
-        self.counts_rows = not first[0] and numbers_rows(columns[0])
+        self.recurs = any(first[i] in self._below[i] for i in texts)
+        self.has_row_numbers = not first[0] and numbers_rows(columns[0])
 
     @property
     def new(self) -> bool:
-        """Whether a word is above a column whose values nearly all come again, but not it."""
+        """Whether a word is new to a column whose values nearly all recur."""
         return any(_has_few_rare(self._below[i]) for i in self._words)
 
     @property
     def all_new(self) -> bool:
-        """Whether this is so of all columns."""
+        """Whether that holds for all columns."""
         return all(_has_few_rare(self._below[i]) for i in range(self.width))
 
     @property
     def could_be_names(self) -> bool:
-        """Whether the numbers are whole, without a sign, and all different."""
+        """Whether the numbers are distinct unsigned integers."""
         return all(map(str.isdecimal, self.numbers)) and len({*self.numbers}) == len(self.numbers)
 
-    def strange(self, least: int) -> bool:
-        """Whether the numbers count up as no other row does, or are all far from those below.
+    def unlike_values(self, least: int) -> bool:
+        """Whether only the first row is consecutive, or its numbers are out of range of the others.
 
-        There must be so many below each to tell.
+        Each column needs at least ``least`` other numbers.
         """
         if self.could_be_names and len(self._at) >= _COUNTING:
             columns = [self._below[i] for i in self._at]
             rows = zip(*columns, strict=False)
-            if _count_up(self.numbers) and not any(map(_count_up, rows)):
+            if _consecutive(self.numbers) and not any(map(_consecutive, rows)):
                 return True
         pairs = [(self._first[i], self._below[i]) for i in self._at]
-        return len(pairs) > 1 and all(_is_far(cell, values, least) for cell, values in pairs)
+        return len(pairs) > 1 and all(_out_of_range(cell, values, least) for cell, values in pairs)
 
 
 def is_numeric(values: Sequence[str]) -> bool:
@@ -152,23 +152,23 @@ def is_numeric(values: Sequence[str]) -> bool:
 
 
 def numbers_rows(column: Sequence[str]) -> bool:
-    """Whether a column has another whole number in every row."""
+    """Whether a column has a distinct integer in every row."""
     return all(map(str.isdecimal, column)) and 1 < len(column) == len(set(column))
 
 
 def _has_few_rare(values: Sequence[str]) -> bool:
-    """Whether a value that comes but once would be a surprise in this column."""
+    """Whether so few values of a column are unique that a new one is unexpected."""
     once = sum(count == 1 for count in Counter(values).values())
     return once + 1 <= _RARE * (len(values) + 1)
 
 
-def _count_up(cells: Sequence[str]) -> bool:
+def _consecutive(cells: Sequence[str]) -> bool:
     whole = all(map(str.isdecimal, cells))
     return whole and all(int(b) - int(a) == 1 for a, b in pairwise(cells))
 
 
-def _is_far(cell: str, values: Sequence[str], least: int) -> bool:
-    """Whether a number is farther from some others than they are from each other."""
+def _out_of_range(cell: str, values: Sequence[str], least: int) -> bool:
+    """Whether a number is outside of the range of others, extended by its width on both sides."""
     number = as_number(cell)
     others = [other for other in map(as_number, values) if other is not None]
     if number is None or len(others) < least:
@@ -178,7 +178,7 @@ def _is_far(cell: str, values: Sequence[str], least: int) -> bool:
 
 
 def distinct_names(names: Sequence[str], table: str) -> list[str]:
-    """Return the names, those that come again with a number, and warn of it."""
+    """Return unique names, numbering duplicates, with a warning."""
     found, taken = list(names), set(names)
     last: dict[str, int] = {}
     renamed = []
@@ -193,7 +193,7 @@ def distinct_names(names: Sequence[str], table: str) -> list[str]:
         renamed.append(f"{name!r} as {found[i]!r}")
     if renamed:
         more = f" and {len(renamed) - _LISTED} more" if len(renamed) > _LISTED else ""
-        text = f"{table!r} has several columns of the same name; reading another "
+        text = f"{table!r} has duplicate column names; reading "
         text += ", ".join(renamed[:_LISTED]) + more
         warnings.warn(text, UserWarning, stacklevel=3)
     return found

@@ -22,9 +22,9 @@ CHUNK_BYTES = 1 << 22
 MAX_BLOCK_ENTRIES = 1 << 20
 _FAULTS = {
     parse.NO_LABEL: "there is no label before the first column, unlike in the first line",
-    parse.BAD_LABEL: "the label is not a number; write labels as numbers",
-    parse.MANY_LABELS: "there are several labels; one label per row is read",
-    parse.BAD_INDEX: "expected column:value with a whole number for the column",
+    parse.BAD_LABEL: "the label is not a number; labels must be numbers",
+    parse.MANY_LABELS: "there are several labels; only one label per row is supported",
+    parse.BAD_INDEX: "expected column:value with an integer column",
     parse.BAD_VALUE: "the value is not a finite number",
     parse.SMALL_INDEX: "column 0, but the model was fitted on columns counted from 1",
     parse.LARGE_INDEX: "the column number is larger than 2147483646",
@@ -34,9 +34,9 @@ _FAULTS = {
 
 @dataclass(frozen=True)
 class LibsvmLayout:
-    """What a libsvm file does not say about itself, found out in one pass over it.
+    """Properties of a libsvm file that take a pass over it to detect.
 
-    A frozen value with a plain JSON form: a model remembers it, and later files are read by it.
+    An immutable value, saved with a model, so that later files are read in the same way.
     """
 
     n_features: int
@@ -44,17 +44,17 @@ class LibsvmLayout:
     integer_labels: bool
 
     def get_feature_names_out(self) -> Array:
-        """Names of the columns: their numbers as written in the file."""
+        """Names of the columns: their numbers in the file."""
         first = 0 if self.zero_based else 1
         return np.array([str(first + i) for i in range(self.n_features)], dtype=object)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain form."""
+        """Return the layout as plain values."""
         return {"form": FORM, **asdict(self)}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Make the layout again from its plain form."""
+        """Return the layout that `to_json` wrote."""
         if plain.get("form") != FORM:
             raise ValueError(f"not a libsvm layout of form {FORM!r}: {plain.get('form')!r}")
         try:
@@ -67,7 +67,7 @@ class LibsvmLayout:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Some rows as they stand in the file: column numbers as written, labels as floats."""
+    """Some rows of the file: raw column numbers, and labels as floats."""
 
     indptr: Array
     columns: Array
@@ -97,15 +97,15 @@ class LibsvmFile:
     path : path
         The file.
     layout : LibsvmLayout, optional
-        Layout of the training file. Without it, the first use makes one pass over the file
-        to find out the number of columns, whether they are counted from 0 or 1, and whether
-        labels are whole numbers.
+        Layout of the training file. Without it, the first use makes one pass over the file to
+        detect the number of columns, whether they are counted from 0 or 1, and whether labels are
+        integers.
 
     Notes
     -----
-    Columns beyond the layout's, which no model was fitted on, are dropped with a warning.
-    Duplicate entries of a row are added up. ``qid:`` is skipped. If the first line has no
-    label no line may have one, and the file is unlabelled.
+    Columns beyond those of the layout are dropped with a warning. Duplicate entries of a row are
+    summed. ``qid:`` is skipped. If the first line has no label, no line may have one, and the file
+    is unlabelled.
     """
 
     def __init__(self, path: str | os.PathLike[str], layout: LibsvmLayout | None = None) -> None:
@@ -116,7 +116,7 @@ class LibsvmFile:
 
     @property
     def layout(self) -> LibsvmLayout:
-        """The file's layout, given or found out."""
+        """The layout, given or detected."""
         if self._layout is None:
             self._layout = self._find_layout()
         return self._layout
@@ -124,7 +124,7 @@ class LibsvmFile:
     def blocks(self, block_rows: int) -> Iterator[tuple[sparse.csr_array, Array | None]]:
         """Yield blocks of rows and their labels (None in an unlabelled file), from the start.
 
-        A block has ``block_rows`` rows, or fewer where rows have very many entries; the last
+        A block has ``block_rows`` rows, or fewer if rows have very many entries; the last block
         may be shorter.
         """
         if block_rows < 1:
@@ -145,7 +145,7 @@ class LibsvmFile:
     def _labels(self, rows: _Rows, layout: LibsvmLayout) -> Array | None:
         if rows.labels is None or not layout.integer_labels:
             return rows.labels
-        # A later file may hold other labels than whole numbers: they are what they are.
+        # A later file may contain labels that are not integers.
         return rows.labels.astype(np.int64) if _all_whole(rows.labels) else rows.labels
 
     def _find_layout(self) -> LibsvmLayout:
@@ -157,14 +157,14 @@ class LibsvmFile:
                 largest = max(largest, int(rows.columns.max()))
             whole = whole and (rows.labels is None or _all_whole(rows.labels))
         if n_rows == 0:
-            raise ValueError(f"{self.name!r} holds no rows")
+            raise ValueError(f"{self.name!r} contains no rows")
         if largest < 0:
             raise ValueError(f"{self.name!r} has no entries: every row is zero")
         zero_based = smallest == 0
         return LibsvmLayout(largest + 1 if zero_based else largest, zero_based, whole)
 
     def _chunks(self) -> Iterator[_Rows]:
-        """Parse the file piece by piece; a piece ends where a line ends."""
+        """Parse the file in chunks of whole lines."""
         line = 1
         pieces: list[bytes] = []
         with open_bytes(self._path) as stream:
@@ -194,11 +194,11 @@ class LibsvmFile:
             text_bytes, lowest, labels, indptr, columns, values, hard
         )
         if status != parse.OK:
-            raise ValueError(self._complaint(_FAULTS[status], text, at, line))
+            raise ValueError(self._error_message(_FAULTS[status], text, at, line))
         for slot, start, stop in hard[:n_hard]:
             number = float(text[start:stop])
             if np.isinf(number):
-                raise ValueError(self._complaint(_FAULTS[parse.BAD_VALUE], text, start, line))
+                raise ValueError(self._error_message(_FAULTS[parse.BAD_VALUE], text, start, line))
             if slot < 0:
                 labels[-1 - slot] = number
             else:
@@ -212,7 +212,7 @@ class LibsvmFile:
         )
         return rows if ordered else _sum_duplicates(rows)
 
-    def _complaint(self, fault: str, text: bytes, at: int, line: int) -> str:
+    def _error_message(self, fault: str, text: bytes, at: int, line: int) -> str:
         number = line + text.count(b"\n", 0, at)
         token = text[at : at + 40].split(maxsplit=1)[0].decode(errors="replace")
         return f"{self.name!r}, line {number}: {fault}; found {token!r}"
@@ -232,7 +232,7 @@ def _all_whole(labels: Array) -> bool:
 
 
 def _sum_duplicates(rows: _Rows) -> _Rows:
-    """Return rows with increasing columns, entries of the same column added up."""
+    """Return rows with sorted columns and summed duplicates."""
     width = int(rows.columns.max()) + 1
     X = sparse.csr_array((rows.values, rows.columns, rows.indptr), shape=(rows.n_rows, width))
     X.sum_duplicates()
@@ -240,7 +240,7 @@ def _sum_duplicates(rows: _Rows) -> _Rows:
 
 
 def _regroup(chunks: Iterator[_Rows], block_rows: int) -> Iterator[_Rows]:
-    """Yield the same rows in groups of ``block_rows``, fewer where they have many entries."""
+    """Yield the same rows in groups of ``block_rows``, or fewer if they have many entries."""
     parts: list[_Rows] = []
     n_rows = n_entries = 0
     for rows in chunks:
@@ -275,7 +275,7 @@ def _join(parts: list[_Rows]) -> _Rows:
 
 
 def _matrix(rows: _Rows, layout: LibsvmLayout) -> tuple[sparse.csr_array, int]:
-    """Return the rows as a matrix of the layout's width, and how many entries were beyond it."""
+    """Return the rows as a matrix of the layout's width, and the number of dropped entries."""
     columns = rows.columns if layout.zero_based else rows.columns - np.int32(1)
     values, indptr = rows.values, rows.indptr
     beyond = 0

@@ -1,19 +1,19 @@
-"""Compiled reading of numbers and of libsvm lines from bytes.
+"""Compiled parsing of numbers and libsvm lines from bytes.
 
-Decimal numbers become the nearest float64, exactly as ``float()`` makes them. A number of at
-most 19 significant digits is ``w * 10**q``. If ``w < 2**53`` and ``|q| <= 22`` both factors
-are exact floats and one rounding does it. Otherwise ``w`` is multiplied by a 128-bit
-approximation of ``5**q``, whose upper bits decide the rounding (D. Lemire, "Number parsing at
-a gigabyte per second", 2021; that no other case needs a second look: N. Mushtak and
-D. Lemire, "Fast number parsing without fallback", 2023). Numbers of more digits lie between
-two neighbouring ``w``; where these round differently the caller must ask ``float()``.
+Decimal numbers are rounded to the nearest float64, exactly as by ``float()``. A number of at most
+19 significant digits is ``w * 10**q``. If ``w < 2**53`` and ``|q| <= 22``, both factors are exact
+floats and a single rounding suffices. Otherwise ``w`` is multiplied by a 128-bit approximation of
+``5**q``, whose upper bits decide the rounding (D. Lemire, "Number parsing at a gigabyte per
+second", 2021; for why no fallback is needed, see N. Mushtak and D. Lemire, "Fast number parsing
+without fallback", 2023). Numbers with more digits lie between two neighbouring ``w``; if these
+round differently, the caller must use ``float()``.
 """
 
 import numpy as np
 
 from likelier.jit import njit
 
-# What became of a line, or of a number inside it.
+# Status of a parsed line or number.
 OK = 0
 NO_LABEL = 1
 BAD_LABEL = 2
@@ -49,7 +49,7 @@ def _powers_of_five():
     for row, q in enumerate(range(_SMALLEST_POWER, _LARGEST_POWER + 1)):
         power = 5 ** abs(q)
         bits = power.bit_length()
-        if q < 0:  # a reciprocal; while 5**-q fits 64 bits it has to be rounded up
+        if q < 0:  # a reciprocal, rounded up while 5**-q fits 64 bits
             value = (1 << (bits + 127)) // power + (q >= -27)
         elif bits > 128:
             value = power >> (bits - 128)
@@ -63,7 +63,7 @@ def _powers_of_five():
 _POWERS_OF_FIVE = _powers_of_five()
 _POWERS_OF_TEN = 10.0 ** np.arange(23)
 
-# Helpers live inside the functions that use them: no entry from Python, no cache of their own.
+# Helpers are compiled into their callers, without a Python wrapper or cache file.
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -114,7 +114,7 @@ def _nearest_bits(w, q):
         if exponent <= -63:
             return _U0
         mantissa >>= np.uint64(1 - exponent)
-        # Rounding up into the hidden bit makes it the smallest normal number, as it should.
+        # Rounding up into the hidden bit yields the smallest normal number, as it should.
         return (mantissa + (mantissa & _U1)) >> _U1
     between = low <= _U1 and mantissa & _U3 == _U1 and mantissa << (top + _U9) == high
     if between and -4 <= q <= 23:  # exactly between two floats: take the even one
@@ -145,7 +145,7 @@ def _ends_token(text, at):
 
 @_helper
 def _read_exponent(text, at):
-    """Read ``e-5`` at ``at``; return where it ends (-1: malformed) and its value."""
+    """Read an exponent such as ``e-5`` at ``at``; return its end (-1: malformed) and value."""
     at += 1
     negative = at < len(text) and text[at] == _MINUS
     if at < len(text) and (text[at] == _MINUS or text[at] == _PLUS):
@@ -164,8 +164,8 @@ def _read_exponent(text, at):
 def read_number(text, at, values, bits, slot):
     """Read the decimal number at ``text[at]`` into ``values[slot]``.
 
-    ``bits`` is ``values`` seen as uint64. Returns where the number ends (-1: there is none)
-    and whether it is exact; if not, the caller has to read the same bytes with ``float()``.
+    ``bits`` is a uint64 view of ``values``. Returns the end of the number (-1: none) and whether
+    the value is exact; if not, the caller has to parse the same bytes with ``float()``.
     """
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
@@ -179,7 +179,7 @@ def read_number(text, at, values, bits, slot):
             q -= after_point
             if w < _DIGITS_LIMIT:
                 w = w * _U10 + np.uint64(byte - _ZERO)
-            else:  # beyond 19 digits: keep the magnitude, note what was left out
+            else:  # beyond 19 digits: keep the magnitude, flag dropped digits
                 q += 1
                 dropped |= byte != _ZERO
         elif byte == _POINT and after_point == 0:
@@ -201,7 +201,7 @@ def read_number(text, at, values, bits, slot):
         values[slot] = -value if negative else value
     else:
         nearest = _U0
-        for above in range(2 if dropped else 1):  # one call, so that it is compiled once
+        for above in range(2 if dropped else 1):  # a single call site, inlined once
             other = nearest
             nearest = _nearest_bits(w + np.uint64(above), q)
             exact = above == 0 or nearest == other
@@ -211,9 +211,9 @@ def read_number(text, at, values, bits, slot):
 
 @_helper
 def _read_index(text, at):
-    """Read the column number at ``at`` and its colon; return where that ends and the number.
+    """Read a column number and its colon at ``at``; return the end and the number.
 
-    An end of -1 means that there is no such thing, -2 that the number is too large.
+    An end of -1 means that there is none, -2 that the number is too large.
     """
     value, start = 0, at
     while at < len(text) and _is_digit(text[at]):
@@ -228,7 +228,7 @@ def _read_index(text, at):
 
 @_helper
 def _index_fault(end, label_expected):
-    """Say what is wrong where `_read_index` found no column number, or one too low."""
+    """Return the status for a missing or invalid column number of `_read_index`."""
     if end == -2:
         return LARGE_INDEX
     if end >= 0:
@@ -238,7 +238,7 @@ def _index_fault(end, label_expected):
 
 @_helper
 def _is_query_id(text, at):
-    """Whether ``qid:`` stands at ``at``: ranking files have it, and nothing here uses it."""
+    """Whether ``qid:`` starts at ``at``: the query id of ranking files, which is ignored."""
     return (
         at + 3 < len(text)
         and text[at] == _LOWER_Q
@@ -264,7 +264,7 @@ def _skip_line(text, at):
 
 @_helper
 def _read_label(text, at, labels, bits, slot):
-    """Read the label at ``at``; return where it ends, whether it is exact, and a status."""
+    """Read the label at ``at``; return its end, whether it is exact, and a status."""
     end, exact = read_number(text, at, labels, bits, slot)
     if end >= 0 and _ends_token(text, end):
         return end, exact, BAD_LABEL if exact and np.isinf(labels[slot]) else OK
@@ -286,23 +286,23 @@ def parse_rows(text, lowest, labels, indptr, columns, values, hard):
     lowest : int
         The lowest column number allowed.
     labels, values : float64 arrays
-        Filled with the labels of the rows, and their entries. If ``labels`` is empty, lines
-        have no label.
+        Output: the labels of the rows, and their entries. If ``labels`` is empty, lines have no
+        label.
     indptr, columns : int64 and int32 arrays
-        Filled with where rows begin, and the columns of the entries as written.
+        Output: the start of each row, and the raw columns of the entries.
     hard : int64 array of shape (n, 3)
-        Filled with (slot, begin, end) of each number to be read again with ``float()``;
-        a label has slot ``-1 - row``.
+        Output: (slot, begin, end) of each number to be parsed again with ``float()``; a label has
+        slot ``-1 - row``.
 
     Returns
     -------
     n_rows, n_hard, ordered, status, at
-        How many rows and hard numbers there are, whether columns increase in every row, and
-        what went wrong (`OK` if nothing did) at which byte.
+        Numbers of rows and of hard numbers, whether columns increase in every row, and the status
+        (`OK` or an error) with its byte position.
     """
     label_bits, value_bits = labels.view(np.uint64), values.view(np.uint64)
     labelled = len(labels) > 0
-    at = row = count = n_hard = np.int64(0)  # a plain 0 has a type of its own, compiled apart
+    at = row = count = n_hard = np.int64(0)  # a literal 0 would compile a second specialisation
     ordered = True
     indptr[0] = 0
     while at < len(text):
@@ -357,9 +357,9 @@ def parse_rows(text, lowest, labels, indptr, columns, values, hard):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def parse_numbers(text, starts, values, exact):
-    """Read the number that begins at each of ``starts``; return how many were numbers.
+    """Parse the numbers at ``starts``; return how many could be parsed.
 
-    For tests, and for callers that know where their numbers are.
+    For tests, and for callers that know the positions of their numbers.
     """
     bits = values.view(np.uint64)
     for slot in range(len(starts)):

@@ -1,4 +1,4 @@
-"""How numbers are written in text: plain, with a decimal comma, or in ways that are not read."""
+"""Number notations in text: plain, with a decimal comma, or unsupported."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 
 DECIMALS = (".", ",")
-# A column is one of numbers if so many of its values, or of its different values, are numbers,
-# and there are this many different ones: a few are as good as categories.
-NUMBER_SHARE = 0.9
+# A column is numeric if this fraction of its values, or of its distinct values, are numbers, with
+# at least this many distinct ones: fewer are treated as categories.
+NUMBER_FRACTION = 0.9
 MIN_NUMBERS = 10
 
-# What Arrow reads as a float, and what people write who mean a number. RE2 reads these too.
+# Numbers that Arrow reads as floats, and other notations of numbers; valid RE2 patterns.
 PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?i:inf|infinity|nan)"
 _COMMA = r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?"
 _GROUPED = r"[+-]?\d{1,3}(?:[.,' \x{a0}\x{202f}]\d{3})+(?:[.,]\d+)?"
@@ -23,7 +23,7 @@ WHOLE_PLAIN, WHOLE_WRITTEN = f"^(?:{PLAIN})$", f"^(?:{WRITTEN})$"
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return the pattern for Python, which writes characters by number in another way."""
+    """Compile a pattern for Python, whose escapes of code points differ from RE2."""
     python = re.sub(r"\\x\{([0-9a-f]+)\}", lambda found: chr(int(found[1], 16)), pattern)
     return re.compile(python, re.ASCII)
 
@@ -40,38 +40,38 @@ def is_plain_number(text: str) -> bool:
 
 
 def is_written_number(text: str) -> bool:
-    """Whether a person would call it a number: also ``3,14``, ``1,200.50``, ``12 %``, ``$5``."""
+    """Whether a text is a number in any notation: also ``3,14``, ``1,200.50``, ``12 %``, ``$5``."""
     return _written.fullmatch(text) is not None
 
 
 def has_decimal_comma(text: str) -> bool:
-    """Whether a text is a number if the comma is the decimal sign."""
+    """Whether a text is a number with a decimal comma."""
     return _comma.fullmatch(text) is not None
 
 
 def as_number(text: str) -> float | None:
-    """Return the finite number that a text is with a decimal point, None if it is none."""
+    """Parse a text as a finite number with a decimal point, or return None."""
     number = float(text) if is_plain_number(text) else math.inf
     return number if math.isfinite(number) else None
 
 
 def shows_decimal_point(columns: Iterable[Sequence[str]]) -> bool:
-    """Whether the point must be the decimal sign of one of the columns."""
+    """Whether the point must be the decimal separator of one of the columns."""
     return any(_vote(cells) == "point" for cells in columns)
 
 
 def decimal_sign(columns: Iterable[Sequence[str]], delimiter: str, likely: str | None) -> str:
-    """Return the decimal sign of a file from the present cells of its columns.
+    """Infer the decimal separator of a file from the non-missing cells of its columns.
 
-    A column speaks for the comma if nearly all of its cells are numbers then, and one of them
-    could not be thousands (``1,234`` could). Cells that are cut at commas seldom hold any, and
-    those cut at semicolons often. ``likely`` is the sign of the training file: it decides where
-    the cells do not.
+    A column votes for the comma if nearly all of its cells are then numbers, and one of them
+    cannot be grouped thousands (``1,234`` can). Commas within cells are rare if the delimiter is a
+    comma, and common if it is a semicolon. ``likely`` is the separator of the training file, which
+    decides if the cells are inconclusive.
 
     Raises
     ------
     ValueError
-        If ``1.529`` beside ``999`` may be thousands, and nothing decides.
+        If the cells are ambiguous: ``1.529`` next to ``999`` may be grouped thousands.
     """
     columns = list(columns)
     votes = {_vote(cells) for cells in columns}
@@ -89,24 +89,24 @@ def decimal_sign(columns: Iterable[Sequence[str]], delimiter: str, likely: str |
 
 
 def _either_way(cells: Sequence[str]) -> str:
-    """Say that the points in a column may be decimal or between thousands, and what to do."""
+    """Return the error message for points that may be decimal or thousands separators."""
     pointed = next(cell for cell in cells if "." in cell)
     whole = next(cell for cell in cells if _hundreds.fullmatch(cell))
     return (
-        f"{pointed!r} beside {whole!r} may have three decimals or be thousands; use decimal='.' if "
-        "the point is the decimal sign, decimal=',' if it is between thousands"
+        f"{pointed!r} next to {whole!r} is ambiguous; use decimal='.' if the point is the decimal "
+        "separator, decimal=',' if it separates thousands"
     )
 
 
 def _vote(cells: Sequence[str]) -> str:
-    """Tell the decimal sign of a column: point, comma, either or none.
+    """Return the vote of a column for the decimal separator: point, comma, either or none.
 
-    It may also be "thousands": what has a point has three digits after it, and what has none is
-    a number below 1000, some above 99.
+    It is "thousands" if all cells with a point have three digits after it, and those without are
+    below 1000, some of them above 99.
     """
     plain = [cell for cell in cells if is_plain_number(cell)]
     commas = [cell for cell in cells if has_decimal_comma(cell)]
-    if not cells or len(plain) + len(commas) < NUMBER_SHARE * len(cells):
+    if not cells or len(plain) + len(commas) < NUMBER_FRACTION * len(cells):
         return "none"
     pointed = [cell for cell in plain if "." in cell]
     if not commas and pointed:
@@ -119,7 +119,7 @@ def _vote(cells: Sequence[str]) -> str:
 
 
 def _maybe_all_thousands(plain: Sequence[str]) -> bool:
-    """Whether these numbers, some of them with a point, can all be whole ones in thousands."""
+    """Whether these numbers, some with a point, can all be integers with grouped thousands."""
     return any(map(_hundreds.fullmatch, plain)) and all(
         (_maybe_thousands if "." in cell else _up_to_999).fullmatch(cell) for cell in plain
     )

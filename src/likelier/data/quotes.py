@@ -1,4 +1,4 @@
-"""Stray quotation marks in CSV files: told from cells that took in the rows up to the next one."""
+"""Detection of stray quotation marks in CSV files, from cells that swallowed several rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 
 from likelier.data.header import is_numeric
 
-# So many rows of a batch show what the columns hold.
+# Rows of a batch that are inspected to infer the type of each column.
 _SHOWN = 1000
 
 
 def swallowed_rows(batch: pa.RecordBatch, delimiter: str) -> str | None:
-    """Return a cell that seems to hold the ends and beginnings of rows, None if there is none.
+    """Return a cell that seems to contain the ends and starts of rows, or None.
 
-    A quotation mark that opens a cell by mistake is closed by the next one, rows later. If the
-    row it makes of them has the right number of cells, then every line between has too; such a
-    cell is told from a quoted text of several lines by whether its pieces fit the other columns.
+    A stray opening quotation mark is closed by the next one, rows later. If the resulting row has
+    the right number of cells, so has every line in between. Such a cell is distinguished from
+    quoted multi-line text by whether its parts fit the other columns.
     """
     width = batch.num_columns
     if width == 1:
@@ -47,12 +47,12 @@ def _holds_rows(cell: str, position: int, batch: pa.RecordBatch, delimiter: str)
     pieces = [*enumerate(first[1:], position + 1), *enumerate(last[:position])]
     pieces += [(i, piece) for cells in inner for i, piece in enumerate(cells) if i != position]
     fits = list(_fits(pieces, batch))
-    many = width > 2 and len(inner) > 1  # lines of the right length, whatever they hold
+    many = width > 2 and len(inner) > 1  # several lines with the right number of cells
     return False not in fits and (True in fits or many)
 
 
 def _fits(pieces: Sequence[tuple[int, str]], batch: pa.RecordBatch) -> Iterator[bool | None]:
-    """Yield whether each piece could be a value of its column, None where any text could."""
+    """Yield whether each piece fits its column, None if the column accepts any text."""
     columns: dict[int, list[str]] = {}
     for position, piece in pieces:
         if position not in columns:
@@ -65,7 +65,7 @@ def _fits_column(piece: str, values: Sequence[str]) -> bool | None:
     if not values or not piece.strip():
         return None
     if piece[0].isspace() and not values[0][:1].isspace():
-        return False  # a comma within a sentence has a space behind it
+        return False  # a comma within a sentence is followed by a space
     trimmed = [value.strip() for value in values]
     if is_numeric(trimmed):
         return is_numeric([piece.strip()])

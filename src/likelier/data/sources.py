@@ -1,4 +1,4 @@
-"""Sources of blocks: what a streaming fit reads, from a libsvm file or an iterator."""
+"""Sources of blocks for streaming fits, from a libsvm file or an iterator."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ SPARSE_BLOCK_ROWS = 4096
 
 
 class Source(ABC):
-    """A sequence of blocks that an engine passes over.
+    """A sequence of blocks over which an engine iterates.
 
     Attributes
     ----------
     repeatable : bool
-        Whether it can be read from the start again.
+        Whether it can be iterated more than once.
     background : bool
-        Whether blocks may be made in another thread.
+        Whether blocks may be produced in another thread.
     encoder : TableEncoding, LibsvmLayout or None
-        What has to be remembered to read other data the same way; None for iterators, whose
-        blocks are matrices already.
+        The encoding to apply to other data; None for iterators, whose blocks are matrices.
     """
 
     repeatable: bool = True
@@ -43,11 +42,11 @@ class Source(ABC):
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns, or None if they have none."""
+        """Names of the columns, or None."""
         return None if self.encoder is None else list(self.encoder.get_feature_names_out())
 
     def unlabelled(self) -> Source:
-        """Return the same rows for a prediction: what their target holds does not matter."""
+        """Return the same rows for prediction, without reading the target."""
         return self
 
     @abstractmethod
@@ -79,10 +78,10 @@ class LibsvmSource(Source):
 
 
 class IterableSource(Source):
-    """Blocks from the caller's own iterator, list, or function that makes iterators.
+    """Blocks from an iterator, a list, or a function that returns iterators.
 
-    They are asked for in the caller's thread: what the caller made (a database cursor, say)
-    may not work in another. ``allow_nan`` says that the model knows what NaN means.
+    They are requested in the caller's thread, because objects such as database cursors may not
+    work in another. ``allow_nan`` is for models that support missing values.
     """
 
     background = False
@@ -96,7 +95,7 @@ class IterableSource(Source):
             self._make = blocks
         elif isinstance(blocks, Iterable):
             self._make = lambda: blocks
-            self.repeatable = iter(blocks) is not blocks  # an iterator is its own, used up
+            self.repeatable = iter(blocks) is not blocks  # iterators can be consumed only once
         else:
             raise TypeError(
                 "data must be a path, a data frame, an iterable of (X, y) or a function that "
@@ -107,7 +106,7 @@ class IterableSource(Source):
 
     @property
     def n_features(self) -> int:
-        """Number of columns, from a look at the first block."""
+        """Number of columns of the first block."""
         return int(self._peek().X.shape[1])
 
     def __call__(self) -> Generator[Batch, None, None]:
@@ -115,7 +114,7 @@ class IterableSource(Source):
         batch = self._peek()
         others, n_features = self._others, batch.X.shape[1]
         self._first, self._others = None, iter(())
-        labels = _one_kind(batch, None)
+        labels = _check_label_type(batch, None)
         yield batch
         start = batch.n_rows
         for index, item in enumerate(others, start=1):
@@ -125,18 +124,18 @@ class IterableSource(Source):
                     f"block {index} of the data has {batch.X.shape[1]} columns, "
                     f"block 0 has {n_features}"
                 )
-            labels = _one_kind(batch, labels)
+            labels = _check_label_type(batch, labels)
             yield batch
             start += batch.n_rows
 
     def _peek(self) -> Batch:
-        """Return the first block, which the next pass begins with."""
+        """Return the first block, and keep it for the next pass."""
         if self._first is None:
             self._others = iter(self._make())
             for item in self._others:
                 self._first = as_batch(item, 0, 0, self._allow_nan)
                 return self._first
-            raise ValueError("there is no block: the iterator is empty, or was read before")
+            raise ValueError("no blocks: the iterator is empty, or has already been consumed")
         return self._first
 
 
@@ -168,28 +167,27 @@ def as_batch(item: Any, index: int, start: int, allow_nan: bool = False) -> Batc
     return Batch(X, y, weight, index=index, start=start)
 
 
-def _one_kind(batch: Batch, before: Any) -> Any:
-    """Return an example of the labels, after a look at whether they and those before are alike.
+def _check_label_type(batch: Batch, previous: Any) -> Any:
+    """Raise if labels mix text and numbers, also with ``previous``; return an example of them.
 
-    Text and numbers together cannot be put in order; which of them was meant is not to be
-    guessed. Rows of weight zero may have any label.
+    Rows of weight zero may have any label.
     """
     y = batch.y
     if y is None or y.ndim != 1:
-        return before
+        return previous
     present = y if batch.weight is None else y[batch.weight > 0.0]
     for label in (present if y.dtype.kind == "O" else present[:1]).tolist():
-        if before is not None and isinstance(label, str) != isinstance(before, str):
+        if previous is not None and isinstance(label, str) != isinstance(previous, str):
             raise ValueError(
-                f"block {batch.index} of the data: y holds {label!r} where a row before has "
-                f"{before!r}; give labels of one kind, all text or all numbers"
+                f"block {batch.index} of the data: y contains {label!r} after {previous!r}; labels "
+                "must be all text or all numbers"
             )
-        before = label if before is None else before
-    return before
+        previous = label if previous is None else previous
+    return previous
 
 
 def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
-    """Return finite floats or NaN, dense in C order or CSR without duplicates; no idle copies."""
+    """Return floats without infinities, dense in C order or CSR without duplicates."""
     matrix: Any
     values: Any
     X = checked_matrix(X)
@@ -206,7 +204,7 @@ def _as_matrix(X: Any, allow_nan: bool) -> Matrix:
         keep = matrix.dtype in (np.float32, np.float64)
         matrix = values = np.ascontiguousarray(matrix, None if keep else np.float64)
     if allow_nan and np.isinf(values).any():
-        raise ValueError("X contains infinity; replace it by finite numbers or by NaN")
+        raise ValueError("X contains infinity; replace it with finite numbers or NaN")
     if not allow_nan and not np.isfinite(values).all():
         raise ValueError("X contains NaN or infinity; replace or remove missing values first")
     checked: Matrix = matrix

@@ -1,4 +1,4 @@
-"""Tables: named columns read from the first row to the last, block by block, as often as needed."""
+"""Tables: named columns that are read block by block, as often as needed."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ CSV_CHUNK_BYTES = 1 << 18
 CSV_CHUNK_ROWS = 256
 CSV_LARGE_CHUNK_BYTES = 1 << 22
 PARQUET_BUFFER_BYTES = 1 << 20
-# What pandas calls the parts of an index without a name in a Parquet file.
+# Names of unnamed pandas index levels in a Parquet file.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
-# Arrow shows the beginning of a row that has too many or too few cells.
+# Arrow's error message quotes the start of a row with too many or too few cells.
 _WRONG_NUMBER = re.compile(r"Expected \d+ columns, got \d+: (?P<row>.*?)(?P<more> \.\.\.)?\Z", re.S)
 
 
 class Table(ABC):
-    """Named columns of equal length that can be read again and again.
+    """Named columns of equal length that can be read repeatedly.
 
     Attributes
     ----------
     name : str
-        What to call the table in messages.
+        Name of the table in messages.
     column_names : list of str
-        The columns in their own order.
+        The columns in order.
     header : bool
-        Whether the names are the data's own; otherwise ``x0``, ``x1``, ... by position.
+        Whether the data have column names; otherwise they are ``x0``, ``x1``, ... by position.
     untyped : bool
-        Whether every column is text whose type is still to be found out (CSV).
+        Whether every column is text whose type has to be detected (CSV).
     missing_values : tuple of str
-        Text that stands for a missing value; empty for typed tables, which have nulls.
+        Texts that mean a missing value; empty for typed tables, which have nulls.
     decimal : str
-        Decimal sign of numbers in text.
+        Decimal separator of numbers in text.
     index_columns : tuple of str
-        Columns that number the rows, which no model should learn from.
+        Row indices, which are not used as features.
     hints : Hints
-        How it is read, for later files of the same origin.
+        Dialect, for later files of the same origin.
     delimiter : str
-        What is between the cells of a CSV file; empty for other tables.
+        Delimiter of a CSV file; empty for other tables.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Table(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Yield record batches of ``block_rows`` rows (the last may be shorter), from the start.
 
-        Only ``columns`` are read where they are named.
+        If ``columns`` is given, only these are read.
         """
 
 
@@ -140,9 +140,9 @@ class CsvTable(Table):
     def _checked(
         self, batches: Iterable[pa.RecordBatch], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield some columns, null where a number stands for a missing value.
+        """Yield some columns, null where a number means a missing value.
 
-        The first pass looks at all columns: a stray quotation mark in any of them costs rows.
+        The first pass checks all columns for stray quotation marks, which swallow rows.
         """
         marks = (mark.replace(self.decimal, ".") for mark in self.missing_values)
         numbers = [number for number in map(as_number, marks) if number is not None]
@@ -164,24 +164,24 @@ class CsvTable(Table):
         start = f'"{first}'.rstrip("\r")
         line = line_number(self._path, self._dialect.encoding, lambda text: start in text) or 1
         return (
-            f"{self.name!r}, line {line}: a quotation mark opens a cell that would take in the "
+            f"{self.name!r}, line {line}: a quotation mark opens a cell that would swallow the "
             f"next {len(others)} lines; {STRAY_QUOTE}"
         )
 
     def _repeated_line(self) -> int | None:
-        """Return the number of the second line with the names of the columns."""
+        """Return the number of the line that repeats the header."""
         found = 0
 
-        def again(text: str) -> bool:
+        def repeated(text: str) -> bool:
             nonlocal found
             cells = text.lstrip("\ufeff").split(self.delimiter)
             found += [cell.strip().strip('"') for cell in cells] == self.column_names
             return found > 1
 
-        return line_number(self._path, self._dialect.encoding, again)
+        return line_number(self._path, self._dialect.encoding, repeated)
 
     def _line(self, error: Exception) -> str:
-        """Say which line has the wrong number of cells."""
+        """Return a prefix with the line that has the wrong number of cells."""
         wrong = _WRONG_NUMBER.search(str(error))
         if wrong is None:
             return ""
@@ -202,7 +202,7 @@ class CsvTable(Table):
             encoding = "utf8"
         elif self._path.suffix.lower() == ".xz":
             stream = files.enter_context(open_bytes(self._path))
-        # The reader compares whole cells; other padding is taken care of when types are known.
+        # The reader compares whole cells; other padding is handled when types are known.
         padded = [
             a + text + b for a in ("", " ") for text in self.missing_values for b in ("", " ")
         ]
@@ -232,8 +232,8 @@ class CsvTable(Table):
 class ParquetTable(Table):
     """A Parquet file, read in bounded memory.
 
-    The index of a pandas frame that has no name is not used as a column; one with a name is a
-    column like any other, for the file and other tools show it as such.
+    An unnamed pandas index is not used as a feature; a named one is a column like any other, as in
+    other tools.
     """
 
     def __init__(self, path: Path) -> None:
@@ -244,8 +244,8 @@ class ParquetTable(Table):
         except pa.ArrowInvalid as error:
             raise ValueError(f"{self.name!r} is not a Parquet file: {error}") from error
         self.column_names = list(schema.names)
-        if len({*schema.names}) < len(schema.names):  # they could not be read by their names
-            raise ValueError(f"{self.name!r} has several columns of the same name; rename them")
+        if len({*schema.names}) < len(schema.names):  # columns are read by name
+            raise ValueError(f"{self.name!r} has duplicate column names; rename them")
         self.index_columns = tuple(filter(_UNNAMED_INDEX.fullmatch, self.column_names))
 
     def blocks(
@@ -254,7 +254,7 @@ class ParquetTable(Table):
         """Yield record batches with the types of the file."""
         columns = self.column_names if columns is None else list(columns)
         try:
-            # Without pre-buffering a column is read piece by piece, not a row group at a time.
+            # Without pre-buffering, columns are read in small parts instead of whole row groups.
             with pyarrow.parquet.ParquetFile(
                 self._path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False
             ) as file:
@@ -276,7 +276,7 @@ class FrameTable(Table):
             table, names = _arrow_table(frame)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(
-                f"{self.name} has a column of values of different types: {error}"
+                f"{self.name} has a column with values of different types: {error}"
             ) from error
         self.column_names = distinct_names(names, self.name)
         self._table = table.rename_columns(self.column_names)
@@ -284,11 +284,11 @@ class FrameTable(Table):
     def blocks(
         self, block_rows: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches that share the frame's memory where they can."""
+        """Yield record batches that share the memory of the frame if possible."""
         table = self._table if columns is None else self._table.select(list(columns))
         views = [i for i, type in enumerate(table.schema.types) if pa.types.is_string_view(type)]
         for batch in rechunk(table.to_batches(max_chunksize=block_rows), block_rows):
-            for i in views:  # rows cannot be taken from views by Arrow
+            for i in views:  # Arrow cannot take rows from string views
                 batch = batch.set_column(i, batch.schema.names[i], batch[i].cast(pa.string()))
             yield batch
 
@@ -302,22 +302,22 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
         A file (CSV, also compressed; Parquet), a pandas, Polars or Arrow frame, or columns of
         equal length by their names.
     format : {"csv", "parquet"}, optional
-        The file's format; by default told by its name or content.
+        The file format; detected from the name or content by default.
     **csv
-        How to read a CSV file, instead of finding it out from its first lines: ``delimiter``,
-        ``header`` (whether the first line names the columns), ``missing_values`` (the texts
-        that stand for a missing value) or ``also_missing`` (texts besides the usual ones),
-        ``encoding``, ``decimal`` (the sign in 3.14) and ``quotes`` (whether cells may be
-        quoted; False if quotation marks are text); ``likely`` has the `Hints` of another file,
-        which count where this one's lines do not show it. A number in ``missing_values`` stands
-        for every way to write it, in columns of numbers.
+        Dialect options of a CSV file that should not be detected: ``delimiter``, ``header``
+        (whether the first line has the column names), ``missing_values`` (the texts that mean a
+        missing value) or ``also_missing`` (texts besides the usual ones), ``encoding``,
+        ``decimal`` (the decimal separator) and ``quotes`` (whether cells may be quoted; False if
+        quotation marks are plain text). ``likely`` are the `Hints` of another file, which apply if
+        this file is inconclusive. A number in ``missing_values`` matches in numeric columns
+        however it is written.
 
     Notes
     -----
-    What numbers the rows is listed in ``index_columns`` and not learned from: the nameless
-    index of a pandas frame, and a nameless first CSV column with a whole number of its own in
-    every row. Columns of the same name get numbers (``a``, ``a_2``). In a CSV file of one
-    column an empty line is a row without a value, except at the end of the file.
+    Row indices are listed in ``index_columns`` and not used as features: the unnamed index of a
+    pandas frame, and an unnamed first CSV column with a distinct integer in every row. Duplicate
+    column names are numbered (``a``, ``a_2``). In a CSV file with one column, an empty line is a
+    missing value, except at the end of the file.
     """
     if not isinstance(data, str | os.PathLike):
         return FrameTable(data)
@@ -326,9 +326,9 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
     if found == "csv":
         also = csv.pop("also_missing", ())
         csv["missing_values"] = (*csv.get("missing_values", MISSING), *also)
-        said = {name: csv.pop(name, None) for name in ("delimiter", "encoding", "decimal")}
+        given = {name: csv.pop(name, None) for name in ("delimiter", "encoding", "decimal")}
         quote = {None: None, True: '"', False: ""}[csv.pop("quotes", None)]
-        return CsvTable(path, Hints(**said, quote=quote), **csv)
+        return CsvTable(path, Hints(**given, quote=quote), **csv)
     if found == "parquet":
         return ParquetTable(path)
     if found == "libsvm":
@@ -337,12 +337,12 @@ def open_table(data: str | os.PathLike[str] | Any, format: str | None = None, **
 
 
 def default_block_rows(n_columns: int) -> int:
-    """Rows that make a block of about two megabytes of numbers."""
+    """Number of rows in a block of about two megabytes of floats."""
     return min(16384, max(256, (2 << 20) // (8 * max(1, n_columns))))
 
 
 def rechunk(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly ``block_rows``, except for the last."""
+    """Yield the same rows in batches of exactly ``block_rows``, except the last."""
     if block_rows < 1:
         raise ValueError(f"block_rows must be at least 1, got {block_rows}")
     parts: list[pa.RecordBatch] = []
@@ -361,30 +361,30 @@ def rechunk(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.R
 
 
 def _chunk_bytes(longest_line: int) -> int:
-    """Size of the pieces a CSV file is read in: small, but some hundred rows where that is not."""
+    """Chunk size for reading a CSV file: small, but with some hundred rows if lines are long."""
     many_rows = min(CSV_CHUNK_ROWS * longest_line, CSV_LARGE_CHUNK_BYTES)
     return max(CSV_CHUNK_BYTES, many_rows, 8 * longest_line)
 
 
 def _arrow_table(frame: Any) -> tuple[pa.Table, list[str]]:
-    """Return the columns of a frame and their names, which may be the same."""
+    """Return the columns of a frame and their names, possibly with duplicates."""
     own: list[str] = []
     if isinstance(frame, dict):
         return _table_of_columns(frame), [str(name) for name in frame]
     if nw.dependencies.is_pandas_like_dataframe(frame):
         own = [str(name) for name in frame.columns]
         frame = frame.set_axis([f"{i}" for i in range(len(own))], axis=1)
-    if not isinstance(frame, pa.Table):  # which may have columns of the same name
+    if not isinstance(frame, pa.Table):  # which may have duplicate column names
         frame = nw.from_native(frame, eager_only=True)
         try:
             frame = frame.to_arrow()
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # texts and numbers in one column
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # text and numbers in one column
             frame = _table_of_columns({name: frame[name].to_list() for name in frame.columns})
     return frame, [*own, *frame.column_names[len(own) :]]
 
 
 def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    """Return columns by name as Arrow has them; different types in one column become texts."""
+    """Return columns as an Arrow table; columns of mixed types become text."""
     arrays = [_arrow_column(values) for values in columns.values()]
     lengths = {str(name): len(a) for name, a in zip(columns, arrays, strict=True)}
     if len({*lengths.values()}) > 1:
@@ -403,12 +403,14 @@ def _arrow_column(values: Any) -> Any:
     items = [None if item is None or item != item else item for item in values]
     if not all(isinstance(item, str | int | float | bool | None) for item in items):
         kinds = sorted({type(item).__name__ for item in items if item is not None})
-        raise ValueError(f"a column holds values of types {', '.join(kinds)}; convert it to text")
+        raise ValueError(
+            f"a column contains values of types {', '.join(kinds)}; convert it to text"
+        )
     return pa.array([None if item is None else str(item) for item in items], pa.string())
 
 
 def _has_row(batch: pa.RecordBatch, cells: Sequence[str]) -> bool:
-    """Whether a row of texts has these cells."""
+    """Whether a row equals these cells."""
     rows = batch.filter(pc.equal(batch.column(0), text_scalar(cells[0])))
     found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
     return any([cell and cell.strip() for cell in row] == list(cells) for row in found)
@@ -419,15 +421,15 @@ def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _explain(error: Exception) -> str:
-    """Add advice to the reader's own message."""
+    """Add advice to the error message of the reader."""
     message = str(error)
     if "UTF8" in message:
         return f"{message}; {NAME_ENCODING}"
     if "straddling" in message:
-        long = "a row is far longer than the first rows, or a quote is never closed"
+        long = "a row is far longer than the first rows, or a quotation mark is never closed"
         return f"{long}; {STRAY_QUOTE}"
     if "Expected" in message and "columns" in message:
-        advice = "remove lines that are no rows of the table, quote text that contains the "
+        advice = "remove lines that are not part of the table, quote text that contains the "
         advice += "delimiter, or name another delimiter"
         return f"{message}; {advice}{'; ' + STRAY_QUOTE if chr(34) in message else ''}"
     return message

@@ -1,12 +1,11 @@
-"""The exponential function for whole arrays, and the kernels that are one away from it.
+"""Vectorised exponential function, and the kernels that are computed from it.
 
-Both exponentials are straight code without a table or a branch, so that a loop around them
-uses the vector unit, and one pass goes from inner products to kernel values. NaN stays NaN;
-results too small to be normal numbers are 0.
+The exponentials use neither tables nor branches, so loops around them are vectorised, and a single
+pass turns inner products into kernel values. NaN stays NaN; subnormal results become 0.
 
-``exp(x) = 2^n exp(r)``, ``n = round(x / log 2)``, ``|r| <= log(2)/2``, ``exp(r)`` by a
-polynomial. The rounding adds a number so large that what remains of the fraction is nothing;
-the low bits of that sum are ``n``, ready to be shifted into an exponent.
+``exp(x) = 2^n exp(r)``, ``n = round(x / log 2)``, ``|r| <= log(2)/2``, with a polynomial for
+``exp(r)``. Rounding is done by adding a large constant, after which the low bits of the sum are
+``n``, ready to be shifted into the exponent.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numba.extending import overload
 
 from likelier.jit import njit
 
-# No promise about NaN or infinities is made to the compiler: they keep their meaning.
+# Without "nnan" and "ninf": NaN and infinities keep IEEE semantics.
 FLAGS = {"contract", "nsz"}
 
 _compiled = njit(cache=True, nogil=True, fastmath=FLAGS)
@@ -76,8 +75,8 @@ def _exp_double(x):
     return 0.0 if x < -708.0 else result
 
 
-# Each takes inner products ``G`` and the squared norms of the rows on both sides, and writes
-# the kernel values over them. A squared distance that rounding made negative is 0.
+# Each function overwrites inner products ``G`` with kernel values, given the squared norms of the
+# rows on both sides. Squared distances that are negative due to rounding are set to 0.
 
 
 @_compiled
@@ -131,7 +130,7 @@ def exp_values(G, scale):
 
 @_compiled
 def power_values(G, gamma, coef0, degree):
-    """``(gamma G + coef0)^degree`` in place, ``degree`` a whole number."""
+    """``(gamma G + coef0)^degree`` in place, for an integer ``degree``."""
     for i in range(G.shape[0]):
         row = G[i]
         for j in range(len(row)):

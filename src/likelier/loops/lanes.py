@@ -1,11 +1,11 @@
-"""Rows times weights of two, four, eight or twelve lanes side by side, in vectors.
+"""Products of rows with weights of 2, 4, 8 or 12 outputs, vectorised over the outputs.
 
-A loop over lanes whose number is not known to the compiler tests for overlaps and counts
-remainders at every entry of a row, and keeps its sums in memory. Here the lanes of a column are
-one vector and the sums stay in registers; every processor carries that out in what it has.
+A loop over a number of outputs unknown at compile time checks for aliasing and remainders at every
+entry of a row, and keeps its sums in memory. Here the weights of a column are one LLVM vector
+(a lane per output) and the sums stay in registers, on any instruction set.
 
-Twelve lanes are two tables one behind the other: the first eight lanes of every column, which fill
-a cache line, then the other four. A row is read once for both.
+Twelve outputs are stored as two consecutive tables: the first eight outputs of every column, which
+fill a cache line, then the other four. A row is read once for both.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from likelier.jit import njit
 from likelier.loops.memory import touched
 
 WIDTHS = (2, 4, 8)
-TABLES = (8, 4)  # widths of the two tables of the most lanes
+TABLES = (8, 4)  # widths of the two tables of the largest number of outputs
 MOST_LANES = sum(TABLES)
-CHAINS = 2  # sums in flight: an entry does not wait for the sum of the one before
+CHAINS = 2  # independent partial sums, to hide the latency of additions
 CACHE_LINE = 64  # bytes
-# Sums along a row may be reordered; infinities and NaN keep their meaning.
-_FREE = ("reassoc", "contract", "nsz", "arcp")  # the first is what makes vectors
+# Sums along a row may be reordered; infinities and NaN keep IEEE semantics.
+_FREE = ("reassoc", "contract", "nsz", "arcp")  # "reassoc" enables vectorisation
 _double, _int64, _int32 = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 
 
 def aligned_zeros(sizes: Sequence[int]) -> list[Array]:
-    """Arrays of zeros that each begin a cache line, so that no vector lies on two.
+    """Arrays of zeros that are aligned to cache lines, so that no vector crosses a line.
 
-    They are cut out of one piece of memory, which comes in large pages, and the caller is the
-    first to touch it, for threads to write to.
+    They share one allocation, which can use large pages, and whose pages the calling thread touches
+    first (see `likelier.loops.memory`).
     """
     line = CACHE_LINE // 8
     starts = np.cumsum([0, *(-(-size // line) * line for size in sizes)])
@@ -50,14 +50,14 @@ def aligned_zeros(sizes: Sequence[int]) -> list[Array]:
 
 
 def padded(n_lanes: int) -> int:
-    """Number of lanes to store for so many: a width there are vectors of, or the number itself."""
+    """Number of outputs to store: the next vector width, or the number itself beyond these."""
     return next((w for w in (*WIDTHS, MOST_LANES) if 1 < n_lanes <= w), n_lanes)
 
 
 def tables(weights: Array, n_columns: int, n_lanes: int) -> list[tuple[slice, Array]]:
-    """Which lanes the tables of padded weights hold, and these with a row for every column.
+    """Return the tables of padded weights, one row per column, each with its range of outputs.
 
-    The last lanes of a table may be padding.
+    The last outputs of a table may be padding.
     """
     widths = TABLES if len(weights) == n_columns * MOST_LANES else (len(weights) // n_columns,)
     found, first = [], 0
@@ -70,7 +70,7 @@ def tables(weights: Array, n_columns: int, n_lanes: int) -> list[tuple[slice, Ar
 
 @dataclass
 class _Row:
-    """A stretch of a row and the weights of its columns, while code is generated."""
+    """Part of a row and the weights of its columns, during code generation."""
 
     build: Any
     data: Any
@@ -79,9 +79,9 @@ class _Row:
     weights: Any
     vector: Any
     rates: Any = None  # factors of the last columns
-    even: Any = None  # how many columns come before them
-    stride: Any = None  # lanes of a column, where the vector is not all of them
-    first: Any = None  # and the first of them in the vector
+    even: Any = None  # number of columns before these
+    stride: Any = None  # number of outputs of a column, if the vector covers only some of them
+    first: Any = None  # the first output in the vector
 
     @classmethod
     def of(cls, context: Any, build: Any, kinds: Any, args: Any, width: int) -> _Row:
@@ -98,14 +98,14 @@ class _Row:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What may be changed about sums; of a single lane the compiler would make vectors."""
+        """Fast-math flags; without reassociation for a single output, to keep its order of sums."""
         return _FREE if self.vector.count > 1 else _FREE[1:]
 
     @contextmanager
     def entry(self, p: Any) -> Iterator[tuple[Any, Any]]:
         """The value at position ``p``, times its rate, and its column.
 
-        Zeros of a dense row are left out: they are many, or the test costs little.
+        Zeros of a dense row are skipped: either they are many, or the test is cheap.
         """
         build = self.build
         x = build.load(build.gep(self.data, [p]))
@@ -130,7 +130,7 @@ class _Row:
         return build.load(product)
 
     def place(self, column: Any) -> Any:
-        """Where the weights of a column are."""
+        """Address of the weights of a column."""
         if self.stride is None:
             first = self.build.mul(column, ir.Constant(_int64, self.vector.count))
         else:
@@ -138,7 +138,7 @@ class _Row:
         return self.build.bitcast(self.build.gep(self.weights, [first]), self.vector.as_pointer())
 
     def splat(self, x: Any) -> Any:
-        """The number in every lane."""
+        """Broadcast a number to all lanes."""
         empty = ir.Constant(self.vector, ir.Undefined)
         first = self.build.insert_element(empty, x, ir.Constant(_int32, 0))
         same = ir.Constant(ir.VectorType(_int32, self.vector.count), [0] * self.vector.count)
@@ -149,14 +149,14 @@ class _Row:
         return self.sum([to, self.build.fmul(one, two, flags=self.flags)])
 
     def sum(self, values: list[Any]) -> Any:
-        """All of them, from the first to the last."""
+        """Sum of the values in order."""
         return reduce(lambda a, b: self.build.fadd(a, b, flags=self.flags), values)
 
 
 def _products(rows: list[_Row], first: Any, stop: Any) -> list[Any]:
     """Sums of ``x_k w[j_k]`` over positions, for the weights of every ``_Row`` of the same row.
 
-    They are taken in chains that do not wait for each other.
+    Each is accumulated in several independent chains.
     """
     build, chains = rows[0].build, ir.Constant(_int64, CHAINS)
     zeros = [ir.Constant(row.vector, [0.0] * row.vector.count) for row in rows]
@@ -189,7 +189,7 @@ def _positions(build: Any, first: Any, stop: Any, step: int) -> Any:
 
 
 def _lanes_of(rows: list[_Row], numbers: Any) -> list[Any]:
-    """Where the numbers of the lanes of every table begin in a vector of all of them."""
+    """Addresses of the values of every table in a vector of all outputs."""
     build, places, first = rows[0].build, [], 0
     for row in rows:
         place = build.gep(numbers, [ir.Constant(_int64, first)])
@@ -199,7 +199,7 @@ def _lanes_of(rows: list[_Row], numbers: Any) -> list[Any]:
 
 
 def _rows(context: Any, build: Any, kinds: Any, args: Any, width: int) -> list[_Row]:
-    """The row with weights of so many lanes, in as many tables as these have."""
+    """The row with the weights of each table."""
     if width < MOST_LANES:
         return [_Row.of(context, build, kinds, args, width)]
     n_weights = context.make_array(kinds[4])(context, build, args[4]).nitems
@@ -210,7 +210,7 @@ def _rows(context: Any, build: Any, kinds: Any, args: Any, width: int) -> list[_
 
 
 def _scores(width: int) -> Any:
-    """Compiled ``out[lane] = sum_j x_j w[j, lane]`` for this number of lanes."""
+    """Compiled ``out[k] = sum_j x_j w[j, k]`` for this number of outputs."""
 
     def generate(context, build, signature, args):
         rows = _rows(context, build, signature.args, args, width)
@@ -236,7 +236,7 @@ def _move(build: Any, rows: list[_Row], args: Any, step: Any) -> None:
 
 
 def _add(width: int) -> Any:
-    """Compiled ``w[j, lane] += x_j step[lane]`` for this number of lanes."""
+    """Compiled ``w[j, k] += x_j step[k]`` for this number of outputs."""
 
     def generate(context, build, signature, args):
         rows = _rows(context, build, signature.args, args, width)
@@ -251,7 +251,7 @@ def _add(width: int) -> Any:
 
 
 def _add_rates(width: int) -> Any:
-    """Compiled ``w[j, lane] += rate_j x_j step[lane]`` for this number of lanes.
+    """Compiled ``w[j, k] += rate_j x_j step[k]`` for this number of outputs.
 
     The first ``even`` columns have rate 1; ``rates`` are those of the others.
     """
@@ -279,9 +279,9 @@ add_rates_2, add_rates_4, add_rates_8, add_rates_12 = (
 
 
 def _scores_among(width: int) -> Any:
-    """Compiled ``scores[first + lane] += sum_k x_k w[j_k, first + lane]`` of ``width`` lanes.
+    """Compiled ``scores[first + k] += sum_i x_i w[j_i, first + k]`` of ``width`` outputs.
 
-    ``j_k`` are the ``places`` of a listed row and ``stride`` is the number of all lanes.
+    ``j_i`` are the ``places`` of a listed row and ``stride`` is the number of all outputs.
     """
 
     def generate(context, build, signature, args):
@@ -301,7 +301,7 @@ def _scores_among(width: int) -> Any:
 
 
 def _keep_among(width: int) -> Any:
-    """Compiled ``w[j_k, lane] = keep_k w[j_k, lane] + x_k step[lane]``, lanes as above."""
+    """Compiled ``w[j_i, k] = keep_i w[j_i, k] + x_i step[k]``, for outputs as above."""
 
     def generate(context, build, signature, args):
         row = _Row.listed(context, build, signature.args, args, width)
@@ -311,7 +311,7 @@ def _keep_among(width: int) -> Any:
         every = _positions(build, ir.Constant(_int64, 0), args[2], 1)
         with every as (p, _), row.entry(p) as (x, column):
             kept, place = row.splat(build.load(build.gep(keep, [p]))), row.place(column)
-            # rounded by itself: which of two products is fused must not depend on the width
+            # rounded separately: which of the two products is fused must not depend on the width
             kept = build.fmul(kept, build.load(place, align=8))
             build.store(row.add_product(kept, row.splat(x), step), place, align=8)
         return context.get_dummy_value()
@@ -330,9 +330,9 @@ keep_of_1, keep_of_2, keep_of_4, keep_of_8 = (_keep_among(w) for w in (1, *WIDTH
 
 @njit(cache=True, nogil=True)
 def add_scores(values, places, n, weights, scores):
-    """``scores[lane] += sum_k values[k] w[places[k], lane]`` for any number of lanes.
+    """``scores[k] += sum_i values[i] w[places[i], k]`` for any number of outputs.
 
-    A lane is computed the same way whatever its number and that of the others.
+    The result of an output does not depend on its index or on the number of outputs.
     """
     n_lanes, lane = np.uintp(len(scores)), np.uintp(0)
     while lane + np.uintp(8) <= n_lanes:
@@ -350,7 +350,7 @@ def add_scores(values, places, n, weights, scores):
 
 @njit(cache=True, nogil=True)
 def keep_and_add(values, places, n, weights, step, keep):
-    """``w[places[k], lane] = keep[k] w[places[k], lane] + values[k] step[lane]``, as above."""
+    """``w[places[i], k] = keep[i] w[places[i], k] + values[i] step[k]``, as above."""
     n_lanes, lane = np.uintp(len(step)), np.uintp(0)
     while lane + np.uintp(8) <= n_lanes:
         keep_of_8(values, places, n, weights, n_lanes, lane, step, keep)

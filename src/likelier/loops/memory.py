@@ -1,4 +1,4 @@
-"""New memory whose pages one thread has touched before several write to it."""
+"""Allocation of arrays whose pages are touched by one thread before several write to them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ PAGE = 4096  # bytes
 
 
 def touched(array: Array) -> Array:
-    """The same array, a byte of every page written to: for arrays of zeros, or of anything.
+    """Write zero to a byte of every page of a contiguous array, and return it.
 
-    A page comes with the first write to it. The thread that freed pages of an earlier array gets
-    these again; any other one is given memory that nobody has used for long, which takes ten
-    times as long on a virtual machine, and threads that do so together wait for each other.
-    ``array`` lies in one piece.
+    Pages are mapped on the first write. A thread that has freed pages reuses these; other threads
+    get fresh memory, which takes ten times as long on a virtual machine, and blocks when several
+    threads do so at once. The array must be zero or uninitialised.
     """
     array.reshape(-1, order="A").view(np.uint8)[::PAGE] = 0
     return array
 
 
 def touched_empty(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Array:
-    """An array to be written by several threads."""
+    """An uninitialised array to be written by several threads."""
     return touched(np.empty(shape, dtype))

@@ -1,12 +1,12 @@
-"""One way to walk along a row, dense or sparse, and along the weights it meets.
+"""Compiled operations on a row, dense or sparse, and the weights of its columns.
 
 A matrix enters a compiled loop as `Rows`: ``(data, indices, indptr, n_columns)``. For a dense
-matrix ``data`` is the C-ordered array seen as a vector and ``indices`` and ``indptr`` are
-None, which Numba resolves while compiling: no loop exists twice in the source.
+matrix ``data`` is a flat view of the C-ordered array, and ``indices`` and ``indptr`` are None,
+which Numba resolves at compile time, so no loop is duplicated in the source.
 
-Weights are ``(n_columns, n_lanes)`` in C order, passed as a vector. A lane is one score: a
-class, a learning rate being tried, or a pair of both. Lanes lie side by side, so a row is
-read once for all of them and the inner loop runs over contiguous memory.
+Weights are ``(n_columns, n_lanes)`` in C order, passed as a vector. A lane is one output: a class,
+a candidate learning rate, or a pair of both. The outputs of a column are contiguous, so a row is
+read once for all of them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,18 @@ from likelier.loops.lanes import (
     scores_12,
 )
 
-# Sums along a row may be reordered (which is what lets them use the vector unit), but
-# infinities and NaN keep their meaning.
+# Sums along a row may be reordered, which enables vectorisation, but infinities and NaN keep IEEE
+# semantics.
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
-PIECE = 1 << 19  # stored values that are squared at a time, so that no copy grows with the rows
-
+CHUNK = 1 << 19  # values squared at a time, so that temporary memory does not grow with the rows
 
 LOOK_AHEAD = 3  # rows
-LINE = 8  # numbers that the processor loads together
-COLUMNS_AHEAD = np.uintp(8)  # entries of a row for which weights are loaded in advance
+LINE = 8  # floats per cache line
+COLUMNS_AHEAD = np.uintp(8)  # entries of a row whose weights are prefetched
 
 
 class Rows(NamedTuple):
-    """A matrix as compiled loops take it."""
+    """A matrix as passed to compiled loops."""
 
     data: Array
     indices: Array | None
@@ -60,8 +59,8 @@ class Rows(NamedTuple):
 def as_rows(X: Matrix) -> Rows:
     """View a matrix as `Rows`. Nothing is copied, except a dense matrix not in C order."""
     if sparse.issparse(X):
-        # unsigned, here and below, because Numba tests every signed index for being negative,
-        # and a loop with that test in it does not vectorise
+        # Unsigned, here and below, because Numba checks signed indices for being negative, which
+        # prevents vectorisation.
         kind = np.uint32 if X.indices.dtype.itemsize == 4 else np.uint64
         return Rows(X.data, X.indices.view(kind), X.indptr, X.shape[1])
     X = np.ascontiguousarray(X)
@@ -69,7 +68,7 @@ def as_rows(X: Matrix) -> Rows:
 
 
 def all_rows(X: Matrix, rows: Array | None) -> Array:
-    """Numbers of the rows to visit, spelled out."""
+    """Indices of the rows to visit; None means all."""
     return np.arange(X.shape[0]) if rows is None else rows
 
 
@@ -83,7 +82,7 @@ def nonzeros_per_row(X: Matrix, rows: Array) -> int:
 
 @njit(cache=True, nogil=True)
 def row_start(indptr, n_columns, i):
-    """Where row ``i`` begins in the data (unsigned, see `as_rows`)."""
+    """Start of row ``i`` in the data (unsigned, see `as_rows`)."""
     if indptr is None:
         return np.uintp(i) * np.uintp(n_columns)
     return np.uintp(indptr[i])
@@ -99,7 +98,7 @@ def column(indices, start, p):
 
 @intrinsic
 def prefetch(typingctx, array, position):
-    """Ask the processor to load ``array[position]`` into its cache; never faults."""
+    """Prefetch ``array[position]`` into the cache; never faults."""
 
     def codegen(context, builder, signature, args):
         array_type = signature.args[0]
@@ -117,7 +116,7 @@ def prefetch(typingctx, array, position):
 
 @njit(cache=True, nogil=True)
 def prefetch_ahead(data, indices, indptr, n_columns, rows, r):
-    """Load a row that comes soon after ``rows[r]``: shuffled rows are otherwise waited for."""
+    """Prefetch a row soon after ``rows[r]``, because shuffled rows would miss the cache."""
     ahead = rows[min(r + LOOK_AHEAD, len(rows) - 1)]
     start, stop = row_start(indptr, n_columns, ahead), row_start(indptr, n_columns, ahead + 1)
     for p in range(start, stop, np.uintp(8)):
@@ -129,10 +128,10 @@ def prefetch_ahead(data, indices, indptr, n_columns, rows, r):
 
 @njit(cache=True, nogil=True)
 def prefetch_weights(indices, indptr, n_columns, rows, r, weights, width, split):
-    """Load the weights of the sparse row after ``rows[r]``, if those of a column share a line.
+    """Prefetch the weights of the sparse row after ``rows[r]``, if a column fits in a cache line.
 
-    Its own row must have come before (`prefetch_ahead`): the columns have to be known by now. Of
-    weights ``split`` into two tables both are loaded.
+    The row itself must have been prefetched (`prefetch_ahead`), since its columns are read. If the
+    weights are ``split`` into two tables, both are prefetched.
     """
     if indices is None or (width > LINE and not split) or r + 1 >= len(rows):
         return
@@ -150,7 +149,7 @@ def prefetch_weights(indices, indptr, n_columns, rows, r, weights, width, split)
 
 @njit(cache=True, nogil=True)
 def prefetch_lanes(indices, p, stop, weights, n_lanes):
-    """Load the weights of a sparse row's column: those of many columns lie far apart."""
+    """Prefetch the weights of a column of a sparse row."""
     if indices is not None and p < stop:
         first = np.uintp(indices[p]) * n_lanes
         for lane in range(np.uintp(0), n_lanes, np.uintp(8)):
@@ -159,13 +158,13 @@ def prefetch_lanes(indices, p, stop, weights, n_lanes):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_dot(data, indices, start, stop, weights):
-    """``sum_j x_j w[j]`` for a single lane."""
+    """``sum_j x_j w[j]`` for a single output."""
     total = 0.0
     if indices is None:
         for p in range(start, stop):
             total += data[p] * weights[column(indices, start, p)]
         return total
-    # by hand in four sums: rows of a sparse matrix are too short for a vectorised loop
+    # four explicit partial sums: sparse rows are too short for a vectorised loop
     b, c, d = 0.0, 0.0, 0.0
     p = start
     while p + np.uintp(4) <= stop:
@@ -182,26 +181,26 @@ def row_dot(data, indices, start, stop, weights):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_axpy(data, indices, start, stop, weights, step):
-    """``w[j] += x_j step`` for a single lane."""
+    """``w[j] += x_j step`` for a single output."""
     for p in range(start, stop):
         weights[column(indices, start, p)] += data[p] * step
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_dot_rates(data, indices, start, stop, weights, rates):
-    """``sum_j x_j w[j]`` and ``sum_j rate_j x_j^2`` for a single lane."""
-    total, spread = 0.0, 0.0
+    """``sum_j x_j w[j]`` and ``sum_j rate_j x_j^2`` for a single output."""
+    total, square = 0.0, 0.0
     for p in range(start, stop):
         j = column(indices, start, p)
         x = np.float64(data[p])
         total += x * weights[j]
-        spread += rates[j] * x * x
-    return total, spread
+        square += rates[j] * x * x
+    return total, square
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_axpy_rates(data, indices, start, stop, weights, rates, step):
-    """``w[j] += rate_j x_j step`` for a single lane."""
+    """``w[j] += rate_j x_j step`` for a single output."""
     for p in range(start, stop):
         j = column(indices, start, p)
         weights[j] += rates[j] * data[p] * step
@@ -209,7 +208,7 @@ def row_axpy_rates(data, indices, start, stop, weights, rates, step):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_scores(data, indices, start, stop, weights, out):
-    """``out[lane] = sum_j x_j w[j, lane]``."""
+    """``out[k] = sum_j x_j w[j, k]``."""
     n_lanes = np.uintp(len(out))
     if len(out) == 1:
         out[0] = row_dot(data, indices, start, stop, weights)
@@ -236,7 +235,7 @@ def row_scores(data, indices, start, stop, weights, out):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_add(data, indices, start, stop, weights, step):
-    """``w[j, lane] += x_j step[lane]``."""
+    """``w[j, k] += x_j step[k]``."""
     n_lanes = np.uintp(len(step))
     if len(step) == 1:
         row_axpy(data, indices, start, stop, weights, step[0])
@@ -260,10 +259,10 @@ def row_add(data, indices, start, stop, weights, step):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def row_add_rates(data, indices, start, stop, weights, step, rates):
-    """``w[j, lane] += rate_j x_j step[lane]``.
+    """``w[j, k] += rate_j x_j step[k]``.
 
-    There may be fewer rates than columns: they are those of the last columns, and the first ones
-    have rate 1.
+    If there are fewer rates than columns, they belong to the last columns, and the first ones have
+    rate 1.
     """
     n_lanes = np.uintp(len(step))
     even = np.uintp(len(weights) // len(step) - len(rates))
@@ -288,7 +287,7 @@ def row_add_rates(data, indices, start, stop, weights, step, rates):
 
 @njit(cache=True, nogil=True)
 def table_scores(data, indices, start, stop, weights, out, split):
-    """`row_scores`, of weights that may be ``split`` into two tables (`likelier.loops.lanes`)."""
+    """`row_scores` of weights that may be ``split`` into two tables (`likelier.loops.lanes`)."""
     if split:
         scores_12(data, indices, start, stop, weights, out)
     else:
@@ -297,7 +296,7 @@ def table_scores(data, indices, start, stop, weights, out, split):
 
 @njit(cache=True, nogil=True)
 def table_add(data, indices, start, stop, weights, step, rates, split):
-    """`row_add`, or with rates `row_add_rates`, to weights that may be ``split`` likewise."""
+    """`row_add`, or `row_add_rates` with rates, for weights that may be ``split``."""
     if rates is None:
         if split:
             add_12(data, indices, start, stop, weights, step)
@@ -321,7 +320,7 @@ def row_square(data, start, stop):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def squared_norms(data, indices, indptr, n_columns, n_rows, rates):
-    """Squared Euclidean norm of every row; with ``rates``, each square times that of its column."""
+    """Squared Euclidean norm of every row, optionally weighted by the ``rates`` of the columns."""
     out = np.empty(n_rows)
     for i in range(n_rows):
         total = 0.0
@@ -334,19 +333,19 @@ def squared_norms(data, indices, indptr, n_columns, n_rows, rates):
 
 
 def row_norms(X: Matrix, rates: Array | None = None) -> Array:
-    """Squared Euclidean norm of every row of a matrix, each square times ``rates[column]``."""
+    """Squared Euclidean norm of every row, optionally weighted by the ``rates`` of the columns."""
     rows: Any = as_rows(X)
     return np.asarray(squared_norms(*rows, X.shape[0], rates))
 
 
 def column_squares(X: Matrix, weight: Array | None = None) -> Array:
-    """Weighted sum of squares of every column, in double precision; infinite without a word."""
+    """Weighted sum of squares of every column in double precision; overflow gives infinity."""
     if sparse.issparse(X):
         total = np.zeros(X.shape[1])
         omega = None if weight is None else np.repeat(weight, np.diff(X.indptr))
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(X.data), PIECE):
-                part = slice(start, start + PIECE)
+            for start in range(0, len(X.data), CHUNK):
+                part = slice(start, start + CHUNK)
                 square = X.data[part].astype(np.float64) ** 2
                 if omega is not None:
                     square *= omega[part]

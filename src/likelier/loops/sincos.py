@@ -1,11 +1,10 @@
-"""Sine and cosine of whole arrays at once, as random features need them.
+"""Vectorised sine and cosine of arrays, for random Fourier features.
 
-An angle is brought to ``[-pi/2, pi/2]`` by a multiple of ``pi`` that is subtracted in parts, of
-which the products are exact, and the sine and the cosine there are polynomials with the least
-largest error; an odd multiple turns both signs. This is straight code that uses the vector
-unit, right to 1.5e-7 (float32) or 3e-16 for angles up to `limit_of` their type. Larger ones,
-infinities and NaN are given to the functions of the C library instead, which are right for
-every number (and NaN for what is none).
+Angles are reduced to ``[-pi/2, pi/2]`` by subtracting a multiple of ``pi`` in several parts with
+exact products; sine and cosine are minimax polynomials there, and an odd multiple flips both signs.
+The code is branch-free and vectorises, accurate to 1.5e-7 (float32) or 3e-16 for
+angles up to `limit_of` their type. Larger angles, infinities and NaN are passed to the C library,
+which is accurate for all numbers.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from numba.extending import overload
 from likelier.base import Array
 from likelier.jit import njit
 
-# No promise about NaN or infinities is made to the compiler: they keep their meaning.
+# Without "nnan" and "ninf": NaN and infinities keep IEEE semantics.
 FLAGS = {"contract", "nsz"}
 
 _compiled = njit(cache=True, nogil=True, fastmath=FLAGS)
 
-# Coefficients for [-pi/2, pi/2], that of the highest power first: odd powers, and even ones.
+# Coefficients on [-pi/2, pi/2], highest power first: odd powers for the sine, even for the cosine.
 SINE = {
     np.dtype(np.float32): (
         2.6000244845731795e-6,
@@ -139,14 +138,14 @@ def _sincos_double(x, scale):
     return scale * sine, scale * cosine
 
 
-# The loops below take one output array and unsigned positions: the compiler then sees that the
-# halves of a row do not overlap, and tests no index for being negative. Either test would keep
-# a loop from the vector unit.
+# The loops below use a single output array and unsigned positions, so that the compiler knows that
+# the halves of a row do not alias, and does not check for negative indices. Either check would
+# prevent vectorisation.
 
 
 @_compiled
 def _all_small(angles):
-    """Whether every angle of a vector is within the fast range."""
+    """Whether all angles of a vector are within the fast range."""
     beyond = 0
     for j in range(len(angles)):
         beyond += 0 if abs(angles[j]) <= limit_of(angles[j]) else 1
@@ -171,7 +170,7 @@ def _pair_row(angles, row, scale):
 
 @_compiled
 def _phase_row(angles, phase, row, scale):
-    """Write ``scale cos(angle + phase)``; the angles are changed."""
+    """Write ``scale cos(angle + phase)``; the angles are overwritten."""
     count = np.uintp(len(angles))
     for j in range(count):
         angles[j] += phase[j]
@@ -197,7 +196,7 @@ def fourier_features(angles: Array, phase: Array, out: Array) -> None:
     """Write ``sqrt(2/M) [cos(a), sin(a), cos(b + phase)]`` to the ``M`` columns of ``out``.
 
     ``b`` are the last columns of the angles, as many as there are phases, ``a`` the others. All
-    arrays are of one type, in C order, and do not overlap; the angles may be changed.
+    arrays must have the same type, be in C order, and not overlap; the angles may be overwritten.
     """
     _fourier(angles, phase, out, out.dtype.type((2.0 / max(out.shape[1], 1)) ** 0.5))
 

@@ -1,7 +1,8 @@
-"""Tables: from named columns of any kind to features that numbers can be learned from.
+"""Tables: from named columns of any kind to a numeric feature matrix.
 
-`block_source` is what estimators use: it returns a source of blocks for anything. `TableEncoding`
-is what is learned of a table, and `TableFeatures` the same for scikit-learn's pipelines.
+Estimators call `block_source`, which returns a source of blocks for any supported input.
+`TableEncoding` is the learned encoding of a table, and `TableFeatures` wraps it as a scikit-learn
+transformer.
 """
 
 from likelier.tables.decide import Choices

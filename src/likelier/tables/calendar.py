@@ -1,4 +1,4 @@
-"""How one date or time is written in a text, and what it is: many texts at a time."""
+"""Vectorised parsing of dates and times in text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _COMPACT_CLOCK = (
     rf"(?::?{_TWO_DIGITS('second')}(?:\.(?P<fraction>[0-9]{{1,9}}))?)? ?{_ZONE})?"
 )
 
-# By name, in the syntax of RE2. Day and month of "numeric" dates are told apart by the column.
+# By name, in RE2 syntax. Whether day or month comes first in "numeric" dates depends on the column.
 PATTERNS = {
     "year-month-day": f"{_LONG_YEAR}(?P<sign>[-/.])(?P<month>[0-9]{{1,2}})(?P<again>[-/.])"
     f"{_DAY}{_MAYBE_CLOCK}",
@@ -70,7 +70,7 @@ PATTERNS = {
     f"{_MAYBE_CLOCK}",
     "name day year": f"{_WEEKDAY}{_MONTH}[-/. ]*{_DAY}{_NTH}[-/., ]+{_YEAR}{_MAYBE_CLOCK}",
     "name day time year": f"{_WEEKDAY}{_MONTH} +{_DAY},? +{_CLOCK} +{_LONG_YEAR}",
-    # "Jan 12" may be a day, "Jan-12" is what spreadsheets make of a month.
+    # "Jan 12" may be a day; "Jan-12" is how spreadsheets format a month.
     "name year": f"{_MONTH}(?:[-/., ]*{_OF}{_LONG_YEAR}|[-/ ]?[-/'](?P<short>[0-9]{{2}}))",
     "year-month": f"{_LONG_YEAR}[-/](?P<month>[0-9]{{2}})",
     "month-year": f"(?P<month>[0-9]{{1,2}})(?P<sign>[-/]){_LONG_YEAR}",
@@ -79,21 +79,21 @@ PATTERNS = {
     "time": _CLOCK,
 }
 _ANY = "|".join(re.sub(r"\?P<[a-z]+>", "?:", pattern) for pattern in PATTERNS.values())
-# Years of two digits from here on are of the last century, if a column does not say otherwise.
+# Two-digit years from here on belong to the 20th century, unless the column's pivot differs.
 CENTURY = 69
 _FIRST_YEAR = 1000
 _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
-class Moments:
-    """The parts of dates written after one pattern; ``rows`` says which of the texts they are."""
+class DateParts:
+    """The parts of the dates that match one pattern; ``rows`` are their indices among the texts."""
 
     rows: Array
     parts: dict[str, pa.Array]
 
     def has(self, name: str) -> Array:
-        """Where a part is given."""
+        """Mask of the dates that have a part."""
         if name not in self.parts:
             return np.zeros(len(self.rows), bool)
         given = pc.not_equal(self.parts[name], text_scalar(""))
@@ -109,14 +109,14 @@ class Moments:
 
     @cached_property
     def short(self) -> Array:
-        """Where the year has two digits."""
+        """Mask of the dates with a two-digit year."""
         short = self.has("short")
         if "year" in self.parts:
             short = short | (numbers_of(pc.utf8_length(self.parts["year"])) == 2)
         return short
 
     def year(self, order: str = "", pivot: int = CENTURY) -> Array:
-        """Return years of four digits; those of two from ``pivot`` on are of the last century."""
+        """Return four-digit years; two-digit ones from ``pivot`` on belong to the 20th century."""
         if order == "y":
             year, short = self.whole("first"), np.ones(len(self.rows), bool)
         else:
@@ -136,10 +136,10 @@ class Moments:
         return self.whole("month", 1)
 
     def days(self, order: str = "", pivot: int = CENTURY) -> tuple[Array, Array]:
-        """Return the days since 1970, and where there is such a day.
+        """Return the days since 1970, and a mask of the valid dates.
 
-        ``order`` says which of the numbers of a numeric date comes first: ``d``, ``m``, or
-        ``y`` for a year of two digits, with the month in the middle.
+        ``order`` is the first part of a numeric date: ``d``, ``m``, or ``y`` for a two-digit year
+        with the month in the middle.
         """
         last = {"d": "first", "m": "other", "y": "year"}
         day, month = self.whole(last.get(order, "day"), 1), self._month(order)
@@ -155,13 +155,13 @@ class Moments:
         return dates.astype(np.int64), valid
 
     def _two_digits(self) -> Array:
-        """Where all three numbers have two digits."""
+        """Mask of the dates in which all three numbers have two digits."""
         lengths = (pc.utf8_length(self.parts[name]) for name in ("first", "other", "year"))
         two: Array = np.all([numbers_of(length) == 2 for length in lengths], axis=0)
         return two
 
-    def clock(self) -> tuple[Array, Array]:
-        """Return the microseconds since midnight in UTC, and where there is such a time."""
+    def time_of_day(self) -> tuple[Array, Array]:
+        """Return the microseconds since midnight in UTC, and a mask of the valid times."""
         hour, minute, second = self.whole("hour"), self.whole("minute"), self.whole("second")
         valid = (hour <= 23) & (minute <= 59) & (second <= 59)
         half = self.has("half")
@@ -176,7 +176,7 @@ class Moments:
         return micro - self._offset() * 60_000_000, valid
 
     def _offset(self) -> Array:
-        """Return the minutes that local time is ahead of UTC."""
+        """Return the UTC offset in minutes."""
         minutes = np.zeros(len(self.rows), np.int64)
         if not self.has("zone").any():
             return minutes
@@ -187,23 +187,23 @@ class Moments:
         return minutes
 
     def values(self, order: str = "", pivot: int = CENTURY) -> Array:
-        """Return the moments as datetime64, NaT where there is no such moment."""
+        """Return datetime64 values, NaT for invalid dates."""
         days, valid = self.days(order, pivot)
-        micro, also = self.clock()
-        moments = (days * _DAY_US + micro).astype("M8[us]")
-        moments[~(valid & also)] = np.datetime64("NaT")
-        return moments
+        micro, valid_time = self.time_of_day()
+        timestamps = (days * _DAY_US + micro).astype("M8[us]")
+        timestamps[~(valid & valid_time)] = np.datetime64("NaT")
+        return timestamps
 
 
-def extract(name: str, texts: pa.Array) -> Moments:
-    """Return the parts of the texts that are written after a pattern."""
+def extract(name: str, texts: pa.Array) -> DateParts:
+    """Return the parts of the texts that match a pattern."""
     found = pc.extract_regex(texts, f"^(?:{PATTERNS[name]})$")
     rows = np.flatnonzero(mask_of(found.is_valid()))
     kept = found.take(row_array(rows))
     fields = [kept.type.field(place).name for place in range(kept.type.num_fields)]
-    return Moments(rows, {field: kept.field(field) for field in fields})
+    return DateParts(rows, {field: kept.field(field) for field in fields})
 
 
 def candidates(texts: pa.Array) -> Array:
-    """Where a text is written after any of the patterns: quicker than asking each of them."""
+    """Mask of the texts that match any pattern, which is faster than testing each of them."""
     return mask_of(pc.match_substring_regex(texts, f"^(?:{_ANY})$"))

@@ -1,4 +1,4 @@
-"""The cells of one column of a block: numbers, moments, or different texts and where they are."""
+"""The cells of one column of a block: numbers, timestamps, or distinct texts and their codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from likelier.data.columns import (
 )
 from likelier.data.notation import is_plain_number
 
-# Up to so many rows plain Python is quicker than Arrow: a service predicts one row at a time.
+# Up to this many rows plain Python is faster than Arrow, e.g. when a service predicts single rows.
 _FEW = 64
 _code = re.compile(LEADING_ZEROS, re.ASCII)
 
@@ -38,11 +38,11 @@ class Cells:
     array : Arrow array
         The values, of any type.
     missing : collection of str
-        Texts that stand for a missing value.
+        Texts that mean a missing value.
     decimal : str
-        Decimal sign of plain numbers in text.
+        Decimal separator of plain numbers in text.
     rows : ndarray of int, optional
-        Numbers of the rows in the table, from 0, for messages.
+        Row numbers in the table, from 0, for error messages.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Cells:
             array = array.combine_chunks()
         if pa.types.is_duration(array.type):  # in seconds
             array = pc.divide(array.cast(pa.duration("us")).cast(pa.int64()), 1e6)
-        self.declared = pa.types.is_dictionary(array.type)  # how frames mark categories
+        self.declared = pa.types.is_dictionary(array.type)  # the categorical type of data frames
         self._array = array
         self._missing, self.decimal, self._rows = missing, decimal, rows
         self.kind = kind_of(array.type)
@@ -66,7 +66,7 @@ class Cells:
 
     @property
     def is_text(self) -> bool:
-        """Whether the values are texts that may mean anything."""
+        """Whether the values are texts, whose meaning has to be detected."""
         return is_text(self._array.type)
 
     @property
@@ -76,7 +76,7 @@ class Cells:
 
     @cached_property
     def distinct(self) -> tuple[list[str | None], Array]:
-        """Different values as trimmed texts, None for a missing one, and which each row has."""
+        """Distinct values as trimmed texts (None if missing), and the code of each row."""
         array = as_text(self._array)
         if len(array) <= _FEW:
             return _distinct(array.to_pylist(), self._missing)
@@ -92,7 +92,7 @@ class Cells:
 
     @property
     def absent(self) -> Array:
-        """Whether each row has no value."""
+        """Mask of the rows without a value."""
         if not self.is_text:
             floats = self.kind == Kind.FLOAT
             return np.isnan(self._floats) if floats else null_rows(self._array)
@@ -101,26 +101,26 @@ class Cells:
 
     @property
     def counts(self) -> Array:
-        """How many rows have each of the different texts."""
+        """Number of rows with each of the distinct texts."""
         texts, codes = self.distinct
         return np.bincount(codes, minlength=len(texts))
 
-    def spread(self, answer: Callable[[list[str]], Array], absent: float) -> Array:
-        """Return the answers for the different texts, row by row."""
+    def map_texts(self, function: Callable[[list[str]], Array], missing: float) -> Array:
+        """Apply a function to the distinct texts once, and return its values row by row."""
         texts, codes = self.distinct
-        places = [place for place, text in enumerate(texts) if text is not None]
-        answers = np.full(len(texts), absent)
-        if places:
-            answers[places] = answer([str(texts[place]) for place in places])
-        return answers[codes]
+        known = [code for code, text in enumerate(texts) if text is not None]
+        values = np.full(len(texts), missing)
+        if known:
+            values[known] = function([str(texts[code]) for code in known])
+        return values[codes]
 
     def texts_of(self, rows: Array) -> list[str]:
-        """Return the different texts of some rows."""
+        """Return the distinct texts of some rows."""
         texts, codes = self.distinct
         return [str(texts[code]) for code in np.unique(codes[rows]).tolist()]
 
     def row_of(self, wanted: Callable[[str], bool]) -> tuple[int, str]:
-        """Return the number of the first row with such a text, counted from 1, and the text."""
+        """Return the 1-based number of the first row whose text is ``wanted``, and the text."""
         texts, codes = self.distinct
         found = [text is not None and wanted(text) for text in texts]
         row = int(np.argmax(np.array(found)[codes]))
@@ -129,19 +129,20 @@ class Cells:
 
     @cached_property
     def plain_numbers(self) -> Array | None:
-        """The values as float64, NaN for missing; None if a text is no plain number, or a code."""
+        """The values as float64, NaN if missing; None if a text is not a plain number or a code."""
         if not self.is_text:
             return self._floats if self.kind.numeric else None
         if self.declared:
             return None
         array = as_text(self._array)
         if len(array) > _FEW:
-            # Numbers without gaps and padding are read as they stand, the others once each.
+            # Without missing values and padding all rows are parsed directly, otherwise the
+            # distinct texts.
             if array.null_count == 0 and not _any(pc.match_substring_regex(array, LEADING_ZEROS)):
                 whole = parsed_floats(array, self.decimal)
                 if whole is not None:
                     return whole
-            if _surely_no_number(array):
+            if _clearly_not_numeric(array):
                 return None
         texts, codes = self.distinct
         if len(array) <= _FEW:
@@ -159,8 +160,8 @@ class Cells:
         assert found is not None
         return found
 
-    def moments(self) -> Array:
-        """Return typed dates and times as datetime64 in UTC, NaT for missing."""
+    def timestamps(self) -> Array:
+        """Return typed dates and times as datetime64 in UTC, NaT if missing."""
         array = self._array
         if pa.types.is_time(array.type):
             array = array.cast(pa.time64("us")).cast(pa.int64()).cast(pa.timestamp("us"))
@@ -169,9 +170,9 @@ class Cells:
         else:
             array = array.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         values = numbers_of(array.cast(pa.int64())).astype(np.int64)
-        moments = values.astype("M8[us]")
-        moments[null_rows(self._array)] = np.datetime64("NaT")
-        return moments
+        timestamps = values.astype("M8[us]")
+        timestamps[null_rows(self._array)] = np.datetime64("NaT")
+        return timestamps
 
     def only(self, rows: Array) -> Cells:
         """Return the cells of some rows."""
@@ -181,17 +182,17 @@ class Cells:
 
 
 def _distinct(values: list[str | None], missing: Collection[str]) -> tuple[list[str | None], Array]:
-    place: dict[str | None, int] = {}
+    code_of: dict[str | None, int] = {}
     codes = []
     for value in values:
         text = None if value is None else value.strip()
         text = None if text in missing else text
-        codes.append(place.setdefault(text, len(place)))
-    return list(place), np.array(codes, dtype=np.int64)
+        codes.append(code_of.setdefault(text, len(code_of)))
+    return list(code_of), np.array(codes, dtype=np.int64)
 
 
 def _few_numbers(texts: list[str | None], decimal: str) -> Array | None:
-    """Return the numbers of a few texts, one by one; None if one is no plain number."""
+    """Parse a few texts one by one; None if one is not a plain number."""
     numbers = []
     for text in texts:
         pointed = (
@@ -203,8 +204,8 @@ def _few_numbers(texts: list[str | None], decimal: str) -> Array | None:
     return np.array(numbers, dtype=np.float64)
 
 
-def _surely_no_number(array: pa.Array) -> bool:
-    """Whether the first texts show already that this is no column of numbers."""
+def _clearly_not_numeric(array: pa.Array) -> bool:
+    """Whether the first texts already rule out a column of numbers."""
     head = array.slice(0, 16).drop_null()
     return len(head) > 0 and not _any(pc.match_substring_regex(head, r"\d"))
 

@@ -1,4 +1,4 @@
-"""What the codes of all columns share: output columns, marks of missing values, draws."""
+"""Base class of column encoders: output columns, missing-value indicators, draws."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from likelier.base import Array
 from likelier.tables.cells import Cells
 
-# A row with a level that training never saw is predicted as a mixture over so many that it did.
+# A row with an unseen level is predicted as a mixture over this many levels of training.
 N_DRAWS = 32
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnCode(ABC):
-    """How one column is encoded.
+    """The encoding of one column.
 
-    ``note`` says what was assumed of it, empty for plain numbers; ``had_missing`` whether
-    values were missing in training: a last output column then marks them.
+    ``note`` reports what was assumed about it (empty for plain numbers). With ``had_missing``,
+    values were missing in training and the last output column is an indicator of them.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ColumnCode(ABC):
     @property
     @abstractmethod
     def values(self) -> list[str]:
-        """Names of the output columns, without the one that marks missing values."""
+        """Names of the output columns, without the missing-value indicator."""
 
     @property
     def output_names(self) -> list[str]:
@@ -48,37 +48,38 @@ class ColumnCode(ABC):
 
     @abstractmethod
     def encode(self, cells: Cells, out: Array) -> Array | None:
-        """Fill the output columns of some rows, which are zero.
+        """Fill the output columns of some rows, which are initially zero.
 
         Returns
         -------
-        strange : ndarray of bool or None
-            Rows with a level that training never saw, or with no value where none was ever
-            missing: ``out`` holds the average for them. None if there are none.
+        unseen : ndarray of bool or None
+            Rows with a level that did not occur in training, or a missing value in a column
+            without missing values in training; ``out`` holds the training average for them. None
+            if there are no such rows.
         """
 
     def draws(self, cells: Cells) -> Array | None:
-        """Return `N_DRAWS` rows of output columns for each of some strange rows.
+        """Return `N_DRAWS` draws of the output columns for each of some unseen rows.
 
-        None where the average is all there is to say.
+        None if the column only offers the training average.
         """
         return None
 
     def _mark(self, absent: Array, out: Array) -> Array | None:
-        """Mark missing values; return those that were never missing in training."""
+        """Set the missing-value indicator; return missing values if training had none."""
         if self.had_missing:
             out[:, -1] = absent
             return None
         return absent if absent.any() else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the code as plain values and arrays."""
+        """Return the encoding as plain values and arrays."""
         names = [part.name for part in fields(self)]
         return {"class": type(self).__name__, **{n: _plain(getattr(self, n)) for n in names}}
 
 
 def with_mark(drawn: Array, had_missing: bool) -> Array:
-    """Return draws with the column that marks missing values, where there is one."""
+    """Return draws with the missing-value indicator appended, if the column has one."""
     if not had_missing:
         return drawn
     return np.concatenate([drawn, np.zeros((*drawn.shape[:2], 1))], axis=2)

@@ -1,4 +1,4 @@
-"""How columns of categories, names and running text are encoded."""
+"""Encoding of categorical, high-cardinality and free-text columns."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from likelier.tables.terms import Terms
 
 @dataclass(frozen=True, eq=False)
 class CategoryColumn(ColumnCode):
-    """Few levels: a column of 0 and 1 for each; rare ones share a column.
+    """Few levels: one-hot columns; rare levels share a column.
 
-    Of two levels, both always there, one column is enough. ``shares`` are the parts of the rows
-    of training that had each output column, which is what an unseen level gets.
+    Two levels without missing values need a single column. ``frequencies`` are the relative
+    frequencies of the output columns in training, with which an unseen level is encoded.
     """
 
     levels: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
-    shares: tuple[float, ...] = ()
+    frequencies: tuple[float, ...] = ()
     kind: ClassVar[str] = "category"
     has_levels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if len(self.shares) != len(self.levels) + bool(self.rare) or not self.shares:
-            raise ValueError(f"damaged column {self.name!r}: not one share for each level")
+        if len(self.frequencies) != len(self.levels) + bool(self.rare) or not self.frequencies:
+            raise ValueError(f"damaged column {self.name!r}: not one frequency for each level")
 
     @property
     def single(self) -> bool:
-        """Whether one output column tells the two levels apart."""
+        """Whether a single output column encodes the two levels."""
         return len(self.levels) == 2 and not self.rare and not self.had_missing
 
     @property
@@ -53,7 +53,7 @@ class CategoryColumn(ColumnCode):
     def encode(self, cells: Cells, out: Array) -> Array | None:
         absent = cells.absent
         self._mark(absent, out)
-        slots = cells.spread(
+        slots = cells.map_texts(
             lambda texts: np.array([self._slots.get(text, -1.0) for text in texts]), -2.0
         ).astype(np.int64)
         rows = np.flatnonzero(slots >= 0)
@@ -61,27 +61,27 @@ class CategoryColumn(ColumnCode):
             out[rows, 0] = slots[rows]
         else:
             out[rows, slots[rows]] = 1.0
-        strange: Array = (slots == -1) | (absent & (not self.had_missing))
-        if not strange.any():
+        unseen: Array = (slots == -1) | (absent & (not self.had_missing))
+        if not unseen.any():
             return None
-        out[strange, : len(self.values)] = self.shares[1:] if self.single else self.shares
-        return strange
+        out[unseen, : len(self.values)] = self.frequencies[1:] if self.single else self.frequencies
+        return unseen
 
     def draws(self, cells: Cells) -> Array:
-        shares = np.array(self.shares) / max(sum(self.shares), 1e-300)
+        weights = np.array(self.frequencies) / max(sum(self.frequencies), 1e-300)
         points = (np.arange(N_DRAWS) + 0.5) / N_DRAWS
-        slots = np.minimum(np.searchsorted(np.cumsum(shares), points), len(shares) - 1)
-        drawn = np.eye(len(shares))[slots]
+        slots = np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)
+        drawn = np.eye(len(weights))[slots]
         drawn = drawn[:, 1:] if self.single else drawn
         return with_mark(np.broadcast_to(drawn, (len(cells), *drawn.shape)), self.had_missing)
 
 
 @dataclass(frozen=True, eq=False)
 class NameColumn(ColumnCode):
-    """Many levels: pieces of their spelling in a few dense columns, so that like names are near.
+    """Many levels: character n-grams reduced to a few dense columns, so similar names are close.
 
-    ``known`` are hashes of the levels of training, and ``examples`` some of them drawn by
-    frequency; both are empty where an unseen level is no surprise.
+    ``known`` holds the hashes of the levels of training, and ``examples`` some of them drawn by
+    frequency; both are empty if most levels occur once, so that unseen levels are expected.
     """
 
     terms: Terms
@@ -95,7 +95,7 @@ class NameColumn(ColumnCode):
     def __post_init__(self) -> None:
         _check_projection(self.name, self.terms, self.projection)
         if self.mean.shape not in ((0,), (self.projection.shape[1],)):
-            raise ValueError(f"damaged column {self.name!r}: a mean of {self.mean.shape}")
+            raise ValueError(f"damaged column {self.name!r}: mean of shape {self.mean.shape}")
 
     @property
     def values(self) -> list[str]:
@@ -105,41 +105,41 @@ class NameColumn(ColumnCode):
         texts, codes = cells.distinct
         absent, n_values = cells.absent, self.projection.shape[1]
         self._mark(absent, out)
-        out[:, :n_values] = self.place([text or "" for text in texts])[codes]
+        out[:, :n_values] = self.embed([text or "" for text in texts])[codes]
         out[absent, :n_values] = 0.0
-        strange = absent & (not self.had_missing)
+        unseen = absent & (not self.had_missing)
         if len(self.known):
             found = np.isin(hashed([text or "" for text in texts]), self.known)
-            strange = strange | (~found[codes] & ~absent)
-        if not strange.any():
+            unseen = unseen | (~found[codes] & ~absent)
+        if not unseen.any():
             return None
         if not self.had_missing:
             out[absent] = self.mean
-        return strange
+        return unseen
 
-    def place(self, texts: list[str]) -> Array:
+    def embed(self, texts: list[str]) -> Array:
         """Return the dense columns of some texts."""
         return np.asarray(self.terms.matrix(texts) @ self.projection)
 
     def draws(self, cells: Cells) -> Array | None:
-        """Return the levels of training that are spelled most like each of the unseen ones."""
+        """Return the levels of training with the most similar spelling to each unseen level."""
         if not self.examples:
             return None
         texts, codes = cells.distinct
-        places = self.place([text or "" for text in texts])
-        likeness = places @ self._examples.T
-        nearest = np.argsort(-likeness, axis=1, kind="stable")[:, :N_DRAWS]
+        points = self.embed([text or "" for text in texts])
+        similarity = points @ self._examples.T
+        nearest = np.argsort(-similarity, axis=1, kind="stable")[:, :N_DRAWS]
         nearest = np.resize(nearest.T, (N_DRAWS, len(texts))).T
         return with_mark(self._examples[nearest][codes], self.had_missing)
 
     @cached_property
     def _examples(self) -> Array:
-        return self.place(list(self.examples))
+        return self.embed(list(self.examples))
 
 
 @dataclass(frozen=True, eq=False)
 class TextColumn(ColumnCode):
-    """Running text: weights of its words, or a few dense columns of them."""
+    """Free text: TF-IDF weights of its words, sparse or reduced to a few dense columns."""
 
     terms: Terms
     projection: Array | None = None
@@ -153,7 +153,7 @@ class TextColumn(ColumnCode):
 
     @property
     def sparse(self) -> bool:  # type: ignore[override]
-        """Whether the output columns are words, nearly all of them zero in a row."""
+        """Whether the output columns are words, nearly all of which are zero in a row."""
         return self.projection is None
 
     @property
@@ -175,7 +175,7 @@ class TextColumn(ColumnCode):
         out[:, : dense.shape[1]] = dense
         if self.had_missing:
             out[:, -1] = cells.absent
-        return None  # no words are words too
+        return None  # a text without known words is encoded as zeros
 
 
 def _check_projection(name: str, terms: Terms, projection: Array) -> None:

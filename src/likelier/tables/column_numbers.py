@@ -1,4 +1,4 @@
-"""How columns of numbers and of yes and no are encoded."""
+"""Encoding of numeric and boolean columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from likelier.tables.cells import Cells
 from likelier.tables.column import N_DRAWS, ColumnCode, with_mark
 from likelier.tables.numbers import NumberStyle, is_number
 
-# English, German, French, Spanish and Italian; the first words are named in messages
+# English, German, French, Spanish and Italian; error messages list the first words
 TRUE = ("true", "yes", "y", "t", "on", "1", "ja", "j", "oui", "si", "sí", "sì", "wahr", "vrai")
 FALSE = (
     "false",
@@ -36,10 +36,10 @@ FALSE = (
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn(ColumnCode):
-    """Numbers; ``fill`` stands in for missing ones.
+    """Numbers; missing ones are imputed with ``fill``.
 
-    With ``loose`` texts that are no numbers are missing; otherwise they are errors, as are in any
-    case numbers that are written in another way, unless ``texts`` has them.
+    With ``loose``, texts that are not numbers are missing; otherwise they are errors. Numbers in
+    another notation are always errors, unless ``texts`` lists them as missing.
     """
 
     fill: float = 0.0
@@ -59,27 +59,30 @@ class NumberColumn(ColumnCode):
         return self._mark(absent, out)
 
     def read(self, cells: Cells) -> Array:
-        """Return the numbers, NaN for missing."""
+        """Return the numbers, NaN if missing."""
         if cells.kind == Kind.DATE:
-            raise ValueError(f"column {self.name!r} holds dates or times where it held numbers")
+            raise ValueError(
+                f"column {self.name!r} contains dates or times, but contained numbers in training"
+            )
         if self.style is None or not cells.is_text:
             plain = cells.plain_numbers
             if plain is not None:
                 return plain
         style = self.style or NumberStyle(cells.decimal)
-        numbers = cells.spread(style.parse, np.nan)
+        numbers = cells.map_texts(style.parse, np.nan)
         unread = np.isnan(numbers) & ~cells.absent
         wrong = {text for text in cells.texts_of(unread) if not self._missing(text)}
         if wrong:
             row, text = cells.row_of(lambda text: text in wrong)
             raise ValueError(
-                f"column {self.name!r}, row {row}: {text!r} is not a number as the model was "
-                f"fitted on, {style.describe() or 'plain numbers'}; {_remedy(text, cells.decimal)}"
+                f"column {self.name!r}, row {row}: {text!r} cannot be read as a number; the model "
+                f"was fitted on {style.describe() or 'plain numbers'}; "
+                f"{_remedy(text, cells.decimal)}"
             )
         return numbers
 
     def _missing(self, text: str) -> bool:
-        """Whether a text that is no number of the column stands for a missing one."""
+        """Whether a text that is not a number of the column means a missing one."""
         if text in self.texts or (self.style or NumberStyle()).is_blank(text):
             return True
         return self.loose and not is_number(text)
@@ -87,15 +90,15 @@ class NumberColumn(ColumnCode):
 
 def _remedy(text: str, decimal: str) -> str:
     if decimal == "." and has_decimal_comma(text):
-        return "use decimal=',' if the comma is the decimal sign, or correct the cell"
+        return "use decimal=',' if the comma is the decimal separator, or correct the cell"
     return "correct the cell, or leave it empty if the value is missing"
 
 
 @dataclass(frozen=True, eq=False)
 class BooleanColumn(ColumnCode):
-    """Two values that mean yes and no, as 1 and 0; ``share`` of the rows have yes."""
+    """Two values that mean yes and no, as 1 and 0; ``frequency`` is the fraction of yes."""
 
-    share: float = 0.5
+    frequency: float = 0.5
     kind: ClassVar[str] = "boolean"
     has_levels: ClassVar[bool] = True
 
@@ -107,14 +110,14 @@ class BooleanColumn(ColumnCode):
         self._mark(cells.absent, out)
         truth = cells.plain_numbers if not cells.is_text else None
         if truth is None:
-            truth = cells.spread(truth_values, np.nan)
+            truth = cells.map_texts(truth_values, np.nan)
         truth = np.where((truth == 0.0) | (truth == 1.0), truth, np.nan)
-        out[:, 0] = np.where(np.isnan(truth), self.share, truth)
-        strange = np.isnan(truth) & ~(cells.absent & self.had_missing)
-        return strange if strange.any() else None
+        out[:, 0] = np.where(np.isnan(truth), self.frequency, truth)
+        unseen = np.isnan(truth) & ~(cells.absent & self.had_missing)
+        return unseen if unseen.any() else None
 
     def draws(self, cells: Cells) -> Array:
-        drawn = np.arange(N_DRAWS) < round(self.share * N_DRAWS)
+        drawn = np.arange(N_DRAWS) < round(self.frequency * N_DRAWS)
         return with_mark(
             np.broadcast_to(drawn[:, None], (len(cells), N_DRAWS, 1)), self.had_missing
         )

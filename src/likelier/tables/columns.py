@@ -1,4 +1,4 @@
-"""The codes of columns by the names that saved models call them by."""
+"""Loading of column encodings, by the class names in saved models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLASSES: dict[str, type[ColumnCode]] = {
 
 
 def column_from_json(plain: Mapping[str, Any]) -> ColumnCode:
-    """Return the code that `ColumnCode.to_json` wrote."""
+    """Return the encoding that `ColumnCode.to_json` wrote."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
     cls: Any = _CLASSES[values.pop("class")]
     if values.get("style") is not None:

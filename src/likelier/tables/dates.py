@@ -1,4 +1,4 @@
-"""Dates and times in text: how a column writes them, learned block by block, and their values."""
+"""Dates and times in text: inferring the format of a column block by block, and parsing."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ import pyarrow.compute as pc
 
 from likelier.base import Array
 from likelier.data.columns import mask_of, row_array, text_array, text_scalar
-from likelier.tables.calendar import CENTURY, PATTERNS, Moments, candidates, extract
-from likelier.tables.numbers import N_EXAMPLES, Seen, added
+from likelier.tables.calendar import CENTURY, PATTERNS, DateParts, candidates, extract
+from likelier.tables.numbers import N_EXAMPLES, Tally, combine
 
-# A column is one of dates if so many of its rows are dates of one style.
+# Minimum fraction of the rows that must be dates of one style.
 MIN_DATES = 0.95
-# Day and month come in one order if so many of the dates agree that can tell.
+# Minimum fraction of the unambiguous dates that must agree on the order of day and month.
 SAME_ORDER = 0.99
-# Patterns of digits that are dates only with such years.
+# Digit patterns that are accepted as dates only within this range of years.
 _FIRST_COMPACT, _LAST_COMPACT = 1900, 2100
 _COMPACT = ("yearmonthday", "compact", "month-year")
-# Numbers that are day and month in an order that the column tells.
+# Patterns in which the order of day and month has to be inferred from the column.
 _ORDERED = ("numeric", "compact")
 
 
 class DateLayout(NamedTuple):
-    """How a date is written: by which pattern, with which sign between its numbers.
+    """The format of a date: its pattern, and the separator ``sign`` between its numbers.
 
-    ``order`` says what numeric dates tell about day and month: ``d`` or ``m`` must come first,
-    ``?`` either, ``=`` it does not matter; ``y`` is added if a year of two digits may come
-    first. Of ``2010-11`` it is ``+`` where the second number follows the first, as in the names
-    of seasons. ``short`` tells that the year has two digits. The pattern is ``digits`` for other
-    integers than dates, ``words`` for texts without digits, and empty for other texts.
+    ``order`` is what a numeric date reveals about its first number: ``d`` or ``m`` if it must be
+    the day or the month, ``?`` if it may be either, ``=`` if both are equal; ``y`` is appended if
+    it may be a two-digit year. For ``2010-11`` it is ``+`` if the second number follows the
+    first, as in seasons. ``short`` marks two-digit years. The pattern is ``digits`` for integers
+    that are not dates, ``words`` for texts without digits, and empty for other texts.
     """
 
     pattern: str = ""
@@ -46,7 +46,7 @@ class DateLayout(NamedTuple):
     short: bool = False
 
     def may_be(self, order: str) -> bool:
-        """Whether it can be a date with the day, the month or the year first."""
+        """Whether the day, month or year (``order``) may come first."""
         return order in self.order or (order != "y" and self.order[:1] in ("?", "="))
 
 
@@ -61,13 +61,13 @@ _NO_DATES = ("", "digits", "words")
 
 @dataclass(frozen=True)
 class DateStyle:
-    """How the dates of one column are written.
+    """The date format of one column.
 
-    ``pattern`` names the layout, ``sign`` stands between the numbers of numeric dates and
-    ``order`` says which of them comes first, ``d``, ``m`` or ``y``; ``ambiguous`` is whether
-    that is a guess, and ``maybe_year_first`` whether the year might come first as well. A time
-    may follow a date where ``has_time``. Years of two digits from ``pivot`` on are of the last
-    century; it is None where the column had none.
+    ``pattern`` names the layout, ``sign`` is the separator of numeric dates and ``order`` their
+    first part, ``d``, ``m`` or ``y``. ``ambiguous`` marks an assumed order, and
+    ``maybe_year_first`` that the year might also come first. With ``has_time`` a time may follow
+    a date. Two-digit years from ``pivot`` on belong to the 20th century; None if the column has no
+    two-digit years.
     """
 
     pattern: str
@@ -93,10 +93,10 @@ class DateStyle:
         return cls(**data)
 
     def describe(self) -> str:
-        """Say how the dates are written."""
+        """Describe the date format."""
         if not self.has_date:
             return "times of day"
-        text = f"dates written {self._written()}"
+        text = f"dates in the format {self._written()}"
         if self.has_time and self.pattern != "name day time year":
             text += " with a time"
         if self.pivot is not None:
@@ -105,7 +105,7 @@ class DateStyle:
         if self.ambiguous:
             unsure = "year, month and day" if self.maybe_year_first else "day and month"
             first_part = _PARTS[self.order][0]
-            text += f" (no date tells {unsure} apart: {first_part} first is assumed)"
+            text += f" (ambiguous order of {unsure}: {first_part} first assumed)"
         return text
 
     def _written(self) -> str:
@@ -122,16 +122,16 @@ class DateStyle:
         )
 
     def parse(self, texts: Sequence[str]) -> Array:
-        """Return the moments of the texts in UTC, NaT where a text is no date in this style.
+        """Return timestamps in UTC, NaT where a text is not a date of this style.
 
-        Times of day without a date are of 1970-01-01.
+        Times of day without a date are on 1970-01-01.
         """
-        if len(texts) == 1:  # a service predicts one row at a time, and days come again
+        if len(texts) == 1:  # single-row predictions: dates repeat, so they are cached
             return np.array([_parsed(self, texts[0])])
         return self._parsed(texts)
 
     def _parsed(self, texts: Sequence[str]) -> Array:
-        moments = np.full(len(texts), np.datetime64("NaT"), "M8[us]")
+        timestamps = np.full(len(texts), np.datetime64("NaT"), "M8[us]")
         found = extract(self.pattern, text_array(texts))
         values = found.values(self.order, CENTURY if self.pivot is None else self.pivot)
         values[~_plausible(self.pattern, found)] = np.datetime64("NaT")
@@ -139,17 +139,17 @@ class DateStyle:
             values[~mask_of(pc.equal(found.parts["sign"], text_scalar(self.sign)))] = np.datetime64(
                 "NaT"
             )
-        moments[found.rows] = values
-        return moments
+        timestamps[found.rows] = values
+        return timestamps
 
 
 def is_word(text: str) -> bool:
-    """Whether a text has no digit, as what is written for an unknown date."""
+    """Whether a text has no digits, such as "unknown" for a missing date."""
     return not any(map(str.isdigit, text))
 
 
 def is_blank_date(text: str) -> bool:
-    """Whether a text has zeros only, such as ``0000-00-00``."""
+    """Whether all digits of a text are zeros, such as ``0000-00-00``."""
     return not text.strip("0-/.: T") and "0" in text
 
 
@@ -158,8 +158,8 @@ def _parsed(style: DateStyle, text: str) -> Any:
     return style._parsed([text])[0]
 
 
-def _plausible(pattern: str, found: Moments) -> Array:
-    """Where the year may be that of a date: eight digits are often something else."""
+def _plausible(pattern: str, found: DateParts) -> Array:
+    """Mask of plausible years: eight digits are often not a date."""
     if pattern not in _COMPACT:
         return np.ones(len(found.rows), bool)
     year = found.year()
@@ -167,96 +167,98 @@ def _plausible(pattern: str, found: Moments) -> Array:
 
 
 def _pivot() -> int:
-    """Return the first two-digit year that would lie in the future, next year left aside."""
+    """Return the first two-digit year that lies more than one year in the future."""
     return (dt.date.today().year + 1) % 100 + 1
 
 
 @dataclass(frozen=True)
 class DateEvidence:
-    """How many texts of a column are dates of which layout; `merge` adds other rows.
+    """Counts of the date layouts in a column; `merge` adds other rows.
 
-    Texts that come in several blocks are counted as different ones in each of them.
+    A text that occurs in several blocks counts as distinct in each of them.
     """
 
-    layouts: dict[DateLayout, Seen] = field(default_factory=dict)
+    layouts: dict[DateLayout, Tally] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Sequence[str], counts: Array) -> DateEvidence:
-        """Summarise different trimmed texts, with the number of rows of each."""
+        """Summarise distinct trimmed texts, with the number of rows of each."""
         written = text_array(texts)
         kinds = np.zeros(len(texts), np.int64)
         layouts = [_NOTHING, _DIGITS, _WORDS]
         digits = pc.match_substring_regex(written, "^[0-9]+$")
         kinds[mask_of(digits)] = 1
         kinds[~mask_of(pc.match_substring_regex(written, "[1-9]"))] = 2
-        left = np.flatnonzero(candidates(written))
+        remaining = np.flatnonzero(candidates(written))
         for pattern in PATTERNS:
-            if not len(left):
+            if not len(remaining):
                 break
-            found = extract(pattern, written.take(row_array(left)))
+            found = extract(pattern, written.take(row_array(remaining)))
             dated = []
-            for layout, places in _layouts(pattern, found):
-                dated.append(found.rows[places])
-                kinds[left[dated[-1]]] = len(layouts)
+            for layout, indices in _layouts(pattern, found):
+                dated.append(found.rows[indices])
+                kinds[remaining[dated[-1]]] = len(layouts)
                 layouts.append(layout)
-            left = np.delete(left, np.concatenate(dated)) if dated else left
-        seen: dict[DateLayout, Seen] = {}
+            remaining = np.delete(remaining, np.concatenate(dated)) if dated else remaining
+        tallies: dict[DateLayout, Tally] = {}
         for kind in np.unique(kinds).tolist():
             rows = np.flatnonzero(kinds == kind)
             examples = tuple(texts[row] for row in rows[:N_EXAMPLES].tolist())
-            seen[layouts[kind]] = Seen(int(np.asarray(counts)[rows].sum()), len(rows), examples)
-        return cls(seen)
+            n_rows = int(np.asarray(counts)[rows].sum())
+            tallies[layouts[kind]] = Tally(n_rows, len(rows), examples)
+        return cls(tallies)
 
     def merge(self, other: DateEvidence) -> DateEvidence:
         """Return the evidence of both; ``other`` describes later rows."""
         layouts = dict(self.layouts)
-        for layout, seen in other.layouts.items():
-            layouts[layout] = layouts.get(layout, Seen()).merge(seen)
+        for layout, tally in other.layouts.items():
+            layouts[layout] = layouts.get(layout, Tally()).merge(tally)
         return DateEvidence(layouts)
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Number of rows."""
         return self._count(lambda layout: True).rows
 
     @property
     def n_distinct(self) -> int:
-        """Different texts seen, an upper bound after `merge`."""
+        """Number of distinct texts, an upper bound after `merge`."""
         return self._count(lambda layout: True).distinct
 
-    def dates(self, style: DateStyle) -> Seen:
-        """Return how many rows and different texts are dates in a style."""
+    def dates(self, style: DateStyle) -> Tally:
+        """Count the rows and distinct texts that are dates of a style."""
         return self._count(style.reads)
 
-    def others(self, style: DateStyle) -> Seen:
-        """Return how many rows and different texts are not, with examples."""
+    def others(self, style: DateStyle) -> Tally:
+        """Count the rows and distinct texts that are not, with examples."""
         return self._count(lambda layout: not style.reads(layout))
 
     @property
-    def words(self) -> Seen:
-        """Rows and texts without digits other than zero, which may stand for a missing date."""
+    def words(self) -> Tally:
+        """Rows and texts without nonzero digits, which may mean a missing date."""
         return self._count(lambda layout: layout == _WORDS)
 
-    def unread(self, style: DateStyle) -> Seen:
-        """Return how many rows and texts have digits and yet are no dates of a style."""
+    def unread(self, style: DateStyle) -> Tally:
+        """Count the rows and texts that have digits but are not dates of a style."""
         return self._count(lambda layout: layout != _WORDS and not style.reads(layout))
 
     def style(self, least: float = MIN_DATES) -> DateStyle | None:
-        """Return how the dates of the column are written, None if it is not one of dates.
+        """Return the date format of the column, or None if it is not a date column.
 
-        So many of the texts must be dates of one style, words for a missing one left aside.
+        At least the fraction ``least`` of the rows must be dates of one style, not counting words
+        that may mean a missing date.
         """
         found: Counter[tuple[str, str]] = Counter()
-        for layout, seen in self.layouts.items():
+        for layout, tally in self.layouts.items():
             if layout.pattern not in _NO_DATES:
-                found[layout.pattern, layout.sign] += seen.rows
+                found[layout.pattern, layout.sign] += tally.rows
         if not found:
             return None
         pattern, sign = found.most_common(1)[0][0]
         order: str | None = ""
         if pattern in _ORDERED:
             order = self._order(pattern, sign)
-        if order is None or not self._believed(pattern):
+        if order is None or not self._plausible(pattern):
             return None
         style = DateStyle(pattern, sign, order)
         dates, words = self.dates(style), self.words.rows
@@ -267,29 +269,30 @@ class DateEvidence:
         return self._detailed(style)
 
     def _detailed(self, style: DateStyle) -> DateStyle:
-        """Return the style with what else the dates tell."""
+        """Return the style with its ambiguity, times and two-digit years filled in."""
         fitting = [layout for layout in self.layouts if style.reads(layout)]
-        told = {layout.order.rstrip("y") for layout in fitting}
-        guess = style.order in ("d", "m") and "?" in told and style.order not in told
-        maybe = style.sign == "-" and style.order in ("d", "m")
-        maybe = maybe and all(layout.may_be("y") for layout in fitting)
+        orders = {layout.order.rstrip("y") for layout in fitting}
+        guess = style.order in ("d", "m") and "?" in orders and style.order not in orders
+        maybe_year = style.sign == "-" and style.order in ("d", "m")
+        maybe_year = maybe_year and all(layout.may_be("y") for layout in fitting)
         return replace(
             style,
-            ambiguous=guess or maybe,
-            maybe_year_first=maybe,
+            ambiguous=guess or maybe_year,
+            maybe_year_first=maybe_year,
             has_time=any(layout.timed for layout in fitting),
             pivot=_pivot() if any(layout.short for layout in fitting) else None,
         )
 
     def _order(self, pattern: str, sign: str) -> str | None:
-        """Return which comes first, day, month or year; None if the dates contradict each other.
+        """Return which of day, month and year comes first; None if the dates are contradictory.
 
-        The year does only where neither day nor month can. Eight digits must tell the order.
+        The year is chosen only if neither day nor month fits. Eight-digit dates must be
+        unambiguous.
         """
         rows: Counter[DateLayout] = Counter()
-        for layout, seen in self.layouts.items():
+        for layout, tally in self.layouts.items():
             if layout[:2] == (pattern, sign):
-                rows[layout] += seen.rows
+                rows[layout] += tally.rows
         fits = {o: sum(n for layout, n in rows.items() if layout.may_be(o)) for o in "dmy"}
         either = sum(n for layout, n in rows.items() if layout.may_be("d") and layout.may_be("m"))
         day, month = fits["d"] - either, fits["m"] - either
@@ -301,8 +304,8 @@ class DateEvidence:
             return None
         return "d" if day > month else "m"
 
-    def _believed(self, pattern: str) -> bool:
-        """Whether texts that fit a short pattern are dates, and not integers or seasons."""
+    def _plausible(self, pattern: str) -> bool:
+        """Whether texts that fit a short pattern are dates, not integers or seasons."""
         if pattern in ("yearmonthday", "compact"):
             compact = self._count(lambda layout: layout.pattern == pattern)
             return _DIGITS not in self.layouts and len(compact.examples) > 1
@@ -310,16 +313,16 @@ class DateEvidence:
             return self._count(lambda layout: layout == DateLayout(pattern)).rows > 0
         return True
 
-    def _count(self, wanted: Callable[[DateLayout], bool]) -> Seen:
-        return added(seen for layout, seen in self.layouts.items() if wanted(layout))
+    def _count(self, wanted: Callable[[DateLayout], bool]) -> Tally:
+        return combine(tally for layout, tally in self.layouts.items() if wanted(layout))
 
 
-def _layouts(pattern: str, found: Moments) -> list[tuple[DateLayout, Array]]:
-    """Return the layouts among dates of one pattern, each with the places of its dates."""
+def _layouts(pattern: str, found: DateParts) -> list[tuple[DateLayout, Array]]:
+    """Return the layouts among dates of one pattern, each with the indices of its dates."""
     if not len(found.rows):
         return []
     flags = found.has("hour"), found.short
-    good = found.clock()[1] & _plausible(pattern, found)
+    good = found.time_of_day()[1] & _plausible(pattern, found)
     parts: list[tuple[str, str, Array]] = []
     if pattern in _ORDERED:
         orders = _orders(found)
@@ -338,21 +341,21 @@ def _layouts(pattern: str, found: Moments) -> list[tuple[DateLayout, Array]]:
     else:
         parts = [("", "", found.days()[1])]
     return [
-        (DateLayout(pattern, sign, order, *told), places)
+        (DateLayout(pattern, sign, order, *values), indices)
         for sign, order, rows in parts
         if (rows & good).any()
-        for told in product((False, True), repeat=2)
-        if len(places := np.flatnonzero(rows & good & _are(flags, told)))
+        for values in product((False, True), repeat=2)
+        if len(indices := np.flatnonzero(rows & good & _equal(flags, values)))
     ]
 
 
-def _are(flags: tuple[Array, Array], told: tuple[bool, ...]) -> Array:
-    found: Array = (flags[0] == told[0]) & (flags[1] == told[1])
+def _equal(flags: tuple[Array, Array], values: tuple[bool, ...]) -> Array:
+    found: Array = (flags[0] == values[0]) & (flags[1] == values[1])
     return found
 
 
-def _orders(found: Moments) -> dict[str, Array]:
-    """Return where numeric dates tell each of the orders of a `DateLayout`."""
+def _orders(found: DateParts) -> dict[str, Array]:
+    """Return masks of the numeric dates with each of the orders of a `DateLayout`."""
     pivot = _pivot()
     day, month = found.days("d", pivot)[1], found.days("m", pivot)[1]
     same = found.whole("first") == found.whole("other")

@@ -1,4 +1,4 @@
-"""What a column holds, decided from its summary, and in words what was assumed."""
+"""Detection of the kind of a column from its summary, with a note on what was assumed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from dataclasses import dataclass, replace
 
 from likelier.tables.column_numbers import FALSE, TRUE
 from likelier.tables.dates import DateStyle
-from likelier.tables.numbers import NumberStyle, Seen, added
+from likelier.tables.numbers import NumberStyle, Tally, combine
 from likelier.tables.summaries import ColumnSummary
 
 KINDS = ("number", "category", "text", "date", "boolean", "identifier", "constant")
-LEFT_OUT = ("identifier", "constant")
-# Running text has several words in a value, and values that seldom come twice.
+DROPPED_KINDS = ("identifier", "constant")
+# Free text has several words per value, and values that are mostly distinct.
 MIN_WORDS = 3.0
 MIN_TEXTS = 20
-TEXT_SHARE = 0.5
-# Fewer rows than these may all differ by chance, or rise by one step.
+DISTINCT_TEXTS = 0.5
+# In fewer rows all values may be distinct, or evenly increasing, by chance.
 MIN_IDENTIFIERS = 20
 LONGEST_IDENTIFIER = 64
-# A column with texts is one of numbers if so many rows are, fewer if the texts are few.
+# Minimum fraction of numbers in a numeric column with texts; HALF if there are few distinct texts.
 MOSTLY, HALF, FEW_TEXTS = 0.8, 0.5, 10
-# A level of fewer rows is rare; levels that are many may be so if nearly all rows have others.
-MIN_LEVEL, RARE_LEVEL, COMMON_SHARE = 3, 0.001, 0.95
+# Levels with fewer rows are rare. Among many levels, those below RARE_LEVEL are rare if the others
+# cover COMMON_ROWS of the rows.
+MIN_LEVEL, RARE_LEVEL, COMMON_ROWS = 3, 0.001, 0.95
 EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What is said about how a table is encoded.
+    """Options of the encoding of a table.
 
-    ``dense`` asks for few columns of a text, not one for each word.
+    ``dense`` reduces text to a few columns, instead of one per word.
     """
 
     kinds: Mapping[str, str]
@@ -41,11 +42,11 @@ class Choices:
 
 @dataclass(frozen=True)
 class Decision:
-    """The kind of a column, and how its values are written.
+    """The kind of a column, and the format of its values.
 
-    ``loose`` numbers have texts among them that count as missing. ``levels`` of a category
-    that get columns of their own are listed, and the ``rare`` ones that share one; a category
-    without either is read by the spelling of its names.
+    With ``loose``, texts among numbers count as missing. ``levels`` are the levels of a category
+    with a column of their own, and ``rare`` those that share one; a category without either is
+    encoded by the spelling of its levels.
     """
 
     kind: str
@@ -58,41 +59,41 @@ class Decision:
 
 
 def decide(summary: ColumnSummary, decimal: str | None, max_levels: int) -> Decision:
-    """Decide what a column holds.
+    """Detect the kind of a column.
 
     Parameters
     ----------
     summary : ColumnSummary
-        What is known of its rows.
+        Summary of its rows.
     decimal : "." or ",", optional
-        The decimal sign of the file, where it is known.
+        The decimal separator of the file, if known.
     max_levels : int
-        Categories of more levels are read by the spelling of their names.
+        Categories with more levels are encoded by spelling.
     """
     if not summary.n_present:
         finite = "finite " if summary.n_infinite else ""
-        return Decision("constant", f"no {finite}value in any row: left out")
+        return Decision("constant", f"no {finite}values: dropped")
     if not summary.types & {"text", "names"}:
         return _typed(summary)
     if "names" in summary.types:
         return _category(summary, max_levels)
     if summary.n_distinct == 1 and not summary.n_missing:
-        return Decision("constant", f"always {_quoted(summary)}: left out")
+        return Decision("constant", f"always {_quoted(summary)}: dropped")
     for decided in (_boolean(summary), _date(summary), _number(summary, decimal, max_levels)):
         if decided is not None:
             return decided
-    if _is_running_text(summary):
+    if _is_free_text(summary):
         return Decision("text", "text")
     if _is_identifier(summary):
-        return Decision("identifier", "identifier (all different): left out")
+        return Decision("identifier", "identifier (all distinct): dropped")
     return _category(summary, max_levels)
 
 
 def decide_as(kind: str, summary: ColumnSummary, decimal: str | None, max_levels: int) -> Decision:
-    """Return how to read a column that is said to be of this kind."""
-    asked = "as asked for"
-    if kind in LEFT_OUT:
-        return Decision(kind, f"{kind}, {asked}: left out")
+    """Return the decision for a column whose kind was given."""
+    asked = "as requested"
+    if kind in DROPPED_KINDS:
+        return Decision(kind, f"{kind}, {asked}: dropped")
     if kind == "category":
         return _category(summary, max_levels)
     if kind == "text":
@@ -101,14 +102,14 @@ def decide_as(kind: str, summary: ColumnSummary, decimal: str | None, max_levels
         decided = Decision("boolean") if _is_zero_one(summary) else _boolean(summary)
         if decided is None:
             raise ValueError(
-                f"is not boolean as kinds says: it holds {_quoted(summary)}, not one of "
+                f"contains {_quoted(summary)}, but kinds says 'boolean', which takes one of "
                 f"{', '.join(TRUE[:-1])} and one of {', '.join(FALSE[:-1])}"
             )
         return decided
     if kind == "date":
         style = summary.date_evidence().style(0.0)
         if style is None and summary.types != {"time"}:
-            raise ValueError(f"holds no dates as kinds says, but {_quoted(summary)}")
+            raise ValueError(f"contains {_quoted(summary)}, but kinds says 'date'")
         return Decision("date", f"{_dates(style)}, {asked}", dates=style)
     return _as_number(summary, decimal)
 
@@ -125,7 +126,7 @@ def _is_zero_one(summary: ColumnSummary) -> bool:
 
 def _as_number(summary: ColumnSummary, decimal: str | None) -> Decision:
     if "time" in summary.types:
-        raise ValueError("holds dates or times, not numbers as kinds says")
+        raise ValueError("contains dates or times, but kinds says 'number'")
     if not summary.types & {"text", "names"}:
         return Decision("number")
     evidence = summary.number_evidence()
@@ -134,38 +135,38 @@ def _as_number(summary: ColumnSummary, decimal: str | None) -> Decision:
     if evidence.numbers(coded).rows > evidence.numbers(style).rows:
         style = coded
     if "names" not in summary.types and not evidence.numbers(style).rows:
-        raise ValueError(f"holds no numbers as kinds says, but {_quoted(summary)}")
+        raise ValueError(f"contains {_quoted(summary)}, but kinds says 'number'")
     others = evidence.others(style)
     note = _numbers(style, others) if others.rows else style.describe()
     return Decision("number", note, style, loose=others.rows > 0 or "names" in summary.types)
 
 
 def _typed(summary: ColumnSummary) -> Decision:
-    """Decide about a column without texts other than plain numbers."""
+    """Decide on a column without texts other than plain numbers."""
     if "other" in summary.types:
-        raise ValueError("holds neither numbers, texts nor dates; convert or exclude it")
+        raise ValueError("contains neither numbers, text nor dates; convert or exclude it")
     if "time" in summary.types:
         if summary.types != {"time"}:
-            raise ValueError("holds dates in some rows and other values in others; convert it")
+            raise ValueError("mixes dates with other values; convert it to one type")
         if summary.numbers.low == summary.numbers.high and not summary.n_missing:
-            return Decision("constant", "always the same date or time: left out")
+            return Decision("constant", "always the same date or time: dropped")
         return Decision("date", "dates")
     numbers = summary.numbers
     infinite = ""
     if summary.n_infinite:
-        infinite = f"numbers; {_count(summary.n_infinite, 'infinite value')} as missing"
+        infinite = f"numbers; {_count(summary.n_infinite, 'infinite value')} treated as missing"
     if not numbers.n:
-        return Decision("constant", "no finite value in any row: left out")
+        return Decision("constant", "no finite values: dropped")
     if numbers.low == numbers.high and not summary.n_missing:
-        return Decision("constant", f"always {numbers.low:g}: left out")
+        return Decision("constant", f"always {numbers.low:g}: dropped")
     if summary.types == {"boolean"}:
         return Decision("boolean")
     if summary.types == {"plain"} and numbers.whole and 19000101 <= numbers.low:
         style = summary.date_evidence().style()
         if style is not None and numbers.high <= 21001231:
             return Decision("date", _dates(style), dates=style)
-    if numbers.rises_by_step and numbers.n >= MIN_IDENTIFIERS and not summary.n_missing:
-        note = f"identifier (whole numbers that rise by {numbers.step:g}): left out"
+    if numbers.evenly_increasing and numbers.n >= MIN_IDENTIFIERS and not summary.n_missing:
+        note = f"identifier (integers increasing by {numbers.step:g}): dropped"
         return Decision("identifier", note)
     return Decision("number", infinite)
 
@@ -199,27 +200,27 @@ def _number(summary: ColumnSummary, decimal: str | None, max_levels: int) -> Dec
         return None
     if not others.rows:
         return Decision("number", style.describe(), style)
-    share = numbers.rows / (numbers.rows + others.rows)
+    fraction = numbers.rows / (numbers.rows + others.rows)
     few = others.distinct <= FEW_TEXTS
-    if summary.n_distinct <= max_levels or not (share >= MOSTLY or (few and share >= HALF)):
+    if summary.n_distinct <= max_levels or not (fraction >= MOSTLY or (few and fraction >= HALF)):
         return None
     return Decision("number", _numbers(style, others), style, loose=True)
 
 
-def _numbers(style: NumberStyle, others: Seen) -> str:
+def _numbers(style: NumberStyle, others: Tally) -> str:
     return f"{style.describe() or 'numbers'}{_as_missing(others)}"
 
 
-def _as_missing(texts: Seen) -> str:
+def _as_missing(texts: Tally) -> str:
     if not texts.rows:
         return ""
     shown = ", ".join(map(repr, texts.examples[:EXAMPLES]))
-    return f"; {_count(texts.rows, 'text')} such as {shown} as missing"
+    return f"; {_count(texts.rows, 'text')} such as {shown} treated as missing"
 
 
-def _is_running_text(summary: ColumnSummary) -> bool:
+def _is_free_text(summary: ColumnSummary) -> bool:
     several = summary.words.mean >= MIN_WORDS
-    return several and summary.n_distinct >= max(MIN_TEXTS, TEXT_SHARE * summary.n_present)
+    return several and summary.n_distinct >= max(MIN_TEXTS, DISTINCT_TEXTS * summary.n_present)
 
 
 def _is_identifier(summary: ColumnSummary) -> bool:
@@ -244,15 +245,15 @@ def _category(summary: ColumnSummary, max_levels: int) -> Decision:
         if len(rare) == 1 or (not common and len(counts) <= max_levels):
             common, rare = sorted(counts), []
         if len(common) <= max_levels and (
-            len(counts) <= max_levels or covered >= COMMON_SHARE * n_present
+            len(counts) <= max_levels or covered >= COMMON_ROWS * n_present
         ):
-            shared = f", {len(rare)} rare ones together" if rare else ""
-            return Decision("category", f"{note}{shared}", levels=tuple(common), rare=tuple(rare))
-    return Decision("category", f"{note}, by their spelling")
+            pooled = f", {len(rare)} rare ones pooled" if rare else ""
+            return Decision("category", f"{note}{pooled}", levels=tuple(common), rare=tuple(rare))
+    return Decision("category", f"{note}, encoded by spelling")
 
 
 def _quoted(summary: ColumnSummary) -> str:
-    texts = [*(summary.levels or ())] or added(summary.written.layouts.values()).examples
+    texts = [*(summary.levels or ())] or combine(summary.written.layouts.values()).examples
     return ", ".join(map(repr, texts[:EXAMPLES])) or "numbers"
 
 

@@ -1,6 +1,6 @@
-"""The encoding of a table: from named columns of any kind to a matrix of floats, and nothing else.
+"""The encoding of a table: from named columns of any kind to a float matrix.
 
-It is a frozen value of plain parts, learned by `likelier.tables.learn` and saved with a model.
+It is an immutable value, learned by `likelier.tables.learn` and saved with a model.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from likelier.tables.columns import column_from_json
 from likelier.tables.target import Target
 
 FORM = "table-2"
-# With this many output columns, of which at most a tenth is not zero, rows are kept sparse.
+# Matrices are sparse with at least this many columns and at most this density.
 SPARSE_COLUMNS = 200
 SPARSE_DENSITY = 0.1
 LISTED = 10
 
 
-class LeftOut(NamedTuple):
-    """A column that nothing is learned from, of which kind, and why."""
+class Dropped(NamedTuple):
+    """A column without features: its name, kind, and why it was dropped."""
 
     name: str
     kind: str
     note: str
 
 
-class Strange(NamedTuple):
-    """Rows of a block whose level in one column training never saw, with their cells."""
+class UnseenRows(NamedTuple):
+    """Rows of a block with an unseen level in one column, and the cells of that column."""
 
     column: int
     rows: Array
@@ -51,61 +51,61 @@ class Strange(NamedTuple):
 
 
 @dataclass
-class Seen:
-    """What a pass over a table met that training did not, for one warning at its end."""
+class UnseenCounts:
+    """Counts of unseen levels and unexpected missing values, for one warning at the end."""
 
     rows: int
     unseen: Counter[str]
     filled: Counter[str]
 
     @classmethod
-    def nothing(cls) -> Self:
+    def empty(cls) -> Self:
         """Return the counts before the first row."""
         return cls(0, Counter(), Counter())
 
     def warn(self, table: str) -> None:
-        """Warn once of levels that training never saw, and once of values that were filled in."""
-        for counts, what in (
+        """Warn once about unseen levels, and once about imputed values."""
+        for counts, problem in (
             (self.unseen, "have categories that did not occur in training"),
-            (self.filled, "lack values that were never missing in training (filled in)"),
+            (self.filled, "lack values that were never missing in training (imputed)"),
         ):
             if counts:
                 listed_counts = ", ".join(f"{n!r} ({k})" for n, k in counts.most_common(LISTED))
                 more = f" and {len(counts) - LISTED} more" if len(counts) > LISTED else ""
-                text = f"{table!r}: some of {self.rows:,} rows {what}: {listed_counts}{more}"
+                text = f"{table!r}: some of {self.rows:,} rows {problem}: {listed_counts}{more}"
                 warnings.warn(text, UserWarning, stacklevel=3)
 
 
 @dataclass(frozen=True, eq=False)
 class TableEncoding:
-    """What was learned from a training table about turning tables into matrices.
+    """How to turn tables into matrices, as learned from a training table.
 
     Parameters
     ----------
     columns : tuple of ColumnCode
         The feature columns, in the order of the training table.
-    left_out : tuple of LeftOut
-        Columns that nothing is learned from.
+    dropped : tuple of Dropped
+        Columns without features.
     target : Target or None
         The target column.
     missing_values : tuple of str
-        Texts that stand for a missing value.
+        Texts that mean a missing value.
     header : bool
-        Whether the training table had column names of its own.
+        Whether the training table had column names.
     table_columns : tuple of str
         All columns of the training table, in order.
     hints : Hints
-        How a later CSV file is read where its own lines do not show it.
+        CSV dialect to assume for later files that leave it open.
     n_rows, n_dropped : int
-        Rows learned from, and rows left out because they had no target.
+        Rows used for learning, and rows dropped because their target was missing.
     leaks : tuple of str
-        Columns that alone nearly determine the target.
+        Columns that nearly determine the target by themselves.
     delimiter : str
-        What was between the cells of a CSV file; empty for other tables.
+        Delimiter of a CSV file; empty for other tables.
     """
 
     columns: tuple[ColumnCode, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
     target: Target | None = None
     missing_values: tuple[str, ...] = ()
     header: bool = True
@@ -116,7 +116,7 @@ class TableEncoding:
     leaks: tuple[str, ...] = ()
     delimiter: str = ""
 
-    # -- what it says -------------------------------------------------------------------
+    # -- description --------------------------------------------------------------------
     @property
     def n_features(self) -> int:
         """Number of output columns."""
@@ -124,7 +124,7 @@ class TableEncoding:
 
     @cached_property
     def sparse(self) -> bool:
-        """Whether matrices are CSR: many columns, nearly all of them zero in a row."""
+        """Whether matrices are CSR: many columns, nearly all of which are zero in a row."""
         filled = sum(1 if column.sparse else column.width for column in self.columns)
         many = self.n_features >= SPARSE_COLUMNS
         has_words = any(column.sparse for column in self.columns)
@@ -136,42 +136,42 @@ class TableEncoding:
         return np.array(names, dtype=object)
 
     def notes(self) -> dict[str, str]:
-        """Return what was assumed of every column that is not simply a number."""
-        said = {column.name: column.note for column in self.columns if column.note}
-        said |= {column.name: column.note for column in self.left_out}
-        return {name: said[name] for name in self.table_columns if name in said}
+        """Return what was assumed about every column that is not plain numbers."""
+        notes = {column.name: column.note for column in self.columns if column.note}
+        notes |= {column.name: column.note for column in self.dropped}
+        return {name: notes[name] for name in self.table_columns if name in notes}
 
     def kinds(self) -> dict[str, str]:
-        """Return the kind of each column but the target."""
+        """Return the kind of each column except the target."""
         kinds = {column.name: column.kind for column in self.columns}
-        kinds |= {column.name: column.kind for column in self.left_out}
+        kinds |= {column.name: column.kind for column in self.dropped}
         return {name: kinds[name] for name in self.table_columns if name in kinds}
 
     def summary(self) -> dict[str, str]:
-        """Return what each column but the target was taken for, in words."""
-        notes, said = self.notes(), {}
+        """Return a description of the encoding of each column except the target."""
+        notes, texts = self.notes(), {}
         for name, kind in self.kinds().items():
             note = notes.get(name, "")
-            said[name] = note if note.startswith(kind) else f"{kind} ({note})" if note else kind
+            texts[name] = note if note.startswith(kind) else f"{kind} ({note})" if note else kind
             if name in self.leaks:
-                said[name] += "; alone nearly determines the target"
-        return said
+                texts[name] += "; nearly determines the target by itself"
+        return texts
 
     def with_leaks(self, leaks: tuple[str, ...]) -> Self:
-        """Return the same encoding that knows of these leaks."""
+        """Return the same encoding with these leaks recorded."""
         return replace(self, leaks=leaks)
 
     # -- using --------------------------------------------------------------------------
     def reading(self) -> dict[str, Any]:
-        """How a later CSV file should be read, where its first lines could mislead."""
+        """Return arguments of `open_table` for later files of the same origin."""
         known: dict[str, Any] = {"header": self.header, "likely": self.hints}
         return known | ({"missing_values": self.missing_values} if self.missing_values else {})
 
     def align(self, table: Table) -> dict[str, str]:
-        """Return which column of a table to read for each column the encoding knows.
+        """Return the column of a table to read for each known column.
 
-        The target may be absent. Columns are found by name; in a table without header by
-        position, and if it has just the target less, by position without the target.
+        Columns are matched by name. The target may be absent: a table without header that has
+        exactly one column less is matched by position, without the target.
         """
         wanted = [column.name for column in self.columns]
         names, target = table.column_names, None if self.target is None else self.target.name
@@ -185,7 +185,7 @@ class TableEncoding:
         known = {*self.table_columns, *table.index_columns}
         extra = [name for name in names if name not in known]
         if extra:
-            text = f"{table.name!r}: ignoring {listed(extra)}, which the model was not fitted on"
+            text = f"{table.name!r}: ignoring {listed(extra)}, not present in training"
             warnings.warn(text, UserWarning, stacklevel=2)
         if target is not None and target in names:
             wanted.append(target)
@@ -194,7 +194,7 @@ class TableEncoding:
     def _lacking(self, table: Table, absent: list[str]) -> str:
         advice = ""
         if table.header != self.header:
-            advice = "; the first line was taken " + ("as names" if table.header else "as data")
+            advice = "; the first line was read " + ("as names" if table.header else "as data")
         free = {name.casefold(): name for name in table.column_names}
         for name in self.table_columns:
             free.pop(name.casefold() if name not in absent else "", None)
@@ -210,14 +210,14 @@ class TableEncoding:
         batch: pa.RecordBatch,
         decimal: str = ".",
         rows: Array | None = None,
-        seen: Seen | None = None,
-    ) -> tuple[Matrix, list[Strange]]:
-        """Return the float64 matrix of some rows, dense or CSR, and what is strange in them.
+        counts: UnseenCounts | None = None,
+    ) -> tuple[Matrix, list[UnseenRows]]:
+        """Return the float64 matrix of some rows, dense or CSR, and the rows with unseen levels.
 
-        ``decimal`` is the decimal sign of numbers in text and ``rows`` the numbers of the rows,
-        for messages. ``seen`` counts what training did not see.
+        ``decimal`` is the decimal separator of numbers in text, and ``rows`` are row numbers for
+        error messages. ``counts`` is updated with the unseen levels and missing values.
         """
-        strange: list[Strange] = []
+        unseen_rows: list[UnseenRows] = []
         parts: list[Any] = []
         groups = groupby(enumerate(self.columns), lambda item: self.sparse and item[1].sparse)
         for words, group in groups:
@@ -232,7 +232,7 @@ class TableEncoding:
                 if cells.kind == Kind.OTHER:
                     held = batch[column.name].type
                     raise ValueError(
-                        f"column {column.name!r} holds {held}, and held a {column.kind}"
+                        f"column {column.name!r} contains {held}, but was {column.kind} in training"
                     )
                 if block is None:
                     parts += _word_parts(column, cells)
@@ -240,26 +240,26 @@ class TableEncoding:
                 place = slice(*(end - self._ends[first] for end in self._ends[index : index + 2]))
                 unseen = column.encode(cells, block[:, place])
                 if unseen is not None:
-                    strange.append(Strange(index, np.flatnonzero(unseen), cells))
-        if seen is not None:
-            self._count(strange, len(batch), seen)
+                    unseen_rows.append(UnseenRows(index, np.flatnonzero(unseen), cells))
+        if counts is not None:
+            self._count(unseen_rows, len(batch), counts)
         if not self.sparse:
-            return parts[0], strange
+            return parts[0], unseen_rows
         whole = sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
-        return sparse.csr_array(whole), strange
+        return sparse.csr_array(whole), unseen_rows
 
-    def _count(self, strange: Sequence[Strange], n_rows: int, seen: Seen) -> None:
-        seen.rows += n_rows
-        for index, rows, cells in strange:
+    def _count(self, unseen: Sequence[UnseenRows], n_rows: int, counts: UnseenCounts) -> None:
+        counts.rows += n_rows
+        for index, rows, cells in unseen:
             column = self.columns[index]
             name, absent = column.name, len(rows)
             if column.has_levels:
                 absent = int(cells.absent[rows].sum())
-            seen.filled.update({name: absent} if absent else {})
-            seen.unseen.update({name: len(rows) - absent} if absent < len(rows) else {})
+            counts.filled.update({name: absent} if absent else {})
+            counts.unseen.update({name: len(rows) - absent} if absent < len(rows) else {})
 
-    def alternatives(self, X: Matrix, strange: Sequence[Strange]) -> tuple[Array, Matrix]:
-        """Return rows with unseen levels, and each of them with `N_DRAWS` levels of training.
+    def alternatives(self, X: Matrix, unseen: Sequence[UnseenRows]) -> tuple[Array, Matrix]:
+        """Return rows with unseen levels, and `N_DRAWS` copies of each with levels of training.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class TableEncoding:
             The copies of each row, one row after another.
         """
         drawn: list[tuple[int, Array, Array]] = []
-        for index, rows, cells in strange:
+        for index, rows, cells in unseen:
             values = self.columns[index].draws(cells.only(rows))
             if values is not None:
                 drawn.append((index, rows, values))
@@ -280,7 +280,7 @@ class TableEncoding:
         copies = copies.toarray() if self.sparse else copies
         shuffle = np.random.default_rng(0)
         for index, own, values in drawn:
-            # several columns are drawn independently: each has its own order of levels
+            # Columns are drawn independently: each has its own order of levels.
             order = shuffle.permutation(N_DRAWS)
             places = np.searchsorted(rows, own)[:, None] * N_DRAWS + np.arange(N_DRAWS)
             copies[places, self._ends[index] : self._ends[index + 1]] = values[:, order]
@@ -292,7 +292,7 @@ class TableEncoding:
         return {
             "form": FORM,
             "columns": [column.to_json() for column in self.columns],
-            "left_out": [list(column) for column in self.left_out],
+            "dropped": [list(column) for column in self.dropped],
             "target": None if self.target is None else self.target.to_json(),
             "missing_values": list(self.missing_values),
             "header": self.header,
@@ -313,7 +313,7 @@ class TableEncoding:
             target = plain["target"]
             return cls(
                 columns=tuple(map(column_from_json, plain["columns"])),
-                left_out=tuple(LeftOut(*map(str, column)) for column in plain["left_out"]),
+                dropped=tuple(Dropped(*map(str, column)) for column in plain["dropped"]),
                 target=None if target is None else Target.from_json(target),
                 missing_values=_strings(plain["missing_values"]),
                 header=bool(plain["header"]),
@@ -327,23 +327,23 @@ class TableEncoding:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"damaged table encoding: {error!r}") from error
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------
     @cached_property
     def _ends(self) -> list[int]:
-        """Where the output columns of each column begin, and the end of the last."""
+        """Start of the output columns of each column, and the end of the last."""
         ends: list[int] = np.cumsum([0, *(column.width for column in self.columns)]).tolist()
         return ends
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return some names for a message, not hundreds."""
-    word = "column " if len(names) == 1 else "columns "
+    """Return the first few names for a message."""
+    noun = "column " if len(names) == 1 else "columns "
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return word + ", ".join(map(repr, names[:LISTED])) + more
+    return noun + ", ".join(map(repr, names[:LISTED])) + more
 
 
 def _word_parts(column: ColumnCode, cells: Cells) -> list[Any]:
-    """Return the sparse columns of running text."""
+    """Return the sparse columns of free text."""
     matrix = column.matrix(cells)  # type: ignore[attr-defined]
     return [matrix, cells.absent[:, None].astype(float)] if column.had_missing else [matrix]
 

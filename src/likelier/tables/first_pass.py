@@ -1,4 +1,4 @@
-"""The first pass over a table: summaries of all columns, and rows drawn at random."""
+"""The first pass over a table: summaries of all columns, and a random sample of rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from likelier.tables.cells import Cells
 from likelier.tables.column import ColumnCode
 from likelier.tables.column_numbers import NumberColumn
 from likelier.tables.encoding import listed
-from likelier.tables.leaks import find_leaks, tells_much
+from likelier.tables.leaks import find_leaks, is_predictive
 from likelier.tables.summaries import MAX_HASHES, ColumnSummary
 from likelier.tables.target import Target, TargetLearner, has_target
 
-# Rows drawn at random: they give medians, examples of levels, and what determines the target.
+# Size of the random sample, from which medians, examples of levels and leaks are computed.
 SAMPLE_ROWS = 10_000
 SAMPLE_CELLS = 1 << 21
-# Hashes of different texts kept while learning, over all columns.
+# Hashes of distinct texts kept while learning, over all columns.
 HASH_CELLS = 1 << 24
 MIN_HASHES = 1 << 10
 
 
 class FirstPass:
-    """Summaries of all columns, what the target holds, and rows drawn at random."""
+    """Summaries of all columns and of the target, and a random sample of rows."""
 
     def __init__(
         self, table: Table, columns: list[str], target: str | None, kinds: Mapping[str, str]
@@ -42,10 +42,10 @@ class FirstPass:
                 target,
                 untyped=table.untyped,
                 decimal=table.decimal,
-                as_names=kinds.get(target) == "category",
+                as_category=kinds.get(target) == "category",
             )
         self._target_name = target
-        self._as_names = {name for name, kind in kinds.items() if kind == "category"}
+        self._categories = {name for name, kind in kinds.items() if kind == "category"}
         self._hashes = min(MAX_HASHES, max(MIN_HASHES, HASH_CELLS // max(1, len(columns))))
         self._sample = _Sample(min(SAMPLE_ROWS, max(100, SAMPLE_CELLS // max(1, len(columns)))))
         self.n_rows = 0
@@ -58,20 +58,20 @@ class FirstPass:
             for name in self.columns:
                 self.summaries[name] = self._merged(name, batch[name])
         if self.n_rows == 0:
-            raise ValueError(f"{self.table.name!r} holds no rows{self._without_target()}")
+            raise ValueError(f"{self.table.name!r} contains no rows{self._without_target()}")
 
     def _without_target(self) -> str:
         return "" if self.target is None or not self.target.n_missing else " with a target"
 
     def _merged(self, name: str, array: pa.Array) -> ColumnSummary:
         cells = self.cells(array)
-        part = ColumnSummary.of(cells, self._hashes, name in self._as_names)
+        part = ColumnSummary.of(cells, self._hashes, name in self._categories)
         return self.summaries[name].merge(part, self._hashes)
 
     def batches(
         self, columns: Sequence[str] | None = None, learning: bool = False
     ) -> Iterator[Any]:
-        """Yield the rows that have a target, in blocks, with some columns."""
+        """Yield blocks of the rows that have a target, restricted to some columns."""
         names = list(self.columns if columns is None else columns)
         if self._target_name is not None:
             names = [*dict.fromkeys([*names, self._target_name])]
@@ -93,24 +93,24 @@ class FirstPass:
         return Cells(array, self.table.missing_values, self.table.decimal)
 
     def sampled(self, name: str) -> Cells:
-        """Return the cells of a column of the rows drawn."""
+        """Return the cells of a column in the sample."""
         return self.cells(self._sample.column(name))
 
     def leaks(self, codes: Sequence[ColumnCode], target: Target) -> tuple[str, ...]:
-        """Return the columns that alone nearly determine the target."""
+        """Return the columns that nearly determine the target by themselves."""
         return find_leaks(codes, self.sampled, self._sampled_target(target))
 
-    def tells_much(self, name: str, target: Target) -> bool:
-        """Whether a column of numbers alone tells much of the target."""
+    def is_predictive(self, name: str, target: Target) -> bool:
+        """Whether a numeric column predicts much of the target by itself."""
         y = self._sampled_target(target)
-        return tells_much(NumberColumn(name), self.sampled(name), y)
+        return is_predictive(NumberColumn(name), self.sampled(name), y)
 
     def _sampled_target(self, target: Target) -> Array:
         array = self._sample.column(target.name)
         return target.read(array, self.table.missing_values, self.table.decimal)
 
     def find(self, name: str, text: str) -> int:
-        """Return the number of the first row with a text in a column, counted from 1."""
+        """Return the 1-based number of the first row with a text in a column."""
         start = 0
         for batch in self.table.blocks(default_block_rows(1), [name]):
             rows = np.arange(start, start + batch.num_rows)
@@ -122,7 +122,7 @@ class FirstPass:
 
 
 class _Sample:
-    """Rows drawn at random from all: those of the smallest random numbers."""
+    """A uniform sample of rows: those with the smallest random keys."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -131,7 +131,7 @@ class _Sample:
         self._parts: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Draw from a block."""
+        """Add the rows of a block to the candidates."""
         keys = self._random.random(batch.num_rows)
         worst = self._keys.max() if len(self._keys) >= self._most else np.inf
         rows = np.flatnonzero(keys < worst)
@@ -140,23 +140,23 @@ class _Sample:
         self._parts.append(batch.take(row_array(rows)))
         self._keys = np.concatenate([self._keys, keys[rows]])
         if len(self._keys) > 2 * self._most:
-            self._cut()
+            self._trim()
 
-    def _cut(self) -> None:
+    def _trim(self) -> None:
         whole = pa.concat_batches(self._parts)
         kept = np.sort(np.argsort(self._keys, kind="stable")[: self._most])
         self._parts = [whole.take(row_array(kept))]
         self._keys = self._keys[kept]
 
     def column(self, name: str) -> pa.Array:
-        """Return a column of the rows drawn."""
+        """Return a column of the sample."""
         if len(self._parts) > 1 or len(self._keys) > self._most:
-            self._cut()
+            self._trim()
         return self._parts[0][name]
 
 
 def resolve_column(table: Table, column: str | int, argument: str) -> str:
-    """Return the name of a column given by name or by position (negative: from the end)."""
+    """Return the name of a column given by name or position (negative: from the end)."""
     names = table.column_names
     if isinstance(column, str) and column in names:
         return column
@@ -164,7 +164,7 @@ def resolve_column(table: Table, column: str | int, argument: str) -> str:
         return names[int(column)]
     except (ValueError, TypeError, IndexError):
         numbered = "" if table.header else " (the file has no header: count from 0)"
-        single = "; name the delimiter if that is several" if len(names) == 1 else ""
+        single = "; name the delimiter if there should be several" if len(names) == 1 else ""
         raise ValueError(
             f"{argument}: {table.name!r} has no column {column!r}{numbered}; "
             f"it has {listed(names)}{single if table.untyped else ''}"

@@ -1,4 +1,4 @@
-"""Columns that alone nearly determine the target: they may not be known when it matters."""
+"""Detection of target leaks: columns that nearly determine the target by themselves."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from likelier.tables.cells import Cells
 from likelier.tables.column import ColumnCode
 from likelier.tables.column_numbers import NumberColumn
 
-# A column is suspect if it leaves so little of the error that is made without it.
-LEFT, MUCH = 0.01, 0.5
+# Largest ratio of the error with one column to that without any, for a leak and for a predictive
+# column.
+LEAK_RATIO, PREDICTIVE_RATIO = 0.01, 0.5
 MIN_ROWS, MIN_LEAK_ROWS = 20, 50
-# So many rows on either side of a value say what the target is there.
-AROUND = 2
+# Neighbouring rows on either side of a value that predict the target there.
+NEIGHBOURS = 2
 
 
 def find_leaks(
     codes: Sequence[ColumnCode], sampled: Callable[[str], Cells], y: Array
 ) -> tuple[str, ...]:
-    """Return the names of columns from which alone nearly all of the target follows."""
+    """Return the names of columns that nearly determine the target by themselves."""
     if len(y) < MIN_LEAK_ROWS:
         return ()
-    return tuple(code.name for code in codes if _left(code, sampled(code.name), y) <= LEFT)
+    return tuple(
+        code.name for code in codes if _error_ratio(code, sampled(code.name), y) <= LEAK_RATIO
+    )
 
 
-def tells_much(code: ColumnCode, cells: Cells, y: Array) -> bool:
-    """Whether more of the target follows from one column than is left open."""
-    return _left(code, cells, y) <= MUCH
+def is_predictive(code: ColumnCode, cells: Cells, y: Array) -> bool:
+    """Whether a single column removes at least half of the error."""
+    return _error_ratio(code, cells, y) <= PREDICTIVE_RATIO
 
 
-def _left(code: ColumnCode, cells: Cells, y: Array) -> float:
-    """Return how much of the error made without a column is left with it alone.
+def _error_ratio(code: ColumnCode, cells: Cells, y: Array) -> float:
+    """Return the held-out error with one column, relative to that without any.
 
-    Half of the rows say what the target is for each value, the others are asked.
+    The targets of one half of the rows predict those of the other half.
     """
     if len(y) < MIN_ROWS:
         return 1.0
@@ -43,30 +46,30 @@ def _left(code: ColumnCode, cells: Cells, y: Array) -> float:
     classes = y.dtype.kind in "USOb" or len(np.unique(y)) <= 2
     if classes:
         y = np.unique(y, return_inverse=True)[1]
-        told = _predicted(code, cells, y, half, classes)
+        predicted = _predicted(code, cells, y, half, classes)
         base = float((y[~half] != np.bincount(y[half]).argmax()).mean())
-        error = 1.0 if told is None else float((y[~half] != told[~half]).mean())
+        error = 1.0 if predicted is None else float((y[~half] != predicted[~half]).mean())
     else:
-        told = _predicted(code, cells, y, half, classes)
+        predicted = _predicted(code, cells, y, half, classes)
         base = _error(y, np.full(len(y), np.median(y)), half)
-        error = base if told is None else _error(y, told, half)
+        error = base if predicted is None else _error(y, predicted, half)
     return error / base if base else 1.0
 
 
-def _error(y: Array, told: Array, half: Array) -> float:
-    return float(np.mean((y[~half] - told[~half]) ** 2))
+def _error(y: Array, predicted: Array, half: Array) -> float:
+    return float(np.mean((y[~half] - predicted[~half]) ** 2))
 
 
 def _predicted(
     code: ColumnCode, cells: Cells, y: Array, half: Array, classes: bool
 ) -> Array | None:
-    """Return the target that the value of a column stands for, in all rows."""
+    """Return the predictions of the target from one column, in all rows."""
     if isinstance(code, NumberColumn):
         values = np.nan_to_num(code.read(cells), nan=code.fill)
     elif code.kind in ("category", "boolean"):
         values = cells.distinct[1].astype(float)
         if len(np.unique(values)) > len(values) / 5:
-            return None  # hardly any level comes twice
+            return None  # most levels are unique
     else:
         return None
     order = np.argsort(values[half], kind="stable")
@@ -74,8 +77,8 @@ def _predicted(
     low = np.searchsorted(known, values, "left")
     high = np.searchsorted(known, values, "right")
     exact = high > low
-    low = np.where(exact, low, np.maximum(low - AROUND, 0))
-    high = np.where(exact, high, np.minimum(high + AROUND, len(known)))
+    low = np.where(exact, low, np.maximum(low - NEIGHBOURS, 0))
+    high = np.where(exact, high, np.minimum(high + NEIGHBOURS, len(known)))
     if classes:
         counts = np.eye(int(y.max()) + 1)[targets]
         sums = np.concatenate([np.zeros((1, counts.shape[1])), np.cumsum(counts, axis=0)])

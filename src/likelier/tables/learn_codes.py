@@ -1,4 +1,4 @@
-"""From what was decided about a column to how it is encoded."""
+"""Column encodings from the detected kinds."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from likelier.tables.numbers import NumberStyle, is_number
 from likelier.tables.terms import Terms
 
 N_EXAMPLES = 512
-# If more than half of the rows have a level of their own, another one is no surprise.
-SURPRISE = 0.5
-# Numbers that people write for a missing one.
+# With more distinct levels per row than this, unseen levels are expected.
+MAX_DISTINCT = 0.5
+# Numbers that commonly encode a missing value.
 SENTINELS = (-9999.0, -999.0, -99.0, -1.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0)
-MIN_SENTINELS, SENTINEL_SHARE, SENTINEL_GAP = 3, 0.005, 2.0
+MIN_SENTINELS, SENTINEL_FRACTION, SENTINEL_GAP = 3, 0.005, 2.0
 
 
 def code_of(
     name: str, decision: Decision, first: FirstPass, terms: tuple[Terms, Array | None] | None
 ) -> ColumnCode | None:
-    """Return how to encode a column; None if nothing can be learned from it."""
+    """Return the encoding of a column; None if it yields no features."""
     summary, cells = first.summaries[name], first.sampled(name)
     common: dict[str, Any] = {"note": decision.note, "had_missing": summary.n_missing > 0}
     if decision.kind == "number":
         return _number_code(name, decision, first, common)
     if decision.kind == "boolean":
         truth = cells.plain_numbers
-        truth = cells.spread(truth_values, np.nan) if truth is None else truth
+        truth = cells.map_texts(truth_values, np.nan) if truth is None else truth
         known = truth[~np.isnan(truth)]
-        return BooleanColumn(name, share=float(known.mean()) if len(known) else 0.5, **common)
+        return BooleanColumn(name, frequency=float(known.mean()) if len(known) else 0.5, **common)
     if decision.kind == "date":
         return _date_code(name, decision, first, common)
     if decision.kind == "text":
@@ -46,7 +46,7 @@ def code_of(
             return None
         note = f"text, {len(terms[0]):,} words"
         if terms[1] is not None:
-            note += f" in {terms[1].shape[1]} columns"
+            note += f" reduced to {terms[1].shape[1]} columns"
         return TextColumn(name, terms[0], terms[1], **{**common, "note": note})
     if not decision.levels + decision.rare:
         assert terms is not None and terms[1] is not None
@@ -55,8 +55,10 @@ def code_of(
     counts = [summary.levels[level] for level in decision.levels]
     if decision.rare:
         counts.append(sum(summary.levels[level] for level in decision.rare))
-    shares = tuple(count / sum(counts) for count in counts)
-    return CategoryColumn(name, levels=decision.levels, rare=decision.rare, shares=shares, **common)
+    frequencies = tuple(count / sum(counts) for count in counts)
+    return CategoryColumn(
+        name, levels=decision.levels, rare=decision.rare, frequencies=frequencies, **common
+    )
 
 
 def _number_code(
@@ -74,34 +76,34 @@ def _number_code(
 
 
 def _odd_numbers(decision: Decision, first: FirstPass, name: str) -> tuple[str, ...]:
-    """Return texts that are numbers, but not as the column writes them: missing ones here."""
+    """Return texts that are numbers in another notation, which count as missing."""
     summary, style = first.summaries[name], decision.numbers or NumberStyle(first.table.decimal)
     others = summary.levels or summary.number_evidence().others(style).examples
     return tuple(t for t in others if is_number(t) and np.isnan(style.parse([t])[0]))
 
 
 def sentinel(values: Array) -> str:
-    """Say that a number such as -999 may stand for a missing value; empty where none does.
+    """Return a note if a number such as -999 may encode a missing value, else an empty text.
 
-    It comes again and again, at one end, farther from all others than these are from each other.
+    It has to be frequent, and far outside of the range of all other values.
     """
     for mark in SENTINELS:
-        there = values == mark
-        count, others = int(there.sum()), values[~there]
-        if count < max(MIN_SENTINELS, SENTINEL_SHARE * len(values)) or not len(others):
+        equal = values == mark
+        count, others = int(equal.sum()), values[~equal]
+        if count < max(MIN_SENTINELS, SENTINEL_FRACTION * len(values)) or not len(others):
             continue
         low, high = float(others.min()), float(others.max())
         gap = max(low - mark, mark - high)
         if gap > SENTINEL_GAP * (high - low) > 0:
             return (
-                f"{mark:g} comes {count} times, far from all others: if it stands for a missing "
-                f"value, leave these cells empty, or use also_missing=['{mark:g}'] to read the file"
+                f"{mark:g} occurs {count} times, far from all other values: if it means missing, "
+                f"leave these cells empty, or read the file with also_missing=['{mark:g}']"
             )
     return ""
 
 
 def _needed(decision: Decision) -> Any:
-    """Return the style of numbers unless they are plain, which is quicker to read."""
+    """Return the style of numbers, or None for plain ones, which are faster to parse."""
     style = decision.numbers
     return style if style is not None and style.describe() else None
 
@@ -118,8 +120,8 @@ def _date_code(
     words = any(map(is_word, summary.dated.words.examples))
     code = DateColumn(name, style, loose=words, **common)
     cells = first.sampled(name)
-    moments = code.read(cells, strict=False)
-    known = moments[~np.isnat(moments)]
+    timestamps = code.read(cells, strict=False)
+    known = timestamps[~np.isnat(timestamps)]
     had_missing = common["had_missing"] or summary.dated.words.rows > 0
     if not len(known):
         return replace(code, had_missing=had_missing)
@@ -135,13 +137,13 @@ def _name_code(
     texts, codes = cells.distinct
     present = codes[[texts[code] is not None for code in codes.tolist()]]
     known, examples = _NO_HASHES, tuple[str, ...]()
-    if summary.n_distinct <= SURPRISE * summary.n_present and summary.hashes.complete:
+    if summary.n_distinct <= MAX_DISTINCT * summary.n_present and summary.hashes.complete:
         known = summary.hashes.values
         drawn = [str(texts[code]) for code in present[:N_EXAMPLES].tolist()]
         examples = tuple(dict.fromkeys(drawn))
     code = NameColumn(name, terms, projection, known, examples, **common)
-    places = code.place([text or "" for text in texts])
-    return replace(code, mean=places[present].mean(axis=0) if len(present) else places[0])
+    points = code.embed([text or "" for text in texts])
+    return replace(code, mean=points[present].mean(axis=0) if len(present) else points[0])
 
 
 _NO_HASHES = np.zeros(0, dtype=np.uint64)

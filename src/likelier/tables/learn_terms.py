@@ -1,4 +1,4 @@
-"""The terms of columns of text and of many names, and what reduces them, from two passes."""
+"""Terms of text and high-cardinality columns, and their dimension reduction, in two passes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from likelier.tables.first_pass import FirstPass
 from likelier.tables.terms import Sketch, TermCounter, Terms
 
 MAX_TERMS = 100_000
-# Words that a few dense columns are made of, and how many these are, at most and for each word.
+# Terms before the reduction of a text; its dense columns, at most and per word of a mean text.
 REDUCED_TERMS, TEXT_COLUMNS, COLUMNS_PER_WORD = 20_000, 100, 5
-# Rows for each of these columns, and of names, but so many columns in any case.
+# Minimum number of rows per dense column; this many columns are always allowed.
 ROWS_PER_COLUMN, MIN_COLUMNS = 10, 5
 
 
 def learn_terms(
     table: Table, decisions: Mapping[str, Decision], first: FirstPass, choices: Choices
 ) -> dict[str, tuple[Terms, Array | None]]:
-    """Return the terms of columns of text and of many names, and what reduces them."""
+    """Return the terms of each text and high-cardinality column, and its projection or None."""
     texts = [name for name, d in decisions.items() if d.kind == "text"]
     names = [
         name for name, d in decisions.items() if d.kind == "category" and not d.levels + d.rare
@@ -30,14 +30,14 @@ def learn_terms(
     wanted = [name for name in decisions if name in {*texts, *names}]
     if not wanted:
         return {}
-    counters = {name: TermCounter(pieces=name in names) for name in wanted}
+    counters = {name: TermCounter(ngrams=name in names) for name in wanted}
     for name, values, counts in _distinct(first, wanted):
         counters[name].add(values, counts)
     most = REDUCED_TERMS if choices.dense else MAX_TERMS
     found = {name: counter.terms(most) for name, counter in counters.items()}
     widths = _widths(found, names, first, choices)
     sketches = {name: Sketch(terms, widths[name]) for name in widths if (terms := found[name])}
-    # The matrices are so thin that a second thread costs more than it does.
+    # The matrices are too thin for a second thread to pay off.
     with threadpool_limits(1, user_api="blas"):
         if sketches:
             for name, values, counts in _distinct(first, list(sketches)):
@@ -52,9 +52,9 @@ def learn_terms(
 def _widths(
     found: Mapping[str, Terms | None], names: list[str], first: FirstPass, choices: Choices
 ) -> dict[str, int]:
-    """Return how many dense columns each column of names or text is reduced to.
+    """Return the number of dense columns of each reduced column.
 
-    All of them together are few beside the rows, or a model learns the rows by heart.
+    Their total is limited relative to the number of rows, to avoid overfitting.
     """
     reduced = [
         name
@@ -65,7 +65,7 @@ def _widths(
     widths = {}
     for name in reduced:
         most = choices.n_components
-        if name not in names:  # a text says more the longer it is
+        if name not in names:  # longer texts carry more information
             words = first.summaries[name].words.mean
             most = max(most, min(TEXT_COLUMNS, round(COLUMNS_PER_WORD * words)))
         widths[name] = min(most, room)
@@ -73,11 +73,11 @@ def _widths(
 
 
 def _distinct(first: FirstPass, names: list[str]) -> Iterator[tuple[str, list[str], Array]]:
-    """Yield the different texts of columns block by block, with their numbers of rows."""
+    """Yield the distinct texts of columns block by block, with their numbers of rows."""
     for batch in first.batches(names):
         for name in names:
             cells = first.cells(batch[name])
             texts, counts = cells.distinct[0], cells.counts
-            there = [place for place, text in enumerate(texts) if text is not None]
-            if there:
-                yield name, [str(texts[place]) for place in there], counts[there]
+            known = [code for code, text in enumerate(texts) if text is not None]
+            if known:
+                yield name, [str(texts[code]) for code in known], counts[known]

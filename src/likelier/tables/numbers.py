@@ -1,4 +1,4 @@
-"""Numbers in text: how a column writes them, learned block by block, and their values."""
+"""Numbers in text: inferring the notation of a column block by block, and parsing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from likelier.tables.quick import quick_numbers
 from likelier.tables.units import unit_key, unit_scales
 
 N_EXAMPLES = 5
-# A unit, or a currency, belongs to a column if so many of its different texts have it.
+# Minimum fraction of the distinct texts that must have the unit or currency of the column.
 AGREEING = 0.9
-# Separators agree if so many of the different numbers can be read with them: typing errors.
+# Minimum fraction of the distinct numbers that the separators must fit; the rest may be typos.
 SAME_SEPARATORS = 0.99
-# So few integers that begin with zeros are accidents; more of them are codes of the column.
+# Above this fraction of integers with leading zeros, the column holds codes instead of numbers.
 CODES = 0.01
 MIN_MULTIPLIED = 0.1
 MIN_UNIT = 0.01
@@ -37,12 +37,12 @@ _SEPARATORS += [(",", ""), (",", "."), (",", " "), (",", "'")]
 
 @dataclass(frozen=True)
 class NumberStyle:
-    """How the numbers of one column are written.
+    """The notation of the numbers of one column.
 
-    ``decimal`` is the decimal sign and ``group`` the thousands separator (a space stands for
+    ``decimal`` is the decimal separator and ``group`` the thousands separator (a space matches
     every kind of space). ``units`` may follow a number, the most frequent first; ``%``, ``‰``
-    and ``+`` count as units. ``multiplied`` numbers may end with k, M, B or G. Only where
-    ``zeros`` is said, integers may begin with zeros: otherwise they are codes.
+    and ``+`` count as units. With ``multiplied``, numbers may end with k, M, B or G. With
+    ``zeros``, integers may have leading zeros, which otherwise makes them codes.
     """
 
     decimal: str = "."
@@ -62,7 +62,7 @@ class NumberStyle:
         return cls(**{**data, "units": tuple(data["units"])})
 
     def describe(self) -> str:
-        """Say what is special about the numbers; empty for plain ones."""
+        """Describe the notation; empty for plain numbers."""
         parts = ["decimal comma"] if self.decimal == "," else []
         if self.group:
             parts.append(f"the thousands separator '{self.group}'")
@@ -75,13 +75,13 @@ class NumberStyle:
         if self.units:
             quoted = " and ".join(f"'{unit}'" for unit in self.units)
             if self.units[0] in "%‰+":
-                parts.append(f"{quoted} behind them")
+                parts.append(f"the suffix {quoted}")
             else:
                 parts.append(f"the unit{'s' * (len(self.units) > 1)} {quoted}")
             if len(set(unit_scales(self.units) or ())) > 1:
                 parts[-1] += f" (converted to '{self.units[0]}')"
             elif len(self.units) > 1:
-                parts[-1] += " (taken for the same)"
+                parts[-1] += " (treated as the same)"
         return "numbers with " + " and ".join(parts) if parts else ""
 
     def reads(self, layout: Layout) -> bool:
@@ -95,21 +95,21 @@ class NumberStyle:
         )
 
     def is_blank(self, text: str) -> bool:
-        """Whether a text is a unit or a currency without a number, or a dash: nothing is there."""
+        """Whether a text is only a unit, a currency or a dash, which means a missing value."""
         marks = {self.currency, *map(unit_key, self.units)}
         return not any(map(str.isalnum, text)) or text in marks or unit_key(text) in marks
 
     def parse(self, texts: Sequence[str]) -> Array:
-        """Return the numbers of the texts, NaN where a text is no number in this style."""
+        """Parse the texts, NaN where a text is not a number of this style."""
         values = np.full(len(texts), np.nan)
-        left = np.ones(len(texts), bool)
+        remaining = np.ones(len(texts), bool)
         accepted = cache(self.reads)
         scales = dict(zip(map(unit_key, self.units), unit_scales(self.units) or (), strict=True))
         for number, rows, digits in quick_numbers(texts):
-            left[rows] = False
+            remaining[rows] = False
             if self.reads(number.layout):
                 values[rows] = self._values(digits, number) * scales.get(number.layout.tail, 1.0)
-        for row in np.flatnonzero(left).tolist():
+        for row in np.flatnonzero(remaining).tolist():
             one = read(texts[row])
             if one is not None and accepted(one.layout):
                 values[row] = self._value(one) * scales.get(one.layout.tail, 1.0)
@@ -135,7 +135,7 @@ class NumberStyle:
 
 
 def _fits(form: str, decimal: str, group: str) -> bool:
-    """Whether digits with the separators ``form`` are a number with these signs."""
+    """Whether digits with the separators ``form`` are a number in this notation."""
     match form[:1]:
         case "" | "0":
             return False
@@ -150,92 +150,92 @@ def _fits(form: str, decimal: str, group: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number in some style."""
+    """Whether a text is a number in any style."""
     return read(text) is not None
 
 
-class Seen(NamedTuple):
-    """Rows and different texts of a kind, with the first few texts."""
+class Tally(NamedTuple):
+    """Numbers of rows and distinct texts of one kind, with the first few texts."""
 
     rows: int = 0
     distinct: int = 0
     examples: tuple[str, ...] = ()
 
-    def merge(self, other: Seen) -> Seen:
-        """Return both; ``other`` are later rows."""
+    def merge(self, other: Tally) -> Tally:
+        """Return the sum; ``other`` are later rows."""
         examples = tuple(dict.fromkeys(self.examples + other.examples))[:N_EXAMPLES]
-        return Seen(self.rows + other.rows, self.distinct + other.distinct, examples)
+        return Tally(self.rows + other.rows, self.distinct + other.distinct, examples)
 
 
 @dataclass(frozen=True)
 class NumberEvidence:
-    """How many texts of a column are written in which way; `merge` adds other rows.
+    """Counts of the number layouts in a column; `merge` adds other rows.
 
-    Texts that come in several blocks are counted as different ones in each of them.
+    A text that occurs in several blocks counts as distinct in each of them.
     """
 
-    layouts: dict[Layout, Seen] = field(default_factory=dict)
+    layouts: dict[Layout, Tally] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Sequence[str], counts: Array) -> NumberEvidence:
-        """Summarise different trimmed texts, with the number of rows of each."""
+        """Summarise distinct trimmed texts, with the number of rows of each."""
         counts = np.asarray(counts)
         kinds: dict[Layout, list[Array]] = {}
-        left = np.ones(len(texts), bool)
+        remaining = np.ones(len(texts), bool)
         for number, rows, _ in quick_numbers(texts):
-            left[rows] = False
+            remaining[rows] = False
             if len(rows):
                 kinds.setdefault(number.layout, []).append(rows)
         others: dict[Layout, list[int]] = {}
-        for row in np.flatnonzero(left).tolist():
+        for row in np.flatnonzero(remaining).tolist():
             one = read(texts[row])
             others.setdefault(NOTHING if one is None else one.layout, []).append(row)
-        for layout, places in others.items():
-            kinds.setdefault(layout, []).append(np.array(places))
+        for layout, indices in others.items():
+            kinds.setdefault(layout, []).append(np.array(indices))
         layouts = {}
         for layout, parts in kinds.items():
             rows = np.sort(np.concatenate(parts))
             examples = tuple(texts[row] for row in rows[:N_EXAMPLES].tolist())
-            layouts[layout] = Seen(int(counts[rows].sum()), len(rows), examples)
+            layouts[layout] = Tally(int(counts[rows].sum()), len(rows), examples)
         return cls(_bounded(layouts))
 
     def merge(self, other: NumberEvidence) -> NumberEvidence:
         """Return the evidence of both; ``other`` describes later rows."""
         layouts = dict(self.layouts)
-        for layout, seen in other.layouts.items():
-            layouts[layout] = layouts.get(layout, Seen()).merge(seen)
+        for layout, tally in other.layouts.items():
+            layouts[layout] = layouts.get(layout, Tally()).merge(tally)
         return NumberEvidence(_bounded(layouts))
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
-        return sum(seen.rows for seen in self.layouts.values())
+        """Number of rows."""
+        return sum(tally.rows for tally in self.layouts.values())
 
     @property
     def n_distinct(self) -> int:
-        """Different texts seen, an upper bound after `merge`."""
-        return sum(seen.distinct for seen in self.layouts.values())
+        """Number of distinct texts, an upper bound after `merge`."""
+        return sum(tally.distinct for tally in self.layouts.values())
 
-    def numbers(self, style: NumberStyle) -> Seen:
-        """Return how many rows and different texts are numbers in a style."""
-        return added(seen for layout, seen in self.layouts.items() if style.reads(layout))
+    def numbers(self, style: NumberStyle) -> Tally:
+        """Count the rows and distinct texts that are numbers of a style."""
+        return combine(tally for layout, tally in self.layouts.items() if style.reads(layout))
 
-    def others(self, style: NumberStyle) -> Seen:
-        """Return how many rows and different texts are not, with examples."""
-        return added(seen for layout, seen in self.layouts.items() if not style.reads(layout))
+    def others(self, style: NumberStyle) -> Tally:
+        """Count the rows and distinct texts that are not, with examples."""
+        return combine(tally for layout, tally in self.layouts.items() if not style.reads(layout))
 
     def style(self, decimal: str | None = None) -> NumberStyle | None:
-        """Return how the numbers of the column are written.
+        """Infer the notation of the numbers of the column.
 
         Parameters
         ----------
         decimal : "." or ",", optional
-            The decimal sign of the file, where it is known: it decides what ``12.345`` is.
+            The decimal separator of the file, if known; it resolves ``12.345``.
 
         Returns
         -------
         style : NumberStyle or None
-            None if there are no numbers, or if they do not agree on one style.
+            None if there are no numbers, or if no single style fits them.
         """
         codes = self._count(lambda layout: layout.form == "0")
         if codes.rows > CODES * self.n_rows or codes.distinct > CODES * self.n_distinct:
@@ -251,15 +251,15 @@ class NumberEvidence:
             return None
         return NumberStyle(*separators, currency, units, self._multiplied())
 
-    def _count(self, wanted: Callable[[Layout], object]) -> Seen:
-        return added(seen for layout, seen in self.layouts.items() if wanted(layout))
+    def _count(self, wanted: Callable[[Layout], object]) -> Tally:
+        return combine(tally for layout, tally in self.layouts.items() if wanted(layout))
 
-    def _share_base(self) -> int:
-        """Different texts that say something about units: zeros may go without."""
+    def _n_informative(self) -> int:
+        """Number of distinct texts that are informative about units: zeros may lack them."""
         return self._count(lambda layout: not layout.zero).distinct
 
     def _currency(self) -> str | None:
-        """Return the currency of the column, empty without; None if they do not agree."""
+        """Return the currency of the column, empty if none; None if ambiguous."""
         numbers = self._count(lambda layout: layout.form and not layout.zero).distinct
         found = self._most(lambda layout: layout.currency)
         if not found:
@@ -270,7 +270,7 @@ class NumberEvidence:
         return None if 2 * found.total() > numbers else ""
 
     def _units(self) -> tuple[str, ...] | None:
-        """Return the units of the column, empty without; None if they do not agree."""
+        """Return the units of the column, empty if none; None if ambiguous."""
         numbers = self._count(lambda layout: layout.form and not layout.zero).distinct
         found = self._most(lambda layout: layout.tail)
         if not found:
@@ -284,42 +284,42 @@ class NumberEvidence:
             if unit not in "%‰+" and self._frequent(unit)
         ]
         units = tuple(map(self._spelling, frequent))
-        share = sum(found[unit] for unit in frequent) / max(1, self._share_base())
-        if share >= AGREEING and self._values(lambda layout: layout.tail in frequent):
+        fraction = sum(found[unit] for unit in frequent) / max(1, self._n_informative())
+        if fraction >= AGREEING and self._values(lambda layout: layout.tail in frequent):
             if unit_scales(units) is not None:
                 return units
-            # Rare units that do not go with the first one are no numbers.
-            return units[:1] if found[frequent[0]] >= AGREEING * self._share_base() else None
+            # Rare units that cannot be converted to the first one are not numbers of the column.
+            return units[:1] if found[frequent[0]] >= AGREEING * self._n_informative() else None
         return None if 2 * found.total() > numbers else ()
 
     def _most(self, part: Callable[[Layout], str]) -> Counter[str]:
-        """Count the different numbers, other than zero, by a part of their layouts."""
+        """Count the distinct nonzero numbers by a part of their layouts."""
         found: Counter[str] = Counter()
-        for layout, seen in self.layouts.items():
+        for layout, tally in self.layouts.items():
             if layout.form and part(layout):
-                found[part(layout)] += seen.distinct
+                found[part(layout)] += tally.distinct
         return found
 
     def _frequent(self, unit: str) -> bool:
-        seen = self._count(lambda layout: layout.tail == unit)
-        return seen.rows >= MIN_UNIT * self.n_rows or seen.distinct >= MIN_UNIT * self.n_distinct
+        tally = self._count(lambda layout: layout.tail == unit)
+        return tally.rows >= MIN_UNIT * self.n_rows or tally.distinct >= MIN_UNIT * self.n_distinct
 
     def _spelling(self, unit: str) -> str:
-        """Return a unit as the column writes it."""
+        """Return the spelling of a unit in the column."""
         examples = self._count(lambda layout: layout.tail == unit).examples
         found = read(examples[0])
         return found.unit if found is not None else unit
 
     def _values(self, wanted: Callable[[Layout], object]) -> bool:
-        """Whether there are enough different numbers of such layouts."""
+        """Whether there are enough distinct numbers of the wanted layouts."""
         found = {read(text) for text in self._count(wanted).examples}
         return len({number[1:4] for number in found if number is not None}) >= MIN_VALUES
 
     def _multiplied(self) -> bool:
-        """Whether k, M, B or G behind numbers multiply them: ``14B`` may be a house number."""
+        """Whether the suffixes k, M, B and G are multipliers: ``14B`` may be a house number."""
         multiplied = self._count(lambda layout: layout.multiplied)
         plain = self._count(lambda layout: layout.form not in ("", "0") and not layout.tail)
-        texts = self._share_base()
+        texts = self._n_informative()
         return (
             multiplied.distinct >= max(1, MIN_MULTIPLIED * texts)
             and plain.distinct >= AGREEING * texts
@@ -327,15 +327,15 @@ class NumberEvidence:
         )
 
     def _separators(self, style: NumberStyle, decimal: str | None) -> tuple[str, str] | None:
-        """Return the decimal sign and thousands separator that read the numbers."""
+        """Return the decimal and thousands separators that fit the numbers."""
         forms: Counter[str] = Counter()
-        for layout, seen in self.layouts.items():
+        for layout, tally in self.layouts.items():
             plain = layout._replace(form="i")
             if layout.form not in ("", "0") and style.reads(plain):
-                forms[layout.form] += seen.distinct
+                forms[layout.form] += tally.distinct
         if not forms or {form[0] for form in forms} == {"F"}:
             return None
-        # 1,234 and 5678 in one column: without more knowledge the comma may be either sign.
+        # With 1,234 and 5678 in one column the comma is ambiguous.
         if decimal is None and "?," in forms and "I" in forms and forms.keys() <= {"i", "I", "?,"}:
             return None
         candidates = sorted(_SEPARATORS, key=lambda signs: signs[0] != (decimal or "."))
@@ -347,20 +347,20 @@ class NumberEvidence:
         return best if read_by[best] >= SAME_SEPARATORS * forms.total() else None
 
 
-def added(seen: Iterable[Seen]) -> Seen:
-    """Return the sum of what was seen."""
-    total = Seen()
-    for one in seen:
-        total = total.merge(one)
+def combine(tallies: Iterable[Tally]) -> Tally:
+    """Return the sum of several tallies."""
+    total = Tally()
+    for tally in tallies:
+        total = total.merge(tally)
     return total
 
 
-def _bounded(layouts: dict[Layout, Seen]) -> dict[Layout, Seen]:
-    """Return the most frequent layouts: rare ones count as no numbers."""
+def _bounded(layouts: dict[Layout, Tally]) -> dict[Layout, Tally]:
+    """Return the most frequent layouts; rare ones no longer count as numbers."""
     if len(layouts) <= MAX_LAYOUTS:
         return layouts
     order = sorted(layouts, key=lambda layout: (layout != NOTHING, -layouts[layout].distinct))
     kept = {layout: layouts[layout] for layout in order[:MAX_LAYOUTS]}
-    rest = added(layouts[layout] for layout in order[MAX_LAYOUTS:])
-    kept[NOTHING] = kept.get(NOTHING, Seen()).merge(rest)
+    rest = combine(layouts[layout] for layout in order[MAX_LAYOUTS:])
+    kept[NOTHING] = kept.get(NOTHING, Tally()).merge(rest)
     return kept

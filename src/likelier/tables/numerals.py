@@ -1,4 +1,4 @@
-"""How one number is written in a text: its sign, separators, currency, unit and multiplier."""
+"""Parsing of a single number in text: sign, separators, currency, unit and multiplier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CODES = (
 _CURRENCY = rf"(?:[A-Z]{{0,3}}\$|[€£¥₹₽₩₺฿₫₴₪₦₱]|[Rr]s\.?|kr\.?|zł|Kč|Ft|(?i:{_CODES}))"
 _NUMERAL = "[.,]?[0-9](?:[0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9])?\\.?"
 _UNIT = re.compile(rf"(?:{_LETTER}|°)(?:{_LETTER}|[°.· ]|/(?:10+)?)*[23]?|[%‰+]")
-# What stands behind the digits is looked at once per spelling, by `_tail`.
+# The text after the digits is parsed by `_tail`, once per spelling.
 _TEXT = re.compile(
     rf"(\()?([+\-\u2212])?(?:(?![0-9.,])({_CURRENCY}){_SPACE}?)?([+\-\u2212])?({_NUMERAL})"
     rf"([eE][+-]?[0-9]+(?![0-9A-Za-z]))?(?:([kKMBG])(?!{_LETTER}|/))?"
@@ -25,25 +25,26 @@ _TEXT = re.compile(
 )
 _INFINITE = re.compile(r"([+\-\u2212]?)inf(?:inity)?", re.IGNORECASE)
 _GROUPED = re.compile(r"([1-9][0-9]{0,2})((?:([.,' ])[0-9]{3})(?:\3[0-9]{3})*)(?:([.,])[0-9]+)?")
-# lakh and crore: groups of two digits before the last three
+# lakh and crore: groups of two digits, then a last group of three
 _INDIAN = re.compile(r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:(\.)[0-9]+)?")
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]*)?([.,])[0-9]+|(?:0|[1-9][0-9]*)(\.)")
 _IS_CURRENCY = re.compile(_CURRENCY)
 _ONE_SPACE = str.maketrans({"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2019": "'"})
 _MULTIPLIERS = {"k": 3, "K": 3, "M": 6, "B": 9, "G": 9}
 _MAX_UNIT = 12
-# The ends of "1st" and "5 pm" are no units.
+# The suffixes of "1st" and "5 pm" are not units.
 _NO_UNITS = frozenset({"st", "nd", "rd", "th", "am", "pm", "a.m", "p.m"})
 
 
 class Layout(NamedTuple):
-    """How a number is written, apart from its digits.
+    """The notation of a number, apart from its digits.
 
-    ``form`` says which separators the digits have: ``i`` none, ``I`` none although there are
-    four digits or more, ``.`` or ``,`` a decimal sign, ``?.`` or ``?,`` one sign before three
-    digits (decimal or thousands), ``g,`` and ``g,.`` thousands without and with a decimal sign,
-    ``F.`` thousands in full groups as telephone numbers have them, ``0`` an integer that begins
-    with zeros (a code), and empty for what is no number. ``tail`` is a unit or one of ``%‰+``.
+    ``form`` encodes the separators of the digits: ``i`` none; ``I`` none, with four digits or
+    more; ``.`` or ``,`` a decimal separator; ``?.`` or ``?,`` a single separator before three
+    digits (decimal or thousands); ``g,`` and ``g,.`` thousands without and with a decimal
+    separator; ``F.`` groups of three digits only, as in telephone numbers; ``0`` an integer with
+    leading zeros (a code); empty for texts that are not numbers. ``tail`` is a unit or one of
+    ``%‰+``.
     """
 
     form: str = ""
@@ -54,7 +55,7 @@ class Layout(NamedTuple):
 
 
 class Numeral(NamedTuple):
-    """A number in a text: its layout, its digits as written, its sign and power of ten."""
+    """A number in a text: its layout, raw digits, sign and power of ten."""
 
     layout: Layout
     digits: str
@@ -67,7 +68,7 @@ NOTHING = Layout()
 
 
 def read(text: str) -> Numeral | None:
-    """Return the number that a text may be, or None; which sign is decimal is still open."""
+    """Parse a text as a number, or return None; the decimal separator is left undecided."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return _infinite(text)
@@ -101,7 +102,7 @@ _layout = lru_cache(maxsize=1000)(Layout)
 
 @lru_cache(maxsize=1000)
 def _tail(text: str) -> tuple[str, str, bool]:
-    """Return the currency or the unit behind a number, and whether it is either."""
+    """Return the currency, the key of the unit, and whether the text is one of the two."""
     if _IS_CURRENCY.fullmatch(text):
         return text, "", True
     key = unit_key(text)
@@ -117,7 +118,7 @@ def _infinite(text: str) -> Numeral | None:
 
 
 def _form(digits: str, with_power: bool) -> str:
-    """Return the separators of the digits, as `Layout` lists them."""
+    """Return the separators of the digits as a `Layout` form."""
     if digits.isdigit():
         if digits[0] == "0" and len(digits) > 1:
             return "0"

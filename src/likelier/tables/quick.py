@@ -1,4 +1,4 @@
-"""Numbers of the most common layouts, many texts at a time: what `read` says, only quicker."""
+"""Vectorised parsing of the most common number layouts, with the same results as `read`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from likelier.base import Array
 from likelier.data.columns import mask_of, numbers_of, row_array, text_array, text_scalar
 from likelier.tables.numerals import NOTHING, Numeral, read
 
-# Digits with what stands before and behind them; columns have few different such frames.
-_FRAME = "^(?P<before>[^0-9.,+-]*)(?P<digits>-?[0-9](?:[0-9.,]*[0-9])?)(?P<behind>[^0-9]*)$"
-# A number has a digit soon, behind a sign and a currency at most.
+# Digits with a prefix and a suffix; a column has few distinct pairs of these affixes.
+_AFFIXED = "^(?P<before>[^0-9.,+-]*)(?P<digits>-?[0-9](?:[0-9.,]*[0-9])?)(?P<behind>[^0-9]*)$"
+# A number has a digit near its start, after a sign and a currency at most.
 _MAYBE = "^(?:[^0-9]{0,10}[0-9]|.?(?i:inf))"
-_MAX_FRAMES = 50
-# So few texts are read one by one sooner.
+_MAX_AFFIXES = 50
+# Up to this many texts, parsing one by one is faster.
 _FEW = 64
 # Forms as in `Layout`, of numbers other than zero.
 _FORMS = {
@@ -31,30 +31,30 @@ _FORMS = {
 
 
 def quick_numbers(written: Sequence[str]) -> Iterator[tuple[Numeral, Array, pa.Array]]:
-    """Yield how common numbers are written, the rows that have them, and their digits.
+    """Yield the notation of common numbers, the rows that have it, and their signed digits.
 
-    The digits have their sign. Texts that are certainly no numbers come with the layout
-    `NOTHING`; what is not yielded is left to `read`.
+    Texts that are certainly not numbers have the layout `NOTHING`; rows that are not yielded have
+    to be parsed by `read`.
     """
     if len(written) <= _FEW:
         return
     texts = text_array(written)
     never = np.flatnonzero(~mask_of(pc.match_substring_regex(texts, _MAYBE)))
     yield Numeral(NOTHING, "", False, 0, ""), never, texts.take(row_array(never))
-    found = pc.extract_regex(texts, _FRAME)
+    found = pc.extract_regex(texts, _AFFIXED)
     rows = np.flatnonzero(mask_of(found.is_valid()))
     kept = found.take(row_array(rows))
     digits = kept.field("digits")
     joined = pc.binary_join_element_wise(
         kept.field("before"), kept.field("behind"), text_scalar("1")
     )
-    frames = joined.dictionary_encode()
-    codes = numbers_of(frames.indices)
+    affixes = joined.dictionary_encode()
+    codes = numbers_of(affixes.indices)
     forms = {
         form: mask_of(pc.match_substring_regex(digits, pattern)) for form, pattern in _FORMS.items()
     }
-    for code in np.argsort(-np.bincount(codes), kind="stable")[:_MAX_FRAMES].tolist():
-        number = read(frames.dictionary[code].as_py())
+    for code in np.argsort(-np.bincount(codes), kind="stable")[:_MAX_AFFIXES].tolist():
+        number = read(affixes.dictionary[code].as_py())
         if number is None:
             number = Numeral(NOTHING, "", False, 0, "")
         elif number.layout.form != "i" or number.negative:

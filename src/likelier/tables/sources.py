@@ -1,4 +1,4 @@
-"""Blocks of encoded rows, from a file, a frame or an iterator: what a streaming fit reads."""
+"""Sources of encoded blocks for streaming fits, from a file, a frame or an iterator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from likelier.data.libsvm import LibsvmLayout
 from likelier.data.sources import IterableSource, LibsvmSource, Source
 from likelier.data.tables import Table, default_block_rows, open_table
 from likelier.tables.decide import Choices
-from likelier.tables.encoding import Seen, Strange, TableEncoding
+from likelier.tables.encoding import TableEncoding, UnseenCounts, UnseenRows
 from likelier.tables.learn import learn_encoding
 from likelier.tables.target import has_target
 
@@ -27,17 +27,17 @@ Encoder = TableEncoding | LibsvmLayout
 
 
 class Encoded(NamedTuple):
-    """A block of encoded rows, with what training did not see in them."""
+    """A block of encoded rows, and the rows of it with unseen levels (``strange``)."""
 
     X: Matrix
     y: Array | None
-    strange: list[Strange]
+    strange: list[UnseenRows]
 
 
 class TableSource(Source):
-    """Blocks of a table, encoded; ``y`` is None where the table has no target column.
+    """Encoded blocks of a table; ``y`` is None if the table has no target column.
 
-    Rows without a target are left out where it is read.
+    If the target is read, rows without a target are dropped.
     """
 
     def __init__(self, table: Table, encoder: TableEncoding, block_rows: int | None = None) -> None:
@@ -47,7 +47,7 @@ class TableSource(Source):
         self._block_rows = block_rows or default_block_rows(encoder.n_features)
 
     def unlabelled(self) -> TableSource:
-        """Return the same rows without the target, which is not even read: no row is left out."""
+        """Return the same rows without reading the target, so that no row is dropped."""
         target = self.encoder.target
         bare = copy(self)
         bare._columns = {
@@ -68,11 +68,11 @@ class TableSource(Source):
             index, start = index + 1, start + int(block.X.shape[0])
 
     def encoded(self) -> Iterator[Encoded]:
-        """Yield the blocks with what is strange in them; warn of that at the end."""
+        """Yield blocks with their unseen rows, and warn about these at the end."""
         encoder, decimal, start = self.encoder, self._table.decimal, 0
         target = encoder.target
         labelled = target is not None and target.name in self._columns
-        read, seen, n_used = list(self._columns.values()), Seen.nothing(), 0
+        read, counts, n_used = list(self._columns.values()), UnseenCounts.empty(), 0
         for raw in self._table.blocks(self._block_rows, read):
             batch, first = raw.rename_columns(list(self._columns)), start
             start += raw.num_rows
@@ -85,14 +85,14 @@ class TableSource(Source):
                     if not len(rows):
                         continue
                     y = target.read(batch[target.name], missing, decimal, rows)
-                X, strange = encoder.transform(batch, decimal, rows, seen)
+                X, unseen = encoder.transform(batch, decimal, rows, counts)
             except ValueError as error:
                 raise ValueError(f"{self._table.name!r}: {error}") from error
             n_used += len(rows)
-            yield Encoded(X, y, strange)
+            yield Encoded(X, y, unseen)
         if start and not n_used:
-            raise ValueError(f"{self._table.name!r} holds no rows with a target")
-        seen.warn(self._table.name)
+            raise ValueError(f"{self._table.name!r} contains no rows with a target")
+        counts.warn(self._table.name)
 
 
 def block_source(
@@ -114,39 +114,39 @@ def block_source(
     data : path, data frame, iterable, callable or Source
         A CSV, Parquet or libsvm file; a pandas, Polars or Arrow frame; an iterable of
         ``(X, y)`` or ``(X, y, sample_weight)``; or a function that returns such an iterable,
-        so that it can be passed over more than once. A source is returned as it is.
+        so that it can be iterated more than once. A source is returned unchanged.
     target : str or int, optional
-        Target column of a table, by name or position; libsvm files hold theirs.
+        Target column of a table, by name or position; libsvm files include their labels.
     encoder : TableEncoding or LibsvmLayout, optional
-        How the training data were read, to read other data the same way; the target may then
-        be absent. Without it the encoding is learned from the data.
+        Encoding of the training data, to be applied to other data; the target may then be absent.
+        By default the encoding is learned from the data.
     kinds : dict of str to str, optional
-        What columns hold, instead of finding it out: see `likelier.TableFeatures`.
+        Kinds of columns that should not be detected: see `likelier.TableFeatures`.
     exclude : sequence of str or int
-        Columns of a table to leave out.
+        Columns of a table to drop.
     dense : bool
-        Whether texts become a few dense columns each, not one for each word.
+        Whether to reduce text to a few dense columns, instead of one per word.
     block_rows : int, optional
-        Rows in a block; by default such that a block takes a few megabytes.
+        Rows per block; by default a block takes a few megabytes.
     allow_nan : bool
-        Whether blocks may hold NaN, for models that know what to make of it.
+        Whether blocks may contain NaN, for models that support missing values.
     **reading
-        ``format``, and how to read a CSV file; see `likelier.data.open_table`.
+        ``format`` and options of CSV files; see `likelier.data.open_table`.
     """
     if isinstance(data, Source):
         return data
-    said = {"target": target, "kinds": kinds or None, "exclude": [*exclude] or None}
+    options = {"target": target, "kinds": kinds or None, "exclude": [*exclude] or None}
     if isinstance(data, str | os.PathLike):
         path = as_path(data)
         if (reading.get("format") or detect_format(path)) == "libsvm":
-            _refuse_columns(said, f"{str(path)!r} is a libsvm file")
+            _check_no_columns(options, f"{str(path)!r} is a libsvm file")
             if isinstance(encoder, TableEncoding):
                 raise ValueError(f"{str(path)!r} is a libsvm file; the model was fitted on a table")
             return LibsvmSource(path, encoder, block_rows)
     elif not is_table(data):
-        _refuse_columns(said, "the data are blocks")
+        _check_no_columns(options, "the data are blocks")
         if encoder is not None:
-            raise ValueError("the model was fitted on a file or frame; give it one, not blocks")
+            raise ValueError("the model was fitted on a file or frame; pass one, not blocks")
         return IterableSource(data, allow_nan)
     if isinstance(encoder, LibsvmLayout):
         raise ValueError("the model was fitted on a libsvm file and cannot read a table")
@@ -156,22 +156,23 @@ def block_source(
     else:
         known = None if encoder.target is None else encoder.target.name
         if target not in (None, known):
-            raise ValueError(f"target {target!r} is not the model's, {known!r}")
+            raise ValueError(f"target is {target!r}, but the model was fitted on {known!r}")
         table = open_table(data, **{**encoder.reading(), **reading})
     return TableSource(table, encoder, block_rows)
 
 
 def is_table(data: Any) -> bool:
-    """Whether data are a frame, or a dictionary of columns."""
+    """Whether data are a frame or a dictionary of columns."""
     if isinstance(data, dict):
         return not sparse.issparse(data)  # some sparse matrices are dictionaries
     return bool(nw.dependencies.is_into_dataframe(data))
 
 
-def _refuse_columns(said: Mapping[str, Any], why: str) -> None:
-    named = [name for name, value in said.items() if value is not None]
-    if named:
-        raise ValueError(f"{why} with labels of its own, not a table: leave out {', '.join(said)}")
+def _check_no_columns(options: Mapping[str, Any], why: str) -> None:
+    """Raise if options that refer to the columns of a table are set."""
+    if any(value is not None for value in options.values()):
+        names = ", ".join(options)
+        raise ValueError(f"{why}, not a table: leave out {names}")
 
 
 def encoded_blocks(source: Source) -> Iterator[Encoded]:

@@ -1,4 +1,4 @@
-"""Summaries of columns: what is known of their rows, added up block by block."""
+"""Mergeable summaries of columns, accumulated block by block."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from likelier.tables.dates import DateEvidence
 from likelier.tables.numbers import NumberEvidence
 
 MAX_LEVELS = 1000
-# Different texts are counted exactly up to here, and beyond to one percent or so.
+# Distinct texts are counted exactly up to this number, and estimated to about 1% beyond.
 MAX_HASHES = 1 << 16
-# So many plain numbers of a column show how it writes them.
+# Plain numbers of a column that are kept as text, to infer its notation.
 N_PLAIN = 200
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Finite numbers of a column: how many, their range, and whether they rise by one step."""
+    """Finite numbers of a column: count, range, and whether they increase in equal steps."""
 
     n: int = 0
     low: float = np.inf
@@ -30,11 +30,11 @@ class Numbers:
     whole: bool = True
     first: float = np.nan
     last: float = np.nan
-    step: float = np.nan  # NaN while unknown, 0 if there is no fixed one
+    step: float = np.nan  # NaN while unknown, 0 if the steps differ
 
     @classmethod
     def of(cls, values: Array) -> Numbers:
-        """Summarise the numbers of a block, in which NaN is a missing value."""
+        """Summarise the numbers of a block; NaN is a missing value."""
         finite = values[np.isfinite(values)]
         if not len(finite):
             return cls(step=0.0) if len(values) else cls()
@@ -49,7 +49,7 @@ class Numbers:
         return cls(len(finite), low, high, whole, float(finite[0]), float(finite[-1]), step)
 
     def merge(self, other: Numbers) -> Numbers:
-        """Return both; ``other`` are later rows."""
+        """Return the merged summary; ``other`` are later rows."""
         if not self.n or not other.n:
             one = other if other.n else self
             gap = 0.0 in (self.step, other.step)
@@ -68,8 +68,8 @@ class Numbers:
         )
 
     @property
-    def rises_by_step(self) -> bool:
-        """Whether each is a whole number, larger than the one before by the same step."""
+    def evenly_increasing(self) -> bool:
+        """Whether the numbers are integers that increase in equal steps."""
         return self.whole and self.n > 1 and self.step > 0
 
 
@@ -78,7 +78,7 @@ _NO_HASHES = np.empty(0, dtype=np.uint64)
 
 @dataclass(frozen=True)
 class Hashes:
-    """The smallest hashes of different texts: all of them, or enough to tell how many."""
+    """The smallest hashes of the distinct texts (a KMV sketch), to count them."""
 
     values: Array = field(default_factory=lambda: _NO_HASHES)
     complete: bool = True
@@ -89,21 +89,21 @@ class Hashes:
         return cls().merge(cls(np.unique(hashed(texts))), most)
 
     def merge(self, other: Hashes, most: int) -> Hashes:
-        """Return both, at most so many."""
+        """Return the merged sketch of at most ``most`` hashes."""
         values = np.union1d(self.values, other.values)
         complete = self.complete and other.complete and len(values) <= most
         return Hashes(values[:most], complete)
 
     @property
     def count(self) -> int:
-        """How many different texts there are."""
+        """Number of distinct texts, estimated if the sketch is not complete."""
         if self.complete or not len(self.values):
             return len(self.values)
         return int((len(self.values) - 1) * (2.0**64 / float(self.values[-1])))
 
 
 def hashed(texts: list[str]) -> Array:
-    """Return a hash of 64 bits for each text."""
+    """Return a 64-bit hash of each text."""
     joined = b"".join(
         blake2b(text.encode("utf8", "surrogatepass"), digest_size=8).digest() for text in texts
     )
@@ -112,7 +112,7 @@ def hashed(texts: list[str]) -> Array:
 
 @dataclass(frozen=True)
 class Words:
-    """Words of the different texts of a column, counted anew in each block."""
+    """Word counts of the distinct texts of a column, counted per block."""
 
     texts: int = 0
     words: int = 0
@@ -127,7 +127,7 @@ class Words:
         return cls(len(texts), sum(counts), longest, any(count > 1 for count in counts))
 
     def merge(self, other: Words) -> Words:
-        """Return both."""
+        """Return the sum of both."""
         return Words(
             self.texts + other.texts,
             self.words + other.words,
@@ -137,17 +137,17 @@ class Words:
 
     @property
     def mean(self) -> float:
-        """Words of a text, on average."""
+        """Mean number of words per text."""
         return self.words / max(1, self.texts)
 
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """What is known about some rows of a column; `merge` adds later rows.
+    """Summary of some rows of a column; `merge` adds later rows.
 
-    ``types`` are the kinds of storage seen, of which texts that are all plain numbers are
-    "plain". ``levels`` counts the different texts, None once they are more than `MAX_LEVELS`.
-    ``plain`` has some of the plain numbers as they are written, of ``n_plain`` rows.
+    ``types`` are the storage types seen; blocks of text that are all plain numbers are "plain".
+    ``levels`` counts the distinct texts, or is None beyond `MAX_LEVELS` of them. ``plain`` has
+    some of the plain numbers as text, from ``n_plain`` rows.
     """
 
     n_rows: int = 0
@@ -165,15 +165,15 @@ class ColumnSummary:
 
     @classmethod
     def of(
-        cls, cells: Cells, max_hashes: int = MAX_HASHES, as_names: bool = False
+        cls, cells: Cells, max_hashes: int = MAX_HASHES, as_category: bool = False
     ) -> ColumnSummary:
-        """Summarise the cells of a block; ``as_names``: they are names, whatever they look like."""
-        values = None if as_names else cells.plain_numbers
+        """Summarise the cells of a block; ``as_category`` skips the detection of numbers."""
+        values = None if as_category else cells.plain_numbers
         if values is not None and not cells.is_text:
             stored = {Kind.BOOLEAN: "boolean", Kind.EMPTY: ""}.get(cells.kind, "number")
             return cls._of_numbers(values, stored)
-        if cells.kind == Kind.DATE and not as_names:
-            return cls._of_moments(cells)
+        if cells.kind == Kind.DATE and not as_category:
+            return cls._of_timestamps(cells)
         if cells.kind == Kind.OTHER:
             return cls(len(cells), types=frozenset({"other"}))
         texts = [text for text in cells.distinct[0] if text is not None]
@@ -186,7 +186,7 @@ class ColumnSummary:
             return replace(
                 found, levels=levels, plain=tuple(texts[:N_PLAIN]), n_plain=int(counts.sum())
             )
-        names = as_names or cells.declared
+        names = as_category or cells.declared
         return cls(
             len(cells),
             len(cells) - int(counts.sum()),
@@ -210,14 +210,14 @@ class ColumnSummary:
         )
 
     @classmethod
-    def _of_moments(cls, cells: Cells) -> ColumnSummary:
-        moments = cells.moments()
-        known = moments[~np.isnat(moments)].astype(np.int64).astype(float)
+    def _of_timestamps(cls, cells: Cells) -> ColumnSummary:
+        timestamps = cells.timestamps()
+        known = timestamps[~np.isnat(timestamps)].astype(np.int64).astype(float)
         types = frozenset({"time"} if len(known) else ())
         return cls(len(cells), len(cells) - len(known), types=types, numbers=Numbers.of(known))
 
     def merge(self, other: ColumnSummary, max_hashes: int = MAX_HASHES) -> ColumnSummary:
-        """Return the summary of both; ``other`` describes later rows."""
+        """Return the merged summary; ``other`` describes later rows."""
         levels = None
         if self.levels is not None and other.levels is not None:
             levels = dict(self.levels)
@@ -240,24 +240,24 @@ class ColumnSummary:
 
     @property
     def n_present(self) -> int:
-        """Rows with a value."""
+        """Number of rows with a value."""
         return self.n_rows - self.n_missing
 
     @property
     def n_distinct(self) -> int:
-        """How many different texts there are, about."""
+        """Number of distinct texts, approximate beyond `MAX_LEVELS`."""
         return self.hashes.count if self.levels is None else len(self.levels)
 
     def number_evidence(self) -> NumberEvidence:
-        """Return how numbers are written, those of plain blocks included."""
-        return self.written.merge(NumberEvidence.of(list(self.plain), self._shares()))
+        """Return the evidence on number notation, including plain blocks."""
+        return self.written.merge(NumberEvidence.of(list(self.plain), self._plain_counts()))
 
     def date_evidence(self) -> DateEvidence:
-        """Return how dates are written, those without separators included."""
-        return self.dated.merge(DateEvidence.of(list(self.plain), self._shares()))
+        """Return the evidence on date formats, including dates without separators."""
+        return self.dated.merge(DateEvidence.of(list(self.plain), self._plain_counts()))
 
-    def _shares(self) -> Array:
-        """Rows that each of the plain numbers kept stands for."""
+    def _plain_counts(self) -> Array:
+        """Number of rows that each of the kept plain numbers represents."""
         n = len(self.plain)
         return np.diff(np.linspace(0, self.n_plain, n + 1).astype(np.int64)) if n else np.zeros(0)
 

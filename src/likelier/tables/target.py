@@ -1,4 +1,4 @@
-"""The target column: what it holds, and its labels or numbers as they were written."""
+"""The target column: its kind, and parsing of its labels or numbers."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from likelier.tables.numbers import NumberEvidence, NumberStyle
 from likelier.tables.target_summary import Summary, summarise
 
 SHOWN = 3
-# Up to so many different texts such as "5 %" or "2 stars" are classes, more are numbers.
+# Up to this many distinct texts such as "5 %" or "2 stars" are classes, more are numbers.
 MAX_CLASSES = 20
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a target column holds.
+    """The kind and notation of a target column.
 
     Parameters
     ----------
     name : str
-        Its name.
+        Column name.
     kind : Kind
-        How its values come out: texts, integers, truth values or floats.
+        Type of the values returned: text, integer, boolean or float.
     style : NumberStyle or None
-        How numbers with units, currencies or separators are written.
+        Notation of numbers with units, currencies or separators.
     exact : bool
-        Whether blanks around labels matter.
+        Whether whitespace around labels is significant.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Target:
     ) -> Array:
         """Return the labels or numbers; no value may be missing.
 
-        ``rows`` are the numbers of the rows, for messages.
+        ``rows`` are row numbers for error messages.
         """
         try:
             return self._read(array, missing, decimal)
@@ -85,7 +85,7 @@ class Target:
             numbers = self.style.parse([text.strip() for text in texts])
             if np.isnan(numbers).any():
                 text = texts[int(np.isnan(numbers).argmax())]
-                raise ValueError(f"holds {text!r}, which is not a number like the others")
+                raise ValueError(f"contains {text!r}, which is not a number like the others")
             return numbers
         numbers = to_floats(array, missing, decimal)
         if self.kind == Kind.BOOLEAN:
@@ -108,28 +108,28 @@ class Target:
 
 
 class TargetLearner:
-    """Finds out what a target column holds, block by block."""
+    """Detects the kind of a target column, block by block."""
 
-    def __init__(self, name: str, *, untyped: bool, decimal: str, as_names: bool) -> None:
+    def __init__(self, name: str, *, untyped: bool, decimal: str, as_category: bool) -> None:
         self._name, self._untyped, self._decimal = name, untyped, decimal
-        self._as_names = as_names
+        self._as_category = as_category
         self._summary = Summary()
         self._spellings: dict[str, set[str]] | None = {}
         self._written = NumberEvidence()
         self.n_missing = 0
 
     def add(self, array: pa.Array, missing: Collection[str]) -> Array:
-        """Learn from a block; return which rows have a target."""
+        """Add a block; return a mask of the rows with a target."""
         present = has_target(array, missing)
         self.n_missing += int((~present).sum())
-        try:  # rows without a target are among them, so that row numbers are those of the table
+        try:  # including rows without a target, so that row numbers are those of the table
             part = summarise(
                 array,
                 self._summary,
                 untyped=self._untyped,
                 missing=missing,
                 decimal=self._decimal,
-                categories=self._as_names,
+                categories=self._as_category,
             )
         except ValueError as error:
             raise ValueError(f"target column {self._name!r} {error}") from None
@@ -146,25 +146,25 @@ class TargetLearner:
                 self._spellings.setdefault(text.strip(), set()).add(text)
             if len(self._spellings) > 1000:
                 self._spellings = None
-        if not self._as_names:
+        if not self._as_category:
             self._written = self._written.merge(
                 NumberEvidence.of([text.strip() for text in texts], counts)
             )
 
     def target(self) -> Target:
-        """Return what the column holds; a ValueError says why it cannot be learned."""
+        """Return the detected target; raise a ValueError if it cannot be learned."""
         summary, found = self._summary, Target(self._name)
         if summary.n_rows == summary.n_missing:
-            raise ValueError(f"target column {self._name!r} has no value in any row")
+            raise ValueError(f"target column {self._name!r} has no values")
         if summary.kind in (Kind.DATE, Kind.OTHER):
             raise ValueError(
-                f"target column {self._name!r} holds dates or values of another kind, which cannot "
-                "be learned; name another target, or turn it into numbers or labels first"
+                f"target column {self._name!r} contains dates or other unsupported values; choose "
+                "another target, or convert it to numbers or labels"
             )
         if summary.n_infinite:
             raise ValueError(
-                f"target column {self._name!r} holds {summary.n_infinite} infinite values; replace "
-                "them by finite ones, or leave the cells empty: rows without a target are dropped"
+                f"target column {self._name!r} contains {summary.n_infinite} infinite values; "
+                "replace them with finite ones, or leave the cells empty to drop these rows"
             )
         if summary.kind == Kind.TEXT and not summary.declared:
             style = self._written.style(self._decimal if self._untyped else None)
@@ -174,10 +174,10 @@ class TargetLearner:
             if summary.nearly_numbers:
                 raise ValueError(unread_numbers(self._name, summary, self._decimal))
         kind = label_kind(summary.kind, summary.values) if self._untyped else summary.kind
-        return replace(found, kind=kind, exact=kind == Kind.TEXT and self._warn_of_likeness())
+        return replace(found, kind=kind, exact=kind == Kind.TEXT and self._warn_if_similar())
 
-    def _warn_of_likeness(self) -> bool:
-        """Warn of labels that differ by case or blanks only; return whether blanks matter."""
+    def _warn_if_similar(self) -> bool:
+        """Warn about labels that differ only by case or spaces; return whether spaces matter."""
         spellings = self._spellings or {}
         exact = any(len(same) > 1 for same in spellings.values())
         alike = defaultdict(set)
@@ -189,15 +189,15 @@ class TargetLearner:
             shown = "; ".join(" and ".join(map(repr, same)) for same in pairs[:SHOWN])
             more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
             text = (
-                f"target column {self._name!r}: labels that differ by case or blanks only are "
-                f"classes of their own: {shown}{more}; write them alike if they mean the same"
+                f"target column {self._name!r}: labels that differ only by case or spaces are "
+                f"treated as distinct classes: {shown}{more}; make them equal if they mean the same"
             )
             warnings.warn(text, UserWarning, stacklevel=2)
         return exact
 
 
 def has_target(array: pa.Array, missing: Collection[str]) -> Array:
-    """Whether each row has a target."""
+    """Mask of the rows with a target."""
     if is_text(array.type):
         trimmed = pc.utf8_trim_whitespace(as_text(array))
         gone = pc.is_in(trimmed, text_array([*missing])) if missing else trimmed.is_null()
@@ -211,17 +211,19 @@ def has_target(array: pa.Array, missing: Collection[str]) -> Array:
 
 
 def unread_numbers(name: str, summary: Summary, decimal: str) -> str:
-    """Say that a target seems to hold numbers, which values are none, and what to do."""
+    """Return the error message for a numeric target with values that are not numbers."""
     shown = ", ".join(f"{text!r} (row {row + 1})" for text, row in summary.odd[:SHOWN])
     more = " and others" if len(summary.odd) > SHOWN else ""
     advice = ""
     if decimal == "," and any("." in text for text, _ in summary.odd):
-        advice = "use decimal='.' if the point is the decimal sign (here it was the comma), "
+        advice = (
+            "use decimal='.' if the point is the decimal separator (it was read as the comma), "
+        )
     elif decimal == "." and any(has_decimal_comma(text) for text, _ in summary.odd):
-        advice = "use decimal=',' if the comma is the decimal sign, "
+        advice = "use decimal=',' if the comma is the decimal separator, "
     return (
-        f"target column {name!r} seems to hold numbers, but {shown}{more} cannot be read as such: "
+        f"target column {name!r} seems numeric, but {shown}{more} cannot be read as numbers: "
         f"{advice}correct them (as in 1234.5), leave their cells empty or list them in "
         "also_missing (rows without a target are dropped), or use "
-        f"kinds={{{name!r}: 'category'}} if its values are classes, not numbers"
+        f"kinds={{{name!r}: 'category'}} if the values are classes"
     )

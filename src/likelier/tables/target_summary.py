@@ -1,4 +1,4 @@
-"""Summaries of target columns: what their rows hold, added up block by block."""
+"""Mergeable summaries of target columns, accumulated block by block."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from likelier.data.columns import (
     to_floats,
     to_texts,
 )
-from likelier.data.notation import MIN_NUMBERS, NUMBER_SHARE, is_written_number
+from likelier.data.notation import MIN_NUMBERS, NUMBER_FRACTION, is_written_number
 
 ODD_VALUES = 4
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known about some rows of a column; `merge` adds other rows.
+    """Summary of some rows of a column; `merge` adds other rows.
 
-    ``values`` holds the different values as text, or None once there are more than
-    `MAX_CATEGORIES`. ``n_numbers`` rows hold a number in any notation, and ``odd`` has the first
-    texts that are not plain numbers, with their rows. ``declared`` says that somebody called the
-    column one of categories.
+    ``values`` holds the distinct values as text, or None beyond `MAX_CATEGORIES` of them.
+    ``n_numbers`` rows contain a number in any notation, and ``odd`` has the first texts that are
+    not plain numbers, with their rows. ``declared`` marks a column given as a category.
     """
 
     kind: Kind = Kind.EMPTY
@@ -47,26 +46,26 @@ class Summary:
 
     @property
     def nearly_numbers(self) -> bool:
-        """Whether text among them kept numbers from being read as such.
+        """Whether a few texts prevented a numeric column from being read as numbers.
 
-        Nearly all rows are numbers, or nearly all different values where a text such as
-        "unknown" comes often.
+        Nearly all rows are numbers, or nearly all distinct values, if a text such as "unknown"
+        is frequent.
         """
         if self.kind != Kind.TEXT or self.declared or not (self.odd and self.n_numbers):
             return False
         if any(re.match(LEADING_ZEROS, text) for text, _ in self.odd):
             return False  # codes
-        if self.n_numbers >= NUMBER_SHARE * (self.n_rows - self.n_missing):
-            return self.values is None or self._different_numbers() >= MIN_NUMBERS
+        if self.n_numbers >= NUMBER_FRACTION * (self.n_rows - self.n_missing):
+            return self.values is None or self._distinct_numbers() >= MIN_NUMBERS
         if self.values is None:
             return False
-        return self._different_numbers() >= max(MIN_NUMBERS, NUMBER_SHARE * len(self.values))
+        return self._distinct_numbers() >= max(MIN_NUMBERS, NUMBER_FRACTION * len(self.values))
 
-    def _different_numbers(self) -> int:
+    def _distinct_numbers(self) -> int:
         return sum(map(is_written_number, self.values or ()))
 
     def merge(self, other: Summary) -> Summary:
-        """Return the summary of both; ``other`` describes later rows."""
+        """Return the merged summary; ``other`` describes later rows."""
         values = None
         if self.values is not None and other.values is not None:
             values = self.values | other.values
@@ -99,16 +98,16 @@ def summarise(
     array : Arrow array
         The values.
     so_far : Summary
-        What is known from the rows before: it tells the number of the first row, and saves
-        asking what has been answered (whether a column of text holds numbers).
+        Summary of the preceding rows. It gives the number of the first row, and avoids repeating
+        tests whose result is known (such as whether text contains numbers).
     untyped : bool
-        Whether text may turn out to hold numbers, truth values or dates.
+        Whether text may represent numbers, booleans or dates.
     missing : collection of str
-        Texts that stand for a missing value.
+        Texts that mean a missing value.
     decimal : str
-        Decimal sign of numbers in text.
+        Decimal separator of numbers in text.
     categories : bool
-        Whether the values are names, whatever they look like.
+        Whether the values are categories, even if they look like numbers.
     """
     if categories:
         texts = to_texts(array, missing)
@@ -117,7 +116,7 @@ def summarise(
         texts = Texts(array, missing, decimal)
         kind, numbers = texts.recognise(so_far.kind if untyped else Kind.TEXT)
         part = _of_texts(texts, kind, numbers, so_far)
-        # A dictionary is how frames say that a column holds categories.
+        # A dictionary is the categorical type of data frames.
         return replace(part, n_numbers=0) if pa.types.is_dictionary(array.type) else part
     kind = kind_of(array.type)
     numbers = to_floats(array, missing) if kind.numeric else None
@@ -128,7 +127,7 @@ def summarise(
 def _of_texts(
     texts: Texts, kind: Kind, numbers: Array | None, so_far: Summary, declared: bool = False
 ) -> Summary:
-    """Summary of a block of text whose kind has been found out."""
+    """Summary of a block of text whose kind has been detected."""
     absent = texts.absent if numbers is None else np.isnan(numbers)
     counted = _counted(kind, numbers, absent)
     values = None if so_far.values is None else texts.few_values()
@@ -145,7 +144,7 @@ def _of_texts(
 
 
 def _counted(kind: Kind, numbers: Array | None, absent: Array) -> Summary:
-    """Summary of a block as far as it does not depend on how its values are stored."""
+    """The part of a summary that does not depend on the storage type of the values."""
     n_missing = int(absent.sum())
     return Summary(
         kind=Kind.EMPTY if n_missing == len(absent) and kind.numeric else kind,

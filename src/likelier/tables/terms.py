@@ -1,9 +1,9 @@
-"""Texts as weighted terms: words of running text, or pieces of names; and few columns of many.
+"""TF-IDF terms of text columns (words) and of names (character n-grams), and their reduction.
 
-A sum over rows and a product with a thin random matrix are all that the reduction needs: with
-``X`` the rows and ``R`` random, ``Y = X^T X R`` determines the leading eigenvectors of ``X^T X``
-nearly as well as a second look at the rows would (J. A. Tropp et al., "Fixed-rank approximation
-of a positive-semidefinite matrix from streaming data", 2017).
+The dimension reduction is a Nystroem sketch: with rows ``X`` and a thin random matrix ``R``, the
+sum ``Y = X^T X R`` over rows determines the leading eigenvectors of ``X^T X`` nearly as well as a
+second pass would (J. A. Tropp et al., "Fixed-rank approximation of a positive-semidefinite matrix
+from streaming data", 2017).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from likelier.text.weights import FLOAT64, Weighting, idf_weights
 
 N_HASHED = 4096
 MIN_ROWS = 2
-# The random matrix is so many times as wide as what is wanted of it.
+# Width of the random matrix, relative to the number of columns to find.
 OVERSAMPLING = 3
 _WORDS = Analysis()
-# Pieces of three and four characters, as names that are spelled alike share them.
-_PIECES = Analysis(analyzer="char_wb", ngram_range=(3, 4))
+# Character n-grams of length 3 and 4, which names of similar spelling share.
+_NGRAMS = Analysis(analyzer="char_wb", ngram_range=(3, 4))
 _NO_TERMS = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a column, and in how many of how many rows each was.
+    """The terms of a column with their document frequencies.
 
-    ``terms`` lists words; None stands for hashed pieces of names.
+    ``terms`` lists words; None means hashed character n-grams.
     """
 
     terms: tuple[str, ...] | None
@@ -47,17 +47,17 @@ class Terms:
     def __post_init__(self) -> None:
         n_terms = N_HASHED if self.terms is None else len(self.terms)
         if not n_terms or self.documents.shape != (n_terms,):
-            raise ValueError("damaged terms of a column of text: not one number for each")
+            raise ValueError("damaged terms of a text column: not one document frequency for each")
         if self.terms is not None and len(set(self.terms)) != n_terms:
-            raise ValueError("damaged terms of a column of text: one occurs twice")
+            raise ValueError("damaged terms of a text column: a term occurs twice")
 
     def __len__(self) -> int:
         return len(self.documents)
 
     def matrix(self, texts: list[str]) -> Any:
-        """Return the weights of the terms of some texts, in CSR form."""
+        """Return the TF-IDF weights of some texts as a CSR matrix."""
         rows = Rows()
-        analysis = _PIECES if self.terms is None else _WORDS
+        analysis = _NGRAMS if self.terms is None else _WORDS
         counter = None if self.terms is None else Counter(self._vocabulary)
         for block in blocks(texts, analysis.block_size):
             spans = analysis.spans(block)
@@ -91,15 +91,18 @@ class Terms:
 
 
 class TermCounter:
-    """Counts in how many rows each term of a column is; fed block by block."""
+    """Counts the document frequencies of the terms of a column, block by block.
 
-    def __init__(self, pieces: bool) -> None:
-        self._analysis = _PIECES if pieces else _WORDS
-        self._counter = None if pieces else Counter()
-        self._found = Frequencies(n_terms=N_HASHED if pieces else 0)
+    Terms are hashed character ``ngrams``, or words.
+    """
+
+    def __init__(self, ngrams: bool) -> None:
+        self._analysis = _NGRAMS if ngrams else _WORDS
+        self._counter = None if ngrams else Counter()
+        self._found = Frequencies(n_terms=N_HASHED if ngrams else 0)
 
     def add(self, texts: list[str], counts: Array) -> None:
-        """Add different texts with their numbers of rows, which all count."""
+        """Add distinct texts with their numbers of rows."""
         texts = [text for text, n in zip(texts, counts.tolist(), strict=True) for _ in range(n)]
         for block in blocks(texts, self._analysis.block_size):
             spans = self._analysis.spans(block)
@@ -112,7 +115,7 @@ class TermCounter:
             self._found.n_documents += len(block.texts)
 
     def terms(self, most: int) -> Terms | None:
-        """Return the terms of at least `MIN_ROWS` rows, the commonest ``most``; None without."""
+        """Return the ``most`` frequent terms that occur in `MIN_ROWS` rows, or None."""
         if self._counter is None:
             return Terms(None, self._found.documents, self._found.n_documents)
         selection = Selection(min_df=MIN_ROWS, max_features=most)
@@ -130,7 +133,7 @@ def _hashed(spans: Spans) -> tuple[Array, Array, Array]:
 
 @dataclass
 class Sketch:
-    """The sum that few columns of many terms are computed from; fed block by block."""
+    """The sketch ``X^T X R`` of a column's terms, accumulated block by block."""
 
     terms: Terms
     width: int
@@ -143,13 +146,13 @@ class Sketch:
         self._sum = np.zeros(shape)
 
     def add(self, texts: list[str], counts: Array) -> None:
-        """Add different texts with their numbers of rows."""
+        """Add distinct texts with their numbers of rows."""
         matrix = self.terms.matrix(texts)
-        weighed = sparse.csr_array(matrix.multiply(counts[:, None]))
-        self._sum += weighed.T @ (matrix @ self._random)
+        weighted = sparse.csr_array(matrix.multiply(counts[:, None]))
+        self._sum += weighted.T @ (matrix @ self._random)
 
     def projection(self) -> Array:
-        """Return the leading directions of the rows, one column for each."""
+        """Return the leading right singular vectors of the rows as columns."""
         shift = np.sqrt(len(self._sum)) * np.finfo(float).eps * linalg.norm(self._sum)
         if shift == 0.0:
             return np.zeros((len(self.terms), 1), dtype=np.float32)
@@ -157,11 +160,11 @@ class Sketch:
         inner = self._random.T @ shifted
         root = linalg.cholesky((inner + inner.T) / 2.0, lower=False)
         tall = linalg.solve_triangular(root, shifted.T, trans="T").T
-        # Of the left singular vectors only the leading ones are wanted: a small problem.
-        squares, turned = linalg.eigh(tall.T @ tall)
+        # The leading left singular vectors follow from the small Gram matrix.
+        squares, rotation = linalg.eigh(tall.T @ tall)
         sizes = np.sqrt(np.maximum(squares[::-1][: self.width], 0.0))
         kept = int((sizes > 1e-6 * sizes[0]).sum())
-        chosen = tall @ (turned[:, ::-1][:, :kept] / sizes[:kept])
-        # Signs are arbitrary: the largest entry of each direction is positive.
+        chosen = tall @ (rotation[:, ::-1][:, :kept] / sizes[:kept])
+        # Fix the arbitrary signs: the largest entry of each direction is positive.
         signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(kept)])
         return np.ascontiguousarray(chosen * signs, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""`TableFeatures`: tables of any kind of column for scikit-learn's pipelines."""
+"""`TableFeatures`: encoding of tables with columns of any kind, as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from likelier.data.tables import Table, default_block_rows, open_table
 from likelier.matrices import checked_matrix
 from likelier.tables.cells import Cells
 from likelier.tables.decide import Choices
-from likelier.tables.encoding import Seen, TableEncoding
+from likelier.tables.encoding import TableEncoding, UnseenCounts
 from likelier.tables.first_pass import SAMPLE_ROWS
 from likelier.tables.leaks import find_leaks
 from likelier.tables.learn import learn_encoding
@@ -29,44 +29,45 @@ from likelier.tables.sources import is_table
 
 
 class TableFeatures(TransformerMixin, BaseEstimator):
-    """Turn a table as people have it into numbers that a model can learn from.
+    """Encode a table with columns of any kind as a numeric feature matrix.
 
-    The kind of every column is found out: numbers (also with units, currencies, percent signs or
-    decimal commas), categories, dates and times, running text, booleans. Missing values are
-    filled in and marked. Identifiers and constants are left out. See `summary`.
+    The kind of each column is detected: numbers (also with units, currencies, percent signs or
+    decimal commas), categories, dates and times, free text, booleans. Missing values are imputed
+    and marked by an indicator column. Identifiers and constants are dropped. See `summary`.
 
     Parameters
     ----------
     kinds : dict of str to str, default=None
-        What columns hold, by name, where it should not be found out: "number", "category",
-        "text", "date", "boolean", "identifier" or "constant"; the last two are left out.
+        Kinds of columns that should not be detected, by name: "number", "category", "text",
+        "date", "boolean", "identifier" or "constant"; the last two are dropped.
     max_categories : int, default=40
-        Up to so many levels of a category get a column of zeros and ones each, and rare ones share
-        one. The names of more levels are encoded by their spelling.
+        Categories with at most this many levels are one-hot encoded, with rare levels pooled;
+        those with more are encoded by spelling.
     n_components : int, default=30
-        Dense columns for a category of many levels.
+        Number of dense columns for a category encoded by spelling.
     sparse_output : bool, default=False
-        Return a CSR matrix, with a column for each word of running text. Otherwise texts of many
-        words become 100 dense columns each.
+        Return a CSR matrix, with a column for each word of free text. Otherwise texts with many
+        words are reduced to at most 100 dense columns.
 
     Attributes
     ----------
     encoding_ : TableEncoding
-        How each column is encoded; a plain value that needs no scikit-learn.
+        The learned encoding of each column, which does not depend on scikit-learn.
     n_features_in_ : int
         Number of columns of the table.
     feature_names_in_ : ndarray of str
-        Their names, where they are strings.
+        Column names, if they are strings.
 
     Notes
     -----
-    Numbers: the median for a missing value. Dates: days since the first one, the year, and sine
-    and cosine of month, day, weekday and hour, each if it varies. Many levels: TF-IDF weights of
-    pieces of 3 and 4 characters, hashed, in their `n_components` leading directions. A level that
-    training never saw is the average over the levels of training.
+    Numbers are imputed with the median. Dates become days since the first one, the year, and sine
+    and cosine of month, day, weekday and hour, as far as these vary. Categories with many levels
+    become TF-IDF weights of hashed character 3- and 4-grams, projected to their `n_components`
+    leading directions. A level that did not occur in training is encoded as the average over the
+    levels of training.
 
-    `fit` passes over the rows once, and twice more if there is text or a category of many levels;
-    it keeps none of them, and its memory does not grow with their number.
+    `fit` makes one pass over the rows, and two more if there is text or a category with many
+    levels. Its memory does not grow with the number of rows.
 
     Examples
     --------
@@ -97,14 +98,15 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         self.sparse_output = sparse_output
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn how to encode the columns.
+        """Learn the encoding of the columns.
 
         Parameters
         ----------
         X : data frame, dict of columns, path, likelier.data.Table or array
             pandas, Polars and Arrow frames; a CSV or Parquet file.
         y : array-like, default=None
-            The target, only to name columns that alone nearly determine it (`encoding_.leaks`).
+            The target, used only to detect columns that nearly determine it by themselves
+            (`encoding_.leaks`).
         """
         self._check_parameters()
         table = self._opened(X, reset=True)
@@ -123,26 +125,26 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Matrix:
-        """Return the features of the rows of a table, as float64.
+        """Return the features of the rows of a table as float64.
 
-        Columns are found by name; others than those of `fit` are ignored, with a warning.
+        Columns are matched by name; columns unknown to `fit` are ignored with a warning.
         """
         check_is_fitted(self)
         table = self._opened(X, reset=False)
         encoding, start = self.encoding_, 0
         parts: list[Any] = []
-        columns, seen = encoding.align(table), Seen.nothing()
+        columns, counts = encoding.align(table), UnseenCounts.empty()
         for raw in table.blocks(default_block_rows(encoding.n_features), list(columns.values())):
             batch = raw.rename_columns(list(columns))
             rows = np.arange(start, start + batch.num_rows)
             try:
-                parts.append(encoding.transform(batch, table.decimal, rows, seen)[0])
+                parts.append(encoding.transform(batch, table.decimal, rows, counts)[0])
             except ValueError as error:
                 raise ValueError(f"{table.name!r}: {error}") from error
             start += batch.num_rows
-        seen.warn(table.name)
+        counts.warn(table.name)
         if not parts:
-            raise ValueError(f"{table.name!r} holds no rows (0 samples); at least 1 is required")
+            raise ValueError(f"{table.name!r} contains no rows (0 samples); at least 1 is required")
         if self.sparse_output:
             parts = [sparse.csr_array(part) for part in parts]
             return sparse.csr_array(sparse.vstack(parts, format="csr"))
@@ -157,12 +159,11 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         return self.encoding_.get_feature_names_out()
 
     def summary(self) -> str:
-        """Return what each column was taken for, a line each."""
+        """Return a description of the encoding of each column, one per line."""
         check_is_fitted(self)
-        said = self.encoding_.summary()
-        return "\n".join(f"{name}: {text}" for name, text in said.items())
+        return "\n".join(f"{name}: {text}" for name, text in self.encoding_.summary().items())
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------
     def _check_parameters(self) -> None:
         for name in ("max_categories", "n_components"):
             value = getattr(self, name)
@@ -191,12 +192,12 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         return table
 
     def _opened_array(self, X: Any, reset: bool) -> Table:
-        """Return the columns of an array, by the names of `fit` where there were names."""
+        """Return the columns of an array, with the names that `fit` gave them."""
         if reset:
             self.__dict__.pop("feature_names_in_", None)
         array: Any = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
         if array.dtype.kind == "c":
-            raise ValueError("Complex data not supported: X holds complex numbers")
+            raise ValueError("Complex data not supported: X contains complex numbers")
         names = [f"x{i}" for i in range(array.shape[1])]
         if not reset:
             names = list(self.encoding_.table_columns)
@@ -213,7 +214,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
 
 
 def _leaks(table: Table, encoding: TableEncoding, y: Array) -> tuple[str, ...]:
-    """Return the columns of a table that alone nearly determine some targets."""
+    """Return the columns of a table that nearly determine the target by themselves."""
     drawn = np.sort(np.random.default_rng(0).permutation(encoding.n_rows)[:SAMPLE_ROWS])
 
     def cells(name: str) -> Cells:

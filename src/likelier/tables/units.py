@@ -1,8 +1,8 @@
-"""Units behind numbers: spellings of the same unit, and how units of one quantity convert."""
+"""Units of measurement: normalised spelling, and conversion within a quantity."""
 
 from __future__ import annotations
 
-# Units of the same quantity in one column are converted; of unlike quantities, they are refused.
+# Units of one quantity in a column are converted; units of different quantities are rejected.
 _TABLE = {
     "length": "mm 1e-3, cm 1e-2, dm 0.1, m 1, meter 1, metre 1, km 1e3, in 0.0254, inch 0.0254, "
     "inche 0.0254, ft 0.3048, foot 0.3048, feet 0.3048, yd 0.9144, yard 0.9144, mi 1609.344, "
@@ -33,9 +33,9 @@ _SCALES = {
 
 
 def unit_key(unit: str) -> str:
-    """Return what spellings of a unit share: ``CC`` is ``cc``, ``days`` is ``day``.
+    """Return the normalised spelling of a unit: ``CC`` is ``cc``, ``days`` is ``day``.
 
-    A capital M of two letters stays: MW is not mW.
+    The initial M of two-letter units keeps its case: MW is not mW.
     """
     unit = unit.rstrip(".").replace("° ", "°")
     for ending in (" ago", " old"):
@@ -47,9 +47,9 @@ def unit_key(unit: str) -> str:
 
 
 def unit_scales(units: tuple[str, ...]) -> tuple[float, ...] | None:
-    """Return what each unit is in terms of the first, or None if they do not go together.
+    """Return the size of each unit relative to the first, or None if they are incompatible.
 
-    Units count alike if none of them is of a known quantity.
+    Units are treated as equal if none of them is known.
     """
     known = [_quantities(unit) for unit in units]
     if len(units) == 1 or not any(known):
@@ -61,7 +61,7 @@ def unit_scales(units: tuple[str, ...]) -> tuple[float, ...] | None:
 
 
 def _quantities(unit: str) -> dict[str, float]:
-    """Return the quantities that a unit measures, with its size."""
+    """Return the quantities that a unit may measure, with its size in each."""
     key = unit_key(unit)
     found = {name: scales.get(key, scales.get(key.casefold())) for name, scales in _SCALES.items()}
     return {name: scale for name, scale in found.items() if scale is not None}

@@ -1,8 +1,8 @@
-"""Text analysis: from documents to the n-grams in them, as spans of bytes.
+"""Text analysis: extraction of n-grams from documents, as spans of bytes.
 
-Lower-casing and removal of accents are Python's own functions, and which characters belong to a
-word is asked of Python's ``re``: compiled code only finds runs of them. A token pattern that is
-not a run of characters of one class is left to ``re`` altogether.
+Lower-casing and accent stripping use Python's functions, and character classes are evaluated by
+Python's ``re``; compiled code only finds runs of characters. Token patterns other than a run of one
+character class are handled by ``re``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Spans:
-    """N-grams: where each starts and stops in ``text``, and how many up to each document."""
+    """N-grams: start and stop of each in ``text``, and their cumulative count by document."""
 
     text: Array
     starts: Array
@@ -36,16 +36,13 @@ class Spans:
 
     @property
     def lengths(self) -> Array:
-        """How many n-grams each document has."""
+        """Number of n-grams of each document."""
         return np.diff(self.doc_ends, prepend=0)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """How n-grams are found in documents; a frozen value.
-
-    Parameters are those of `likelier.TextFeatures`.
-    """
+    """Settings of the n-gram extraction, with the parameters of `likelier.TextFeatures`."""
 
     analyzer: str = "word"
     ngram_range: tuple[int, int] = (1, 1)
@@ -56,7 +53,7 @@ class Analysis:
 
     @property
     def block_size(self) -> int:
-        """Characters of a block such that its spans take some tens of megabytes."""
+        """Characters per block, so that its spans take some tens of megabytes."""
         least, most = self.ngram_range
         per_character = (most - least + 1) * (1 if self.analyzer == "word" else 4)
         return max(1 << 16, _BLOCK // per_character)
@@ -66,7 +63,7 @@ class Analysis:
         texts = block.texts
         if self.strip_accents is not None:
             texts = [self.prepare(text) for text in texts]
-        elif self.lowercase:  # compiled code does the documents that are ASCII
+        elif self.lowercase:  # ASCII documents are lower-cased by compiled code
             texts = [text if text.isascii() else text.lower() for text in texts]
         least, most = self.ngram_range
         if self.analyzer == "word" and self._run is None:
@@ -88,7 +85,7 @@ class Analysis:
         return Spans(text, *ngram_spans(starts, stops, group_ends, doc_ends, least, most, False))
 
     def prepare(self, text: str) -> str:
-        """Make letters small and take accents off."""
+        """Lower-case a text and strip its accents."""
         if self.lowercase:
             text = text.lower()
         if self.strip_accents is None or text.isascii():
@@ -99,17 +96,17 @@ class Analysis:
         return "".join(part for part in parts if not unicodedata.combining(part))
 
     def tokens(self, text: str) -> list[str]:
-        """Return the words of a text before stop words are left out."""
+        """Return the tokens of a text before stop words are removed."""
         return list(re.findall(self.token_pattern, self.prepare(text)))
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------
     @property
     def _capitals(self) -> np.uint8:
         return np.uint8(26 if self.lowercase and self.strip_accents is None else 0)
 
     @cached_property
     def _run(self) -> tuple[str, int] | None:
-        """The class of characters and the least length of a run, if the pattern is one."""
+        """Character class and minimum length, if the pattern is a run of one class."""
         return run_of(self.token_pattern)
 
     @cached_property
@@ -136,7 +133,7 @@ class Analysis:
         return joined[0], joined[1], joined[2], joined[3]
 
     def _tokens_by_pattern(self, texts: list[str], start: int) -> tuple[Array, Array, Array, Array]:
-        """Let ``re`` find the tokens; they are written with one blank between them."""
+        """Find the tokens by ``re``, and join them with single spaces."""
         if self._capitals:
             texts = [text.lower() for text in texts]
         find = re.compile(self.token_pattern).findall
@@ -155,10 +152,10 @@ class Analysis:
 
 
 def run_of(pattern: str) -> tuple[str, int] | None:
-    r"""Return class and least length if a pattern finds the longest runs of a class, or None.
+    r"""Return character class and minimum length if a pattern matches maximal runs, or None.
 
     Such patterns are ``\w+``, ``\w\w+``, ``\w{3,}``, ``[a-z]+``, and those with ``\w`` between
-    two ``\b``, which the longest run of ``\w`` has around it anyway.
+    two ``\b``, which are redundant around a maximal run of ``\w``.
     """
     inner = pattern.removeprefix("(?u)")
     bordered = inner.startswith(r"\b") and inner.endswith(r"\b")
@@ -178,7 +175,7 @@ def run_of(pattern: str) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=16)
 def _members(one: str, wide: bool) -> Array:
-    """Whether each code point (byte, if not ``wide``) is of a class, as ``re`` has it."""
+    """Table of the code points (bytes, if not ``wide``) in a character class of ``re``."""
     table = np.zeros(0x110000 if wide else 256, dtype=np.uint8)
     codes = np.delete(np.arange(len(table) if wide else 128), slice(0xD800, 0xE000))
     characters = codes.astype("<u4").tobytes().decode("utf-32-le")

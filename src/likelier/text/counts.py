@@ -1,4 +1,4 @@
-"""Counting terms: rows of counts block by block, additive frequencies, and which terms to keep."""
+"""Term counts: rows of counts per block, document frequencies, and the selection of terms."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from likelier.text.vocabulary import TermTable, Vocabulary
 
 @dataclass
 class Rows:
-    """Counts of terms in documents, block after block; `matrix` puts them together.
+    """Term counts of documents, collected block by block; `matrix` assembles them.
 
-    A term is a number, of a growing table or of a vocabulary, or a column of hashed terms.
+    A term is an index into a growing table or a vocabulary, or the column of a hashed term.
     """
 
     terms: list[Array] = field(default_factory=list)
@@ -38,11 +38,11 @@ class Rows:
 
     @property
     def all_lengths(self) -> Array:
-        """Number of terms of each document, kept or not."""
+        """Number of terms of each document, including those without a column."""
         return np.concatenate([np.zeros(0, dtype=np.int64), *self.lengths])
 
     def hashed(self, n_features: int) -> sparse.csr_array:
-        """Return the matrix of counts if terms are columns, in order within each row."""
+        """Return the count matrix of hashed terms, which are sorted columns."""
         row_ends, indices, data = self._joined()
         indptr = np.append(0, row_ends).astype(_index_type(len(data)))
         return sparse.csr_array(
@@ -51,7 +51,7 @@ class Rows:
         )
 
     def matrix(self, column_of: Array, n_columns: int) -> sparse.csr_array:
-        """Return the matrix of counts in which terms have these columns, -1 being none."""
+        """Return the count matrix, given the column of each term (-1: none)."""
         row_ends, terms, counts = self._joined()
         index_type = _index_type(len(terms))
         indptr = np.empty(len(row_ends) + 1, dtype=index_type)
@@ -63,7 +63,7 @@ class Rows:
         )
 
     def _joined(self) -> tuple[Array, Array, Array]:
-        """End of each row, terms and counts of all blocks, which are let go."""
+        """Concatenate the row ends, terms and counts of all blocks, and release the blocks."""
         none = np.zeros(0, dtype=np.int32)
         row_ends = np.cumsum(np.concatenate([np.zeros(0, dtype=np.int64), *self.sizes]))
         terms = np.concatenate([none, *self.terms])
@@ -74,14 +74,14 @@ class Rows:
 
 
 class Counter:
-    """Counts the terms of documents: those of a vocabulary, or with none of a growing table.
+    """Counts the terms of documents, with a fixed vocabulary or a growing table of terms.
 
     Parameters
     ----------
     vocabulary : Vocabulary, optional
-        The only terms that count; without it all do.
+        The terms to count; by default all terms.
     so_far : TermStatistics, optional
-        What earlier documents gave, to go on from.
+        Statistics of earlier documents, to continue from.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Counter:
             self._table = TermTable(so_far.vocabulary)
 
     def count(self, spans: Spans) -> tuple[Array, Array, Array]:
-        """Return terms and counts of the documents of a block, and where each row ends."""
+        """Return terms and counts of the documents of a block, and the end of each row."""
         numbers = self._table.numbers(spans.text, spans.starts, spans.stops)
         self._extend()
         terms = np.empty(len(numbers), dtype=np.int32)
@@ -108,13 +108,13 @@ class Counter:
 
     @property
     def n_terms(self) -> int:
-        """How many terms there are."""
+        """Number of terms."""
         table = self._table
         return table.n_terms if isinstance(table, TermTable) else len(table)
 
     @property
     def table(self) -> TermTable:
-        """The growing table; there is none if only the terms of a vocabulary count."""
+        """The growing table; undefined with a fixed vocabulary."""
         assert isinstance(self._table, TermTable)
         return self._table
 
@@ -126,20 +126,20 @@ class Counter:
 
 
 def count_hashed(spans: Spans, n_features: int, signed: bool) -> tuple[Array, Array, Array]:
-    """Return columns and counts of hashed terms of a block, and where each row ends."""
+    """Return columns and counts of hashed terms of a block, and the end of each row."""
     columns = np.empty(len(spans.starts) + 1, dtype=np.int32)
     counts = np.empty(len(spans.starts) + 1, dtype=np.int32)
     row_ends = np.empty(len(spans.doc_ends), dtype=np.int64)
-    places = (spans.text, spans.starts, spans.stops, spans.doc_ends)
-    size = hash_rows(*places, n_features, signed, columns, counts, row_ends)
+    arrays = (spans.text, spans.starts, spans.stops, spans.doc_ends)
+    size = hash_rows(*arrays, n_features, signed, columns, counts, row_ends)
     return columns[:size].copy(), counts[:size].copy(), row_ends
 
 
 @dataclass(frozen=True)
 class TermStatistics:
-    """What is remembered of documents: terms, how many documents hold each, how often in all.
+    """Terms with their document frequencies and total occurrences, which `partial_fit` extends.
 
-    ``vocabulary`` is None for hashed terms. It can be saved, and more documents added to it.
+    ``vocabulary`` is None for hashed terms.
     """
 
     vocabulary: Vocabulary | None
@@ -148,21 +148,21 @@ class TermStatistics:
     n_documents: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain form, of a vocabulary and arrays."""
+        """Return plain values: a vocabulary and arrays."""
         return dict(vars(self))
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Make it again from its plain form."""
+        """Return the statistics that `to_json` wrote."""
         found = cls(**plain)
         n_terms = len(found.documents if found.vocabulary is None else found.vocabulary)
         if not len(found.documents) == len(found.occurrences) == n_terms:
-            raise ValueError("damaged counts of terms: their lengths differ")
+            raise ValueError("damaged term statistics: lengths differ")
         return found
 
 
 class Frequencies:
-    """Adds up how many documents hold each term, and how often."""
+    """Accumulates document frequencies and total occurrences of terms."""
 
     def __init__(self, so_far: TermStatistics | None = None, n_terms: int = 0) -> None:
         self.n_documents = 0 if so_far is None else so_far.n_documents
@@ -172,7 +172,7 @@ class Frequencies:
             self.documents, self.occurrences = so_far.documents.copy(), so_far.occurrences.copy()
 
     def add(self, terms: Array, counts: Array, n_terms: int) -> None:
-        """Add the rows of a block; there are ``n_terms`` terms by now."""
+        """Add the rows of a block, of ``n_terms`` terms so far."""
         missing = n_terms - len(self.documents)
         if missing > 0:
             room = np.zeros(missing + n_terms, dtype=np.int64)
@@ -181,7 +181,7 @@ class Frequencies:
         add_frequencies(terms, counts, self.documents, self.occurrences)
 
     def statistics(self, vocabulary: Vocabulary | None) -> TermStatistics:
-        """Return what was added up; ``vocabulary`` lists the terms by number."""
+        """Return the statistics; ``vocabulary`` lists the terms by index."""
         n_terms = len(self.documents) if vocabulary is None else len(vocabulary)
         parts = (self.documents[:n_terms].copy(), self.occurrences[:n_terms].copy())
         return TermStatistics(vocabulary, *parts, self.n_documents)
@@ -189,7 +189,7 @@ class Frequencies:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which terms become columns: those of enough and not too many documents, the commonest."""
+    """Selection of the terms that become columns, by document frequency and occurrences."""
 
     min_df: int | float = 1
     max_df: int | float = 1.0
@@ -197,7 +197,7 @@ class Selection:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no term is ever left out."""
+        """Whether all terms are kept."""
         whole = self.max_df == 1.0 and not isinstance(self.max_df, Integral)
         none = self.min_df == 0 or (self.min_df == 1 and isinstance(self.min_df, Integral))
         return whole and none and self.max_features is None
@@ -205,38 +205,38 @@ class Selection:
     def columns(
         self, order: Array, found: Frequencies, binary: bool, dtype: np.dtype[Any]
     ) -> Array:
-        """Return the kept terms in the order of their columns, ``order`` being that of all.
+        """Return the kept terms in column order; ``order`` is the order of all terms.
 
-        Of equally common terms the same ones stay as in scikit-learn, which sorts numbers of
-        type ``dtype`` by a method that keeps no order among equals.
+        Ties are broken as in scikit-learn, which sorts counts of type ``dtype`` by an unstable
+        method.
         """
         if not len(order):
             raise ValueError(
-                "empty vocabulary: there is no term in the documents; are there documents, do "
-                "they hold more than stop words, and does token_pattern suit them?"
+                "empty vocabulary: the documents contain no terms; check that there are documents, "
+                "that they have more than stop words, and that token_pattern matches their words"
             )
         documents = found.documents[order]
         most = _count(self.max_df, found.n_documents)
         least = _count(self.min_df, found.n_documents)
         if most < least:
             raise ValueError(
-                f"max_df={self.max_df!r} asks for fewer documents than min_df={self.min_df!r}"
+                f"max_df={self.max_df!r} corresponds to fewer documents than min_df={self.min_df!r}"
             )
         kept = np.flatnonzero((documents >= least) & (documents <= most))
         if self.max_features is not None and len(kept) > self.max_features:
-            commonness = documents if binary else found.occurrences[order]
-            first = np.argsort(-commonness[kept].astype(dtype))[: self.max_features]
+            frequency = documents if binary else found.occurrences[order]
+            first = np.argsort(-frequency[kept].astype(dtype))[: self.max_features]
             kept = np.sort(kept[first])
         if not len(kept):
             raise ValueError(
-                "no term remains: every one is in too few or too many documents; use a lower "
-                "min_df or a higher max_df"
+                "no terms remain: each occurs in too few or too many documents; use a lower min_df "
+                "or a higher max_df"
             )
         return order[kept]
 
 
 def _count(bound: Any, n_documents: int) -> float:
-    """Return a number of documents, which a share of them also is."""
+    """Return a bound as a number of documents; floats are fractions."""
     return float(bound if isinstance(bound, Integral) else bound * n_documents)
 
 

@@ -1,4 +1,4 @@
-"""Documents in any container to lists of strings, a block at a time, and to one array of bytes."""
+"""Documents of any container as blocks of strings, and their encoding as one array of bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLURAL = "give a list of documents, a column of a frame, or an iterator over doc
 
 @dataclass(frozen=True)
 class Block:
-    """Some documents in order; ``start`` is the number of the first."""
+    """Consecutive documents; ``start`` is the number of the first."""
 
     texts: list[str]
     start: int
@@ -32,7 +32,7 @@ class Block:
 class Bytes:
     """Documents as UTF-8, each followed by a line break.
 
-    ``ends`` is the end of each, and ``wide`` whether it holds anything beyond ASCII.
+    ``ends`` is the end of each, and ``wide`` whether it contains non-ASCII characters.
     """
 
     data: Array
@@ -50,16 +50,16 @@ def blocks(
     documents : list, array, series, one-column frame or iterable
         Documents are strings, bytes in the given encoding, or paths of files in it.
     size : int
-        Characters of a block; a longer document is a block of its own.
+        Characters per block; a longer document is a block by itself.
     encoding : str
-        How bytes and files are decoded.
+        Encoding of bytes and files.
     errors : {"strict", "ignore", "replace"}
-        What becomes of bytes that cannot be decoded.
+        Handling of bytes that cannot be decoded.
 
     Raises
     ------
     TypeError
-        If the container or a document is of another kind.
+        If the container or a document has another type.
     ValueError
         If a document is missing, cannot be decoded or is too long.
     """
@@ -72,7 +72,7 @@ def blocks(
             chunk = [_as_text(item, number, encoding, errors) for number, item in numbered]
         if max(map(len, chunk)) > LARGEST:
             number = first + [len(text) > LARGEST for text in chunk].index(True)
-            raise ValueError(f"document {number} is longer than {LARGEST:,} characters; cut it")
+            raise ValueError(f"document {number} is longer than {LARGEST:,} characters; split it")
         texts += chunk
         length += sum(map(len, chunk))
         if length >= size or len(texts) >= size:
@@ -105,16 +105,15 @@ def _surrogate(texts: list[str], start: int) -> str:
         for position, character in enumerate(text):
             if "\ud800" <= character <= "\udfff":
                 return (
-                    f"document {number} holds half a character (the lone surrogate "
-                    f"U+{ord(character):04X} at position {position}), which no text can: it was "
-                    "decoded wrongly. Mend it with "
-                    "text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
+                    f"document {number} contains a lone surrogate (U+{ord(character):04X} at "
+                    f"position {position}), which is invalid Unicode from a wrong decoding. Repair "
+                    "it with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
                 )
     return "the documents cannot be encoded as UTF-8"
 
 
 def _chunks(documents: Any) -> Iterator[list[Any]]:
-    """Yield the documents of a container a few at a time, never a whole column as objects."""
+    """Yield the documents of a container in small chunks."""
     if isinstance(documents, str | bytes | os.PathLike):
         raise ValueError(f"X is a single {type(documents).__name__}; {PLURAL}")
     if nw.dependencies.is_into_dataframe(documents):
@@ -143,7 +142,7 @@ def _chunks(documents: Any) -> Iterator[list[Any]]:
 
 
 def _slicer(documents: Any) -> Callable[[int], list[Any]] | None:
-    """Return how to get the next documents of a container, None for other iterables."""
+    """Return a function that gets the next chunk of a container, None for other iterables."""
     if isinstance(documents, list | tuple):
         return lambda first: list(documents[first : first + CHUNK])
     if isinstance(documents, np.ndarray):
@@ -157,13 +156,11 @@ def _slicer(documents: Any) -> Callable[[int], list[Any]] | None:
 
 
 def _as_text(item: Any, number: int, encoding: str, errors: str) -> str:
-    """Return a document that is not simply a string as one."""
-    if isinstance(item, str):  # also of a subclass, such as numpy.str_
+    """Convert a document of another type to a string."""
+    if isinstance(item, str):  # a subclass, such as numpy.str_
         return str(item)
     if item is None or type(item).__name__ == "NAType" or item != item:
-        raise ValueError(
-            f"document {number} is missing ({item!r}); put in an empty text or leave it out"
-        )
+        raise ValueError(f"document {number} is missing ({item!r}); use an empty text or remove it")
     if isinstance(item, os.PathLike):
         item = Path(item).read_bytes()
     if not isinstance(item, bytes | bytearray | memoryview):
@@ -174,6 +171,6 @@ def _as_text(item: Any, number: int, encoding: str, errors: str) -> str:
         return bytes(item).decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"document {number} is not text in {encoding!r} ({error.reason} at byte "
+            f"document {number} is not valid {encoding!r} ({error.reason} at byte "
             f"{error.start}); set encoding to the right one, or decode_error"
         ) from None

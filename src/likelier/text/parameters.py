@@ -1,4 +1,4 @@
-"""The constructor's words of `TextFeatures`, checked, as the parts they stand for."""
+"""Validation of the parameters of `TextFeatures`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FLAGS = ("lowercase", "alternate_sign", "binary", "sublinear_tf")
 
 
 @dataclass(frozen=True)
-class Words:
-    """What the words of a constructor mean."""
+class Parameters:
+    """Validated parameters of `TextFeatures`."""
 
     analysis: Analysis
     weighting: Weighting
@@ -40,102 +40,106 @@ class Words:
 
     @property
     def n_fixed(self) -> int:
-        """Number of columns known beforehand, 0 if a vocabulary is to be learned."""
+        """Number of columns if it is known before the fit, else 0."""
         return self.n_features or (0 if self.vocabulary is None else len(self.vocabulary))
 
     @property
     def counts_documents(self) -> bool:
-        """Whether it matters how many documents hold a term."""
+        """Whether document frequencies are needed."""
         return not self.hashed or self.weighting.idf is not None
 
 
-def checked_parameters(words: Any) -> Words:
-    """Check the parameters of a `TextFeatures` and return what they mean."""
+def checked_parameters(parameters: Any) -> Parameters:
+    """Validate the parameters of a `TextFeatures`."""
     for name in FLAGS:
-        check_flag(name, getattr(words, name))
-    _check_encoding(words.encoding)
-    _one_of("decode_error", words.decode_error, ("strict", "ignore", "replace"))
-    selection = _selection(words)
-    _check_hashing(words, selection)
-    return Words(
-        analysis=_analysis(words),
-        weighting=_weighting(words),
+        check_flag(name, getattr(parameters, name))
+    _check_encoding(parameters.encoding)
+    _one_of("decode_error", parameters.decode_error, ("strict", "ignore", "replace"))
+    selection = _selection(parameters)
+    _check_hashing(parameters, selection)
+    return Parameters(
+        analysis=_analysis(parameters),
+        weighting=_weighting(parameters),
         selection=selection,
-        vocabulary=_vocabulary(words.vocabulary, bool(words.lowercase)),
-        n_features=None if words.n_features is None else int(words.n_features),
-        signed=bool(words.alternate_sign),
+        vocabulary=_vocabulary(parameters.vocabulary, bool(parameters.lowercase)),
+        n_features=None if parameters.n_features is None else int(parameters.n_features),
+        signed=bool(parameters.alternate_sign),
     )
 
 
-def _analysis(words: Any) -> Analysis:
-    _one_of("analyzer", words.analyzer, ANALYZERS)
-    _one_of("strip_accents", words.strip_accents, (None, "unicode", "ascii"))
+def _analysis(parameters: Any) -> Analysis:
+    _one_of("analyzer", parameters.analyzer, ANALYZERS)
+    _one_of("strip_accents", parameters.strip_accents, (None, "unicode", "ascii"))
     analysis = Analysis(
-        analyzer=words.analyzer,
-        ngram_range=_ngram_range(words.ngram_range),
-        lowercase=bool(words.lowercase),
-        strip_accents=words.strip_accents,
-        token_pattern=_pattern(words.token_pattern),
-        stop_words=_stop_words(words.stop_words),
+        analyzer=parameters.analyzer,
+        ngram_range=_ngram_range(parameters.ngram_range),
+        lowercase=bool(parameters.lowercase),
+        strip_accents=parameters.strip_accents,
+        token_pattern=_pattern(parameters.token_pattern),
+        stop_words=_stop_words(parameters.stop_words),
     )
     _warn_about_stop_words(analysis)
     return analysis
 
 
-def _weighting(words: Any) -> Weighting:
-    _one_of("tf", words.tf, ("count", "frequency"))
-    _one_of("idf", words.idf, (None, *IDF))
-    _one_of("norm", words.norm, tuple(NORMS))
+def _weighting(parameters: Any) -> Weighting:
+    _one_of("tf", parameters.tf, ("count", "frequency"))
+    _one_of("idf", parameters.idf, (None, *IDF))
+    _one_of("norm", parameters.norm, tuple(NORMS))
     try:
-        dtype = np.dtype(words.dtype)
+        dtype = np.dtype(parameters.dtype)
     except TypeError:
-        raise TypeError(f"dtype must be the name of a NumPy type, got {words.dtype!r}") from None
+        raise TypeError(
+            f"dtype must be a NumPy type or its name, got {parameters.dtype!r}"
+        ) from None
     if dtype not in (np.float64, np.float32, np.int64, np.int32):
         raise ValueError(f"dtype must be float64, float32, int64 or int32, got {dtype}")
-    flags = {"binary": bool(words.binary), "sublinear_tf": bool(words.sublinear_tf)}
-    return Weighting(tf=words.tf, idf=words.idf, norm=words.norm, dtype=dtype, **flags)
+    flags = {"binary": bool(parameters.binary), "sublinear_tf": bool(parameters.sublinear_tf)}
+    return Weighting(
+        tf=parameters.tf, idf=parameters.idf, norm=parameters.norm, dtype=dtype, **flags
+    )
 
 
 def _check_encoding(encoding: Any) -> None:
     if not isinstance(encoding, str):
-        raise TypeError(f"encoding must be the name of an encoding of text, got {encoding!r}")
+        raise TypeError(f"encoding must be the name of a text encoding, got {encoding!r}")
     try:
         "a".encode(encoding)
     except (LookupError, ValueError):
         raise ValueError(
-            f"encoding={encoding!r} is no encoding of text that Python knows; give one such as "
-            '"utf-8" or "latin-1"'
+            f'encoding={encoding!r} is not a known text encoding; use one such as "utf-8" or '
+            '"latin-1"'
         ) from None
 
 
-def _selection(words: Any) -> Selection:
+def _selection(parameters: Any) -> Selection:
     for name in ("min_df", "max_df"):
-        value = getattr(words, name)
+        value = getattr(parameters, name)
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name} must be a number of documents or a share, got {value!r}")
+            raise TypeError(f"{name} must be a number or fraction of documents, got {value!r}")
         if not isinstance(value, Integral) and not 0 <= float(value) <= 1:
-            raise ValueError(f"{name} as a float is a share from 0 to 1, got {value!r}")
+            raise ValueError(f"{name} as a float must be a fraction from 0 to 1, got {value!r}")
         if isinstance(value, Integral) and value < (1 if name == "max_df" else 0):
             raise ValueError(f"{name} must be positive, got {value!r}")
-    if words.max_features is not None:
-        _positive("max_features", words.max_features)
-    return Selection(words.min_df, words.max_df, words.max_features)
+    if parameters.max_features is not None:
+        _positive("max_features", parameters.max_features)
+    return Selection(parameters.min_df, parameters.max_df, parameters.max_features)
 
 
-def _check_hashing(words: Any, selection: Selection) -> None:
-    if words.n_features is None:
+def _check_hashing(parameters: Any, selection: Selection) -> None:
+    if parameters.n_features is None:
         return
-    _positive("n_features", words.n_features)
-    if words.n_features >= 2**31:
-        raise ValueError(f"n_features must be less than 2**31, got {words.n_features}")
-    if words.vocabulary is not None:
-        raise ValueError("vocabulary and n_features exclude each other: terms are hashed or not")
+    _positive("n_features", parameters.n_features)
+    if parameters.n_features >= 2**31:
+        raise ValueError(f"n_features must be less than 2**31, got {parameters.n_features}")
+    if parameters.vocabulary is not None:
+        raise ValueError("vocabulary and n_features are mutually exclusive; set one of them")
     if not selection.keeps_all:
         raise ValueError(
-            "min_df, max_df and max_features choose terms, which hashing (n_features) does not "
-            "know; leave them out or learn a vocabulary with n_features=None"
+            "min_df, max_df and max_features cannot be used with hashing (n_features); remove them "
+            "or learn a vocabulary with n_features=None"
         )
-    if words.sublinear_tf and words.alternate_sign:
+    if parameters.sublinear_tf and parameters.alternate_sign:
         raise ValueError(
             "sublinear_tf takes the logarithm of counts, which alternate_sign makes negative; "
             "set alternate_sign=False"
@@ -157,17 +161,17 @@ def _vocabulary(given: Any, lowercase: bool) -> Vocabulary | None:
         terms = sorted(terms)
     for term in terms:
         if not isinstance(term, str):
-            raise TypeError(f"vocabulary holds {term!r}, which is not a string")
+            raise TypeError(f"vocabulary contains {term!r}, which is not a string")
     if not terms:
-        raise ValueError("vocabulary is empty; None learns one")
+        raise ValueError("vocabulary is empty; use None to learn one")
     if len(set(terms)) < len(terms):
         twice = next(term for i, term in enumerate(terms) if term in terms[:i])
-        raise ValueError(f"vocabulary holds {twice!r} twice")
+        raise ValueError(f"vocabulary contains {twice!r} twice")
     upper = [term for term in terms if lowercase and term != term.lower()]
     if upper:
         warnings.warn(
-            f"vocabulary holds upper-case letters ({', '.join(map(repr, upper[:5]))}), which no "
-            "term has with lowercase=True: these columns stay zero",
+            f"vocabulary contains upper-case letters ({', '.join(map(repr, upper[:5]))}), which "
+            "never match with lowercase=True: these columns stay zero",
             UserWarning,
             stacklevel=4,
         )
@@ -182,7 +186,7 @@ def _ngram_range(given: Any) -> tuple[int, int]:
         valid = False
     if not valid:
         raise ValueError(
-            f"ngram_range must be whole numbers (least, most), 1 <= least <= most, got {given!r}"
+            f"ngram_range must be integers (min_n, max_n) with 1 <= min_n <= max_n, got {given!r}"
         )
     return int(least), int(most)
 
@@ -193,11 +197,11 @@ def _pattern(pattern: Any) -> str:
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise ValueError(f"token_pattern {pattern!r} is no regular expression: {error}") from None
+        raise ValueError(f"token_pattern {pattern!r} is not a valid regex: {error}") from None
     if groups > 1:
         raise ValueError(
-            f"token_pattern {pattern!r} has {groups} groups; at most one may say what a token is, "
-            "write the others as (?:...)"
+            f"token_pattern {pattern!r} has {groups} capturing groups; use at most one, and write "
+            "the others as (?:...)"
         )
     return pattern
 
@@ -213,23 +217,23 @@ def _stop_words(given: Any) -> tuple[str, ...]:
         return tuple(sorted(ENGLISH_STOP_WORDS))
     if not isinstance(given, Iterable):
         raise TypeError(f"stop_words must be 'english', a list of words or None, got {given!r}")
-    words = list(given)
-    for word in words:
+    stop_words = list(given)
+    for word in stop_words:
         if not isinstance(word, str):
-            raise TypeError(f"stop_words holds {word!r}, which is not a string")
-    return tuple(sorted(set(words)))
+            raise TypeError(f"stop_words contains {word!r}, which is not a string")
+    return tuple(sorted(set(stop_words)))
 
 
 def _warn_about_stop_words(analysis: Analysis) -> None:
-    """Warn of stop words that no token can equal, since they are split or changed."""
+    """Warn about stop parameters that never match, because tokenisation splits or changes them."""
     if analysis.analyzer != "word" or not analysis.stop_words:
         return
     stop = frozenset(analysis.stop_words)
     odd = sorted({t for w in stop for t in analysis.tokens(w) if t not in stop})
     if odd:
         warnings.warn(
-            f"stop_words are prepared as documents are, which makes other words of some: "
-            f"{odd[:10]} are not among them; add those",
+            "some stop_words are changed by the preprocessing of documents and never match; add "
+            f"the resulting words: {odd[:10]}",
             UserWarning,
             stacklevel=4,
         )
@@ -244,6 +248,6 @@ def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 def _positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number or None, got {value!r}")
+        raise TypeError(f"{name} must be an integer or None, got {value!r}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value!r}")

@@ -1,4 +1,4 @@
-"""Vocabularies: terms in one array of bytes, found again by a hash table that compares them."""
+"""Vocabularies: terms in one array of bytes, with an exact hash table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NO_HASHES = np.zeros(0, dtype=np.uint64)
 
 
 class Vocabulary:
-    """Different terms in a definite order; a value.
+    """An immutable, ordered set of terms.
 
     Parameters
     ----------
     arena : ndarray of uint8
-        The terms as UTF-8, one after another, and `PADDING` bytes more.
+        The terms as concatenated UTF-8, plus `PADDING` bytes.
     ends : ndarray of int64
-        Where each ends.
+        End of each term.
     """
 
     def __init__(self, arena: Array, ends: Array) -> None:
@@ -34,7 +34,7 @@ class Vocabulary:
 
     @classmethod
     def from_terms(cls, terms: Sequence[str]) -> Self:
-        """Make one from strings; they must differ."""
+        """Create a vocabulary of distinct strings."""
         encoded = [term.encode() for term in terms]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         padded = b"".join(encoded) + bytes(PADDING)
@@ -50,7 +50,7 @@ class Vocabulary:
         return [whole[start:end].decode() for start, end in pairwise([0, *ends])]
 
     def numbers(self, text: Array, starts: Array, stops: Array) -> Array:
-        """Return the number of the term in each span of ``text``, -1 where there is none."""
+        """Return the index of the term in each span of ``text``, -1 if there is none."""
         numbers = np.empty(len(starts), dtype=np.int32)
         table = (self._slots, _NO_HASHES, self._ends, self._arena, len(self))
         number_spans(text, starts, stops, 0, numbers, *table, False)
@@ -68,29 +68,29 @@ class Vocabulary:
         vars(self).update(state)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain form, of two arrays."""
+        """Return plain values: two arrays."""
         return {"bytes": self._arena[: len(self._arena) - PADDING], "ends": self._ends}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Make it again from its plain form; compiled code trusts what is checked here."""
+        """Return the vocabulary that `to_json` wrote, validated for use by compiled code."""
         data, ends = (np.asarray(plain[key]) for key in ("bytes", "ends"))
         if data.dtype != np.uint8 or data.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1:
-            raise ValueError("damaged vocabulary: not bytes and ends")
+            raise ValueError("damaged vocabulary: wrong types of bytes and ends")
         if np.any(np.diff(ends, prepend=0) < 0) or (ends[-1] if len(ends) else 0) != len(data):
             raise ValueError("damaged vocabulary: ends that do not fit its bytes")
         found = cls(np.append(data, np.zeros(PADDING, dtype=np.uint8)), ends.copy())
         try:
             different = len(set(found.terms())) == len(found)
         except UnicodeDecodeError:
-            raise ValueError("damaged vocabulary: its bytes are no text") from None
+            raise ValueError("damaged vocabulary: its bytes are not valid UTF-8") from None
         if not different:
             raise ValueError("damaged vocabulary: a term occurs twice")
         return found
 
 
 class TermTable:
-    """A vocabulary that grows: spans that are new become terms, numbered as they appear."""
+    """A growing vocabulary: new spans become terms, indexed in order of appearance."""
 
     def __init__(self, start: Vocabulary | None = None) -> None:
         self.n_terms = 0 if start is None else len(start)
@@ -104,7 +104,7 @@ class TermTable:
             self._slots, self._hashes = _hashed(self._arena, self._ends)
 
     def numbers(self, text: Array, starts: Array, stops: Array) -> Array:
-        """Return the number of the term in each span of ``text``."""
+        """Return the index of the term in each span of ``text``."""
         numbers = np.empty(len(starts), dtype=np.int32)
         done = 0
         while True:
@@ -115,7 +115,7 @@ class TermTable:
             self._grow(int(stops[done] - starts[done]))
 
     def vocabulary(self, order: Array | None = None) -> Vocabulary:
-        """Return the terms listed by ``order``, or all as they are numbered."""
+        """Return the terms listed by ``order``, or all by index."""
         ends = self._ends[: self.n_terms]
         starts = np.append(0, ends[:-1])[: self.n_terms]
         if order is None:
@@ -127,12 +127,12 @@ class TermTable:
         return Vocabulary(arena, new_ends)
 
     def order(self) -> Array:
-        """Return the numbers of the terms in the order of their text."""
+        """Return the indices of the terms in alphabetical order."""
         ends = self._ends[: self.n_terms]
         return sorted_order(self._arena, np.append(0, ends[:-1])[: self.n_terms], ends)
 
     def _grow(self, length: int) -> None:
-        """Make room for twice the terms, and for at least one of this length."""
+        """Double the capacity, with room for at least one term of this length."""
         used = int(self._ends[self.n_terms - 1]) if self.n_terms else 0
         if used + length + PADDING > len(self._arena):
             self._arena = _larger(self._arena, 2 * (used + length + PADDING))
@@ -145,10 +145,10 @@ class TermTable:
 
 
 def sorted_order(arena: Array, starts: Array, ends: Array) -> Array:
-    """Return the order of terms by their bytes, which is that of their code points.
+    """Return the order of terms by their UTF-8 bytes, which is that of their code points.
 
-    Eight bytes at first, then among terms that agree so far as many as fit in a number beside
-    the rank of their group: each round sorts plain integers, and fewer of them.
+    Terms are sorted by their first eight bytes; then tied terms by as many further bytes as fit in
+    an integer next to the rank of their group. Each round sorts fewer integers.
     """
     keys = prefix_keys(arena, starts, ends, 0, 8)
     order = np.argsort(keys)
@@ -158,13 +158,13 @@ def sorted_order(arena: Array, starts: Array, ends: Array) -> Array:
         terms = order[tied]
         width = (64 - int(group[-1]).bit_length()) // 8
         keys = prefix_keys(arena, starts[terms], ends[terms], skip, width)
-        left = (ends[terms] - starts[terms]).max() - skip
-        if left <= 0:  # they differ in zeros at their end only
+        remaining = (ends[terms] - starts[terms]).max() - skip
+        if remaining <= 0:  # the terms differ only in trailing zero bytes
             keys = (ends[terms] - starts[terms]).astype(np.uint64)
         keys |= group << np.uint64(8 * width)
         inner = np.argsort(keys)
         order[tied] = terms[inner]
-        if left <= 0:
+        if remaining <= 0:
             break
         again, group = _ties(keys[inner])
         tied = tied[again]
@@ -173,7 +173,7 @@ def sorted_order(arena: Array, starts: Array, ends: Array) -> Array:
 
 
 def _ties(keys: Array) -> tuple[Array, Array]:
-    """Return which sorted keys equal a neighbour, and the rank of each one's group."""
+    """Return the indices of tied sorted keys, and the rank of the group of each."""
     same = keys[1:] == keys[:-1]
     tied = np.flatnonzero(np.append(False, same) | np.append(same, False))
     first = np.append(True, ~same)[tied] if len(keys) else np.zeros(0, dtype=bool)

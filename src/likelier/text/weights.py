@@ -1,13 +1,13 @@
-r"""Weights of terms: from counts in documents to the entries of the matrix.
+r"""Term weights: from counts in documents to the entries of the matrix.
 
-An entry is ``tf * idf``, and then rows may be brought to length one. ``tf`` is the count of a
-term in the document, or 1, or the logarithm of the count plus one, each possibly divided by the
-number of terms of the document. With ``N`` documents, ``df`` of which hold the term, ``idf`` is
+An entry is ``tf * idf``, and rows may be normalised. ``tf`` is the count of a term in the document,
+or 1, or the logarithm of the count plus one, each optionally divided by the number of terms of the
+document. With ``N`` documents, ``df`` of which contain the term, ``idf`` is
 
 ==============  ==================================================
 smooth          ``log((1 + N) / (1 + df)) + 1``: never negative
 unsmoothed      ``log(N / df) + 1``
-plain           ``log(N / df)``: zero for a term of all documents
+plain           ``log(N / df)``: zero for a term in all documents
 plain_plus_one  ``log(N / (1 + df))``: negative for such a term
 ==============  ==================================================
 """
@@ -31,7 +31,7 @@ _NONE = np.zeros(0)
 
 @dataclass(frozen=True)
 class Weighting:
-    """How counts become entries; a frozen value. Parameters are those of `TextFeatures`."""
+    """Settings of the term weights, with the parameters of `TextFeatures`."""
 
     tf: str = "count"
     binary: bool = False
@@ -44,19 +44,19 @@ class Weighting:
         whole = self.tf == "count" and not self.sublinear_tf
         if self.dtype.kind in "iu" and not (whole and self.idf is None and self.norm is None):
             raise ValueError(
-                f"dtype {self.dtype} holds whole numbers only, which are counts: use it with "
-                "idf=None, norm=None, tf='count' and sublinear_tf=False, or use a float dtype"
+                f"dtype {self.dtype} supports only counts: use it with idf=None, norm=None, "
+                "tf='count' and sublinear_tf=False, or use a float dtype"
             )
 
     def matrix(self, counts: sparse.csr_array, lengths: Array, idf: Array | None) -> Any:
-        """Return the matrix of some documents.
+        """Return the weighted matrix of some documents.
 
         Parameters
         ----------
         counts : csr_array of int32
-            How often each term is in each document.
+            Count of each term in each document.
         lengths : ndarray
-            Number of terms of each document, those without a column included.
+            Number of terms of each document, including those without a column.
         idf : ndarray or None
             Factor of each column.
         """
@@ -80,10 +80,10 @@ class Weighting:
 
 
 def idf_weights(kind: str, df: Array, n_documents: int) -> Array:
-    """Return the inverse document frequency of terms that ``df`` documents hold.
+    """Return the inverse document frequency of terms with document frequency ``df``.
 
-    Where the form divides by ``df`` a term of no document counts as one of a single document:
-    infinity would spoil every later document that holds it.
+    If the formula divides by ``df``, a document frequency of 0 is replaced by 1, to avoid infinite
+    weights in later documents.
     """
     if kind == "smooth":
         return np.log((1 + n_documents) / (1 + df)) + 1.0

@@ -68,7 +68,7 @@ def test_compressed(tmp_path, opener):
 def test_truncated_compressed_file(tmp_path):
     whole = gzip.compress(b"1 1:2 3:4\n" * 10_000)
     path = write(tmp_path, whole[:-20], "data.svm.gz")
-    with pytest.raises(ValueError, match="damaged or cut off"):
+    with pytest.raises(ValueError, match="damaged or truncated"):
         read(path)
 
 

@@ -104,5 +104,5 @@ def test_the_decimal_sign(columns, delimiter, likely, sign):
 
 @pytest.mark.parametrize("delimiter", [",", "\t", "|"])
 def test_thousands_that_may_be_decimals(delimiter):
-    with pytest.raises(ValueError, match=r"'1\.529' beside '999'.*decimal='\.'.*decimal=','"):
+    with pytest.raises(ValueError, match=r"'1\.529' next to '999'.*decimal='\.'.*decimal=','"):
         decimal_sign([["a", "b"], ["3", "1.529", "-12.000", "999"]], delimiter, None)

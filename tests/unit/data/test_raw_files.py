@@ -54,7 +54,7 @@ def test_adult(raw):
     one_hot = [i for i, name in enumerate(names) if name.startswith(("x1=", "x1 "))]
     np.testing.assert_array_equal(X[:, one_hot].sum(axis=1), 1)
     notes = source.encoder.notes()
-    assert notes["x13"] == "category of 41 levels, 16 rare ones together"
+    assert notes["x13"] == "category of 41 levels, 16 rare ones pooled"
     assert notes["x3"] == "category of 16 levels"
     test_X, test_y = read(block_source(raw / "adult-test.csv.gz", encoder=source.encoder))
     assert test_X.shape == (16281, len(names))

@@ -103,7 +103,7 @@ def test_an_index_without_a_name_in_parquet(tmp_path):
     for encoder in (source.encoder, plain):  # no warning of columns that are ignored
         for data in (path, whole, FRAME):
             assert block_source(data, encoder=encoder).n_features == 1
-    with pytest.raises(ValueError, match="no column left"):
+    with pytest.raises(ValueError, match="no usable feature column"):
         learn_encoding(open_table(path), "y", exclude=["a"])
     found = learn_encoding(open_table(path), "__index_level_0__").target
     assert found.name == "__index_level_0__"
@@ -129,7 +129,7 @@ def test_an_index_without_a_name_in_csv(tmp_path):
     assert source.feature_names == ["a"]
     (name,) = set(source.encoder.table_columns) - {"a", "y"}
     assert source.encoder.kinds()[name] == "identifier"
-    assert source.encoder.notes() == {name: "numbers the rows: left out"}
+    assert source.encoder.notes() == {name: "row number: dropped"}
     assert block_source(path, encoder=source.encoder).n_features == 1
     plain = tmp_path / "plain.csv"
     FRAME.to_csv(plain, index=False)
@@ -196,7 +196,7 @@ def test_a_prediction_does_not_read_the_target(tmp_path, later, labels):
     np.testing.assert_array_equal(batch.X, [[1], [2]])
     assert batch.y is None
     if "tbd" in later and labels[0].isdigit():
-        with pytest.raises(ValueError, match="target column 'y', rows 2 to 2, holds 'tbd'"):
+        with pytest.raises(ValueError, match="target column 'y', rows 2 to 2, contains 'tbd'"):
             list(source())
     elif "tbd" in later:  # a label of its own; the row without any is left out
         (batch,) = source()
@@ -210,10 +210,10 @@ X = np.ones((2, 1))
 @pytest.mark.parametrize(
     ("labels", "fault"),
     [
-        (([1, 2], ["a", "b"]), "block 1 of the data: y holds 'a' where a row before has 1;"),
-        ((["a", "b"], [1.5, 2]), "block 1 of the data: y holds 1.5 where a row before has 'a'"),
-        ((np.array([1, "a"], dtype=object),), "block 0 of the data: y holds 'a' .* has 1;"),
-        ((["a", "b"], np.array(["a", None])), "block 1 of the data: y holds None .* has 'a'"),
+        (([1, 2], ["a", "b"]), "block 1 of the data: y contains 'a' after 1;"),
+        ((["a", "b"], [1.5, 2]), "block 1 of the data: y contains 1.5 after 'a'"),
+        ((np.array([1, "a"], dtype=object),), "block 0 of the data: y contains 'a' after 1;"),
+        ((["a", "b"], np.array(["a", None])), "block 1 of the data: y contains None after 'a'"),
     ],
 )
 def test_labels_of_two_kinds(labels, fault):

@@ -117,14 +117,14 @@ def test_extra_columns_give_one_note(tmp_path):
 
 def test_arguments_that_do_not_fit(tmp_path, files):
     svm = files["libsvm"]
-    with pytest.raises(ValueError, match="libsvm file with labels of its own"):
+    with pytest.raises(ValueError, match="libsvm file, not a table"):
         block_source(svm, target="y")
     table = block_source(files["csv"], target="y").encoder
     with pytest.raises(ValueError, match="fitted on a table"):
         block_source(svm, encoder=table)
     with pytest.raises(ValueError, match="cannot read a table"):
         block_source(files["csv"], encoder=LibsvmLayout(3, False, True))
-    with pytest.raises(ValueError, match="target '1' is not the model's, 'y'"):
+    with pytest.raises(ValueError, match="target is '1', but the model was fitted on 'y'"):
         block_source(files["csv"], encoder=table, target="1")
     with pytest.raises(ValueError, match="leave out target"):
         block_source([(np.ones((2, 1)), np.ones(2))], target="y")
@@ -162,7 +162,7 @@ def test_iterator_list_and_function():
         if repeatable:
             assert len(list(source())) == 3
         else:
-            with pytest.raises(ValueError, match="no block"):
+            with pytest.raises(ValueError, match="no blocks"):
                 list(source())
 
 
@@ -231,7 +231,7 @@ def test_bad_blocks_are_named(block, error, message):
 
 
 def test_no_blocks():
-    with pytest.raises(ValueError, match="no block"):
+    with pytest.raises(ValueError, match="no blocks"):
         _ = block_source([]).n_features
 
 

@@ -1,4 +1,4 @@
-"""Categories: one column each, rare levels together, many levels by their spelling, unseen ones."""
+"""Categories: one-hot columns, pooled rare levels, encoding by spelling, unseen levels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_two_levels_share_a_column():
     [
         ({"a": 100, "b": 97, "p": 1, "q": 2}, ["c=a", "c=b", "c is rare"]),
         ({"a": 100, "b": 94, "p": 3, "q": 3}, ["c=a", "c=b", "c=p", "c=q"]),
-        ({"a": 100, "b": 98, "p": 2}, ["c=a", "c=b", "c=p"]),  # one alone shares with nobody
+        ({"a": 100, "b": 98, "p": 2}, ["c=a", "c=b", "c=p"]),  # a single rare level is not pooled
         ({"a": 197, "p": 1, "q": 2}, ["c=a", "c is rare"]),
     ],
 )
@@ -65,7 +65,7 @@ def test_levels_that_are_all_rare_have_columns():
 def test_more_than_forty_levels_are_read_by_their_spelling(n_levels, spelled):
     table = {"c": [f"level{i % n_levels}" for i in range(400)], "x": np.arange(400) ** 0.5}
     encoding = learn(table)
-    assert encoding.notes()["c"].endswith("by their spelling") == spelled
+    assert encoding.notes()["c"].endswith("encoded by spelling") == spelled
     assert encoding.n_features == (31 if spelled else 41)
     features = TableFeatures(max_categories=50).fit(table)
     assert len(features.get_feature_names_out()) == n_levels + 1
@@ -99,7 +99,7 @@ def by_spelling(names):
 
 
 def test_fifty_thousand_levels_become_thirty_columns(names, by_spelling):
-    assert by_spelling.notes() == {"c": "category of 50,000 levels, by their spelling"}
+    assert by_spelling.notes() == {"c": "category of 50,000 levels, encoded by spelling"}
     assert names_of(by_spelling) == [*(f"c {i}" for i in range(30)), "x"]
     features, _ = encode(by_spelling, {"c": names[:100], "x": np.zeros(100)})
     assert np.isfinite(features).all()

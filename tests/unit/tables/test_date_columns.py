@@ -67,7 +67,10 @@ def test_spellings_give_the_same_features(tmp_path, spelling):
         ),
     ):
         encoding = copy_by_file(learn(open_table(data)), tmp_path)
-        assert encoding.notes()["when"].partition(" (two-digit")[0] == f"dates written {spelling}"
+        assert (
+            encoding.notes()["when"].partition(" (two-digit")[0]
+            == f"dates in the format {spelling}"
+        )
         assert names_of(encoding) == [*(f"when {part}" for part in PARTS), "x"]
         features, _ = encode(encoding, open_table(data))
         np.testing.assert_allclose(features[:, :-1], by_hand(plain, False), atol=1e-12)
@@ -138,7 +141,7 @@ FEW = ["01/02/2003", "03/04/2003", "05/06/2004", "05/05/2004"]
 def test_the_column_decides_what_comes_first(decisive, order, day):
     cells = [*FEW * 20, decisive]
     encoding = learn({"d": cells, "x": np.arange(81) ** 0.5})
-    assert encoding.notes() == {"d": f"dates written {order}/year"}
+    assert encoding.notes() == {"d": f"dates in the format {order}/year"}
     features, _ = encode(encoding, {"d": ["01/02/2003"], "x": [0.0]})
     (column, _) = encoding.columns
     assert np.datetime64(column.origin) + int(features[0, 0]) == np.datetime64(day)
@@ -149,7 +152,7 @@ def test_where_it_cannot_the_guess_is_reported(sign, order):
     cells = [cell.replace("/", sign) for cell in FEW] * 20
     features = TableFeatures().fit({"d": cells, "x": np.arange(80) ** 0.5})
     line = features.summary().splitlines()[0]
-    assert line.endswith(f"(no date tells day and month apart: {order} first is assumed)")
+    assert line.endswith(f"(ambiguous order of day and month: {order} first assumed)")
 
 
 # -- cells that cannot be read ----------------------------------------------------------
@@ -158,7 +161,7 @@ def test_where_it_cannot_the_guess_is_reported(sign, order):
 def test_unreadable_cells_are_refused_with_row_and_cell(tmp_path, bad, where):
     good = [day.isoformat() for day in DAYS]
     cells = [*good[:where], bad, *good[where + 1 :]]
-    fault = rf"column 'd', row {where + 1}: '{bad}' cannot be read.*; the column has dates written"
+    fault = rf"column 'd', row {where + 1}: '{bad}' cannot be read.*; the column has dates in"
     features = TableFeatures()
     with pytest.raises(ValueError, match=fault):
         features.fit({"d": cells, "x": X})
@@ -178,7 +181,9 @@ def test_words_among_dates_are_missing_values():
     cells = [day.isoformat() for day in DAYS]
     cells[5], cells[70], cells[90] = "unknown", "0000-00-00", "unknown"
     encoding = learn({"d": cells, "x": X})
-    assert encoding.notes()["d"].endswith("; 3 texts such as 'unknown', '0000-00-00' as missing")
+    assert encoding.notes()["d"].endswith(
+        "; 3 texts such as 'unknown', '0000-00-00' treated as missing"
+    )
     features, _ = encode(encoding, {"d": cells, "x": X})
     place = names_of(encoding).index("d is missing")
     assert np.flatnonzero(features[:, place]).tolist() == [5, 70, 90]
@@ -196,7 +201,7 @@ def test_a_single_word_among_dates_is_an_unreadable_cell():
 def test_other_values_where_dates_were_are_refused():
     encoding = learn({"d": DAYS, "x": X})
     for cells in ([1, 2], [1.5, 2.5], [True, False]):
-        with pytest.raises(ValueError, match="column 'd' holds .*, and held dates"):
+        with pytest.raises(ValueError, match="column 'd' contains .*, but contained dates"):
             encode(encoding, {"d": cells, "x": [0.0, 0.0]})
     compact = learn({"d": [f"{day:%Y%m%d}" for day in DAYS], "x": X})
     whole = [int(f"{day:%Y%m%d}") for day in DAYS]

@@ -163,7 +163,7 @@ def test_eight_digits_are_dates_only_if_all_are() -> None:
         moments("2019-01-31", "2020-02-29", "1999-12-31", "NaT", "NaT"),
     )
     many = [f"2019{month:02d}{day:02d}" for month in range(1, 13) for day in range(1, 29)]
-    assert learned([*many, "unknown"]).describe() == "dates written yearmonthday"
+    assert learned([*many, "unknown"]).describe() == "dates in the format yearmonthday"
     assert evidence([*many, "20950"]).style() is None
     assert evidence([*many, "20191301"]).style() is None
     assert evidence(["20190131"]).style() is None
@@ -194,7 +194,7 @@ def test_eight_digits_that_do_not_tell_day_and_month_are_no_dates() -> None:
 
 def test_seasons_are_no_months() -> None:
     assert evidence(["2008-09", "2009-10", "2010-11", "2011-12"]).style() is None
-    assert learned(["2008-09", "2009-11", "2010-11"]).describe() == "dates written year-month"
+    assert learned(["2008-09", "2009-11", "2010-11"]).describe() == "dates in the format year-month"
 
 
 # -- day and month ---------------------------------------------------------------------------
@@ -215,21 +215,21 @@ def test_an_order_that_is_a_guess_is_said(sign: str, order: str) -> None:
     style = learned([f"01{sign}02{sign}2019", f"05{sign}05{sign}2019"])
     assert style.ambiguous and style.order == order
     first = {"d": "day", "m": "month"}[order]
-    assert f"{first} first is assumed" in style.describe()
+    assert f"{first} first assumed" in style.describe()
     assert not learned([f"05{sign}05{sign}2019"]).ambiguous
 
 
 def test_a_short_year_may_come_first() -> None:
     style = learned(["12-05-17", "13-06-18"])
     assert style.ambiguous and style.order == "d"
-    assert "(no date tells year, month and day apart: day first is assumed)" in style.describe()
+    assert "(ambiguous order of year, month and day: day first assumed)" in style.describe()
     assert not learned(["12-05-17", "13-06-32"]).ambiguous
     assert not learned(["13.05.17"]).ambiguous
     style = learned(["99-05-17", "12-05-17"])
     assert style.order == "y" and not style.ambiguous
     expected = moments("1999-05-17", "2012-05-17", "NaT")
     np.testing.assert_array_equal(style.parse(["99-05-17", "12-05-17", "12-5-17"]), expected)
-    assert style.describe().startswith("dates written year-month-day (two-digit years: ")
+    assert style.describe().startswith("dates in the format year-month-day (two-digit years: ")
 
 
 def test_short_years_do_not_lie_in_the_future() -> None:
@@ -266,16 +266,16 @@ def test_another_sign_is_another_style() -> None:
 @pytest.mark.parametrize(
     ("text", "described"),
     [
-        ("31/01/2019", "dates written day/month/year"),
-        ("01/31/2019 10:00", "dates written month/day/year with a time"),
-        ("31.01.2019", "dates written day.month.year"),
-        ("2019-01-31", "dates written year-month-day"),
-        ("7 Jan 2018", "dates written day month year"),
-        ("Jan 2018", "dates written month year"),
+        ("31/01/2019", "dates in the format day/month/year"),
+        ("01/31/2019 10:00", "dates in the format month/day/year with a time"),
+        ("31.01.2019", "dates in the format day.month.year"),
+        ("2019-01-31", "dates in the format year-month-day"),
+        ("7 Jan 2018", "dates in the format day month year"),
+        ("Jan 2018", "dates in the format month year"),
         ("12:30", "times of day"),
-        ("06/2022", "dates written month/year"),
-        ("2022-Q2", "dates written year quarter"),
-        ("Wed Jun 29 02:43:14 2022", "dates written month day time year"),
+        ("06/2022", "dates in the format month/year"),
+        ("2022-Q2", "dates in the format year quarter"),
+        ("Wed Jun 29 02:43:14 2022", "dates in the format month day time year"),
     ],
 )
 def test_descriptions(text: str, described: str) -> None:

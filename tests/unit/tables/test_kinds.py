@@ -67,7 +67,7 @@ def test_kinds_are_found(name):
     assert line.startswith(f"{name}: {kind}")
     assert last == "x: number"
     left_out = kind in ("identifier", "constant")
-    assert (": left out" in line) == left_out
+    assert (": dropped" in line) == left_out
     assert (names_of(features.encoding_) == ["x"]) == left_out
     assert np.isfinite(features.transform({name: values, "x": X})).all()
 
@@ -77,22 +77,22 @@ def test_kinds_are_found(name):
     [
         (X, "c: number"),
         (["a", "b", "c"] * 20, "c: category of 3 levels"),
-        ([*["a", "b"] * 28, "k", "l", "m", "m"], "c: category of 5 levels, 3 rare ones together"),
-        ([f"town {i % 50}" for i in range(N)], "c: category of 50 levels, by their spelling"),
+        ([*["a", "b"] * 28, "k", "l", "m", "m"], "c: category of 5 levels, 3 rare ones pooled"),
+        ([f"town {i % 50}" for i in range(N)], "c: category of 50 levels, encoded by spelling"),
         (["y", "n"] * 30, "c: boolean ('y', 'n')"),
         ([True, False] * 30, "c: boolean"),
-        (DAYS, "c: dates written year-month-day"),
+        (DAYS, "c: dates in the format year-month-day"),
         (WORDS, "c: text, 7 words"),
         ([f"{x + 9:.2f}" for x in X] + ["unknown", "n.a."],
-         "c: numbers; 2 texts such as 'unknown', 'n.a.' as missing"),
+         "c: numbers; 2 texts such as 'unknown', 'n.a.' treated as missing"),
         ([f"€ {x + 9:.2f}" for x in X], "c: numbers with the currency '€'"),
-        ([f"id{i}" for i in range(N)], "c: identifier (all different): left out"),
+        ([f"id{i}" for i in range(N)], "c: identifier (all distinct): dropped"),
         (list(range(5, 5 + 3 * N, 3)),
-         "c: identifier (whole numbers that rise by 3): left out"),
-        ([7] * N, "c: constant (always 7: left out)"),
-        (["x"] * N, "c: constant (always 'x': left out)"),
-        ([None] * N, "c: constant (no value in any row: left out)"),
-        ([np.inf] * N, "c: constant (no finite value in any row: left out)"),
+         "c: identifier (integers increasing by 3): dropped"),
+        ([7] * N, "c: constant (always 7: dropped)"),
+        (["x"] * N, "c: constant (always 'x': dropped)"),
+        ([None] * N, "c: constant (no values: dropped)"),
+        ([np.inf] * N, "c: constant (no finite values: dropped)"),
     ],
 )  # fmt: skip
 def test_the_summary_says_what_was_assumed(values, line):
@@ -163,18 +163,22 @@ def test_categories_of_typed_numbers():
 @pytest.mark.parametrize(
     ("values", "kind", "fault"),
     [
-        (["red", "green"] * 30, "number", "holds no numbers as kinds says, but 'red', 'green'"),
-        (DAYS, "number", "holds no numbers as kinds says, but '2020-01-01'"),
+        (["red", "green"] * 30, "number", "contains 'red', 'green', but kinds says 'number'"),
+        (DAYS, "number", "contains '2020-01-01', .*, but kinds says 'number'"),
         (
             [dt.date(2020, 1, 1 + i % 9) for i in range(N)],
             "number",
-            "holds dates or times, not num",
+            "contains dates or times, but kinds says 'num",
         ),
-        (["red", "green"] * 30, "date", "holds no dates as kinds says, but 'red', 'green'"),
-        (X, "date", "holds no dates as kinds says, but numbers"),
-        (["red", "green"] * 30, "boolean", "is not boolean as kinds says: it holds 'red', 'green'"),
-        ([i % 3 for i in range(N)], "boolean", "is not boolean as kinds says"),
-        (X, "boolean", "is not boolean as kinds says"),
+        (["red", "green"] * 30, "date", "contains 'red', 'green', but kinds says 'date'"),
+        (X, "date", "contains numbers, but kinds says 'date'"),
+        (
+            ["red", "green"] * 30,
+            "boolean",
+            "contains 'red', 'green', but kinds says 'boolean'",
+        ),
+        ([i % 3 for i in range(N)], "boolean", "contains .*, but kinds says 'boolean'"),
+        (X, "boolean", "contains .*, but kinds says 'boolean'"),
     ],
 )
 def test_kinds_that_do_not_fit_are_refused(values, kind, fault):
@@ -184,11 +188,11 @@ def test_kinds_that_do_not_fit_are_refused(values, kind, fault):
 
 def test_kinds_that_are_none_are_refused():
     table = {"c": X, "y": X}
-    with pytest.raises(ValueError, match="'c' is said to be 'categorical', not one of"):
+    with pytest.raises(ValueError, match="'c' has the unknown kind 'categorical'; use one of"):
         learn(table, kinds={"c": "categorical"})
     with pytest.raises(ValueError, match="kinds: .* has no column 'd'"):
         learn(table, kinds={"d": "number"})
-    with pytest.raises(ValueError, match="the target 'y' is a 'category' or a 'number'"):
+    with pytest.raises(ValueError, match="the target 'y' must be a 'category' or a 'number'"):
         learn(table, "y", kinds={"y": "text"})
     with pytest.raises(TypeError, match="kinds must be a dict"):
         TableFeatures(["c"]).fit(table)
@@ -221,18 +225,18 @@ def test_these_are_no_identifiers(values):
 @pytest.mark.parametrize(
     ("values", "kind", "note"),
     [
-        (list(range(N)), "number", "identifier (whole numbers that rise by 1), kept"),
-        ([f"id{i}" for i in range(N)], "category", "identifier (all different), kept"),
+        (list(range(N)), "number", "identifier (integers increasing by 1), kept"),
+        ([f"id{i}" for i in range(N)], "category", "identifier (all distinct), kept"),
         ([7.0] * N, "number", "always 7, kept"),
         (["x"] * N, "category", "always 'x', kept"),
         ([dt.date(2020, 1, 1)] * N, "date", "always the same date or time, kept"),
-        ([None] * N, "number", "no value in any row, kept"),
+        ([None] * N, "number", "no values, kept"),
     ],
 )
 def test_they_are_kept_if_there_is_nothing_else(values, kind, note):
     encoding = learn({"c": values})
     assert encoding.kinds() == {"c": kind}
-    assert encoding.notes() == {"c": f"{note}: there is nothing else"}
+    assert encoding.notes() == {"c": f"{note}: no other columns"}
     assert np.isfinite(encode(encoding, {"c": values})[0]).all()
 
 
@@ -243,7 +247,7 @@ def test_an_identifier_is_kept_rather_than_a_constant():
 
 
 def test_nothing_is_left_where_all_is_said_to_be_left_out():
-    with pytest.raises(ValueError, match="no column left to learn from"):
+    with pytest.raises(ValueError, match="no usable feature column"):
         learn({"c": X}, kinds={"c": "identifier"})
-    with pytest.raises(ValueError, match="no column left to learn from"):
+    with pytest.raises(ValueError, match="no usable feature column"):
         learn({"c": X, "y": X}, "y", exclude=["c"])

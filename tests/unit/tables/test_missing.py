@@ -121,7 +121,7 @@ def test_a_column_that_is_always_missing_is_left_out(tmp_path, cells):
         data = csv_table(tmp_path, "gone,x\n" + "".join(f",{x}\n" for x in X[:30]))
     encoding = learn(data)
     assert encoding.kinds() == {"gone": "constant", "x": "number"}
-    assert encoding.notes() == {"gone": "no value in any row: left out"}
+    assert encoding.notes() == {"gone": "no values: dropped"}
     np.testing.assert_array_equal(encode(encoding, data)[0], X[:30, None])
     np.testing.assert_array_equal(encode(encoding, {"x": [1.5]})[0], [[1.5]])
 
@@ -133,7 +133,7 @@ def test_a_constant_with_gaps_is_kept():
 
 def test_infinite_values_are_missing():
     encoding = learn({"a": [1.0, np.inf, 3.0, -np.inf, 5.0], "x": [1, 2, 3, 4, 6]})
-    assert encoding.notes() == {"a": "numbers; 2 infinite values as missing"}
+    assert encoding.notes() == {"a": "numbers; 2 infinite values treated as missing"}
     features, _ = encode(encoding, {"a": [np.inf, 2.0], "x": [0, 0]})
     np.testing.assert_array_equal(features, [[3, 1, 0], [2, 0, 0]])
 
@@ -212,7 +212,7 @@ def test_dropped_rows_teach_nothing():
 
 
 def test_a_target_without_any_value(tmp_path):
-    with pytest.raises(ValueError, match="holds no rows with a target"):
+    with pytest.raises(ValueError, match="contains no rows with a target"):
         learn(csv_table(tmp_path, "a,y\n1,\n2,\n"), "y")
-    with pytest.raises(ValueError, match="holds no rows with a target"):
+    with pytest.raises(ValueError, match="contains no rows with a target"):
         learn({"a": [1.0, 2.0], "y": [None, np.nan]}, "y")

@@ -46,7 +46,7 @@ WRITTEN = {
         lambda x: f"{x:,.2f}".replace(",", " "),
         "numbers with the thousands separator ' '",
     ),
-    "percent": (lambda x: f"{x:.2f}%", "numbers with '%' behind them"),
+    "percent": (lambda x: f"{x:.2f}%", "numbers with the suffix '%'"),
     "currency": (lambda x: f"${x:.2f}", "numbers with the currency '$'"),
     "currency behind": (
         lambda x: f"{x:,.2f} €".translate(str.maketrans(",.", ".,")),
@@ -106,7 +106,7 @@ def test_one_stray_text_is_missing(tmp_path, block_rows, stray, where):
     path = csv_file(tmp_path, column(values))
     source = fit(path)
     assert source.feature_names == ["a", "a is missing"]
-    assert source.encoder.notes() == {"a": f"numbers; 1 text such as {stray!r} as missing"}
+    assert source.encoder.notes() == {"a": f"numbers; 1 text such as {stray!r} treated as missing"}
     X = rows(source)
     there = np.delete(np.arange(N), where)
     np.testing.assert_array_equal(X[there, 0], VALUES[there])
@@ -146,9 +146,9 @@ def test_a_text_in_a_column_of_numbers_is_refused_later(tmp_path):
     later = csv_file(tmp_path, lines, "later.csv")
     for block in (5, 100):
         source = block_source(later, encoder=encoding, block_rows=block)
-        with pytest.raises(ValueError, match=r"later.csv': column 'a', row 12: 'high' is not a n"):
+        with pytest.raises(ValueError, match=r"later.csv': column 'a', row 12: 'high' cannot be"):
             list(source())
-    with pytest.raises(ValueError, match=r"column 'a', row 2: '5 kg' is not a number"):
+    with pytest.raises(ValueError, match=r"column 'a', row 2: '5 kg' cannot be read as a number"):
         encode(encoding, pd.DataFrame({"a": ["1", "5 kg"]}))
 
 

@@ -197,7 +197,7 @@ def test_few_units_are_read_alike_and_described() -> None:
     texts = [f"{n / 10} kmpl" for n in range(150, 300)] + [f"{n} km/kg" for n in range(20, 30)]
     style = check(texts, [float(text.split()[0]) for text in texts])
     assert style.units == ("kmpl", "km/kg")
-    assert style.describe() == "numbers with the units 'kmpl' and 'km/kg' (taken for the same)"
+    assert style.describe() == "numbers with the units 'kmpl' and 'km/kg' (treated as the same)"
     assert np.isnan(style.parse(["bhp", "20 bhp", "kmpl"])).all()
     assert style.parse(["20"])[0] == 20
 
@@ -237,7 +237,7 @@ def test_units_that_do_not_agree_are_no_numbers(texts: list[str]) -> None:
 
 
 def test_a_sign_behind_is_described() -> None:
-    described = "numbers with the thousands separator ',' and '+' behind them"
+    described = "numbers with the thousands separator ',' and the suffix '+'"
     assert learned(["10+", "5,000+", "10,000+"]).describe() == described
 
 

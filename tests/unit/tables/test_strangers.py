@@ -51,7 +51,9 @@ def test_numbers_written_otherwise_are_not_missing(cell):
     """Also where texts among the numbers count as missing."""
     cells = [f"{x:.1f}" if i % 9 else "unknown" for i, x in enumerate(NUMBERS)]
     features = TableFeatures().fit({"a": cells, "b": NUMBERS})
-    with pytest.raises(ValueError, match="column 'a', row 1: .* is not a number as the model"):
+    with pytest.raises(
+        ValueError, match="column 'a', row 1: .* cannot be read as a number; the model"
+    ):
         features.transform({"a": [cell], "b": [0.0]})
     for word in ("unknown", "n.a.", ">20"):
         assert features.transform({"a": [word], "b": [0.0]})[0, 1] == 1.0
@@ -76,7 +78,7 @@ def test_a_number_for_a_missing_one_is_pointed_out(mark):
     values = RNG.uniform(10.0, 11.0, N)
     values[::10] = mark
     note = learn({"a": values, "b": NUMBERS}).notes()["a"]
-    assert f"{mark:g} comes 20 times, far from all others" in note
+    assert f"{mark:g} occurs 20 times, far from all other values" in note
     values[::10] = 10.5
     assert not learn({"a": values, "b": NUMBERS}).notes()
 
@@ -87,7 +89,7 @@ def test_what_rises_by_a_step_is_kept_if_it_tells_of_the_target(first, step):
     table = {"a": rises, "b": RNG.normal(size=80), "y": 3.0 * rises + RNG.normal(size=80)}
     encoding = learn(table, "y")
     assert encoding.kinds()["a"] == "number"
-    assert "they tell much of the target" in encoding.notes()["a"]
+    assert "predictive of the target" in encoding.notes()["a"]
     table["y"] = RNG.normal(size=80)
     assert learn(table, "y").kinds()["a"] == "identifier"
     table = {"a": np.arange(80), "b": rises**2, "y": 3.0 * rises}  # rows may be sorted

@@ -92,7 +92,7 @@ def test_numbers_that_rise_by_one_step(values, rises, size):
     total = Numbers()
     for start in range(0, len(whole), size):
         total = total.merge(Numbers.of(whole[start : start + size]))
-    assert total.rises_by_step == rises
+    assert total.evenly_increasing == rises
 
 
 @pytest.mark.parametrize("n", [10, 1000, 100_000])

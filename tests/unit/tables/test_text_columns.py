@@ -88,7 +88,7 @@ def test_many_words_become_at_most_a_hundred_columns_where_few_are_wanted():
     n_words = TextFeatures(min_df=2).fit(texts).get_feature_names_out().size
     width = encoding.n_features
     assert 30 <= width <= 100 < n_words
-    assert encoding.notes() == {"text": f"text, {n_words} words in {width} columns"}
+    assert encoding.notes() == {"text": f"text, {n_words} words reduced to {width} columns"}
     assert names_of(encoding) == [f"text {i}" for i in range(width)]
     X, _ = encode(encoding, {"text": texts})
     # likeness of texts is kept: inner products are those of the words, nearly
@@ -131,10 +131,10 @@ def test_a_text_without_a_common_word_is_left_out():
     texts = [f"a{i} b{i} c{i}" for i in range(2000)]
     encoding = learn({"text": texts, "x": np.arange(2000) ** 0.5})
     assert names_of(encoding) == ["x"]
-    note = "text without a word that comes twice: left out"
+    note = "text without repeated words: dropped"
     assert encoding.notes() == {"text": note}
     assert encoding.kinds() == {"text": "text", "x": "number"}
-    with pytest.raises(ValueError, match="no column left to learn from: no word of its texts"):
+    with pytest.raises(ValueError, match="no usable feature column: no word of its texts"):
         learn({"text": texts})
 
 
@@ -188,7 +188,7 @@ def test_reduction_explains_nearly_as_much_as_a_singular_value_decomposition(nam
     make, least = REDUCED[name]
     texts, pieces = make(2000), name == "names"
     counts = np.ones(len(texts), dtype=np.int64)
-    counter = TermCounter(pieces=pieces)
+    counter = TermCounter(ngrams=pieces)
     counter.add(texts, counts)
     terms = counter.terms(5000)
     X = terms.matrix(texts)
@@ -208,7 +208,7 @@ def test_reduction_explains_nearly_as_much_as_a_singular_value_decomposition(nam
 def test_reduction_weighs_rows_by_their_number():
     texts = [f"word{i} other{i} third{i}" for i in range(8)] * 2
     counts = np.array([100, *[1] * 7] * 2)
-    counter = TermCounter(pieces=False)
+    counter = TermCounter(ngrams=False)
     counter.add(texts, counts)
     terms = counter.terms(100)
     sketch = Sketch(terms, 1)
@@ -219,7 +219,7 @@ def test_reduction_weighs_rows_by_their_number():
 
 
 def test_reduction_of_few_or_no_directions():
-    counter = TermCounter(pieces=False)
+    counter = TermCounter(ngrams=False)
     counter.add(["same words here", "same words here"], np.array([3, 3]))
     terms = counter.terms(10)
     sketch = Sketch(terms, 5)

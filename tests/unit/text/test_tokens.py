@@ -174,8 +174,8 @@ def test_terms_that_share_a_hash_slot_are_told_apart_by_their_bytes():
     [
         ({"ends": np.array([5, 2, 6])}, "do not fit"),
         ({"ends": np.array([1, 2, 7])}, "do not fit"),
-        ({"ends": np.array([1.0, 2.0])}, "not bytes"),
-        ({"bytes": np.array([255] * 6, dtype=np.uint8)}, "no text"),
+        ({"ends": np.array([1.0, 2.0])}, "wrong types of bytes"),
+        ({"bytes": np.array([255] * 6, dtype=np.uint8)}, "not valid UTF-8"),
         ({"bytes": np.frombuffer(b"aabbaa", dtype=np.uint8)}, "twice"),
     ],
 )

@@ -1,4 +1,4 @@
-"""MurmurHash3 (32 bits) of a span of bytes, as scikit-learn's hashing uses it.
+"""32-bit MurmurHash3 of a span of bytes, as used by scikit-learn's hashing.
 
 A. Appleby, "MurmurHash3", 2011 (public domain). The seed is 0.
 """
@@ -32,10 +32,10 @@ def _stirred(h, k):
 
 @_helper
 def murmur3(data, start, length):
-    """Hash of some bytes, behind which there are at least eight more, as a signed number."""
+    """Signed hash of some bytes, which must be followed by at least eight more."""
     whole = length >> 2
-    # Words have from one to eleven bytes, in no order a processor could foresee: their blocks
-    # are computed in any case and chosen, which is cheaper than a wrong guess at a branch.
+    # Most words have one to eleven bytes, so branches on the length are unpredictable: the first
+    # two blocks are always computed, and selected afterwards.
     h = np.uint32(0)
     once = _stirred(h, load32(data, start))
     twice = _stirred(once, load32(data, start + 4))
@@ -43,7 +43,7 @@ def murmur3(data, start, length):
     h = twice if whole > 1 else h
     for i in range(2, whole):
         h = _stirred(h, load32(data, start + 4 * i))
-    # With no byte left this mixes in zero, which changes nothing.
+    # Without remaining bytes this mixes in zero, which has no effect.
     rest = load32(data, start + 4 * whole) & ~np.uint32(_FULL << np.uint32(8 * (length & 3)))
     h = np.uint32(h ^ _scrambled(rest))
     h = np.uint32(h ^ np.uint32(length))

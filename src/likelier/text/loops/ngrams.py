@@ -1,13 +1,13 @@
-"""Compiled counting of n-grams: numbered by an exact table of terms, or hashed to columns.
+"""Compiled counting of n-grams, indexed by an exact table of terms or hashed to columns.
 
-An n-gram is a span of bytes, from the start of one piece to the end of another (see
-`likelier.text.loops.tokens`). Pieces come in groups that no n-gram leaves (a document, or a word),
-and groups in documents.
+An n-gram is a span of bytes, from the start of one piece (word or character, see
+`likelier.text.loops.tokens`) to the end of another. N-grams stay within a group of pieces (a
+document, or a word), and groups belong to documents.
 
-A table of terms is four arrays. ``slots`` is an open-addressing hash table whose entries hold
-32 bits of a term's hash and its number plus one, 0 being empty; ``hashes``, ``ends`` and
-``arena`` hold the whole hash, the end of the bytes, and the bytes of each term, one after
-another. Two terms are the same only if all their bytes are. Arrays of text have `PADDING`.
+A table of terms consists of four arrays. ``slots`` is an open-addressing hash table whose entries
+combine 32 bits of a term's hash with its index plus one (0: empty); ``hashes``, ``ends`` and
+``arena`` store the full hash, the end, and the concatenated bytes of the terms. Terms are compared
+byte by byte. Arrays of text have `PADDING`.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfun
 
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
-AHEAD = 16  # spans, a power of two: how long before its turn a span's hash is computed
+AHEAD = 16  # spans (a power of two) by which hashes are computed in advance
 _WRAP = 2 * AHEAD - 1
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -62,7 +62,7 @@ def _same(text, start, arena, first, length):
 
 @_compiled
 def fill_slots(slots, hashes, n_terms):
-    """Enter the first terms into empty slots, more than there are terms."""
+    """Insert the first terms into empty slots, of which there must be more than terms."""
     mask = np.uint64(len(slots) - 1)
     for number in range(n_terms):
         place = hashes[number] & mask
@@ -75,7 +75,7 @@ def fill_slots(slots, hashes, n_terms):
 def ngram_spans(starts, stops, group_ends, doc_ends, least, most, short):
     """List the n-grams of ``least`` to ``most`` pieces: start, stop, end of each document.
 
-    If ``short``, a group with too few pieces for an n-gram is one n-gram itself, once.
+    If ``short``, a group with too few pieces for an n-gram yields one n-gram of all its pieces.
     """
     span_ends = np.empty(len(doc_ends), dtype=np.int64)
     spans = np.empty((2, 0), dtype=np.int32)
@@ -116,23 +116,23 @@ def hash_terms(arena, ends, hashes):
 
 @_compiled
 def number_spans(text, starts, stops, first, numbers, slots, hashes, ends, arena, n_terms, learn):
-    """Write the number of the term of each span from ``first`` on; -1: it is none.
+    """Write the term index of each span from ``first`` on, -1 if it is not a term.
 
-    If ``learn`` a new one becomes a term while there is room for it.
+    If ``learn``, new spans become terms while there is room for them.
 
     Returns
     -------
     n_done, n_terms : int
-        How many spans have numbers, and how many terms there are; if the first is not all,
-        the table must be made larger and the rest numbered then.
+        Number of spans processed, and of terms. If not all spans are processed, the caller has to
+        enlarge the table and continue.
     """
     mask = np.uint64(len(slots) - 1)
     used = ends[n_terms - 1] if n_terms > 0 else 0
     ahead = np.empty(2 * AHEAD, dtype=np.uint64)
     for i in range(first - AHEAD, len(starts)):
-        # A span waits for the memory three times, so it is asked in advance: for its slot, then
-        # for the end of the term found there, then for its bytes. (Calling a function for this,
-        # with so many arrays, takes longer than it saves.)
+        # A lookup misses the cache three times, so its slot, the end of the term found there, and
+        # its bytes are prefetched. (A function call with so many arrays would cost more than it
+        # saves.)
         soon = i + AHEAD
         if soon < len(starts):
             ahead[soon & _WRAP] = _hash(text, starts[soon], stops[soon] - starts[soon])
@@ -185,11 +185,11 @@ def number_spans(text, starts, stops, first, numbers, slots, hashes, ends, arena
 
 @_compiled
 def count_rows(numbers, span_ends, entry_of, base, terms, counts, row_ends):
-    """Count equal numbers within each document, in the order they appear; -1 is nothing.
+    """Count equal term indices within each document, in order of appearance; -1 is ignored.
 
-    ``entry_of`` tells where the last entry of a term is, counted from ``base``, how many
-    entries there were before: one before the present row belongs to an earlier document.
-    ``terms`` and ``counts`` are written; returns how many entries they have.
+    ``entry_of`` is the position of the last entry of each term, offset by ``base``, the number of
+    earlier entries; a position before the current row belongs to an earlier document. ``terms``
+    and ``counts`` are written; returns their number of entries.
     """
     n_entries = first = 0
     for doc in range(len(span_ends)):
@@ -213,13 +213,12 @@ def count_rows(numbers, span_ends, entry_of, base, terms, counts, row_ends):
 
 @_compiled
 def hash_rows(text, starts, stops, span_ends, n_features, signed, columns, counts, row_ends):
-    """Count spans within each document by the hash of their bytes, columns in rising order.
+    """Count spans within each document by the hash of their bytes, with sorted columns.
 
-    The column is ``|h| mod n_features`` with the 32-bit MurmurHash3 ``h``; if ``signed``, a
-    span of negative hash counts -1. The columns of a row are collected in a table that is
-    ordered as they are, so that what is read from it is nearly sorted. ``columns`` and
-    ``counts`` are written, and need one place more than there are spans; returns how many
-    entries they have.
+    The column is ``|h| mod n_features`` with the 32-bit MurmurHash3 ``h``; if ``signed``, spans
+    with a negative hash count -1. The columns of a row are collected in an order-preserving hash
+    table, whose contents are nearly sorted. ``columns`` and ``counts`` are written, and need one
+    element more than there are spans; returns their number of entries.
     """
     hashes = np.empty(len(starts), dtype=np.int32)
     for i in range(len(starts)):
@@ -241,7 +240,7 @@ def hash_rows(text, starts, stops, span_ends, n_features, signed, columns, count
         for i in range(first, span_ends[doc]):
             below = hashes[i] >> np.int32(31)  # -1 for a negative hash
             magnitude = np.uint32((hashes[i] ^ below) - below)
-            # a division takes longer than all the rest
+            # a division would dominate the cost
             column = np.int32(magnitude & low) if power else np.int32(magnitude % n_features)
             place = (np.uint64(column) * ratio) >> _HALF
             while (table[place] >= 0) & (table[place] != column):
@@ -257,7 +256,7 @@ def hash_rows(text, starts, stops, span_ends, n_features, signed, columns, count
 
 @_helper
 def _emptied(table, sums, size, columns, counts, row):
-    """Write what a table holds, in rising order from entry ``row`` on; return the end of it."""
+    """Write the contents of a table in sorted order from entry ``row`` on, and clear it."""
     end = row
     for place in range(size):
         column = table[place]

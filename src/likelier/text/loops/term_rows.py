@@ -1,4 +1,4 @@
-"""Compiled work on rows of counted terms: frequencies, the order of terms, sorting, weights."""
+"""Compiled operations on rows of term counts: frequencies, sorting and weights."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _helper = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
-SHORT = 32  # entries of a row up to which insertion is the faster way to sort it
+SHORT = 32  # entries of a row up to which insertion sort is faster
 
 
 @_compiled
 def add_frequencies(terms, counts, documents, occurrences):
-    """Add to each term in how many documents it is, and how often in all."""
+    """Update the document frequencies and total occurrences of the terms."""
     for i in range(len(terms)):
         documents[terms[i]] += 1
         occurrences[terms[i]] += counts[i]
@@ -21,7 +21,7 @@ def add_frequencies(terms, counts, documents, occurrences):
 
 @_compiled
 def prefix_keys(arena, starts, ends, skip, width):
-    """Return ``width`` bytes of each term from byte ``skip`` on, as a number; zeros follow it."""
+    """Return ``width`` bytes of each term from byte ``skip`` on as a zero-padded integer."""
     keys = np.empty(len(starts), dtype=np.uint64)
     for i in range(len(starts)):
         first = starts[i] + skip
@@ -36,7 +36,7 @@ def prefix_keys(arena, starts, ends, skip, width):
 
 @_compiled
 def gather_terms(arena, starts, ends, order, new_arena, new_ends):
-    """Copy the terms listed in ``order``, one after another."""
+    """Copy the terms listed in ``order`` to a new arena."""
     written = 0
     for i in range(len(order)):
         for k in range(starts[order[i]], ends[order[i]]):
@@ -46,7 +46,7 @@ def gather_terms(arena, starts, ends, order, new_arena, new_ends):
 
 
 @_helper
-def _insert(entries, n):
+def _insertion_sort(entries, n):
     """Sort the first entries by insertion."""
     for i in range(1, n):
         entry = entries[i]
@@ -58,8 +58,8 @@ def _insert(entries, n):
 
 
 @_helper
-def _deal(entries, other, heads, bits, n):
-    """Sort the first entries by their columns: the lower half of the bits, then the upper one."""
+def _radix_sort(entries, other, heads, bits, n):
+    """Sort the first entries by their columns, first by the lower half of the bits."""
     digit = (_ONE << bits) - _ONE
     heads[:] = 0
     for i in range(n):
@@ -81,10 +81,10 @@ def _deal(entries, other, heads, bits, n):
 
 @_compiled
 def sort_rows(terms, counts, row_ends, column_of, n_columns, indptr, indices, sorted_counts):
-    """Put every row in the order of its columns; terms with a negative column are left out.
+    """Sort every row by column, dropping terms with a negative column.
 
-    Each row is dealt out twice, by the lower and the upper half of the bits of its columns, and a
-    short one is sorted by insertion. Returns how many entries there are.
+    Long rows use a radix sort with two digits, short ones insertion sort. Returns the number of
+    entries.
     """
     bits = np.uint64(1)
     while n_columns > 1 << (2 * bits):
@@ -105,9 +105,9 @@ def sort_rows(terms, counts, row_ends, column_of, n_columns, indptr, indices, so
                 entries[n] = (np.uint64(column) << _HALF) | np.uint64(counts[i])
                 n += 1
         if n <= SHORT:
-            _insert(entries, n)
+            _insertion_sort(entries, n)
         else:
-            _deal(entries, other, heads, bits, n)
+            _radix_sort(entries, other, heads, bits, n)
         for i in range(n):
             indices[n_entries + i] = entries[i] >> _HALF
             sorted_counts[n_entries + i] = entries[i] & _LOW
@@ -121,8 +121,8 @@ def sort_rows(terms, counts, row_ends, column_of, n_columns, indptr, indices, so
 def weigh_rows(indptr, indices, counts, lengths, idf, binary, sublinear, norm, out):
     """Turn counts into weights, row by row.
 
-    ``lengths`` (what the counts of a row are divided by) and ``idf`` may be empty: no factor.
-    ``norm`` is 0, 1 or 2: none, or the sum of absolute values or of squares is one.
+    ``lengths`` (the divisors of the counts of each row) and ``idf`` may be empty for no scaling.
+    ``norm`` is 0, 1 or 2: none, L1 or L2.
     """
     for row in range(len(indptr) - 1):
         total = 0.0

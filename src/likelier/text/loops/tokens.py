@@ -1,12 +1,12 @@
 """Compiled splitting of UTF-8 texts into pieces: words, characters, or characters of words.
 
-Documents come as one array of bytes, each followed by a line break, with the end of each. Pieces
-are found in a copy of it in which an n-gram is a span, from the start of its first piece to the
-end of its last: characters follow each other, and `join_words` puts one blank between words.
+Documents are one array of bytes, each followed by a line break, with the end of each. The pieces
+refer to a copy in which every n-gram is a contiguous span, from the start of its first piece to the
+end of its last: characters are adjacent, and `join_words` puts one space between words.
 
-What a character is (of a word, a space) is told by arrays over bytes and code points, made from
-Python's own tables, so that nothing here has an opinion on Unicode. Capital letters of ASCII are
-made small here if there are ``capitals``, 26 of them or 0; the caller has done all others.
+Character classes (word characters, spaces) are lookup tables over bytes and code points, computed
+by Python. ASCII capitals are lower-cased here if ``capitals`` is 26 instead of 0; other letters
+must be lower-cased by the caller.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ _A = np.uint8(65)
 
 @_helper
 def _width(lead):
-    """Bytes of the character that begins with this byte (the text is valid UTF-8)."""
+    """Number of bytes of the character with this lead byte (the text is valid UTF-8)."""
     if lead < 0x80:
         return 1
     if lead < 0xE0:
@@ -49,7 +49,7 @@ def _small(byte, capitals):
 
 @_helper
 def _mark_wide(data, start, stop, is_member, inside):
-    """Say of each byte of a character beyond ASCII whether that character is a member."""
+    """Set ``inside`` for the bytes of non-ASCII characters by their membership."""
     for i in range(start, stop):
         if data[i] >= 0xC0:
             width = _width(data[i])
@@ -58,7 +58,7 @@ def _mark_wide(data, start, stop, is_member, inside):
 
 @_helper
 def _characters(data, start, stop):
-    """Number of characters of a span: bytes that do not continue one."""
+    """Number of characters of a span, i.e. of non-continuation bytes."""
     count = 0
     for i in range(start, stop):
         count += (data[i] & 0xC0) != 0x80
@@ -67,27 +67,27 @@ def _characters(data, start, stop):
 
 @_compiled
 def split_words(data, doc_ends, wide, is_member, capitals, least):
-    """Find the longest runs of members, of at least ``least`` characters.
+    """Find the maximal runs of member characters, of at least ``least`` characters.
 
-    ``wide`` tells which documents have characters beyond ASCII. Most of the work is done
-    without branches, which the processor would guess wrong at the end of every word.
+    ``wide`` marks documents with non-ASCII characters. The main loops are branch-free, because
+    branches would be mispredicted at the end of every word.
 
-    Returns the bytes, the start and end of each word, and how many there are up to the end of
-    each document.
+    Returns the bytes, the start and end of each word, and the cumulative number of words by
+    document.
     """
     size = len(data)
     text = np.empty(size + PADDING, dtype=np.uint8)
     inside = np.empty(size, dtype=np.uint8)
     for i in range(size):
         text[i] = _small(data[i], capitals)
-    for i in range(size):  # a loop of its own, since together they take twice as long
+    for i in range(size):  # a separate loop: fused with the previous one it takes twice as long
         inside[i] = is_member[text[i]]
     first = 0
     for doc in range(len(doc_ends)):
         if wide[doc]:
             _mark_wide(data, first, doc_ends[doc], is_member, inside)
         first = doc_ends[doc]
-        inside[first] = 0  # whatever the line break is, no word goes on behind it
+        inside[first] = 0  # words do not extend across documents
     borders = np.empty(size + 2, dtype=np.int32)
     before, n_borders = np.uint8(0), np.uint64(0)
     for i in range(size):  # the last byte is a line break
@@ -114,7 +114,7 @@ def split_words(data, doc_ends, wide, is_member, capitals, least):
 
 @_compiled
 def join_words(text, starts, ends, word_ends, keep):
-    """Write the words to keep with one blank between them; returns as `split_words` does."""
+    """Join the words to keep with single spaces; returns the same as `split_words`."""
     size = len(starts)
     for i in range(len(starts)):
         size += ends[i] - starts[i]
@@ -141,9 +141,9 @@ def join_words(text, starts, ends, word_ends, keep):
 
 @_compiled
 def split_characters(data, doc_ends, is_space, capitals):
-    """Find the characters of each document, several spaces in a row being one blank.
+    """Find the characters of each document, collapsing runs of spaces into one.
 
-    Returns as `split_words` does.
+    Returns the same as `split_words`.
     """
     n_docs = len(doc_ends)
     text = np.empty(len(data) + PADDING, dtype=np.uint8)
@@ -158,7 +158,7 @@ def split_characters(data, doc_ends, is_space, capitals):
             width = _width(byte)
             if is_space[_code_point(data, i, width)]:
                 n_spaces += 1
-                if n_spaces == 2:  # what was written as it stood becomes a blank
+                if n_spaces == 2:  # replace the first space, which was copied unchanged
                     written = starts[n_chars - 1]
                     text[written] = _SPACE
                     written += 1
@@ -182,13 +182,13 @@ def split_characters(data, doc_ends, is_space, capitals):
 
 @_compiled
 def split_bounded(data, doc_ends, is_space, capitals):
-    """Find the characters of each word between spaces, with a blank before and behind it.
+    """Find the characters of each whitespace-separated word, padded with a space on each side.
 
-    Returns bytes, starts and ends of the characters, how many there are up to the end of each
-    word, and how many words up to the end of each document.
+    Returns bytes, starts and ends of the characters, the cumulative number of characters by word,
+    and of words by document.
     """
     n_docs = len(doc_ends)
-    # a word of one byte and the space behind it become three characters
+    # a one-byte word and the space after it become three characters
     room = 2 * (len(data) + n_docs) + 1
     text = np.empty(room + PADDING, dtype=np.uint8)
     starts = np.empty(room, dtype=np.int32)

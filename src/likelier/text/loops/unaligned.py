@@ -1,7 +1,7 @@
-"""Loads of four or eight bytes at any position of a byte array, as one machine instruction.
+"""Unaligned loads of four or eight bytes from a byte array, as one machine instruction.
 
-Text is hashed and compared several bytes at a time. Nothing is checked: an array must hold
-`PADDING` bytes more than are meant.
+Text is hashed and compared several bytes at a time. There are no bounds checks: an array must have
+`PADDING` extra bytes at its end.
 """
 
 import sys
@@ -16,7 +16,7 @@ _LITTLE_ENDIAN = sys.byteorder == "little"
 
 
 def _loader(bits: int) -> Any:
-    """Return the intrinsic that loads a number of ``bits`` bits, its first byte lowest."""
+    """Return the intrinsic that loads a little-endian integer of ``bits`` bits."""
 
     def load(typing_context: Any, array: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
