@@ -11,7 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Generic
+from types import TracebackType
+from typing import Any, Generic, Self
 
 import numpy as np
 
@@ -77,8 +78,14 @@ def complete_subtrees(
 def total(
     nodes: Iterable[Node[Statistics]], merge: Callable[[Statistics, Statistics], Statistics]
 ) -> Statistics:
-    """The sum over all blocks: what is left of the tree is merged from its right end."""
+    """The sum over all blocks: the remaining subtrees are merged from the right end.
+
+    A cluster may lose results without an error; a sum over fewer blocks would look fine.
+    """
     waiting = complete_subtrees(nodes, merge)
+    ends = [0, *((node.position + 1) << node.level for node in waiting)]
+    if [node.position << node.level for node in waiting] != ends[:-1]:
+        raise RuntimeError("some blocks of rows are missing from the results of a pass")
     value = waiting.pop().value
     while waiting:
         value = merge(waiting.pop().value, value)
@@ -130,6 +137,17 @@ class BlockEngine(Engine):
     @abstractmethod
     def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
         """Results of a task for groups of neighbouring blocks, in block order."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def reduce(
         self,

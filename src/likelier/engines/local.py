@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +15,7 @@ from likelier.engines.keys import Purpose, check_seed, keyed_stream
 from likelier.engines.row_values import RowCache
 from likelier.engines.rows import present_rows, shuffled_rows, slice_rows, take_rows
 from likelier.engines.samples import row_keys, smallest
-from likelier.engines.threads import ThreadTeam, count_threads
+from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
 
 MIN_GROUPS, MAX_GROUP = 16, 16  # blocks that one thread maps and merges at a time
 
@@ -169,7 +168,8 @@ class LocalEngine(BlockEngine):
             blocks = range(number * size, min((number + 1) * size, self.n_blocks))
             return task.on_group(map(self._block, blocks), self._cache)
 
-        return self._team.ordered_map(group, -(-self.n_blocks // size))
+        with one_blas_thread():  # several threads would add in another order
+            yield from self._team.ordered_map(group, -(-self.n_blocks // size))
 
     def transformed(self, transform: Callable[[Batch], Batch]) -> Engine:
         """The same rows after a transform that treats each of them alike; applied once, to all."""
@@ -194,17 +194,6 @@ class LocalEngine(BlockEngine):
     def close(self) -> None:
         """End the engine's threads; using the engine again starts new ones."""
         self._team.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _drawn(self, n: int, iteration: int) -> Array:
         """Numbers of ``n`` rows in random order."""

@@ -35,8 +35,9 @@ class RowCache:
     def put(self, key: tuple[str, int], value: Array) -> None:
         """Keep a value, in place of the oldest ones if need be."""
         with self._lock:
+            earlier = self._values.pop(key, None)
+            self._bytes += value.nbytes - (0 if earlier is None else earlier.nbytes)
             self._values[key] = value
-            self._bytes += value.nbytes
             while self._bytes > self._limit and len(self._values) > 1:
                 self._bytes -= self._values.popitem(last=False)[1].nbytes
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from likelier.engines.keys import Purpose, check_seed, keyed_stream
 from likelier.engines.row_values import RowCache
 from likelier.engines.rows import present_rows, slice_rows
 from likelier.engines.samples import joined, take
-from likelier.engines.threads import read_ahead
+from likelier.engines.threads import one_blas_thread, read_ahead
 
 
 class BlockSource(Protocol):
@@ -107,23 +106,12 @@ class StreamEngine(BlockEngine):
 
     def _run(self, task: Task) -> Iterator[list[Node[Any]]]:
         """One block after the other, in the caller's thread."""
-        with closing(self._even_blocks()) as batches:
+        with closing(self._even_blocks()) as batches, one_blas_thread():
             for batch in batches:
                 yield task.on_group([batch], self._cache)
 
     def close(self) -> None:
         """Do nothing: a pass ends its own thread. Every engine can be closed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _read(self) -> Generator[Batch, None, None]:
         """Yield the blocks of one pass without absent rows, numbered anew, and count rows."""

@@ -163,3 +163,12 @@ def test_transformed_rows_are_the_same_in_memory_and_streamed(d):
         for engine, part in zip((local, stream), values, strict=True)
     ]
     assert found[0] == found[1]
+
+
+def test_missing_blocks_are_never_a_smaller_sum():
+    """Clusters were seen to lose results without an error."""
+    nodes = [Node(0, number, 1) for number in range(7)]
+    assert total(nodes, int.__add__) == 7
+    for lost in range(6):  # of the last one nothing tells
+        with pytest.raises(RuntimeError, match="missing"):
+            total(nodes[:lost] + nodes[lost + 1 :], int.__add__)

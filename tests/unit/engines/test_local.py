@@ -333,8 +333,9 @@ def test_blas_is_capped_while_workers_run_and_restored_after():
             with pytest.raises(KeyError):
                 engine.reduce(lambda b: {}["no such key"], lambda a, b: a)
             assert blas_threads() == before
-        # one thread of ours leaves BLAS as the user set it
-        assert LocalEngine(X).reduce(lambda b: blas_threads(), lambda a, b: a)[0] == before[0]
+        # a single thread too: several of BLAS would add in another order
+        assert set(LocalEngine(X).reduce(lambda b: blas_threads(), lambda a, b: a)) == {1}
+        assert blas_threads() == before
 
 
 def test_scipys_blas_is_capped_too():
