@@ -17,7 +17,7 @@ from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import adam as deep_adam
 from likelier.deep_gp.compile import forget_programs
 from likelier.deep_gp.start import mean_projection, typical_length
-from likelier.deep_gp.units import NOISE_FLOOR, TargetSizes, Units
+from likelier.deep_gp.target_scale import NOISE_FLOOR, TargetMoments, TargetScale
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
 
@@ -277,8 +277,8 @@ def units_of(y, weight=None, in_two=False):
     """Mean, spread and least noise of targets, as rows in memory and as a stream see them."""
     parts = np.array_split(np.arange(len(y)), 2 if in_two else 1)
     y, weight = np.asarray(y), np.ones(len(y)) if weight is None else np.asarray(weight)
-    sizes = [TargetSizes.of(y[rows], weight[rows]) for rows in parts]
-    return (sizes[0] + sizes[1] if in_two else sizes[0]).units()
+    sizes = [TargetMoments.of(y[rows], weight[rows]) for rows in parts]
+    return (sizes[0] + sizes[1] if in_two else sizes[0]).target_scale()
 
 
 @pytest.mark.parametrize("in_two", [False, True])
@@ -297,9 +297,11 @@ def test_targets_have_units_of_their_own(scale, in_two):
 )
 def test_one_row_says_nothing_about_the_noise(y, weight):
     for in_two in (False, True):
-        assert units_of(y, weight, in_two) == Units(-3.0, 3.0, 1.0)
-    assert units_of([-3.0], [2.0]) == Units(-3.0, pytest.approx(3e-6), NOISE_FLOOR)  # two rows
-    assert units_of([0.0]) == Units(0.0, 1.0, 1.0)
+        assert units_of(y, weight, in_two) == TargetScale(-3.0, 3.0, 1.0)
+    assert units_of([-3.0], [2.0]) == TargetScale(
+        -3.0, pytest.approx(3e-6), NOISE_FLOOR
+    )  # two rows
+    assert units_of([0.0]) == TargetScale(0.0, 1.0, 1.0)
     assert units_of([0.0, 0.0]).spread < 1e-5
 
 

@@ -17,8 +17,8 @@ from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import adam as deep_adam
 from likelier.deep_gp import checkpoint as deep_gp_checkpoint
 from likelier.deep_gp import feed as deep_feed
+from likelier.deep_gp import monitor as deep_gp_monitor
 from likelier.deep_gp import recipe as deep_gp_fit
-from likelier.deep_gp import watch as deep_gp_watch
 from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import estimator as kernel_words
 
@@ -193,12 +193,12 @@ def test_a_stream_can_hold_rows_out():
 def test_early_stopping_keeps_the_best():
     model = regressor(max_iter=2000, early_stopping=True, n_iter_no_change=1).fit(X, Y)
     assert model.n_iter_ < 2000
-    assert model.n_iter_ % deep_gp_watch.VALIDATE_EVERY == 0
+    assert model.n_iter_ % deep_gp_monitor.VALIDATE_EVERY == 0
 
 
 def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch):
     """The best comes before the interruption, and the count of evaluations goes on."""
-    monkeypatch.setattr(deep_gp_watch, "VALIDATE_EVERY", 20)
+    monkeypatch.setattr(deep_gp_monitor, "VALIDATE_EVERY", 20)
 
     def judge(self, rows, targets):
         return np.full(len(targets), -abs(self.n_iter_ - 20.0))
@@ -212,7 +212,7 @@ def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch
     assert part.n_iter_ == 40
     likelier.save(part, tmp_path / "part.lk")
     done = []
-    monkeypatch.setattr(deep_gp_watch.Watch, "finish", finish_and_tell(done))
+    monkeypatch.setattr(deep_gp_monitor.TrainingMonitor, "finish", finish_and_tell(done))
     for again in (part, likelier.load(tmp_path / "part.lk")):
         again.fit(X, Y)
         assert again.n_iter_ == 20
@@ -228,7 +228,7 @@ def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch
 
 def test_early_stopping_judges_also_after_a_step_that_is_no_multiple():
     """A fit of 50 minibatches that goes on passes 70, 90, 110: never 100 or 200 themselves."""
-    judged, judge = [], deep_gp_watch.Watch._judge
+    judged, judge = [], deep_gp_monitor.TrainingMonitor._validation_score
 
     def told(self, state):
         judged.append(state.step)
@@ -237,7 +237,7 @@ def test_early_stopping_judges_also_after_a_step_that_is_no_multiple():
     words = {"early_stopping": True, "n_iter_no_change": 50, "warm_start": True}
     model = regressor(max_iter=50, **words).fit(X, Y)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_gp_watch.Watch, "_judge", told)
+        patch.setattr(deep_gp_monitor.TrainingMonitor, "_validation_score", told)
         model.set_params(max_iter=330).fit(X, Y)
     assert judged == [50, 110, 210, 310, 330]
 
@@ -260,8 +260,8 @@ def test_rows_that_judging_does_not_need_are_learned_from(as_stream, monkeypatch
 
 
 def finish_and_tell(done):
-    """Like `Watch.finish`, and note how far the training went."""
-    finish = deep_gp_watch.Watch.finish
+    """Like `TrainingMonitor.finish`, and note how far the training went."""
+    finish = deep_gp_monitor.TrainingMonitor.finish
 
     def told(self, first):
         done.append(self.latest.step)
@@ -307,8 +307,10 @@ def test_the_time_left_forgets_the_compiling():
     """The first call of the loop takes 60 seconds, all others one."""
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_gp_watch.time, "perf_counter", lambda: clock[0])
-        watch = deep_gp_watch.Watch(None, None, None, TimeBudget(regressor(), (X, Y)), 0)
+        patch.setattr(deep_gp_monitor.time, "perf_counter", lambda: clock[0])
+        watch = deep_gp_monitor.TrainingMonitor(
+            None, None, None, TimeBudget(regressor(), (X, Y)), 0
+        )
         left = []
         for seconds, step in ((60.0, 20), (1.0, 40), (1.0, 60)):
             clock[0] += seconds
