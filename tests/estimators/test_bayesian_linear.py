@@ -309,7 +309,7 @@ def test_samplers_agree_and_warmup_and_thinning_are_counted():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_independent_moves_that_fail_are_given_up(monkeypatch):
     """A proposal that looks fine and is not must be found out by its chains."""
-    monkeypatch.setattr(gibbs_run, "GOOD_FIT", 0.0)
+    monkeypatch.setattr(gibbs_run, "MIN_PILOT_EFFICIENCY", 0.0)
     rng = np.random.default_rng(5)
     X = rng.standard_normal((40, 80))
     words = {"n_draws": 100, "prior_precision": 0.01, "n_warmup": 20}

@@ -31,7 +31,7 @@ def test_standard_coordinates_do_not_change_scores(offset):
     raw = model.raw(theta)
     scores = model.linear.scores(raw.T.copy(), model.coordinates.rows(X))
     np.testing.assert_allclose(scores, wanted, rtol=1e-6, atol=1e-7)
-    public = model.published(theta)[:, 0]
+    public = model.in_data_units(theta)[:, 0]
     by_hand = X @ public[:, :3].T + public[:, 3]
     np.testing.assert_allclose(by_hand, wanted, rtol=1e-6, atol=1e-6 * max(1.0, offset / 1e3))
 
