@@ -256,7 +256,7 @@ def test_a_wide_node_does_not_cost_others_their_digits(e, wide):
     log_det = np.linalg.slogdet(np.eye(n) - e * T[0] @ T[0].T)[1]
     wanted = (1.0 - e) / (2.0 * e) * (n * np.log1p(-e) - log_det)
     with jax.enable_x64(True):
-        found = quick_jit(deep_gp_layer.cavity)(
+        found = quick_jit(deep_gp_layer.cavity_terms)(
             np.zeros((2, n), np.float32), T.astype(np.float32), np.float32(e)
         )[1]
     assert found.dtype == np.float32

@@ -43,7 +43,7 @@ class DrawsPosterior(Posterior):
         """Mixture over the draws; not available for the hinge, which needs calibration."""
         if self.model.hinge:
             raise ValueError(
-                "loss='hinge' defines no predictive distribution; use `scores`, or calibrate them"
+                "loss='hinge' has no distribution of the target; use `scores`, or calibrate them"
             )
         scores = self.scores(X)
         if self.model.joint:

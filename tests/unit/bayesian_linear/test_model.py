@@ -49,7 +49,7 @@ def test_slopes_are_derivatives(kind, rows):
     )  # fmt: skip
     batch = Batch(rows(X), y, weight)
     theta = np.random.default_rng(3).standard_normal((4, model.n_parameters))
-    value, gradient = model.slopes(model.raw(theta), batch)
+    value, gradient = model.gradients(model.raw(theta), batch)
     np.testing.assert_allclose(value, model.log_likelihoods(model.raw(theta), batch))
     Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(70)])
     cube = theta.reshape(4, 3, 3) if kind == "softmax" else theta
@@ -99,11 +99,11 @@ def test_chunks_do_not_change_sums(monkeypatch):
     X, y = small_rows(500, 2, seed=6)
     model, batch = make_model(2), Batch(X, y)
     theta = np.random.default_rng(7).standard_normal((3, 2))
-    whole = model.log_likelihoods(theta, batch), *model.slopes(theta, batch)
+    whole = model.log_likelihoods(theta, batch), *model.gradients(theta, batch)
     spread = model.expected(theta[0], 0.1 * np.eye(2), batch)
     monkeypatch.setattr(module, "CHUNK_VALUES", 3)
     monkeypatch.setattr(module, "WIDE_VALUES", 2)
-    parts = model.log_likelihoods(theta, batch), *model.slopes(theta, batch)
+    parts = model.log_likelihoods(theta, batch), *model.gradients(theta, batch)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(

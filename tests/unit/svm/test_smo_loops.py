@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier.kernels import Linear, Rbf
-from likelier.svm.loops.lanes import FAR, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
+from likelier.svm.loops.simd import FAR, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
 from likelier.svm.loops.smo import may_move, middle, on_bounds, part_of
 from likelier.svm.model import PANEL, Subset, fill_panel
 
