@@ -37,7 +37,9 @@ from likelier.fitting.targets import OneClassError
 from likelier.fitting.time_budget import TimeBudget
 
 VALIDATION_ROWS = 2000
-FAR = 1e100  # standard deviations; beyond, kernels are zero and squared distances may overflow
+MAX_STANDARDISED = (
+    1e100  # standard deviations; beyond, kernels are zero and squared distances may overflow
+)
 
 
 @dataclass(frozen=True)
@@ -349,7 +351,7 @@ class DeepFit(DeepGPEstimator):
         for start in range(0, X.shape[0], VALIDATION_ROWS):
             with np.errstate(over="ignore"):
                 Z = standard.apply(X[start : start + VALIDATION_ROWS], np.float64)
-            yield from posterior.moments(np.clip(Z, -FAR, FAR))
+            yield from posterior.moments(np.clip(Z, -MAX_STANDARDISED, MAX_STANDARDISED))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ from likelier.fitting.parameters import check_integer
 from likelier.fitting.standardize import Standard
 from likelier.predictive import Gaussian
 
-FAR_TARGETS = 3.0  # shift in standard deviations, or ratio of them, that a warm start warns about
+MAX_TARGET_SHIFT = (
+    3.0  # shift in standard deviations, or ratio of them, that a warm start warns about
+)
 MIN_PROBABILITY = 2.0**-46  # resolution of a uniform draw after it has chosen one of 128 components
 
 
@@ -249,8 +251,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _warn_if_targets_moved(self, target_scale: TargetScale) -> None:
         """Warn if the targets differ much from those of the fit to resume."""
         known = self.target_spread_
-        moved = abs(target_scale.mean - self.target_mean_) > FAR_TARGETS * known
-        if moved or not 1.0 / FAR_TARGETS < target_scale.scale / known < FAR_TARGETS:
+        moved = abs(target_scale.mean - self.target_mean_) > MAX_TARGET_SHIFT * known
+        if moved or not 1.0 / MAX_TARGET_SHIFT < target_scale.scale / known < MAX_TARGET_SHIFT:
             warnings.warn(
                 f"warm_start keeps the standardisation of the earlier targets (mean "
                 f"{self.target_mean_:.4g}, scale {known:.4g}), but y now has mean "

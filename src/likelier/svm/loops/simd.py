@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from likelier.jit import njit
 
-FAR = 1e300  # beyond every residual; fast-math flags do not allow infinity
+HUGE = 1e300  # beyond every residual; fast-math flags do not allow infinity
 TINY_CURVATURE = 1e-12
 LANES = 8
 CHAINS = 2  # independent chains of comparisons, for instruction-level parallelism
@@ -195,7 +195,7 @@ def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, count):
         F, up = (_Column.of(context, build, kinds[k], args[k]) for k in (0, 1))
         row_i, row_j = (_Column.of_row(context, build, kinds[2], args[2], args[k]) for k in (3, 4))
         step_i, step_j = _splat(build, args[5]), _splat(build, args[6])
-        chains = [_Best.start(build, _double, -10.0 * FAR) for _ in range(CHAINS)]
+        chains = [_Best.start(build, _double, -10.0 * HUGE) for _ in range(CHAINS)]
 
         def moved(start: Any) -> Any:
             steps = build.fadd(
@@ -244,7 +244,7 @@ def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, count):
         row = _Column.of_row(context, build, kinds[2], args[2], args[3])
         kind, own, top = row.kind, _splat(build, args[5]), _splat(build, args[6])
         chains = [_Best.start(build, kind, -1.0) for _ in range(CHAINS)]
-        lowest = cgutils.alloca_once_value(build, _same(_double, 10.0 * FAR))
+        lowest = cgutils.alloca_once_value(build, _same(_double, 10.0 * HUGE))
 
         def look(best: _Best, start: Any) -> None:
             cost = build.fadd(F.load(start), down.load(start), flags=FREE)
@@ -280,7 +280,7 @@ def move_and_find_top(F, up, slots, slot_i, slot_j, step_i, step_j):
     """
     if len(F) >= STRIDE:
         return _move_lanes(F, up, slots, slot_i, slot_j, step_i, step_j, len(F))
-    where, best = 0, -10.0 * FAR
+    where, best = 0, -10.0 * HUGE
     for k in range(len(F)):
         F[k] -= step_i * slots[slot_i, k] + step_j * slots[slot_j, k]
         if F[k] + up[k] > best:
@@ -300,7 +300,7 @@ def find_partner(F, down, slots, slot, diagonal, own, top):
         return where, lowest
     kind = slots.dtype.type
     zero, two, tiny = kind(0.0), kind(2.0), kind(TINY_CURVATURE)
-    where, best, lowest = 0, kind(-1.0), 10.0 * FAR
+    where, best, lowest = 0, kind(-1.0), 10.0 * HUGE
     for k in range(len(F)):
         cost = F[k] + down[k]
         lowest = min(lowest, cost)

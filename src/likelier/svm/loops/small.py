@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from likelier.jit import njit
-from likelier.svm.loops.simd import FAR, FLAGS
+from likelier.svm.loops.simd import FLAGS, HUGE
 from likelier.svm.loops.smo import (
     CONVERGED,
     EXTERNAL,
@@ -262,8 +262,8 @@ def intercept_of(F, beta, lower, upper, eps):
     mean, count, top, low = middle(F, beta, lower, upper, eps)
     if count:
         return mean
-    if top <= -0.5 * FAR or low >= 0.5 * FAR:  # the interval is unbounded on one side
-        return low if top <= -0.5 * FAR else top
+    if top <= -0.5 * HUGE or low >= 0.5 * HUGE:  # the interval is unbounded on one side
+        return low if top <= -0.5 * HUGE else top
     return 0.5 * (top + low)
 
 

@@ -6,7 +6,7 @@ One form serves classification and regression: maximise over ``beta``
     ``lower <= beta <= upper``, ``sum beta = 0``.
 
 Residuals are ``F = t - K beta``. Moving ``beta_i`` up gains ``F_i + up_i`` per unit and moving it
-down costs ``F_i + down_i``: ``up`` is ``-eps`` or ``+eps`` by the sign of beta, or ``-FAR`` if the
+down costs ``F_i + down_i``: ``up`` is ``-eps`` or ``+eps`` by the sign of beta, or ``-HUGE`` if the
 bound does not allow the move, and ``down`` likewise. So the searches are free of branches and
 vectorise.
 """
@@ -19,8 +19,8 @@ from likelier.base import Array
 from likelier.jit import njit
 from likelier.loops.exponential import fast_exp
 from likelier.svm.loops.simd import (
-    FAR,
     FLAGS,
+    HUGE,
     TINY_CURVATURE,
     find_partner,
     move_and_find_top,
@@ -46,8 +46,8 @@ def _find_top(F, up):
 @njit(cache=True, nogil=True)
 def _set_move_terms(i, beta, lower, upper, eps, up, down):
     b = beta[i]
-    up[i] = -FAR if b >= upper[i] else (-eps if b >= 0.0 else eps)
-    down[i] = FAR if b <= lower[i] else (-eps if b > 0.0 else eps)
+    up[i] = -HUGE if b >= upper[i] else (-eps if b >= 0.0 else eps)
+    down[i] = HUGE if b <= lower[i] else (-eps if b > 0.0 else eps)
 
 
 @njit(cache=True, nogil=True)
@@ -236,7 +236,7 @@ def may_move(F, up, down, beta, lower, upper, kinked):
     A row is movable if it is free, if it may go up and another row could go down at a lower cost,
     or conversely. If ``kinked``, zero counts as a bound.
     """
-    top, lowest = -10.0 * FAR, 10.0 * FAR
+    top, lowest = -10.0 * HUGE, 10.0 * HUGE
     for i in range(len(F)):
         top, lowest = max(top, F[i] + up[i]), min(lowest, F[i] + down[i])
     movable, free = np.empty(len(F), dtype=np.bool_), np.empty(len(F), dtype=np.bool_)
@@ -375,7 +375,7 @@ def on_bounds(values, lower, upper):
 @njit(cache=True, nogil=True)
 def middle(F, beta, lower, upper, eps):
     """Mean residual and number of free coefficients; the largest gain, the lowest cost."""
-    total, count, top, low, largest = 0.0, 0, -10.0 * FAR, 10.0 * FAR, np.abs(beta).max()
+    total, count, top, low, largest = 0.0, 0, -10.0 * HUGE, 10.0 * HUGE, np.abs(beta).max()
     for i in range(len(F)):
         b = on_bound(beta[i], lower[i], upper[i], largest, BOUND_TOLERANCE)
         rising, falling = b < upper[i], b > lower[i]
