@@ -55,7 +55,7 @@ def solver(request, monkeypatch):
 
 def test_not_every_row_is_of_one_class():
     X = [[-1.2, -0.7], [-0.4, -1.0], [0.6, 0.3], [0.6, -1.0], [1.5, 0.7]]
-    model = SVC(C=0.01, gamma=GAMMA, class_weight="feasible_start").fit(X, [0, 1, 1, 1, 1])
+    model = SVC(C=0.01, gamma=GAMMA, class_weight="balanced").fit(X, [0, 1, 1, 1, 1])
     assert set(model.predict(X)) == {0, 1}
 
 
@@ -63,7 +63,7 @@ def test_not_every_row_is_of_one_class():
 def test_it_is_in_the_middle_for_balanced_classes(C):
     for seed in range(40):
         X, y, weight = problem(seed)
-        words = {"gamma": GAMMA, "class_weight": "feasible_start", "tol": 1e-8}
+        words = {"gamma": GAMMA, "class_weight": "balanced", "tol": 1e-8}
         model = SVC(C=C, **words).fit(X, y)
         along = SVC(**words).fit_path(X, y, [C / 3, C])[1]
         for found in (model, along):
@@ -95,7 +95,7 @@ def test_several_classes_and_probabilities():
     rng = np.random.default_rng(3)
     y = np.repeat([0, 1, 2], [5, 10, 25])
     X = rng.normal(size=(40, 2)) + 2.0 * np.array([[0, 0], [1, 0], [0, 1]])[y]
-    words = {"C": 0.003, "gamma": GAMMA, "class_weight": "feasible_start", "tol": 1e-8}
+    words = {"C": 0.003, "gamma": GAMMA, "class_weight": "balanced", "tol": 1e-8}
     model = SVC(**words, probability=True).fit(X, y)
     scores = model.set_params(decision_function_shape="ovo").decision_function(X)
     pairs = [(0, 1), (0, 2), (1, 2)]

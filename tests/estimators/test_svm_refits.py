@@ -227,7 +227,7 @@ def test_a_class_may_have_no_weight():
 def test_balanced_weights_count_rows_as_often_as_their_weight_says():
     X, y = draw(90)
     times = np.random.default_rng(3).integers(0, 4, len(y))
-    words = {"class_weight": "feasible_start", "tol": 1e-6, "gamma": 0.3}
+    words = {"class_weight": "balanced", "tol": 1e-6, "gamma": 0.3}
     weighted = SVC(**words).fit(X, y, times)
     repeated = SVC(**words).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
     np.testing.assert_allclose(weighted.class_weight_, repeated.class_weight_)

@@ -61,7 +61,7 @@ KERNELS = [
     {"kernel": "linear"},
     {"kernel": "poly", "coef0": 1.0},
     {"kernel": "sigmoid", "gamma": 0.01},
-    {"C": 50.0, "class_weight": "feasible_start"},
+    {"C": 50.0, "class_weight": "balanced"},
     {"class_weight": {0: 3.0, 2: 0.5}},
     {"shrinking": False, "decision_function_shape": "ovo"},
     {"break_ties": True},
