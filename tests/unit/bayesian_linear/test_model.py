@@ -54,7 +54,7 @@ def test_slopes_are_derivatives(kind, rows):
     Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(70)])
     cube = theta.reshape(4, 3, 3) if kind == "softmax" else theta
     np.testing.assert_allclose(value, log_likelihood(kind, Z, y, cube, weight))
-    gradient = model.pull(gradient)
+    gradient = model.standard_gradient(gradient)
     for j in range(model.n_parameters):
         step = np.zeros(model.n_parameters)
         step[j] = 1e-6
