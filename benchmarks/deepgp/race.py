@@ -96,7 +96,7 @@ def _log_density(inference: Any, state: Any, test: tuple[Any, Any]) -> float:
     from likelier.predictive import Gaussian
 
     law = inference.posterior(state).predictive(test[0])
-    noise = inference.noise_floor + np.exp(float(state.running.parameters.likelihood))
+    noise = inference.noise_floor + np.exp(float(state.adam_state.parameters.likelihood))
     return float(Gaussian(law.loc, np.sqrt(law.scale**2 + noise)).log_density(test[1]).mean())
 
 

@@ -13,14 +13,14 @@ from likelier.engines import LocalEngine
 from likelier.kernels import Precomputed, Rbf
 from likelier.losses import EpsilonInsensitive, Hinge
 from likelier.svm import kernel_cache as smo_cache
-from likelier.svm.kernel_cache import KEPT_BYTES, ROWS, WHOLE, Memory, kept_memory
-from likelier.svm.loops.smo import marks
+from likelier.svm.kernel_cache import MAX_IDLE_BYTES, ROWS, WHOLE, BufferPool, reusable_buffers
+from likelier.svm.loops.smo import move_terms
 from likelier.svm.model import KernelExpansion, Subset, dual_objective
 from likelier.svm.path import solve_path
 from likelier.svm.smo import SMO
 from likelier.svm.state import (
-    MARGIN,
-    SINGLE_ERROR,
+    FLOAT32_ERROR,
+    ROUNDING_FRACTION,
     moved_length,
     residuals,
     rounding_matters,
@@ -136,7 +136,7 @@ def test_a_path_is_as_good_as_fresh_starts(loss, cache_bytes):
         assert found.objective >= alone.objective - 1e-6 * abs(alone.objective)
         box, F = one.box(y), y - K @ found.beta
         assert found.objective == pytest.approx(dual_objective(box, found.beta, F), rel=1e-7)
-        up, down = marks(found.beta, box.lower, box.upper, box.eps)
+        up, down = move_terms(found.beta, box.lower, box.upper, box.eps)
         assert (F + up).max() - (F + down).min() <= inference.tol  # in float64
         assert abs(found.beta.sum()) < 1e-9 * one.C * N
         updates += alone.n_iter
@@ -145,7 +145,7 @@ def test_a_path_is_as_good_as_fresh_starts(loss, cache_bytes):
 
 def test_memory_of_one_path_serves_the_next():
     model, engine = problem(LOSSES[0])
-    memory, models = Memory(), [model, dataclasses.replace(model, C=30.0)]
+    memory, models = BufferPool(), [model, dataclasses.replace(model, C=30.0)]
     for count in (300, 400, 350):  # 300 before 400: the memory has to grow
         rows = Subset(model.kernel.prepare(engine._X[:count]))
         again = solve_path(SMO(), models, rows, engine._y[:count], None, memory)
@@ -159,8 +159,8 @@ def test_a_path_holds_the_whole_matrix_where_rows_are_dear(monkeypatch, n_featur
     asked = []
 
     class Spied(smo_cache.RowCache):
-        def hold_everything(self, given=None):
-            super().hold_everything(given)
+        def store_whole_matrix(self, given=None):
+            super().store_whole_matrix(given)
             asked.append(self.whole is not None)
 
     monkeypatch.setattr("likelier.svm.smo.RowCache", Spied)
@@ -197,7 +197,7 @@ def test_the_error_of_float32_rows_is_measured_where_it_could_matter(far):
     X = 0.3 * rng.standard_normal((N, 40)) + (5.0 * y[:, None] if far else 0.0)
     model = KernelExpansion(Rbf(0.1), Hinge(), 1e6)
     state = SMO().start(model, Subset(model.kernel.prepare(X)), y)
-    length = 10.0 * MARGIN * state.tol / SINGLE_ERROR
+    length = 10.0 * ROUNDING_FRACTION * state.tol / FLOAT32_ERROR
     state.part.beta[:] = length / np.sqrt(N) * rng.permutation(y)
     assert rounding_matters(state) == far
     assert moved_length(state) == pytest.approx(length)
@@ -209,34 +209,34 @@ def test_the_error_of_float32_rows_is_measured_where_it_could_matter(far):
 
 
 def test_little_memory_is_kept_for_the_next_fit_and_never_shared(monkeypatch):
-    monkeypatch.setattr(smo_cache, "_kept", [])
-    with kept_memory() as first, kept_memory() as other:
+    monkeypatch.setattr(smo_cache, "_idle", [])
+    with reusable_buffers() as first, reusable_buffers() as other:
         assert other is not first
-    with kept_memory() as again:
+    with reusable_buffers() as again:
         assert again is other  # one is enough
-    with kept_memory() as first:
+    with reusable_buffers() as first:
         first.take(ROWS, 100, np.dtype(np.float32))
-        first.take(WHOLE, KEPT_BYTES, np.dtype(np.float32))
+        first.take(WHOLE, MAX_IDLE_BYTES, np.dtype(np.float32))
         small = first.take(ROWS, 100, np.dtype(np.float32))
-    with kept_memory() as again:
+    with reusable_buffers() as again:
         assert again is first
         assert np.shares_memory(again.take(ROWS, 50, np.dtype(np.float32)), small)
         assert sum(map(len, again._held)) == small.nbytes  # the large piece is given up
 
 
 def test_memory_of_threads_is_kept_with_that_of_the_fit(monkeypatch):
-    monkeypatch.setattr(smo_cache, "_kept", [])
+    monkeypatch.setattr(smo_cache, "_idle", [])
     kind = np.dtype(np.float32)
-    with kept_memory() as first:
+    with reusable_buffers() as first:
         own, other = first.for_threads(2)
         assert own is first
         small = other.take(ROWS, 100, kind)
-        own.take(WHOLE, KEPT_BYTES // 8, kind)  # a half, and two thirds: too much together
-        other.take(WHOLE, KEPT_BYTES // 6, kind)
-    with kept_memory() as again:
+        own.take(WHOLE, MAX_IDLE_BYTES // 8, kind)  # a half, and two thirds: too much together
+        other.take(WHOLE, MAX_IDLE_BYTES // 6, kind)
+    with reusable_buffers() as again:
         assert again.for_threads(3)[:2] == [own, other] and again.for_threads(1) == [own]
         assert np.shares_memory(other.take(ROWS, 50, kind), small)
-        assert sum(map(len, own._held)) == KEPT_BYTES // 2
+        assert sum(map(len, own._held)) == MAX_IDLE_BYTES // 2
         assert sum(map(len, other._held)) == small.nbytes
 
 
@@ -244,7 +244,7 @@ def test_memory_that_was_used_before_does_not_change_a_bit():
     model, engine = problem(Hinge())
     rows = Subset(model.kernel.prepare(engine._X))
     fresh = solve_path(SMO(), [model], rows, engine._y)[0]
-    memory = Memory()
+    memory = BufferPool()
     memory.take(ROWS, N * N, np.dtype(np.float32))[:] = np.nan
     memory.take(WHOLE, N * N, np.dtype(np.float32))[:] = np.nan
     used = solve_path(SMO(), [model], rows, engine._y, None, memory)[0]

@@ -57,7 +57,7 @@ def test_folds_are_added_until_both_classes_have_been_scored(n_rare, folds, monk
         seen.append(inside)
         return np.asarray(X[inside, :1])
 
-    monkeypatch.setattr(BayesianLinearClassifier, "_left_out_scores", scores)
+    monkeypatch.setattr(BayesianLinearClassifier, "_held_out_scores", scores)
     words = {"n_chains": 1, "n_draws": 4, "n_warmup": 1, "random_state": 0}
     BayesianLinearClassifier("hinge", sampler="gibbs", **words).fit(X, y)
     assert len(seen) == folds
@@ -66,7 +66,7 @@ def test_folds_are_added_until_both_classes_have_been_scored(n_rare, folds, monk
 
 def test_an_interrupted_calibration_says_so_and_keeps_its_folds(monkeypatch):
     X, y = rows(300)
-    real, calls = BayesianLinearClassifier._left_out_scores, []
+    real, calls = BayesianLinearClassifier._held_out_scores, []
 
     def stopped(self, *words):
         calls.append(1)
@@ -74,7 +74,7 @@ def test_an_interrupted_calibration_says_so_and_keeps_its_folds(monkeypatch):
             raise KeyboardInterrupt
         return real(self, *words)
 
-    monkeypatch.setattr(BayesianLinearClassifier, "_left_out_scores", stopped)
+    monkeypatch.setattr(BayesianLinearClassifier, "_held_out_scores", stopped)
     for stop_at in (1, 3):
         calls.clear()
         model = BayesianLinearClassifier("hinge", **{**QUICK, "n_draws": 20})

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from likelier import BayesianLinearClassifier
 from likelier.bayesian_linear import recipe as bayesian_linear_fit
-from likelier.bayesian_linear.rows import PartSource
+from likelier.bayesian_linear.rows import FoldSource
 from likelier.calibration import ece
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
@@ -78,7 +78,7 @@ def test_parts_of_a_stream_are_the_same_rows_however_they_are_cut():
     X, y = noisy_rows(300, 2)
 
     def rows_in(size, inside):
-        source = PartSource(block_source(blocks_of(X, y, size)), 5, 7, inside)
+        source = FoldSource(block_source(blocks_of(X, y, size)), 5, 7, inside)
         return np.concatenate([np.asarray(b.X)[b.weight > 0.0] for b in source()])
 
     np.testing.assert_array_equal(rows_in(97, True), rows_in(11, True))
@@ -94,7 +94,7 @@ def test_a_row_that_is_absent_moves_no_other_to_another_part():
     weight[17] = 0.0
 
     def rows_in(*block):
-        source = PartSource(block_source([block]), 5, 7, True)
+        source = FoldSource(block_source([block]), 5, 7, True)
         return np.concatenate([np.asarray(b.X)[b.weight > 0.0] for b in source()])
 
     kept = weight > 0.0

@@ -18,7 +18,7 @@ from likelier.deep_gp.argmax import log_z_argmax
 from likelier.deep_gp.posterior import (
     HELD_VALUES,
     DeepPosterior,
-    label_chances,
+    label_probabilities,
     shared_normals,
 )
 
@@ -178,7 +178,7 @@ def test_class_chances_are_those_of_precise_quadrature(of_three):
         codes = np.broadcast_to(np.arange(3), (4, len(of_three.normals_), 3))
         laws = (jax.numpy.repeat(a[:, :, None], 3, axis=2) for a in (mean, variance))
         p = np.exp(np.asarray(jax.jit(log_z_argmax)(codes, *laws))).mean(axis=1)
-    expected = label_chances(p, of_three.label_noise_, 3)
+    expected = label_probabilities(p, of_three.label_noise_, 3)
     np.testing.assert_allclose(of_three.predict_proba(X[:4]), expected, rtol=0, atol=1e-8)
 
 

@@ -17,7 +17,7 @@ from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import adam as deep_adam
 from likelier.deep_gp.compile import forget_programs
 from likelier.deep_gp.start import mean_projection, typical_length
-from likelier.deep_gp.units import NOISE_FLOOR, TargetSizes, Units
+from likelier.deep_gp.target_scale import NOISE_FLOOR, TargetMoments, TargetScale
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
 
@@ -73,7 +73,7 @@ def test_a_training_that_diverges_is_refused():
     """What it would leave predicts nothing, so an earlier fit is better kept."""
     model = regressor().fit(X, Y)
     before = model.predict(X)
-    message = "training diverged with learning_rate=1000000.0.*choose a smaller one"
+    message = "training diverged with learning_rate=1000000.0.*choose a smaller learning_rate"
     with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
         model.set_params(learning_rate=1e6).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)
@@ -120,7 +120,7 @@ def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
         ({"validation_fraction": 1.0}, "validation_fraction must lie in"),
         ({"length_scales": "some"}, "length_scales must be one of"),
         ({"verbose": -1}, "verbose must be at least 0"),
-        ({"random_state": -1}, "random_state must be None, a number from 0"),
+        ({"random_state": -1}, "random_state must be None, an integer from 0"),
     ],
 )
 def test_words_that_make_no_sense_are_named(words, message):
@@ -258,18 +258,18 @@ def test_other_kernels_and_depths_learn(words):
 
 
 @pytest.mark.parametrize(
-    ("y", "size"),
+    ("y", "problem"),
     [
-        (Y * 1e200, "large that its squares overflow"),
-        (np.full(N, 1e200), "large that its squares overflow"),
-        (Y * 1e-200, "small that its squares underflow"),
-        (np.where(np.arange(N) % 2, 1e-200, -1e-200), "small that its squares underflow"),
-        (np.full(N, 1e-300), "small that its squares underflow"),
+        (Y * 1e200, "large .max 1e.150.*; divide"),
+        (np.full(N, 1e200), "large .max 1e.150.*; divide"),
+        (Y * 1e-200, "small .min 1e-140.*; multiply"),
+        (np.where(np.arange(N) % 2, 1e-200, -1e-200), "small .min 1e-140.*; multiply"),
+        (np.full(N, 1e-300), "small .min 1e-140.*; multiply"),
     ],
 )
-def test_targets_that_cannot_be_squared_are_refused(y, size):
+def test_targets_that_cannot_be_squared_are_refused(y, problem):
     for data in ((X, y), ([(X, y)],)):
-        with pytest.raises(ValueError, match=f"y is so {size}; divide it by its size"):
+        with pytest.raises(ValueError, match=f"y is too {problem} it by a constant"):
             regressor().fit(*data)
 
 
@@ -277,8 +277,8 @@ def units_of(y, weight=None, in_two=False):
     """Mean, spread and least noise of targets, as rows in memory and as a stream see them."""
     parts = np.array_split(np.arange(len(y)), 2 if in_two else 1)
     y, weight = np.asarray(y), np.ones(len(y)) if weight is None else np.asarray(weight)
-    sizes = [TargetSizes.of(y[rows], weight[rows]) for rows in parts]
-    return (sizes[0] + sizes[1] if in_two else sizes[0]).units()
+    sizes = [TargetMoments.of(y[rows], weight[rows]) for rows in parts]
+    return (sizes[0] + sizes[1] if in_two else sizes[0]).target_scale()
 
 
 @pytest.mark.parametrize("in_two", [False, True])
@@ -286,9 +286,9 @@ def units_of(y, weight=None, in_two=False):
 def test_targets_have_units_of_their_own(scale, in_two):
     units = units_of(Y * scale, in_two=in_two)
     assert units.mean == pytest.approx(scale * Y.mean())
-    assert units.spread == pytest.approx(scale * Y.std())
+    assert units.scale == pytest.approx(scale * Y.std())
     constant = units_of(np.full(N, -3.0 * scale), in_two=in_two)
-    assert constant.spread == pytest.approx(3e-6 * scale)
+    assert constant.scale == pytest.approx(3e-6 * scale)
     assert constant.noise_floor == units.noise_floor == NOISE_FLOOR
 
 
@@ -297,10 +297,12 @@ def test_targets_have_units_of_their_own(scale, in_two):
 )
 def test_one_row_says_nothing_about_the_noise(y, weight):
     for in_two in (False, True):
-        assert units_of(y, weight, in_two) == Units(-3.0, 3.0, 1.0)
-    assert units_of([-3.0], [2.0]) == Units(-3.0, pytest.approx(3e-6), NOISE_FLOOR)  # two rows
-    assert units_of([0.0]) == Units(0.0, 1.0, 1.0)
-    assert units_of([0.0, 0.0]).spread < 1e-5
+        assert units_of(y, weight, in_two) == TargetScale(-3.0, 3.0, 1.0)
+    assert units_of([-3.0], [2.0]) == TargetScale(
+        -3.0, pytest.approx(3e-6), NOISE_FLOOR
+    )  # two rows
+    assert units_of([0.0]) == TargetScale(0.0, 1.0, 1.0)
+    assert units_of([0.0, 0.0]).scale < 1e-5
 
 
 @pytest.mark.parametrize(("n_rows", "least", "most"), [(1, 1.0, 2.0), (N, 0.0, 1e-5)])

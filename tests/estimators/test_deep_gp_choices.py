@@ -9,7 +9,7 @@ from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import kernel_choice as deep_gp_kernel
 from likelier.deep_gp import power_choice as deep_gp_power
 from likelier.deep_gp import probe as deep_gp_probe
-from likelier.deep_gp.probe import Probe, clear, fit_probe
+from likelier.deep_gp.probe import Probe, fit_probe, is_significant
 from likelier.deep_gp.recipe import Task
 from likelier.deep_gp.start import LONG
 from likelier.engines import LocalEngine
@@ -68,7 +68,7 @@ def test_held_out_rows_judge_kernels_in_folds(told, monkeypatch):
     judged.clear()
     assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
     assert "long" not in classifier(time_budget=20.0).fit(X, LABELS).training_
-    monkeypatch.setattr(deep_gp_kernel, "LEAST_ROWS", N + 1)
+    monkeypatch.setattr(deep_gp_kernel, "MIN_ROWS", N + 1)
     assert "long" not in classifier().fit(X, LABELS).training_
     assert judged == []
 
@@ -138,9 +138,9 @@ def test_copies_of_a_row_do_not_judge_it(as_stream):
 def test_a_sign_is_clear_when_the_sum_is_far_from_zero_in_its_errors():
     noise = np.random.default_rng(2).standard_normal(400)
     noise = (noise - noise.mean()) / noise.std()
-    assert clear(noise + 0.25)
-    assert clear(noise - 0.25)
-    assert not clear(noise + 0.15)
+    assert is_significant(noise + 0.25)
+    assert is_significant(noise - 0.25)
+    assert not is_significant(noise + 0.15)
 
 
 def test_the_kernels_that_are_judged_are_those_that_are_named():
@@ -202,12 +202,12 @@ def weighed(monkeypatch):
     """What power 1 gains with one layer and with two, and the probes that were asked for."""
     value, asked = {1: -1.0, 2: 1.0}, []
 
-    def gains(estimator, rows, out, seed, probes):
+    def density_gains(estimator, rows, out, seed, probes):
         assert [probe.power for probe in probes] == [1.0, 0.5]
         asked.append((probes[0].layers, rows.n, len(out)))
         return np.full(len(out), value[probes[0].layers])
 
-    monkeypatch.setattr(deep_gp_power, "gains", gains)
+    monkeypatch.setattr(deep_gp_power, "density_gains", density_gains)
     return value, asked
 
 

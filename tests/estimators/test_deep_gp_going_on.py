@@ -17,8 +17,8 @@ from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import adam as deep_adam
 from likelier.deep_gp import checkpoint as deep_gp_checkpoint
 from likelier.deep_gp import feed as deep_feed
+from likelier.deep_gp import monitor as deep_gp_monitor
 from likelier.deep_gp import recipe as deep_gp_fit
-from likelier.deep_gp import watch as deep_gp_watch
 from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import estimator as kernel_words
 
@@ -34,7 +34,7 @@ def test_going_on_equals_never_having_stopped():
     part.set_params(warm_start=True).fit(X, Y)
     assert part.n_iter_ == 40
     np.testing.assert_array_equal(part.predict(X), whole.predict(X))
-    with pytest.raises(ValueError, match="warm_start goes on with"):
+    with pytest.raises(ValueError, match="warm_start cannot change the numbers of inputs, nodes"):
         part.set_params(hidden_dim=2).fit(X, Y)
 
 
@@ -60,19 +60,19 @@ def test_a_checkpoint_goes_on_in_another_process(tmp_path, monkeypatch):
         with pytest.raises(RuntimeError, match="killed"):
             part.fit(X, Y)
     assert path.exists()
-    with pytest.raises(ValueError, match="belongs to other words or data"):
+    with pytest.raises(ValueError, match="belongs to a fit with other parameters or data"):
         regressor(max_iter=60, power=0.7, checkpoint=str(path)).fit(X, Y)
-    with pytest.raises(ValueError, match="belongs to other words or data"):
+    with pytest.raises(ValueError, match="belongs to a fit with other parameters or data"):
         regressor(max_iter=60, checkpoint=str(path)).fit(X[1:], Y[1:])
-    with pytest.raises(ValueError, match="belongs to other words or data"):
+    with pytest.raises(ValueError, match="belongs to a fit with other parameters or data"):
         regressor(max_iter=60, checkpoint=str(path)).fit(X, Y[::-1].copy())
     again = regressor(max_iter=60, random_state=None, checkpoint=str(path)).fit(X, Y)
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))
     assert not path.exists()
     path.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match="delete it to start anew"):
+    with pytest.raises(ValueError, match="delete it to start a new fit"):
         regressor(checkpoint=str(path)).fit(X, Y)
-    with pytest.raises(TypeError, match="checkpoint must be the path"):
+    with pytest.raises(TypeError, match="checkpoint must be None or the path"):
         regressor(checkpoint=path).fit(X, Y)
 
 
@@ -84,7 +84,7 @@ def test_a_file_of_another_kind_is_no_checkpoint(tmp_path):
     np.save(tmp_path / "other.npy", np.arange(3))
     with pytest.raises(ValueError, match="checkpoint .* cannot be read"):
         regressor(checkpoint=str(tmp_path / "other.npy")).fit(X, Y)
-    with pytest.raises(ValueError, match="checkpoint .* is a folder; name a file"):
+    with pytest.raises(ValueError, match="checkpoint .* is a folder; pass the path of a file"):
         regressor(checkpoint=str(tmp_path)).fit(X, Y)
 
 
@@ -117,7 +117,7 @@ def test_an_interrupt_leaves_the_energy_of_what_is_kept():
 
 def test_targets_far_from_those_a_fit_goes_on_from_are_told():
     model = regressor(warm_start=True).fit(X, Y)
-    with pytest.warns(UserWarning, match="warm_start measures targets as those of the earlier"):
+    with pytest.warns(UserWarning, match="warm_start keeps the standardisation of the earlier"):
         model.set_params(max_iter=60).fit(X, 1000.0 * Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -141,7 +141,7 @@ def test_streams(tmp_path):
     assert model.score(frame.drop(columns="y"), frame["y"]) > 0.5
     blocks = [(X[:30], LABELS[:30]), (X[30:], LABELS[30:])]
     assert classifier(max_iter=100).fit(blocks).score(X, LABELS) > 0.6
-    with pytest.raises(ValueError, match="can be read once only"):
+    with pytest.raises(ValueError, match="can be read only once"):
         classifier().fit(iter(blocks))
 
 
@@ -193,12 +193,12 @@ def test_a_stream_can_hold_rows_out():
 def test_early_stopping_keeps_the_best():
     model = regressor(max_iter=2000, early_stopping=True, n_iter_no_change=1).fit(X, Y)
     assert model.n_iter_ < 2000
-    assert model.n_iter_ % deep_gp_watch.VALIDATE_EVERY == 0
+    assert model.n_iter_ % deep_gp_monitor.VALIDATE_EVERY == 0
 
 
 def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch):
     """The best comes before the interruption, and the count of evaluations goes on."""
-    monkeypatch.setattr(deep_gp_watch, "VALIDATE_EVERY", 20)
+    monkeypatch.setattr(deep_gp_monitor, "VALIDATE_EVERY", 20)
 
     def judge(self, rows, targets):
         return np.full(len(targets), -abs(self.n_iter_ - 20.0))
@@ -212,7 +212,7 @@ def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch
     assert part.n_iter_ == 40
     likelier.save(part, tmp_path / "part.lk")
     done = []
-    monkeypatch.setattr(deep_gp_watch.Watch, "finish", finish_and_tell(done))
+    monkeypatch.setattr(deep_gp_monitor.TrainingMonitor, "finish", finish_and_tell(done))
     for again in (part, likelier.load(tmp_path / "part.lk")):
         again.fit(X, Y)
         assert again.n_iter_ == 20
@@ -228,7 +228,7 @@ def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch
 
 def test_early_stopping_judges_also_after_a_step_that_is_no_multiple():
     """A fit of 50 minibatches that goes on passes 70, 90, 110: never 100 or 200 themselves."""
-    judged, judge = [], deep_gp_watch.Watch._judge
+    judged, judge = [], deep_gp_monitor.TrainingMonitor._validation_score
 
     def told(self, state):
         judged.append(state.step)
@@ -237,7 +237,7 @@ def test_early_stopping_judges_also_after_a_step_that_is_no_multiple():
     words = {"early_stopping": True, "n_iter_no_change": 50, "warm_start": True}
     model = regressor(max_iter=50, **words).fit(X, Y)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_gp_watch.Watch, "_judge", told)
+        patch.setattr(deep_gp_monitor.TrainingMonitor, "_validation_score", told)
         model.set_params(max_iter=330).fit(X, Y)
     assert judged == [50, 110, 210, 310, 330]
 
@@ -260,8 +260,8 @@ def test_rows_that_judging_does_not_need_are_learned_from(as_stream, monkeypatch
 
 
 def finish_and_tell(done):
-    """Like `Watch.finish`, and note how far the training went."""
-    finish = deep_gp_watch.Watch.finish
+    """Like `TrainingMonitor.finish`, and note how far the training went."""
+    finish = deep_gp_monitor.TrainingMonitor.finish
 
     def told(self, first):
         done.append(self.latest.step)
@@ -307,8 +307,10 @@ def test_the_time_left_forgets_the_compiling():
     """The first call of the loop takes 60 seconds, all others one."""
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_gp_watch.time, "perf_counter", lambda: clock[0])
-        watch = deep_gp_watch.Watch(None, None, None, TimeBudget(regressor(), (X, Y)), 0)
+        patch.setattr(deep_gp_monitor.time, "perf_counter", lambda: clock[0])
+        watch = deep_gp_monitor.TrainingMonitor(
+            None, None, None, TimeBudget(regressor(), (X, Y)), 0
+        )
         left = []
         for seconds, step in ((60.0, 20), (1.0, 40), (1.0, 60)):
             clock[0] += seconds
@@ -329,7 +331,7 @@ def test_a_refused_fit_leaves_the_earlier_one_as_it_was(of_three):
     model = clone(of_three).set_params(warm_start=True).fit(X, LABELS)
     before = model.predict_proba(X)
     for labels in (TWO, np.char.upper(LABELS)):
-        with pytest.raises(ValueError, match="warm_start goes on with"):
+        with pytest.raises(ValueError, match="warm_start cannot change the classes"):
             model.fit(X, labels)
         assert list(model.classes_) == ["low", "mid", "top"]
         np.testing.assert_array_equal(model.predict_proba(X), before)
@@ -338,7 +340,7 @@ def test_a_refused_fit_leaves_the_earlier_one_as_it_was(of_three):
 def test_a_fit_that_goes_on_keeps_its_units():
     model = regressor(warm_start=True).fit(X, Y)
     before, energy = model.predict(X), model.energy_
-    with pytest.warns(UserWarning, match="warm_start measures targets as those of the earlier"):
+    with pytest.warns(UserWarning, match="warm_start keeps the standardisation of the earlier"):
         model.fit(X + 1.0, Y * 100.0)  # max_iter is reached already
     assert model.energy_ == energy
     np.testing.assert_allclose(model.predict(X), before)
@@ -372,14 +374,14 @@ def test_words_of_another_model_change_no_prediction_and_are_refused_by_a_warm_f
     before = model.predict(X)
     model.set_params(**changed)
     np.testing.assert_array_equal(model.predict(X), before)
-    with pytest.raises(ValueError, match=f"warm_start goes on with {next(iter(changed))}"):
+    with pytest.raises(ValueError, match=f"warm_start cannot change {next(iter(changed))} from"):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)
 
 
 def test_other_length_scales_are_refused_by_a_warm_fit(of_three):
     model = clone(of_three).set_params(warm_start=True).fit(X, LABELS)
-    with pytest.raises(ValueError, match="goes on with length_scales='learned'"):
+    with pytest.raises(ValueError, match="cannot change length_scales from 'learned'"):
         model.set_params(length_scales="long").fit(X, LABELS)
 
 

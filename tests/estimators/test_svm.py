@@ -325,7 +325,7 @@ def test_bad_input_is_named(iris):
         SVC().fit(X, y, np.zeros(150))
     with pytest.raises(ValueError, match="Negative"):
         SVC().fit(X, y, -np.ones(150))
-    with pytest.raises(ValueError, match="numbers"):
+    with pytest.raises(ValueError, match="must be numeric"):
         SVR().fit(X, np.array(["a"] * 150))
     with pytest.raises(ValueError, match="epsilon"):
         SVR(epsilon=-1).fit(X, y)

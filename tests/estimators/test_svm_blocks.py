@@ -7,8 +7,8 @@ from likelier import SVC
 from likelier.kernels import Rbf
 from likelier.svm import class_blocks as smo_blocks
 from likelier.svm import pairs as svm_pairs
-from likelier.svm.class_blocks import ClassBlocks, PairRoom, have_room, worth_while
-from likelier.svm.kernel_cache import Memory, RowCache, one_by_one
+from likelier.svm.class_blocks import ClassBlocks, PairBuffer, blocks_pay_off, fits_in_memory
+from likelier.svm.kernel_cache import BufferPool, RowCache, run_sequentially
 from likelier.svm.model import Subset
 from likelier.svm.small import PairTable
 
@@ -30,26 +30,26 @@ def used(monkeypatch):
     """The pairs whose values were taken from blocks."""
     found = []
 
-    class Spied(PairRoom):
+    class Spied(PairBuffer):
         def of(self, first, second):
             found.append((first, second))
             return super().of(first, second)
 
-    monkeypatch.setattr(svm_pairs, "PairRoom", Spied)
+    monkeypatch.setattr(svm_pairs, "PairBuffer", Spied)
     return found
 
 
 def blocks_of(X, y, inside):
     kernel, table = Rbf(0.002), PairTable.empty(y[inside], 4, 1)
     rows = Subset(kernel.prepare(X), inside, kernel.prepare(X.astype(np.float32)))
-    return kernel, table, rows, ClassBlocks(rows, table, Memory(), one_by_one)
+    return kernel, table, rows, ClassBlocks(rows, table, BufferPool(), run_sequentially)
 
 
 def test_a_pair_has_the_values_of_its_kernel(wide):
     X, y = wide
     inside = np.flatnonzero(np.arange(len(y)) % 5)  # as in a fit that leaves rows out
     kernel, table, _, blocks = blocks_of(X, y, inside)
-    pair = PairRoom(blocks, Memory())
+    pair = PairBuffer(blocks, BufferPool())
     for first, second in ((0, 1), (0, 3), (2, 3), (1, 2)):
         numbers = np.concatenate([inside[table.members(k)] for k in (first, second)])
         n = len(numbers)
@@ -64,11 +64,11 @@ def test_a_pair_has_the_values_of_its_kernel(wide):
 def test_rows_of_a_pair_are_copied_as_they_are_needed(wide):
     X, y = wide
     *_, blocks = blocks_of(X, y, np.arange(len(y)))
-    values = PairRoom(blocks, Memory()).of(1, 2)
+    values = PairBuffer(blocks, BufferPool()).of(1, 2)
     n = values.n_rows
     whole = values.gather(np.arange(n), np.arange(n), np.empty((n, n), np.float32))
     cache = RowCache(values, 4 * n * n, None, 1)
-    assert not cache.rows_are_dear  # the compiled loop has them
+    assert not cache.rows_are_expensive  # the compiled loop has them
     few = np.array([0, 5, SIZES[1] - 1, SIZES[1], n - 1])  # of both classes
     cache.fetch(few)
     np.testing.assert_array_equal(cache.slots[cache.slot_of[few]], whole[few])
@@ -88,8 +88,8 @@ def test_room_counts_features_and_threads(wide):
     _, table, rows, _ = blocks_of(X, y, np.arange(len(y)))
     own = 2 * (170 + 160) ** 2 + 170 * 160
     shared = sum(size**2 for size in SIZES) + 2 * X.size
-    assert have_room(rows, table, 4 * (shared + 2 * own), 2)
-    assert not have_room(rows, table, 4 * (shared + 2 * own) - 1, 2)
+    assert fits_in_memory(rows, table, 4 * (shared + 2 * own), 2)
+    assert not fits_in_memory(rows, table, 4 * (shared + 2 * own) - 1, 2)
 
 
 def test_room_counts_the_exact_matrices_of_a_path(wide):
@@ -98,8 +98,8 @@ def test_room_counts_the_exact_matrices_of_a_path(wide):
     table = PairTable.empty(y, 4, 3)  # of three values of C
     own = 2 * (170 + 160) ** 2 + 170 * 160 + 2 * (170 + 160) ** 2  # the last: twice as wide
     shared = sum(size**2 for size in SIZES) + 2 * X.size
-    assert have_room(rows, table, 4 * (shared + 2 * own), 2)
-    assert not have_room(rows, table, 4 * (shared + 2 * own) - 1, 2)
+    assert fits_in_memory(rows, table, 4 * (shared + 2 * own), 2)
+    assert not fits_in_memory(rows, table, 4 * (shared + 2 * own) - 1, 2)
 
 
 @pytest.mark.parametrize("words", [{"C": 1.0}, {"C": 100.0, "kernel": "poly", "coef0": 1.0}])
@@ -107,7 +107,7 @@ def test_blocks_do_not_change_the_answer(wide, used, monkeypatch, words):
     X, y = wide
     made = SVC(**words, tol=1e-6).fit(X, y)
     assert used == [(0, 2), (0, 3), (1, 2), (1, 3)]  # the others have shown that it pays
-    monkeypatch.setattr(smo_blocks, "WORTH", 2.0)
+    monkeypatch.setattr(smo_blocks, "MIN_SUPPORT_FRACTION", 2.0)
     used.clear()
     fetched = SVC(**words, tol=1e-6).fit(X, y)
     assert not used
@@ -150,8 +150,8 @@ def test_few_support_vectors_are_not_worth_all_values():
     table = PairTable.empty(np.repeat(np.arange(3), 100), 3, 1)
     table.coefficients[0, 0, :10] = 1.0
     table.coefficients[0, 0, 100:115] = 1.0  # 25 of 200: just what three classes take
-    assert not worth_while(table, [(0, 1)])
+    assert not blocks_pay_off(table, [(0, 1)])
     table.coefficients[0, 0, 115] = 1.0
-    assert worth_while(table, [(0, 1)])
-    assert not worth_while(table, [(0, 2)])
-    assert not worth_while(table, [])
+    assert blocks_pay_off(table, [(0, 1)])
+    assert not blocks_pay_off(table, [(0, 2)])
+    assert not blocks_pay_off(table, [])

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from likelier import SVC
 from likelier.calibration import ece, log_loss
 from likelier.svm import pairs as svm_pairs
-from likelier.svm.pairs import class_pairs, coupled
+from likelier.svm.pairs import class_pairs, couple_probabilities
 
 
 def plain(r):
@@ -25,14 +25,14 @@ def test_pairs_that_agree_give_back_the_probabilities():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.full(5, 0.5), size=50).clip(1e-6)
     first, second = np.array(class_pairs(5)).T
-    found = np.exp(coupled(*plain(p[:, first] / (p[:, first] + p[:, second])), 5))
+    found = np.exp(couple_probabilities(*plain(p[:, first] / (p[:, first] + p[:, second])), 5))
     np.testing.assert_allclose(found, p / p.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
 def test_pairs_that_disagree_are_coupled_as_by_brute_force():
     rng = np.random.default_rng(1)
     r = rng.uniform(0.02, 0.98, (6, 6))
-    found = np.exp(coupled(*plain(r), 4))
+    found = np.exp(couple_probabilities(*plain(r), 4))
     for row, p in zip(r, found, strict=True):
 
         def mismatch(q, row=row):
@@ -50,10 +50,12 @@ def test_pairs_that_disagree_are_coupled_as_by_brute_force():
 def test_blocks_of_rows_and_sure_pairs(monkeypatch):
     rng = np.random.default_rng(2)
     scores = 200.0 * rng.standard_normal((40, 10))
-    whole = coupled(scores, np.full(10, -1.0), np.zeros(10), 5)
+    whole = couple_probabilities(scores, np.full(10, -1.0), np.zeros(10), 5)
     assert np.isfinite(whole).all()
-    monkeypatch.setattr(svm_pairs, "SYSTEM_NUMBERS", 3 * 36)
-    np.testing.assert_array_equal(coupled(scores, np.full(10, -1.0), np.zeros(10), 5), whole)
+    monkeypatch.setattr(svm_pairs, "SYSTEM_VALUES", 3 * 36)
+    np.testing.assert_array_equal(
+        couple_probabilities(scores, np.full(10, -1.0), np.zeros(10), 5), whole
+    )
 
 
 @pytest.mark.parametrize(

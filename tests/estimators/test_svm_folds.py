@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from likelier import SVC
-from likelier.svm.folds import FOLDS, row_keys, spread_folds
+from likelier.svm.folds import FOLDS, assign_folds, row_hashes
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,19 @@ def test_weights_are_repetitions(check):
 def test_keys_are_of_the_row_and_not_of_its_form():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, (200, 4)).astype(float)
-    keys = row_keys(X, 1)
+    keys = row_hashes(X, 1)
     _, same = np.unique(X, axis=0, return_inverse=True)
     np.testing.assert_array_equal(keys[:, None] == keys, same[:, None] == same)
-    np.testing.assert_array_equal(row_keys(sparse.csr_array(X), 1), keys)
-    np.testing.assert_array_equal(row_keys(np.where(X == 0, -0.0, X), 1), keys)
-    np.testing.assert_array_equal(row_keys(X[::-1], 1), keys[::-1])
-    assert (row_keys(X, 2) != keys).any()
+    np.testing.assert_array_equal(row_hashes(sparse.csr_array(X), 1), keys)
+    np.testing.assert_array_equal(row_hashes(np.where(X == 0, -0.0, X), 1), keys)
+    np.testing.assert_array_equal(row_hashes(X[::-1], 1), keys[::-1])
+    assert (row_hashes(X, 2) != keys).any()
 
 
 def test_classes_are_spread_evenly():
     X, y = load_iris(return_X_y=True)
-    keys = row_keys(X, 0)
-    folds = spread_folds(keys, y, 0)
+    keys = row_hashes(X, 0)
+    folds = assign_folds(keys, y, 0)
     for k in range(3):
         of_key = dict(zip(keys[y == k], folds[y == k], strict=True))
         counts = np.bincount(list(of_key.values()), minlength=FOLDS)

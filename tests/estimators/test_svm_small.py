@@ -61,7 +61,7 @@ def test_many_at_a_time_is_one_by_one(monkeypatch, kind, weighted):
 def test_what_is_not_soon_solved_is_left_to_smo(monkeypatch):
     X, y = groups((20, 20, 20))
     fast = SVC(tol=1e-6).fit(X, y), SVR(tol=1e-6).fit(X, y)
-    monkeypatch.setattr(smo_small, "SOON", 2)
+    monkeypatch.setattr(smo_small, "MAX_COMPILED_UPDATES", 2)
     slow = SVC(tol=1e-6).fit(X, y), SVR(tol=1e-6).fit(X, y)
     assert (slow[0].n_iter_ > 2).all()
     np.testing.assert_allclose(fast[0].intercept_, slow[0].intercept_, atol=1e-5)
@@ -101,13 +101,13 @@ def test_a_given_matrix_is_not_copied():
 @pytest.mark.parametrize("estimator", [SVC, SVR])
 @pytest.mark.parametrize("cache_size", [9, 16])
 def test_a_path_keeps_to_its_memory(monkeypatch, estimator, cache_size):
-    monkeypatch.setattr(smo_cache, "_kept", [])  # what other tests have left would not be counted
+    monkeypatch.setattr(smo_cache, "_idle", [])  # what other tests have left would not be counted
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
     y = X[:, 0] + 0.3 * rng.normal(size=1000)
     y = y > 0.0 if estimator is SVC else y
     estimator().fit_path(X[:300], y[:300], [0.1, 1.0])  # what is compiled and imported
-    smo_cache._kept.clear()
+    smo_cache._idle.clear()
     tracemalloc.start()
     estimator(cache_size=cache_size).fit_path(X, y, [0.1, 1.0])
     _, peak = tracemalloc.get_traced_memory()
@@ -225,7 +225,7 @@ def test_other_threads_hear_of_it_and_end():
 
 
 def test_a_stream_is_refused_by_name():
-    with pytest.raises(TypeError, match="X must hold all rows in memory"):
+    with pytest.raises(TypeError, match="X must be in memory.*does not support files or streams"):
         SVC().fit("rows.csv", [0, 1])
 
 

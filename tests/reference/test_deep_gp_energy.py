@@ -14,7 +14,7 @@ from tests.reference.quick_jit import quick_jit
 from likelier.deep_gp import chunks as deep_gp_chunks
 from likelier.deep_gp import layer as deep_gp_layer
 from likelier.deep_gp.kernels import JITTER
-from likelier.deep_gp.layer import Layer, node_law, ready_layer, row_moments
+from likelier.deep_gp.layer import Layer, layer_cavity, prepare_layer, row_moments
 from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
 from likelier.deep_gp.posterior import posterior_of
 from likelier.deep_gp.start import start_layers
@@ -256,7 +256,7 @@ def test_a_wide_node_does_not_cost_others_their_digits(e, wide):
     log_det = np.linalg.slogdet(np.eye(n) - e * T[0] @ T[0].T)[1]
     wanted = (1.0 - e) / (2.0 * e) * (n * np.log1p(-e) - log_det)
     with jax.enable_x64(True):
-        found = quick_jit(deep_gp_layer.cavity)(
+        found = quick_jit(deep_gp_layer.cavity_terms)(
             np.zeros((2, n), np.float32), T.astype(np.float32), np.float32(e)
         )[1]
     assert found.dtype == np.float32
@@ -269,7 +269,7 @@ def test_a_cavity_wider_than_any_q_has_is_made_narrower():
     layer = make_layer(rng, D, P)
     wide = layer._replace(root=layer.root + 3.0 * np.eye(M))
     with jax.enable_x64(True):
-        found = [quick_jit(node_law)(*given) for given in ((wide, e), (layer, 1e-3))]
+        found = [quick_jit(layer_cavity)(*given) for given in ((wide, e), (layer, 1e-3))]
         law, usual = jax.tree.map(np.asarray, found)
     np.testing.assert_allclose(usual.shrinkage, np.eye(M) - roots(layer) @ roots(layer).mT)
     assert np.isfinite(law.divergence)
@@ -291,9 +291,9 @@ def test_single_precision_keeps_the_divergence(total):
     layer = layer._replace(root=0.1 * layer.root, mean=0.3 * layer.mean)
     single = Layer(*(np.asarray(a, np.float32) for a in layer))
     with jax.enable_x64(True):
-        exact = float(quick_jit(node_law)(layer, np.float64(1.0 / total)).divergence)
+        exact = float(quick_jit(layer_cavity)(layer, np.float64(1.0 / total)).divergence)
     with jax.enable_x64(False):
-        ours = float(quick_jit(node_law)(single, np.float32(1.0 / total)).divergence)
+        ours = float(quick_jit(layer_cavity)(single, np.float32(1.0 / total)).divergence)
     T = roots(single)[0].astype(np.float32)
     C = np.float32(1 - 1 / total) * np.eye(n, dtype=np.float32) + np.float32(1 / total) * (T @ T.T)
     log_det = np.float32(2.0) * np.log(np.diagonal(np.linalg.cholesky(C))).sum(dtype=np.float32)
@@ -387,7 +387,7 @@ def test_the_ways_to_use_the_root_of_the_prior_agree(kernels):
 
     def slopes(n_rows):
         def value(layer, X):
-            ready = ready_layer("rbf", layer, np.ones(M), node_law(layer, 0.05), n_rows)
+            ready = prepare_layer("rbf", layer, np.ones(M), layer_cavity(layer, 0.05), n_rows)
             mean, variance = row_moments("rbf", ready, X)
             return (toward[0] * mean + toward[1] * variance).sum()
 

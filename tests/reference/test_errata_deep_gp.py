@@ -10,7 +10,7 @@ import pytest
 from tests.reference.quick_jit import quick_jit
 
 from likelier.deep_gp.adam import STEPS, DeepAdam
-from likelier.deep_gp.layer import Layer, node_law
+from likelier.deep_gp.layer import Layer, layer_cavity
 from likelier.deep_gp.model import DeepGP, Fixed, Parameters
 from likelier.deep_gp.posterior import DeepPosterior, plain_layers, shared_normals
 from likelier.deep_gp.start import cut, mean_projection, pad
@@ -43,9 +43,9 @@ def forward(parameters, held, X, xi, e):
 
     @quick_jit
     def moments(parameters, held, X, xi):
-        laws = tuple(node_law(part, e) for part in parameters.layers)
+        laws = tuple(layer_cavity(part, e) for part in parameters.layers)
         h = model.hidden(parameters, held, laws, X, xi)
-        return model.outputs(model.ready(parameters, held, laws, model.n_layers - 1, h), h)
+        return model.outputs(model.prepare(parameters, held, laws, model.n_layers - 1, h), h)
 
     with jax.enable_x64(True):
         return [np.asarray(a) for a in moments(parameters, held, X, xi)]

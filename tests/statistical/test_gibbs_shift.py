@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import softmax
 from tests.reference.bayesian_problem import make_model
 
-from likelier.bayesian_linear.gibbs import shifted
+from likelier.bayesian_linear.gibbs import draw_common_shift
 
 N = 20_000
 
@@ -29,7 +29,7 @@ def test_weights_from_the_prior_stay_so_whatever_means_and_precisions(learned):
     eta = np.full(N, 0.7)
     sd = 1.0 / np.sqrt(model.prior.precision(0.7))
     theta = model.prior.mean + sd * rng.standard_normal((N, 9))
-    found = shifted(model, theta, eta, np.random.default_rng(1))
+    found = draw_common_shift(model, theta, eta, np.random.default_rng(1))
     for j in range(9):
         scaled = (found[:, j] - model.prior.mean[j]) / sd[j]
         assert stats.kstest(scaled, "norm").pvalue > 1e-4

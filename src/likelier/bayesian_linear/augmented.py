@@ -1,10 +1,10 @@
-"""The two data augmentations: hidden variables given which a linear model is Gaussian.
+"""Data augmentation: latent variables given which the posterior of the weights is Gaussian.
 
 Logistic: ``sigma(f)^a sigma(-f)^b`` is ``exp(kappa f)`` times a mixture over ``omega ~ PG(a+b, 0)``
 of ``exp(-omega f^2 / 2)``; given the score, ``omega ~ PG(a+b, f)``. Hinge: ``exp(-2 max(0, u))`` is
 a mixture over ``lambda`` of Gaussians in ``u``; given ``u``, ``1 / lambda`` is inverse Gaussian
-with mean ``1 / |u|`` and shape 1. Given the hidden variables all that is needed of the rows are two
-sums, ``X^T D X`` and ``X^T r``. A row of weight ``b`` has ``PG(b, f)``; in the hinge its ``u`` is
+with mean ``1 / |u|`` and shape 1. Given the latent variables, two sums over rows suffice,
+``X^T D X`` and ``X^T r``. A row of weight ``b`` has ``PG(b, f)``; for the hinge its ``u`` is
 multiplied by the weight.
 """
 
@@ -19,9 +19,9 @@ from scipy.special import logsumexp
 from likelier.base import Array, Batch, Matrix
 from likelier.bayesian_linear.model import BayesianLinear
 
-SMALL_SHAPE = 1e-3  # of a Polya-Gamma law, below which it is summed up by its definition
+SMALL_SHAPE = 1e-3  # Polya-Gamma shape below which draws are sums of gamma variables
 TERMS, MAX_TERMS = 64, 512
-MAX_PRECISION = 1e12  # 1/lambda at a row exactly on its margin has no upper end
+MAX_PRECISION = 1e12  # 1/lambda is unbounded at a row exactly on its margin
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Augmented:
 
 
 def draw_polya_gamma(b: Array | None, f: Array, stream: np.random.Generator) -> Array:
-    """Draws of ``PG(b_i, f_i)``; b None means one.
+    """Draws of ``PG(b_i, f_i)``; ``b`` is one if None.
 
-    Whole ``b`` are sums of that many exact draws; the method for other ``b`` is slower, and the one
-    for all ``b`` below 13 (a saddle point is used beyond, where the law is nearly normal). Very
-    small ``b`` are sums of gamma variables.
+    Small integers ``b`` use the exact Devroye sampler. Other ``b`` use the default method of the
+    package, which is slower (a saddle point method above 13, where the distribution is nearly
+    normal). Very small ``b`` use sums of gamma variables.
     """
     f = np.ascontiguousarray(f)
     if b is None:
@@ -58,24 +58,24 @@ def draw_polya_gamma(b: Array | None, f: Array, stream: np.random.Generator) -> 
 def _gamma_sum(b: Array, f: Array, stream: np.random.Generator) -> Array:
     """``sum_k g_k c_k`` with ``g_k ~ Gamma(b, 1)`` and ``1 / c_k = 2 pi^2 (k - 1/2)^2 + f^2 / 2``.
 
-    Terms beyond the first ones come with their mean, which is what is left of the whole one,
-    ``b tanh(f / 2) / (2 f)``. Cost: at least 64 gamma variables for each draw.
+    The truncated terms are replaced by their mean, the remainder of the total mean
+    ``b tanh(f / 2) / (2 f)``. Cost: at least 64 gamma variables per draw.
     """
     size = np.maximum(np.abs(f), 1e-8)
-    left = 0.5 * np.tanh(0.5 * size) / size
+    remainder = 0.5 * np.tanh(0.5 * size) / size
     draws = np.zeros_like(f)
     for k in range(min(MAX_TERMS, TERMS + int(size.max()))):
-        share = 1.0 / (2.0 * np.pi**2 * (k + 0.5) ** 2 + 0.5 * size**2)
-        draws += stream.standard_gamma(b) * share
-        left -= share
-    return np.asarray(draws + b * np.maximum(left, 0.0))
+        term = 1.0 / (2.0 * np.pi**2 * (k + 0.5) ** 2 + 0.5 * size**2)
+        draws += stream.standard_gamma(b) * term
+        remainder -= term
+    return np.asarray(draws + b * np.maximum(remainder, 0.0))
 
 
 def draw_inverse_gaussian(a: Array, stream: np.random.Generator) -> Array:
-    """Draws of the inverse Gaussian law of mean ``1 / a`` and shape 1, ``a >= 0``.
+    """Draws of the inverse Gaussian distribution with mean ``1 / a`` and shape 1, ``a >= 0``.
 
-    The root is written in ``a``, so that nothing cancels as ``a`` goes to zero, where the law
-    becomes that of one over a chi-squared variable.
+    The root is written in terms of ``a`` to avoid cancellation as ``a`` goes to zero, where the
+    limit is the reciprocal of a chi-squared variable.
     """
     y = stream.standard_normal(a.shape) ** 2
     small = 1.0 / np.maximum(a + 0.5 * y + 0.5 * np.sqrt(y * (4.0 * a + y)), 1.0 / MAX_PRECISION)
@@ -88,10 +88,10 @@ def draw_inverse_gaussian(a: Array, stream: np.random.Generator) -> Array:
 def augment(
     model: BayesianLinear, raw: Array, batch: Batch, stream: np.random.Generator, output: int = 0
 ) -> Augmented:
-    """Draw the hidden variables of a block for each chain, and return the sums they give.
+    """Draw the latent variables of a block for each chain, and return the resulting sums.
 
-    ``raw`` has one row per chain. For classes treated jointly, ``output`` is the class whose
-    weights are to be drawn given those of the others (Holmes and Held).
+    ``raw`` has one row per chain. For a multinomial model, ``output`` is the class whose weights
+    are to be drawn given those of the others (Holmes and Held).
     """
     X, y = model.coordinates.rows(batch.X), np.asarray(batch.y)
     K, p = model.linear.n_outputs, model.linear.n_rows_theta
@@ -99,7 +99,7 @@ def augment(
     scores = model.linear.scores(columns, X).reshape(batch.n_rows, len(raw), K)
     if model.hinge:
         sign = model.signs(batch)[:, None]
-        return _sums(model, X, *_hinge_row(sign, scores[:, :, 0], batch.weight, stream))
+        return _sums(model, X, *_hinge_rows(sign, scores[:, :, 0], batch.weight, stream))
     offset = np.zeros(scores.shape[:2])
     if model.joint:
         offset = np.asarray(logsumexp(np.delete(scores, output, axis=2), axis=2))
@@ -112,7 +112,7 @@ def augment(
     return _sums(model, X, omega, kappa + omega * offset)
 
 
-def _hinge_row(
+def _hinge_rows(
     sign: Array, f: Array, weight: Array | None, stream: np.random.Generator
 ) -> tuple[Array, Array]:
     """``d_i`` and ``r_i`` of the hinge: ``omega^2 / lambda`` and ``(omega + d_i) y``."""
@@ -121,6 +121,8 @@ def _hinge_row(
     return precision, (omega + precision) * sign
 
 
-def _sums(model: BayesianLinear, X: Matrix, precision: Array, pull: Array) -> Augmented:
+def _sums(model: BayesianLinear, X: Matrix, precision: Array, linear_term: Array) -> Augmented:
     gram = np.stack([model.linear.gram(X, np.ascontiguousarray(d)) for d in precision.T])
-    return Augmented(gram, model.linear.pull_back(X, np.broadcast_to(pull, precision.shape)).T)
+    return Augmented(
+        gram, model.linear.pull_back(X, np.broadcast_to(linear_term, precision.shape)).T
+    )

@@ -1,4 +1,4 @@
-"""`BayesianLinearClassifier`: posterior draws of a linear classifier, logistic or hinge."""
+"""`BayesianLinearClassifier`: MCMC for Bayesian logistic regression and Bayesian SVM."""
 
 from __future__ import annotations
 
@@ -13,61 +13,58 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.bayesian_linear.recipe import BayesianLinearFit
-from likelier.bayesian_linear.summary import Summaries
+from likelier.bayesian_linear.summary import SummaryMixin
 from likelier.calibration import restore
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.probabilities import has_probabilities, never_certain, split_entropy
 from likelier.predictive import Categorical
 
-PREDICT_DRAWS = 500  # draws that predictions average over, evenly spaced
-CHUNK_VALUES = 1 << 21  # probabilities held at a time
+PREDICT_DRAWS = 500  # evenly spaced draws that predictions average over
+CHUNK_VALUES = 1 << 21  # probabilities in memory at a time
 
 
-class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
-    """Bayesian logistic regression and Bayesian support vector machine, by posterior draws.
+class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit):
+    """Bayesian logistic regression and Bayesian support vector machine by MCMC.
 
     The posterior of the weights is ``prod_i L(y_i, x_i^T w + b)^omega_i N(w; mean, precision^-1)``
-    with the logistic likelihood, or with the pseudo-likelihood ``exp(-2 hinge)``. Probabilities
-    average over the draws, so they are less sure where the data say little.
+    with the logistic likelihood, or with the pseudo-likelihood ``exp(-2 hinge)``. Predicted
+    probabilities average over the posterior draws.
 
     Parameters
     ----------
     loss : {"log_loss", "hinge"}, default="log_loss"
-        Likelihood. The hinge has no probabilities of its own: they are calibrated on rows left
-        out of a fit.
+        Likelihood. Probabilities of the hinge are calibrated on held-out rows.
     prior_precision : "auto", float or array of shape (n_features,), default="auto"
-        Precision of the Gaussian prior of each weight. "auto" learns it: ``tau var(x_j)``, with
-        ``tau ~ Gamma(prior_shape, prior_rate)``, so that rescaling a feature changes nothing.
+        Precision of the Gaussian prior of each weight. "auto" learns ``tau`` of ``tau var(x_j)``,
+        with ``tau ~ Gamma(prior_shape, prior_rate)``, which is invariant to feature scaling.
     prior_mean : float or array of shape (n_features,), default=0.0
         Mean of the prior.
     prior_shape, prior_rate : float, default=2.0 and 0.2
-        Of the gamma law of ``tau``. One weight then has a Student-t prior of ``2 prior_shape``
-        degrees of freedom and scale ``sqrt(prior_rate / prior_shape)`` per standard deviation.
+        Parameters of the gamma distribution of ``tau``. The marginal prior of a weight is Student-t
+        with ``2 prior_shape`` degrees of freedom and scale ``sqrt(prior_rate / prior_shape)`` per
+        standard deviation.
     fit_intercept : bool, default=True
-        Whether there is an intercept. Its prior is ``N(0, 10^2)`` at the mean row.
+        Whether to fit an intercept, with prior ``N(0, 10^2)`` at the mean row.
     multi_class : {"ovr", "multinomial"}, default="ovr"
-        For more than two classes: each against the rest with a scale of its own, or jointly.
+        For more than two classes: one-vs-rest, each with its own ``tau``, or softmax.
     sampler : {"auto", "independent", "hamiltonian", "gibbs"}, default="auto"
-        How draws are made, see Notes. The posterior is the same.
+        Sampling algorithm, see Notes. All have the same target distribution.
     n_chains : int, default=4
-        Chains, started apart, whose agreement is checked.
+        Number of chains, with dispersed starting points, for convergence diagnostics.
     n_draws : int, default=500
-        Draws of each chain that are kept.
+        Draws per chain after warm-up and thinning.
     n_warmup : int or None, default=None
-        Draws of each chain before those; None takes what the sampler needs.
+        Warm-up draws per chain; None uses the default of the sampler.
     thin : int, default=1
-        Keep one draw in so many.
+        Keep every ``thin``-th draw.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes; they multiply ``sample_weight``.
     probability : bool, default=True
-        Whether to calibrate the hinge, by short fits that leave a fifth of the rows out each: five
-        of them below 2,000 rows; else one, or as many as it takes for 100 rows of either of two
-        classes. Streams of more than 20,000 rows leave out one fold, or none where there are 50
-        rows for each feature.
+        Whether to calibrate the hinge on held-out folds, see Notes.
     n_jobs : int or None, default=None
         Threads for sums over rows; draws do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seeds all draws. The same seed gives the same bits.
+        Seed; results are reproducible bit for bit.
     verbose : int, default=0
         Print progress.
 
@@ -78,30 +75,35 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         Draws of the weights; one output for two classes, else one per class.
     intercept_draws_ : ndarray of shape (n_chains, n_draws, n_outputs)
     prior_precision_draws_ : ndarray of shape (n_chains, n_draws, n_problems)
-        Draws of ``tau``; nothing where the precision was given.
+        Draws of ``tau``; ``n_problems`` is 0 for a given precision.
     coef_, intercept_ : ndarray
         Posterior means.
     r_hat_, ess_ : float
-        Largest R-hat and smallest effective number of draws of any parameter.
+        Largest R-hat and smallest effective sample size of any parameter.
     sampler_ : str
-        What "auto" chose.
+        Sampler used, if "auto" its choice.
     acceptance_ : float
-        Share of proposals accepted.
+        Acceptance rate of the proposals.
     n_iter_ : int
         Rounds of sampling.
 
     Notes
     -----
-    "independent" proposes weights from the Gaussian nearest to the posterior, a few hundred in one
-    matrix product, and accepts by Metropolis and Hastings: nearly independent draws at the cost of
-    rows x features each. "hamiltonian" follows gradients where the Gaussian fits badly (few rows,
-    separable classes); "auto" measures which is needed, by what proposals are worth in the worst
-    covered tail of the posterior. "gibbs" is data augmentation by
-    Polya-Gamma or inverse-Gaussian variables, rows x features^2 per draw; it mixes badly where
-    positives are rare. All are sums over blocks of rows. Finding the Gaussian takes about 15
-    passes of rows x features^2; at most 3,000 weights can be treated jointly.
+    "independent" is an independence Metropolis-Hastings sampler: it proposes from a Gaussian
+    approximation of the posterior, a few hundred points in one matrix product, for nearly
+    independent draws at a cost of rows x features each. "hamiltonian" is Hamiltonian Monte Carlo,
+    for posteriors that are far from Gaussian (few rows, separable classes). "auto" chooses by the
+    sampling efficiency of the proposals in the worst covered tail of the posterior. "gibbs" is data
+    augmentation with Polya-Gamma or inverse Gaussian variables, rows x features^2 per draw; it
+    mixes slowly if positives are rare. All use sums over blocks of rows. The Gaussian takes about
+    15 passes of rows x features^2; at most 3,000 weights can be sampled jointly.
 
-    Predictions use 500 draws, evenly spaced among all.
+    The hinge is calibrated on scores of short fits, each without a fifth of the rows: five fits
+    below 2,000 rows, else one, or more until there are 100 held-out rows of either of two classes.
+    For streams of more than 20,000 rows there is one such fit, and none with 50 rows per feature or
+    more: the scores of the training rows are then used.
+
+    Predictions use 500 evenly spaced draws.
 
     Examples
     --------
@@ -162,9 +164,9 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     # -- predictions --------------------------------------------------------------------
     @or_constant
     def decision_function(self, X: Any) -> Array:
-        """Log odds of the posterior predictive; with the hinge, mean scores.
+        """Log odds of the posterior predictive; for the hinge, mean scores.
 
-        One per row for two classes; else one per class, logarithms of probabilities.
+        One value per row for two classes; else log probabilities (or scores), one per class.
         """
         return self._decide(self._rows(X))
 
@@ -172,7 +174,7 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
         if self.loss == "hinge":
             scores = self._mean_scores(X)
             return scores.ravel() if scores.shape[1] == 1 else scores
-        found = np.concatenate([logsumexp(part, axis=1) for part in self._log_parts(X)])
+        found = np.concatenate([logsumexp(part, axis=1) for part in self._log_chunks(X)])
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     @or_constant
@@ -185,9 +187,9 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     @available_if(has_probabilities)
     @or_constant
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every class; the largest is always the class `predict` gives.
+        """Probability of every class; its argmax is always the prediction of `predict`.
 
-        The posterior predictive; with the hinge, calibrated mean scores.
+        The posterior predictive; for the hinge, calibrated mean scores.
         """
         return self._probabilities(self._rows(X))
 
@@ -208,34 +210,34 @@ class BayesianLinearClassifier(ClassifierMixin, Summaries, BayesianLinearFit):
     @available_if(has_probabilities)
     @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of `predict_proba` in nats: of the classes given the weights, and of the weights.
+        """Entropy of `predict_proba` in nats, split into aleatoric and epistemic.
 
-        The epistemic part is the mutual information of class and weights over the draws; with the
-        hinge every draw's scores are calibrated alike.
+        The epistemic part is the mutual information of class and weights over the draws; for the
+        hinge, the scores of each draw are calibrated by the same map.
         """
         X = self._rows(X)
-        apart = [self._mixture(part).uncertainty().epistemic for part in self._parts(X)]
-        return split_entropy(self._probabilities(X), np.concatenate(apart))
+        epistemic = [self._mixture(part).uncertainty().epistemic for part in self._score_chunks(X)]
+        return split_entropy(self._probabilities(X), np.concatenate(epistemic))
 
     def _rows(self, X: Any) -> Matrix:
         check_is_fitted(self, "coef_draws_")
         return self._check_X(X, reset=False)
 
-    def _parts(self, X: Matrix) -> Iterator[Array]:
-        """Scores (rows, draws, outputs) of a part of the rows at a time."""
+    def _score_chunks(self, X: Matrix) -> Iterator[Array]:
+        """Scores (rows, draws, outputs), some rows at a time."""
         outputs, d = self.coef_draws_.shape[2:]
         coef = self.coef_draws_.reshape(-1, outputs, d)
-        ends = self.intercept_draws_.reshape(-1, outputs)
-        every = np.unique(np.linspace(0, len(coef) - 1, PREDICT_DRAWS).astype(np.intp))
-        flat, level = coef[every].reshape(-1, d).T, ends[every].ravel()
+        intercepts = self.intercept_draws_.reshape(-1, outputs)
+        chosen = np.unique(np.linspace(0, len(coef) - 1, PREDICT_DRAWS).astype(np.intp))
+        flat, intercept = coef[chosen].reshape(-1, d).T, intercepts[chosen].ravel()
         size = max(1, CHUNK_VALUES // flat.shape[1])
         for first in range(0, X.shape[0], size):
-            scores = np.asarray(X[first : first + size] @ flat, dtype=np.float64) + level
-            yield scores.reshape(len(scores), len(every), outputs)
+            scores = np.asarray(X[first : first + size] @ flat, dtype=np.float64) + intercept
+            yield scores.reshape(len(scores), len(chosen), outputs)
 
-    def _log_parts(self, X: Matrix) -> Iterator[Array]:
-        """Log probabilities (rows, draws, classes), each draw with an equal share."""
-        for scores in self._parts(X):
+    def _log_chunks(self, X: Matrix) -> Iterator[Array]:
+        """Log probabilities (rows, draws, classes) minus the log number of draws."""
+        for scores in self._score_chunks(X):
             yield self._log_classes(scores) - np.log(scores.shape[1])
 
     def _log_classes(self, scores: Array) -> Array:

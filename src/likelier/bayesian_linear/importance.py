@@ -1,8 +1,8 @@
-"""Laws that proposals are drawn from, and how well their tails cover those of the posterior.
+"""Proposal distributions, and diagnostics of how well they cover the tails of the posterior.
 
-A chain that moves by independent proposals stays long where the posterior is large and proposals
-are rare. One such point can hold as many draws as a whole tail of the posterior, and moves the end
-of an interval by as much: so what decides is not how well the middle is covered, but the tails.
+An independence sampler stays for long at points where the posterior is large relative to the
+proposal. A single such point can take as many draws as a whole tail of the posterior, and shift the
+end of an interval as much: so the coverage of the tails matters more than that of the bulk.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from scipy.special import gammaln, logsumexp
 from likelier.base import Array
 
 WIDTH = 1.25
-ENDS = (0.05, 0.95)  # whose estimates are judged
+TAIL_QUANTILES = (0.05, 0.95)  # quantiles whose estimates are assessed
 SMALLEST = 1e-300
 
 
 @dataclass(frozen=True)
 class Tails:
-    """The law of ``xi``: mostly standard normal, partly wider, partly Student-t.
+    """Mixture distribution of ``xi``: standard normal, a wider normal and a Student-t.
 
-    The Student-t part bounds what any point can weigh: no region is too rare to be proposed.
+    The Student-t component bounds the importance weights.
     """
 
-    wide: float  # shares of the two other parts
+    wide: float  # mixture weights of the wider normal and the Student-t
     heavy: float
-    stretch: float = 1.0  # of the law of eta
-    df: float = 5.0  # of the Student-t part, and its scale
+    stretch: float = 1.0  # scale factor of the proposal of eta
+    df: float = 5.0  # degrees of freedom of the Student-t, and its scale
     scale: float = 1.0
 
     def draw(self, n: int, size: int, stream: np.random.Generator) -> Array:
@@ -43,52 +43,52 @@ class Tails:
         return xi
 
     def log_density(self, xi: Array) -> Array:
-        """Log density of `draw`, up to the constant of the normal law."""
+        """Log density of `draw`, up to the constant of the normal density."""
         size, square = xi.shape[1], np.einsum("ij,ij->i", xi, xi)
         constant = gammaln(0.5 * (self.df + size)) - gammaln(0.5 * self.df)
         constant -= size * (0.5 * np.log(0.5 * self.df) + np.log(self.scale))
-        far = square / (self.df * self.scale**2)
+        ratio = square / (self.df * self.scale**2)
         parts = [
             np.log1p(-self.heavy - self.wide) - 0.5 * square,
-            np.log(self.heavy) + constant - 0.5 * (self.df + size) * np.log1p(far),
+            np.log(self.heavy) + constant - 0.5 * (self.df + size) * np.log1p(ratio),
         ]
         if self.wide > 0.0:
             parts.append(np.log(self.wide) - 0.5 * square / WIDTH**2 - size * np.log(WIDTH))
         return np.asarray(logsumexp(parts, axis=0))
 
 
-USUAL = Tails(0.0, 0.05)
-CAUTIOUS = Tails(0.35, 0.1, stretch=1.4)
-# A few parameters of few rows have skew posteriors, and a wide part finds their long side. It
-# costs its share of the proposals; among many parameters it would find nothing.
-GUARDED = Tails(0.0, 0.2, df=3.0, scale=2.0)
+DEFAULT_TAILS = Tails(0.0, 0.05)
+WIDE_TAILS = Tails(0.35, 0.1, stretch=1.4)
+# With few parameters and rows, posteriors may be skew, and a large heavy component covers the long
+# tail at the cost of its mixture weight. With many parameters it would propose nothing useful.
+HEAVY_TAILS = Tails(0.0, 0.2, df=3.0, scale=2.0)
 FEW_PARAMETERS = 10
-# Indices of the tail of the weights of proposals beyond which these are given up. The variance of
-# weights is infinite from one half on; the wide part nearly bounds them where it covers the tails.
-HEAVY_TAIL, HEAVY_TAIL_OF_FEW = 0.5, 0.2
+# Largest tail indices of the importance weights with which the independence sampler is used. Their
+# variance is infinite from 1/2 on; with few parameters the heavy component nearly bounds them.
+MAX_TAIL_INDEX, MAX_TAIL_INDEX_OF_FEW = 0.5, 0.2
 
 
-def usual_tails(n_parameters: int) -> Tails:
-    """The law to begin with."""
-    return GUARDED if n_parameters <= FEW_PARAMETERS else USUAL
+def default_tails(n_parameters: int) -> Tails:
+    """Proposal distribution to start with."""
+    return HEAVY_TAILS if n_parameters <= FEW_PARAMETERS else DEFAULT_TAILS
 
 
-def heaviest_tail(n_parameters: int) -> float:
-    """Largest index of the tail of the weights with which independent moves go on."""
-    return HEAVY_TAIL_OF_FEW if n_parameters <= FEW_PARAMETERS else HEAVY_TAIL
+def max_tail_index(n_parameters: int) -> float:
+    """Largest tail index of the weights with which the independence sampler continues."""
+    return MAX_TAIL_INDEX_OF_FEW if n_parameters <= FEW_PARAMETERS else MAX_TAIL_INDEX
 
 
-def effective_share(log_weight: Array) -> float:
-    """Share of independent draws that weighted proposals are worth."""
+def sampling_efficiency(log_weight: Array) -> float:
+    """Effective sample size of weighted proposals, as a fraction of their number."""
     weight = np.exp(log_weight - log_weight.max())
     return float(weight.sum() ** 2 / (weight @ weight)) / len(weight)
 
 
-def tail_shape(log_weight: Array) -> float:
-    """Index of the tail of the weights of proposals, by Hill's estimator; nothing without any.
+def tail_index(log_weight: Array) -> float:
+    """Tail index of the importance weights by Hill's estimator; zero if there are too few.
 
-    From one half on their variance is infinite: then the posterior has parts that are hardly ever
-    proposed, and chains agree with each other because all of them have missed those.
+    From one half on their variance is infinite: parts of the posterior are then hardly ever
+    proposed, and chains may agree only because all of them have missed those parts.
     """
     ordered = np.sort(log_weight)
     m = int(min(len(ordered) / 5, 3.0 * np.sqrt(len(ordered))))
@@ -97,23 +97,23 @@ def tail_shape(log_weight: Array) -> float:
     return float((ordered[-m:] - ordered[-m - 1]).mean())
 
 
-def tail_share(points: Array, log_weight: Array) -> float:
-    """Share of independent draws that weighted points are worth for the worst of all tails.
+def tail_efficiency(points: Array, log_weight: Array) -> float:
+    """Efficiency of weighted points relative to independent draws, for the worst of all tails.
 
-    ``points`` has shape (n, parameters). The probability ``p`` beyond an end has the variance
-    ``sum_i W_i^2 (I_i - p)^2``, where the ``W`` sum to one, and ``p (1 - p) / n`` by independent
-    draws; the share is the smallest ratio over both ends of every parameter. Cost: n log n for
-    each parameter.
+    ``points`` has shape (n, parameters). The estimate of a tail probability ``p`` has the variance
+    ``sum_i W_i^2 (I_i - p)^2``, where the ``W`` sum to one, and ``p (1 - p) / n`` for independent
+    draws; the result is the smallest ratio over both tails of every parameter. Cost: n log n per
+    parameter.
     """
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     ordered = weight[np.argsort(points, axis=0)]
     below, squares = ordered.cumsum(axis=0), (ordered**2).cumsum(axis=0)
-    each, worst = np.arange(points.shape[1]), np.inf
-    for end in ENDS:
+    columns, worst = np.arange(points.shape[1]), np.inf
+    for end in TAIL_QUANTILES:
         last = np.minimum((below < end).sum(axis=0), len(points) - 1)
-        p, inside = below[last, each], squares[last, each]
+        p, inside = below[last, columns], squares[last, columns]
         variance = (1.0 - p) ** 2 * inside + p**2 * (squares[-1] - inside)
-        share = p * (1.0 - p) / np.maximum(variance, SMALLEST) / len(points)
-        worst = min(worst, float(share.min()))
+        efficiency = p * (1.0 - p) / np.maximum(variance, SMALLEST) / len(points)
+        worst = min(worst, float(efficiency.min()))
     return worst

@@ -1,14 +1,14 @@
-"""The Bayesian linear model: a Gaussian prior on weights, and what samplers ask of the rows.
+"""The Bayesian linear model: a Gaussian prior on weights, and the sums over rows of samplers.
 
 The posterior is ``exp(sum_i omega_i l(y_i, f_i)) N(w; mean, precision^-1)``, where ``l`` is
-``log sigma(y f)`` (log loss), ``log softmax(f)[y]`` (several classes jointly), or
-``-2 max(0, 1 - y f)`` (hinge, a pseudo-likelihood). Samplers move in *standard* coordinates:
-weights per standard deviation of their column, and the intercept at the mean row. There the
-prior is diagonal, one learned precision ``tau`` means the same for every column, and shifting
-or rescaling a column changes nothing.
+``log sigma(y f)`` (log loss), ``log softmax(f)[y]`` (multinomial), or ``-2 max(0, 1 - y f)``
+(hinge, a pseudo-likelihood). Samplers work in *standard* coordinates: weights per standard
+deviation of their column, and the intercept at the mean row. In these the prior is diagonal, one
+learned precision ``tau`` has the same meaning for every column, and the posterior is invariant to
+shifting or rescaling a column.
 
-Parameters of ``K`` outputs are one vector, those of an output together, its intercept last.
-Everything that touches rows is a sum over blocks.
+The parameters of ``K`` outputs form one vector, grouped by output, with the intercept last in each
+group. Everything that touches rows is a sum over blocks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from scipy import sparse
 
 from likelier.base import Array, Batch, Matrix, Model
 from likelier.bayesian_linear.loops import (
-    hinge_slopes,
+    hinge_gradients,
     hinge_sums,
-    logistic_slopes,
+    logistic_gradients,
     logistic_sums,
     smoothed_hinge,
     smoothed_logistic,
@@ -32,9 +32,9 @@ from likelier.bayesian_linear.loops import (
 )
 from likelier.glm.model import LinearModel
 
-INTERCEPT_PRECISION = 1e-2  # a standard deviation of ten on the scale of scores
-FAR = 1e3  # columns this many spreads from zero lose digits unless they are shifted first
-CHUNK_VALUES = 1 << 16  # scores that stay in the cache of a core
+INTERCEPT_PRECISION = 1e-2  # a standard deviation of 10
+SHIFT_ABOVE = 1e3  # columns with |mean| > 1e3 standard deviations are shifted to preserve precision
+CHUNK_VALUES = 1 << 16  # scores that fit in the cache of a core
 WIDE_VALUES = 1 << 20
 NO_WEIGHT = np.empty(0)
 
@@ -43,8 +43,8 @@ NO_WEIGHT = np.empty(0)
 class Coordinates:
     """Standard coordinates: ``w = v / scale``, ``b = a - centre^T w``.
 
-    ``shift`` is subtracted from rows before anything else: the means of columns where that saves
-    digits, else zero. The centre is counted from there.
+    ``shift`` is subtracted from rows first: the mean of columns that need it for precision, else
+    zero. The centre is relative to it.
     """
 
     scale: Array
@@ -53,25 +53,25 @@ class Coordinates:
     fit_intercept: bool
 
     @classmethod
-    def of(cls, mean: Array, spread: Array, fit_intercept: bool) -> Coordinates:
-        """Coordinates for columns of these means and mean squared spreads."""
-        scale = np.sqrt(np.where(spread > 0.0, spread, 1.0))
+    def of(cls, mean: Array, projected: Array, fit_intercept: bool) -> Coordinates:
+        """Coordinates for columns of these means and variances."""
+        scale = np.sqrt(np.where(projected > 0.0, projected, 1.0))
         centre = mean if fit_intercept else np.zeros_like(mean)
-        far = np.abs(centre) > FAR * scale
-        if not far.any():
+        large = np.abs(centre) > SHIFT_ABOVE * scale
+        if not large.any():
             return cls(scale, centre, None, fit_intercept)
-        shift = np.where(far, centre, 0.0)
+        shift = np.where(large, centre, 0.0)
         return cls(scale, centre - shift, shift, fit_intercept)
 
     @property
     def n_parameters(self) -> int:
-        """Parameters of one output."""
+        """Number of parameters of one output."""
         return len(self.scale) + int(self.fit_intercept)
 
     def rows(self, X: Matrix) -> Matrix:
-        """Rows as the sums take them: in double precision where they are dense, and shifted."""
+        """Shifted rows, in double precision if they are dense."""
         if sparse.issparse(X):
-            return X if self.shift is None else _moved(X, self.shift)
+            return X if self.shift is None else _shifted_rows(X, self.shift)
         X = np.asarray(X, dtype=np.float64)
         return X if self.shift is None else X - self.shift
 
@@ -84,15 +84,15 @@ class Coordinates:
             out[..., d] -= out[..., :d] @ self.centre
         return out
 
-    def published(self, theta: Array) -> Array:
-        """Parameters (..., p) in the units of the data as they were given."""
+    def in_data_units(self, theta: Array) -> Array:
+        """Parameters (..., p) in the units of the original data."""
         out = self.raw(theta)
         if self.shift is not None and self.fit_intercept:
             out[..., -1] -= out[..., : len(self.scale)] @ self.shift
         return out
 
-    def pull(self, gradient: Array) -> Array:
-        """Derivatives (..., p) with respect to the parameters of `rows`, in standard ones."""
+    def standard_gradient(self, gradient: Array) -> Array:
+        """Gradient (..., p) by raw parameters as gradient by standard ones."""
         d = len(self.scale)
         out = gradient.copy()
         if self.fit_intercept:
@@ -100,17 +100,17 @@ class Coordinates:
         out[..., :d] /= self.scale
         return out
 
-    def pull_both(self, gram: Array) -> Array:
-        """A matrix (p, p) of second derivatives, in standard parameters."""
-        return self.pull(self.pull(gram).T)
+    def standard_hessian(self, gram: Array) -> Array:
+        """Hessian (p, p) by raw parameters as Hessian by standard ones."""
+        return self.standard_gradient(self.standard_gradient(gram).T)
 
 
 @dataclass(frozen=True)
 class Prior:
-    """A Gaussian in standard coordinates, whose precision may be known up to a factor ``tau``.
+    """A Gaussian in standard coordinates, with precision known up to a factor ``tau``.
 
     The precision of parameter j is ``fixed_j + tau scaled_j``; ``tau ~ Gamma(shape, rate)``, and
-    samplers use ``eta = log tau``. Where nothing is scaled there is no ``tau``.
+    samplers use ``eta = log tau``. If ``scaled`` is zero there is no ``tau``.
     """
 
     mean: Array
@@ -121,12 +121,12 @@ class Prior:
 
     @property
     def learned(self) -> bool:
-        """Whether there is a ``tau`` to learn."""
+        """Whether ``tau`` is learned."""
         return bool(self.scaled.any())
 
     @property
     def n_scaled(self) -> int:
-        """Number of parameters whose precision ``tau`` multiplies."""
+        """Number of parameters whose precision depends on ``tau``."""
         return int(np.count_nonzero(self.scaled))
 
     def precision(self, eta: float) -> Array:
@@ -151,7 +151,7 @@ class Prior:
         return np.asarray(-precision * (theta - self.mean))
 
     def draw_eta(self, theta: Array, stream: np.random.Generator) -> Array:
-        """``eta`` given the parameters (S, P): its law is a gamma law."""
+        """Draw ``eta`` given the parameters (S, P); ``tau`` has a gamma distribution."""
         rate = self.rate + 0.5 * ((theta - self.mean) ** 2 @ self.scaled)
         draws = stream.standard_gamma(self.shape + 0.5 * self.n_scaled, size=len(theta))
         return np.asarray(np.log(np.maximum(draws, 1e-300)) - np.log(rate))
@@ -173,11 +173,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class BayesianLinear(Model):
-    """One binary problem, or several classes jointly (softmax), with a prior.
+    """A binary or a multinomial (softmax) model, with a prior.
 
-    ``positive_class`` is the class number that is positive in a binary problem; targets of the
-    engine are class numbers. Thetas given to methods that see rows are raw (see `Coordinates`),
-    so that a conversion happens once per pass and not once per block.
+    ``positive_class`` is the index of the positive class of a binary problem; targets of the
+    engine are class indices. Methods that take rows take raw parameters (see `Coordinates`), so
+    that they are converted once per pass and not once per block.
     """
 
     has_energy: ClassVar[bool] = True
@@ -190,7 +190,7 @@ class BayesianLinear(Model):
 
     @property
     def joint(self) -> bool:
-        """Whether classes are treated jointly."""
+        """Whether the model is multinomial."""
         return self.linear.loss.coupled
 
     @property
@@ -207,13 +207,15 @@ class BayesianLinear(Model):
         """Standard parameters (S, P) as raw ones."""
         return self.coordinates.raw(self._per_output(theta)).reshape(theta.shape)
 
-    def pull(self, gradient: Array) -> Array:
-        """Derivatives (S, P) by raw parameters as derivatives by standard ones."""
-        return self.coordinates.pull(self._per_output(gradient)).reshape(gradient.shape)
+    def standard_gradient(self, gradient: Array) -> Array:
+        """Gradients (S, P) by raw parameters as gradients by standard ones."""
+        return self.coordinates.standard_gradient(self._per_output(gradient)).reshape(
+            gradient.shape
+        )
 
-    def published(self, theta: Array) -> Array:
+    def in_data_units(self, theta: Array) -> Array:
         """Standard parameters (..., P) as (..., K, p) in the units of the data."""
-        return self.coordinates.published(self._per_output(theta))
+        return self.coordinates.in_data_units(self._per_output(theta))
 
     def _per_output(self, theta: Array) -> Array:
         K, p = self.linear.n_outputs, self.linear.n_rows_theta
@@ -227,7 +229,7 @@ class BayesianLinear(Model):
     def log_likelihoods(self, raw: Array, batch: Batch) -> Array:
         """Log likelihood of a block at each of S points (S, P).
 
-        Cost: rows x nonzeros x S, in one matrix product per chunk of rows.
+        Cost: rows x nonzeros x S, as one matrix product per chunk of rows.
         """
         total = np.zeros(len(raw))
         weights = self._columns(raw)
@@ -235,13 +237,13 @@ class BayesianLinear(Model):
             self._sum(part, self.linear.scores(weights, part.X), total)
         return total
 
-    def slopes(self, raw: Array, batch: Batch) -> tuple[Array, Array]:
-        """Log likelihoods (S,) and their derivatives by the raw parameters (S, P)."""
+    def gradients(self, raw: Array, batch: Batch) -> tuple[Array, Array]:
+        """Log likelihoods (S,) and their gradients by the raw parameters (S, P)."""
         total, gradient = np.zeros(len(raw)), np.zeros(raw.shape)
         weights = self._columns(raw)
         for part in self._chunks(batch, CHUNK_VALUES // weights.shape[1]):
             scores = self.linear.scores(weights, part.X)
-            self._sum(part, scores, total, with_slopes=True)
+            self._sum(part, scores, total, with_gradients=True)
             gradient += self.linear.pull_back(part.X, scores).T.reshape(raw.shape)
         return total, gradient
 
@@ -256,18 +258,18 @@ class BayesianLinear(Model):
         d = self.linear.n_features
         for part in self._chunks(batch, WIDE_VALUES // p):
             scores = self.linear.scores(mean[:, None], part.X)[:, 0]
-            spread = np.asarray(part.X @ root[:d])
+            projected = np.asarray(part.X @ root[:d])
             if self.linear.fit_intercept:
-                spread += root[d]
-            variance = np.einsum("ij,ij->i", spread, spread)
-            slope, curvature = np.empty_like(scores), np.empty_like(scores)
-            value = smooth(scores, variance, self.signs(part), _weight(part), slope, curvature)
-            gradient = self.linear.pull_back(part.X, slope[:, None])[:, 0]
+                projected += root[d]
+            variance = np.einsum("ij,ij->i", projected, projected)
+            by_score, curvature = np.empty_like(scores), np.empty_like(scores)
+            value = smooth(scores, variance, self.signs(part), _weight(part), by_score, curvature)
+            gradient = self.linear.pull_back(part.X, by_score[:, None])[:, 0]
             total = total + Expected(value, gradient, self.linear.gram(part.X, curvature))
         return total
 
     def softmax_curvature(self, raw: Array, batch: Batch) -> Expected:
-        """Log likelihood of jointly treated classes at one point, gradient, negative Hessian."""
+        """Log likelihood of a multinomial model at one point, gradient and negative Hessian."""
         stats = self.linear.stats(
             self._columns(raw[None]), Batch(self.coordinates.rows(batch.X), batch.y, batch.weight),
             order=2,
@@ -280,7 +282,7 @@ class BayesianLinear(Model):
         return np.ascontiguousarray(raw.reshape(-1, self.linear.n_rows_theta).T)
 
     def _chunks(self, batch: Batch, n_rows: int) -> Iterator[Batch]:
-        """Parts of a block, with rows ready for the sums."""
+        """Chunks of a block, with shifted rows."""
         n_rows = max(64, n_rows)
         for first in range(0, batch.n_rows, n_rows):
             part = slice(first, first + n_rows)
@@ -288,21 +290,21 @@ class BayesianLinear(Model):
             weight = None if batch.weight is None else batch.weight[part]
             yield Batch(self.coordinates.rows(X), np.asarray(batch.y)[part], weight)
 
-    def _sum(self, part: Batch, scores: Array, total: Array, with_slopes: bool = False) -> None:
+    def _sum(self, part: Batch, scores: Array, total: Array, with_gradients: bool = False) -> None:
         weight = _weight(part)
         if self.joint:
             cube = scores.reshape(len(scores), len(total), -1)
-            softmax_sums(cube, np.asarray(part.y).astype(np.intp), weight, total, with_slopes)
+            softmax_sums(cube, np.asarray(part.y).astype(np.intp), weight, total, with_gradients)
             return
         if self.hinge:
-            add = hinge_slopes if with_slopes else hinge_sums
+            add = hinge_gradients if with_gradients else hinge_sums
         else:
-            add = logistic_slopes if with_slopes else logistic_sums
+            add = logistic_gradients if with_gradients else logistic_sums
         add(scores, self.signs(part), weight, total)
 
 
-def _moved(X: Matrix, shift: Array) -> Matrix:
-    """CSR rows less ``shift``. Columns far from zero hold hardly any zeros that would fill up."""
+def _shifted_rows(X: Matrix, shift: Array) -> Matrix:
+    """CSR rows minus ``shift``; columns that need a shift are nearly dense, so this adds little."""
     ones = sparse.csr_array(np.ones((X.shape[0], 1)))
     return sparse.csr_array(X - ones @ sparse.csr_array(shift[None]))
 

@@ -1,4 +1,4 @@
-"""The constructor's words of `BayesianLinearClassifier`, checked, as the parts they stand for."""
+"""Validation of the parameters of `BayesianLinearClassifier`, and their conversion."""
 
 from __future__ import annotations
 
@@ -14,57 +14,66 @@ from likelier.bayesian_linear.sampling import SAMPLERS, Settings
 from likelier.fitting.parameters import check_one_of, check_within
 
 
-def check_parameters(words: Any) -> None:
-    """Raise for constructor words that make no sense, naming the word."""
-    check_one_of("loss", words.loss, ("log_loss", "hinge"))
-    check_one_of("multi_class", words.multi_class, ("ovr", "multinomial"))
-    check_one_of("sampler", words.sampler, SAMPLERS)
-    if words.loss == "hinge" and words.multi_class == "multinomial":
-        raise ValueError('multi_class="multinomial" needs loss="log_loss"; use "ovr" with "hinge"')
-    for name in ("n_chains", "n_draws", "thin"):
-        _whole(name, getattr(words, name), 1)
-    if words.n_warmup is not None:
-        _whole("n_warmup", words.n_warmup, 0)
-    if isinstance(words.prior_precision, str) and words.prior_precision != "auto":
+def check_parameters(estimator: Any) -> None:
+    """Raise for the first invalid parameter."""
+    check_one_of("loss", estimator.loss, ("log_loss", "hinge"))
+    check_one_of("multi_class", estimator.multi_class, ("ovr", "multinomial"))
+    check_one_of("sampler", estimator.sampler, SAMPLERS)
+    if estimator.loss == "hinge" and estimator.multi_class == "multinomial":
         raise ValueError(
-            f'prior_precision must be "auto", a number or an array, got {words.prior_precision!r}'
+            'multi_class="multinomial" requires loss="log_loss"; use "ovr" with "hinge"'
         )
-    check_within("prior_shape", words.prior_shape, 0.0, strict=True)
-    check_within("prior_rate", words.prior_rate, 0.0, strict=True)
+    for name in ("n_chains", "n_draws", "thin"):
+        _check_integer(name, getattr(estimator, name), 1)
+    if estimator.n_warmup is not None:
+        _check_integer("n_warmup", estimator.n_warmup, 0)
+    if isinstance(estimator.prior_precision, str) and estimator.prior_precision != "auto":
+        raise ValueError(
+            'prior_precision must be "auto", a float or an array, got '
+            f"{estimator.prior_precision!r}"
+        )
+    check_within("prior_shape", estimator.prior_shape, 0.0, strict=True)
+    check_within("prior_rate", estimator.prior_rate, 0.0, strict=True)
 
 
-def _whole(name: str, value: Any, low: int) -> None:
+def _check_integer(name: str, value: Any, low: int) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}")
 
 
-def settings_of(words: Any) -> Settings:
-    """How to sample."""
-    n_warmup = None if words.n_warmup is None else int(words.n_warmup)
+def settings_of(estimator: Any) -> Settings:
+    """Sampling settings."""
+    n_warmup = None if estimator.n_warmup is None else int(estimator.n_warmup)
     return Settings(
-        words.sampler, int(words.n_chains), int(words.n_draws), n_warmup, int(words.thin)
+        estimator.sampler,
+        int(estimator.n_chains),
+        int(estimator.n_draws),
+        n_warmup,
+        int(estimator.thin),
     )
 
 
-def make_prior(words: Any, coordinates: Coordinates, n_outputs: int) -> Prior:
+def make_prior(estimator: Any, coordinates: Coordinates, n_outputs: int) -> Prior:
     """The prior in standard coordinates, the same for every output."""
     scale = coordinates.scale
-    d, ends = len(scale), [0.0] * int(coordinates.fit_intercept)
-    mean = _per_feature("prior_mean", words.prior_mean, d)
+    d, intercept = len(scale), [0.0] * int(coordinates.fit_intercept)
+    mean = _per_feature("prior_mean", estimator.prior_mean, d)
     fixed, scaled = np.zeros(d), np.ones(d)
-    if not isinstance(words.prior_precision, str):
-        precision = _per_feature("prior_precision", words.prior_precision, d)
+    if not isinstance(estimator.prior_precision, str):
+        precision = _per_feature("prior_precision", estimator.prior_precision, d)
         if not (precision > 0.0).all():
-            raise ValueError("prior_precision must be > 0: a flat prior may have no posterior")
+            raise ValueError(
+                "prior_precision must be > 0: a flat prior may lead to an improper posterior"
+            )
         fixed, scaled = precision / scale**2, np.zeros(d)
-    weak = [INTERCEPT_PRECISION] * int(coordinates.fit_intercept)
+    intercept_precision = [INTERCEPT_PRECISION] * int(coordinates.fit_intercept)
     return Prior(
-        np.tile(np.concatenate([mean * scale, ends]), n_outputs),
-        np.tile(np.concatenate([fixed, weak]), n_outputs),
-        np.tile(np.concatenate([scaled, ends]), n_outputs),
-        float(words.prior_shape), float(words.prior_rate),
+        np.tile(np.concatenate([mean * scale, intercept]), n_outputs),
+        np.tile(np.concatenate([fixed, intercept_precision]), n_outputs),
+        np.tile(np.concatenate([scaled, intercept]), n_outputs),
+        float(estimator.prior_shape), float(estimator.prior_rate),
     )  # fmt: skip
 
 
@@ -73,9 +82,11 @@ def _per_feature(name: str, value: ArrayLike, d: int) -> Array:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}") from None
+        raise TypeError(f"{name} must be a float or an array of floats, got {value!r}") from None
     if array.shape not in ((), (1,), (d,)):
-        raise ValueError(f"{name} must be a number or one per feature ({d}), got {array.shape}")
+        raise ValueError(
+            f"{name} must be a float or have one value per feature ({d}), got shape {array.shape}"
+        )
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got {value!r}")
     return np.broadcast_to(array, (d,))

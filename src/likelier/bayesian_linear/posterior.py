@@ -1,7 +1,7 @@
-"""Chains: draws of a posterior, whether chains agree (R-hat), and what draws are worth (ESS).
+"""Posterior draws, and their convergence diagnostics: R-hat and effective sample size (ESS).
 
-Both diagnostics are the rank-normalised, split ones of Vehtari, Gelman, Simpson, Carpenter and
-Buerkner (2021).
+Both are the rank-normalised split versions of Vehtari, Gelman, Simpson, Carpenter and Buerkner
+(2021).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class DrawsPosterior(Posterior):
     theta: Array
     eta: Array
 
-    def published(self) -> Array:
-        """Draws (chains, draws, outputs, parameters of one) in the units of the data."""
-        return self.model.published(self.theta)
+    def in_data_units(self) -> Array:
+        """Draws (chains, draws, outputs, parameters per output) in the units of the data."""
+        return self.model.in_data_units(self.theta)
 
     def scores(self, X: Matrix) -> Array:
-        """Scores (rows, all draws, outputs)."""
-        theta = self.published()
+        """Scores (rows, chains x draws, outputs)."""
+        theta = self.in_data_units()
         flat = theta.reshape(-1, theta.shape[-1])
         out = np.asarray(X @ flat[:, : self.model.linear.n_features].T, dtype=np.float64)
         if self.model.linear.fit_intercept:
@@ -40,7 +40,7 @@ class DrawsPosterior(Posterior):
         return out.reshape(len(out), -1, theta.shape[2])
 
     def predictive(self, X: Matrix) -> ClassPredictive:
-        """Mixture over the draws; the hinge has no probabilities before it is calibrated."""
+        """Mixture over the draws; not available for the hinge, which needs calibration."""
         if self.model.hinge:
             raise ValueError(
                 "loss='hinge' has no distribution of the target; use `scores`, or calibrate them"
@@ -52,13 +52,13 @@ class DrawsPosterior(Posterior):
 
 
 def split_chains(draws: Array) -> Array:
-    """Every chain cut into halves, (2 chains, draws / 2, ...); a middle draw is left out."""
+    """Every chain split into halves, (2 chains, draws / 2, ...), without an odd middle draw."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
 
 
 def rank_normal(draws: Array) -> Array:
-    """Draws replaced by the normal scores of their ranks among all chains."""
+    """Rank-normalised draws: normal scores of their ranks among all chains."""
     flat = draws.reshape(-1, *draws.shape[2:])
     ranks = rankdata(flat, axis=0)
     return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(draws.shape)
@@ -67,7 +67,7 @@ def rank_normal(draws: Array) -> Array:
 def r_hat(draws: Array) -> Array:
     """Potential scale reduction of every quantity of ``draws`` (chains, draws, ...).
 
-    One where the chains agree in location and in scale; NaN with fewer than four draws each.
+    One if the chains agree in location and scale; NaN with fewer than four draws per chain.
     """
     if draws.shape[1] < 4:
         return np.full(draws.shape[2:], np.nan)
@@ -87,11 +87,11 @@ def _reduction(parts: Array) -> Array:
 
 
 def effective_size(draws: Array, ranks: bool = True) -> Array:
-    """Number of independent draws that ``draws`` (chains, draws, ...) are worth.
+    """Effective sample size of ``draws`` (chains, draws, ...).
 
-    With ``ranks`` the bulk version, on rank-normalised draws; without, that of the plain mean.
-    Geyer's initial monotone sequence of autocorrelations, chains split in halves. NaN with fewer
-    than four draws each. Cost: draws x log(draws) each.
+    With ``ranks`` the bulk ESS, of rank-normalised draws; without, that of the mean. By Geyer's
+    initial monotone sequence of autocorrelations of split chains. NaN with fewer than four draws
+    per chain. Cost: draws x log(draws) per quantity.
     """
     if draws.shape[1] < 4:
         return np.full(draws.shape[2:], np.nan)
@@ -104,9 +104,10 @@ def effective_size(draws: Array, ranks: bool = True) -> Array:
 
 
 def tail_effective_size(draws: Array) -> Array:
-    """Number of independent draws that ``draws`` are worth for the ends of intervals.
+    """Tail ESS, the effective sample size for the ends of 90% intervals.
 
-    The smaller effective size of the two indicators of lying below the 5% and the 95% quantile.
+    The smaller effective sample size of the two indicators of lying below the 5% and the 95%
+    quantile.
     """
     ends = np.quantile(draws, [0.05, 0.95], axis=(0, 1))
     sizes = [effective_size((draws <= end).astype(np.float64), ranks=False) for end in ends]
@@ -114,7 +115,7 @@ def tail_effective_size(draws: Array) -> Array:
 
 
 def _effective(parts: Array) -> float:
-    """Effective size of one quantity, (chains, draws)."""
+    """Effective sample size of one quantity, (chains, draws)."""
     m, n = parts.shape
     centred = parts - parts.mean(axis=1, keepdims=True)
     spectrum = np.abs(rfft(centred, next_fast_len(2 * n), axis=1)) ** 2
@@ -122,7 +123,7 @@ def _effective(parts: Array) -> float:
     within = autocovariance[0] * n / (n - 1.0)
     total = autocovariance[0] + parts.mean(axis=1).var(ddof=1)
     if total <= 0.0:
-        return float(m * n)  # a constant is known exactly
+        return float(m * n)  # a constant
     rho = 1.0 - (within - autocovariance) / total
     rho[0] = 1.0
     pairs = rho[0 : n - 1 : 2] + rho[1:n:2]

@@ -1,4 +1,4 @@
-"""How `BayesianLinearClassifier` is fitted: models of the classes, chains that take turns."""
+"""Fitting of `BayesianLinearClassifier`: models of the classes and round-robin sampling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from likelier.base import Array, Batch, Engine, Matrix
 from likelier.bayesian_linear.model import BayesianLinear
 from likelier.bayesian_linear.parameters import check_parameters, make_prior, settings_of
 from likelier.bayesian_linear.posterior import effective_size, r_hat
-from likelier.bayesian_linear.rows import PartSource, standard_coordinates
+from likelier.bayesian_linear.rows import FoldSource, standard_coordinates
 from likelier.bayesian_linear.sampling import Sampling, Settings
 from likelier.engines.threads import one_blas_thread
 from likelier.fitting.dataset import (
@@ -52,51 +52,51 @@ from likelier.glm.penalty import ElasticNet
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
 
-AGREE = 1.05  # R-hat above which a fit warns that its chains disagree
+MAX_R_HAT = 1.05  # R-hat above which a fit warns
 FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
-STREAM_SAMPLE = 20_000  # rows of a stream that are held to calibrate on
-LEARNED_ROWS = 50  # for each feature, from which on a fit scores learned rows like new ones
-QUICK = 100  # draws of each chain in fits whose scores only serve to calibrate
-FEW = 4  # draws below which an interrupted fit keeps nothing
+ONE_FOLD_ROWS = 2000  # from so many rows on, one held-out fold suffices for calibration
+STREAM_SAMPLE = 20_000  # rows of a stream in memory for calibration
+ROWS_PER_FEATURE = 50  # rows per feature from which on training scores are not optimistic
+CALIBRATION_DRAWS = 100  # draws per chain of fits for calibration
+MIN_DRAWS = 4  # draws below which an interrupted fit stores nothing
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What a fit found: arrays over (chains, draws, ...), and how it went."""
+    """Draws of a fit, arrays of shape (chains, draws, ...), and diagnostics."""
 
-    theta: Array  # (..., outputs, parameters of one), units of the data
-    precision: Array  # (..., problems): the learned prior precision; nothing where it is given
-    worst_r_hat: float
-    least_ess: float
+    theta: Array  # (..., outputs, parameters per output), units of the data
+    precision: Array  # (..., problems): learned prior precision; no problems if it is given
+    max_r_hat: float
+    min_ess: float
     acceptance: float
     route: str
 
 
-class Turns:
-    """Several samplings side by side; after every round, progress and callbacks."""
+class RoundRobin:
+    """Round-robin scheduling of several `Sampling`, with progress and callbacks every round."""
 
     def __init__(self, estimator: Any, problems: list[Sampling], data: tuple[Any, Any]) -> None:
         self.estimator, self.problems, self.data = estimator, problems, data
         self.n_iter = 0
 
     def run(self, quiet: bool = False) -> None:
-        """Let every problem advance in turn until all are done or a callback asks to stop."""
+        """Advance every problem in turn until all are done or a callback asks to stop."""
         waiting = list(self.problems)
         while waiting:
             waiting = [problem for problem in waiting if not problem.advance()]
             self.n_iter += 1
-            if not quiet and self._show() and self.n_draws >= FEW:
+            if not quiet and self._report_progress() and self.n_draws >= MIN_DRAWS:
                 return
 
     @property
     def n_draws(self) -> int:
-        """Draws of each chain that every problem has."""
+        """Draws per chain that all problems have."""
         done = min(problem.n_done for problem in self.problems)
         return min(done // self.problems[0].settings.thin, self.problems[0].settings.n_draws)
 
     def draws(self) -> Draws:
-        """The draws that all problems have."""
+        """The draws that all problems have, with diagnostics."""
         n = self.n_draws
         found = [problem.posterior() for problem in self.problems]
         standard = [posterior.theta[:, :n] for posterior in found]
@@ -104,7 +104,7 @@ class Turns:
         learned = self.problems[0].model.prior.learned
         precision = np.exp(np.stack(etas, axis=2)) if learned else np.empty((*etas[0].shape, 0))
         return Draws(
-            np.concatenate([posterior.published()[:, :n] for posterior in found], axis=2),
+            np.concatenate([posterior.in_data_units()[:, :n] for posterior in found], axis=2),
             precision,
             max(float(np.max(r_hat(theta))) for theta in standard),
             min(float(np.min(effective_size(theta))) for theta in standard),
@@ -112,17 +112,17 @@ class Turns:
             "+".join(sorted({problem.route for problem in self.problems})),
         )
 
-    def _show(self) -> bool:
-        share = float(np.mean([problem.share_done for problem in self.problems]))
+    def _report_progress(self) -> bool:
+        fraction = float(np.mean([problem.fraction_done for problem in self.problems]))
         if self.estimator.verbose:
-            print(f"round {self.n_iter}: {share:.0%} done, {self.n_draws} draws of each chain")
+            print(f"round {self.n_iter}: {fraction:.0%} done, {self.n_draws} draws per chain")
         context = getattr(self.estimator, "_callback_fit_ctx", None)
         if context is None or not getattr(self.estimator, "_skl_callbacks", None):
             return False
         X, y = self.data
         sub = context.subcontext(task_name="round")
         sub.call_on_fit_task_begin(estimator=self.estimator, X=X, y=y)
-        ready = self.n_draws >= FEW
+        ready = self.n_draws >= MIN_DRAWS
         fitted = self.estimator._fitted(self.draws()) if ready else None
         return bool(
             sub.call_on_fit_task_end(
@@ -132,14 +132,13 @@ class Turns:
 
 
 SINGULAR = (
-    "the posterior is too narrow in some directions, and too wide in others, for double precision: "
-    "make the weights in sample_weight (and class_weight) differ less from row to row, bring the "
-    "columns of X to like scales, or raise prior_precision"
+    "the posterior covariance is numerically singular; reduce the range of sample_weight and "
+    "class_weight, standardise the columns of X, or raise prior_precision"
 )
 
 
 class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
-    """Fitting; what is asked of a fitted model is in the public class."""
+    """Fitting; predictions are in the public class."""
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -149,11 +148,11 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features), path or blocks
             Training rows. A path (CSV, Parquet, libsvm) or a source of ``(X, y)`` blocks that can
-            be read again and again is passed over in bounded memory.
+            be read repeatedly is streamed in bounded memory.
         y : array-like of shape (n_samples,), or the target column of a path
             Class labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative powers of the likelihood: 0 is absence, 2 the row twice.
+            Non-negative powers of the likelihood; weight 2 is equivalent to two rows, 0 to none.
         """
         check_parameters(self)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -186,13 +185,13 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int) -> None:
         if sample_weight is not None:
             raise ValueError(
-                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+                "sample_weight is not supported for a stream; yield blocks (X, y, sample_weight)"
             )
         source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             raise ValueError(
-                "sampling passes over the rows many times, and this iterator can be read once: "
-                "give a path, arrays, or a function that returns the iterator anew"
+                "X can be read only once, but sampling needs many passes; pass a path, arrays, or "
+                "a function that returns a new iterator"
             )
         summary = stream_engine(source, seed, False).reduce(_label_summary, Summary.__add__)
         classes, per_class = stream_classes(summary, self.class_weight)
@@ -214,8 +213,8 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         return rows
 
     def _targets(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
-        """Class numbers, and weights that include the classes'."""
-        self._set_classes(unique_labels(y))  # also classes whose rows weigh nothing
+        """Class indices, and weights multiplied by class weights."""
+        self._set_classes(unique_labels(y))  # including classes of zero total weight
         codes = class_codes(self.classes_, y)
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
@@ -226,22 +225,22 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
     # -- sampling -----------------------------------------------------------------------
     def _draw(
         self, engine: Engine, data: tuple[Any, Any], settings: Settings | None = None
-    ) -> Turns:
-        """Sample every problem; what an interruption leaves is kept unless ``settings`` are given.
+    ) -> RoundRobin:
+        """Sample all problems; store the draws of an interrupted fit unless ``settings`` is given.
 
-        One problem for two classes or classes jointly, else one per class.
+        There is one problem for two classes or a multinomial model, else one per class.
         """
         quiet = settings is not None
         settings = settings or settings_of(self)
         models = self._models(engine)
-        turns = Turns(self, [Sampling(model, engine, settings) for model in models], data)
+        rounds = RoundRobin(self, [Sampling(model, engine, settings) for model in models], data)
         try:
-            turns.run(quiet)
+            rounds.run(quiet)
         except KeyboardInterrupt:
-            if not quiet and turns.n_draws >= FEW:  # keep what has been drawn so far
-                self._store(turns, complete=False)
+            if not quiet and rounds.n_draws >= MIN_DRAWS:
+                self._store(rounds, complete=False)
             raise
-        return turns
+        return rounds
 
     def _models(self, engine: Engine) -> list[BayesianLinear]:
         intercept, K = bool(self.fit_intercept), len(self.classes_)
@@ -257,35 +256,35 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         positive = [1] if K == 2 or joint else range(K)
         return [BayesianLinear(linear, k, coordinates, prior) for k in positive]
 
-    def _store(self, turns: Turns, complete: bool = True) -> None:
-        """Fitted attributes; a fit whose chains disagree says so."""
-        draws = turns.draws()
-        self.calibration_: dict[str, Any] = {}  # that of an earlier fit is not of these draws
+    def _store(self, rounds: RoundRobin, complete: bool = True) -> None:
+        """Store fitted attributes, and warn if the chains have not converged."""
+        draws = rounds.draws()
+        self.calibration_: dict[str, Any] = {}  # that of an earlier fit is not valid any more
         for name, value in self._fitted(draws).items():
             setattr(self, name, value)
-        self.n_iter_ = turns.n_iter
+        self.n_iter_ = rounds.n_iter
         self.acceptance_ = draws.acceptance
         self.sampler_ = draws.route
-        self.r_hat_ = draws.worst_r_hat
-        self.ess_ = draws.least_ess
-        if complete and self.r_hat_ > AGREE and self.coef_draws_.shape[1] >= QUICK:
+        self.r_hat_ = draws.max_r_hat
+        self.ess_ = draws.min_ess
+        if complete and self.r_hat_ > MAX_R_HAT and self.coef_draws_.shape[1] >= CALIBRATION_DRAWS:
             warnings.warn(
-                f"{type(self).__name__}: chains disagree (R-hat {self.r_hat_:.2f}, effective size "
-                f"{self.ess_:.0f}); raise n_draws or n_warmup, or give prior_precision",
+                f"{type(self).__name__}: chains disagree (R-hat {self.r_hat_:.2f}, effective "
+                f"sample size {self.ess_:.0f}); raise n_draws or n_warmup, or set prior_precision",
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        missed = any(problem.misses_tails for problem in turns.problems)
+        missed = any(problem.misses_tails for problem in rounds.problems)
         if complete and missed and self.sampler == "independent":
             warnings.warn(
-                f"{type(self).__name__}: independent proposals hardly reach the tails of this "
-                "posterior, and ends of intervals may be wrong; use sampler='auto'",
+                f"{type(self).__name__}: independent proposals cover the tails of this posterior "
+                "poorly, so the ends of intervals may be wrong; use sampler='auto'",
                 ConvergenceWarning,
                 stacklevel=5,
             )
 
     def _fitted(self, draws: Draws) -> dict[str, Any]:
-        """Draws and their means, in the shapes scikit-learn has."""
+        """Draws and their means, in scikit-learn's shapes."""
         d, intercept = self.n_features_in_, bool(self.fit_intercept)
         coef = np.ascontiguousarray(draws.theta[..., :d])
         ends = draws.theta[..., -1] if intercept else np.zeros(draws.theta.shape[:3])
@@ -299,12 +298,12 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- calibration of the hinge -------------------------------------------------------
     def _calibrate(self, X: Matrix, codes: Array, weight: Array | None, seed: int) -> None:
-        """Learn probabilities from scores of rows that were left out of a fit."""
+        """Calibrate on out-of-fold scores."""
         full = np.ones(len(codes)) if weight is None else weight
         present = np.flatnonzero(full)
-        folds = np.full(len(codes), -1)  # absent rows must not change the folds of the others
+        folds = np.full(len(codes), -1)  # zero-weight rows must not affect the folds
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        quick, n_present = self._quick(), len(np.unique(codes[present]))
+        quick, n_present = self._calibration_settings(), len(np.unique(codes[present]))
         scores: list[Array] = []
         rows: list[Array] = []
         try:
@@ -313,56 +312,59 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
                     codes, rows, len(self.classes_)
                 ):
                     break
-                inside = np.flatnonzero(folds == fold)
+                held_out = np.flatnonzero(folds == fold)
                 rest = np.where(folds == fold, 0.0, full)
-                if not len(inside) or len(np.unique(codes[rest > 0.0])) < n_present:
-                    continue  # too few rows of some class to leave any out
-                scores.append(self._left_out_scores(Batch(X, codes, rest), inside, seed, quick))
-                rows.append(inside)
-        finally:  # an interruption keeps the folds there are
+                if not len(held_out) or len(np.unique(codes[rest > 0.0])) < n_present:
+                    continue  # a class would have no training rows
+                scores.append(self._held_out_scores(Batch(X, codes, rest), held_out, seed, quick))
+                rows.append(held_out)
+        finally:  # an interrupted calibration uses the folds done so far
             if scores:
                 found = np.concatenate(rows)
                 known = None if weight is None else weight[found]
                 self._fit_calibration(np.concatenate(scores), codes[found], known)
 
-    def _left_out_scores(self, data: Batch, inside: Array, seed: int, settings: Settings) -> Array:
-        """Scores of the rows ``inside``, by a fit with weights that leave them out."""
+    def _held_out_scores(
+        self, data: Batch, held_out: Array, seed: int, settings: Settings
+    ) -> Array:
+        """Scores of the rows ``held_out``, by a fit in which their weight is zero."""
         X = data.X
         engine = local_engine(X, np.asarray(data.y), data.weight, seed, self.n_jobs, False)
         try:
-            turns = self._draw(engine, (None, None), settings)
+            rounds = self._draw(engine, (None, None), settings)
         finally:
             engine.close()
-        return self._linear_scores(X[inside], turns.draws().theta.mean(axis=(0, 1)))
+        return self._linear_scores(X[held_out], rounds.draws().theta.mean(axis=(0, 1)))
 
     def _calibrate_stream(self, source: Any, seed: int, n_rows: int) -> None:
-        """The same for a stream: rows that can be held are treated as in memory.
+        """The same for a stream; a short stream is treated as in memory.
 
-        Where rows are many for each feature, scores of learned rows are those of new ones, and no
-        further fit is needed; else one fold is left out.
+        With many rows per feature, training scores are not optimistic, and no further fit is
+        needed; else one fold is held out.
         """
-        few = STREAM_SAMPLE < n_rows < LEARNED_ROWS * self.n_features_in_
-        rest = stream_engine(PartSource(source, FOLDS, seed, inside=False), seed, False)
-        few = few and bool(rest.reduce(self._class_weights, np.add).all())  # else one is unknown
-        part = PartSource(source, FOLDS, seed, inside=True) if few else source
+        one_fold = STREAM_SAMPLE < n_rows < ROWS_PER_FEATURE * self.n_features_in_
+        rest = stream_engine(FoldSource(source, FOLDS, seed, inside=False), seed, False)
+        # every class needs training rows
+        one_fold = one_fold and bool(rest.reduce(self._class_weights, np.add).all())
+        part = FoldSource(source, FOLDS, seed, inside=True) if one_fold else source
         batch = stream_engine(part, seed, False).sample(STREAM_SAMPLE, iteration=0)
         codes = np.asarray(batch.y)
         if n_rows <= STREAM_SAMPLE:
             self._calibrate(batch.X, codes, batch.weight, seed)
             return
         theta = np.column_stack([self.coef_, self.intercept_])
-        if few:
-            turns = self._draw(rest, (None, None), self._quick())
-            theta = turns.draws().theta.mean(axis=(0, 1))
+        if one_fold:
+            rounds = self._draw(rest, (None, None), self._calibration_settings())
+            theta = rounds.draws().theta.mean(axis=(0, 1))
         self._fit_calibration(self._linear_scores(batch.X, theta), codes, batch.weight)
 
     def _class_weights(self, batch: Batch) -> Array:
-        """Weight of every class among some rows."""
+        """Total weight of every class in a block."""
         codes = np.asarray(batch.y).astype(np.intp)
         return np.bincount(codes, batch.weight, minlength=len(self.classes_))
 
-    def _quick(self) -> Settings:
-        return replace(settings_of(self), n_draws=min(QUICK, int(self.n_draws)), thin=1)
+    def _calibration_settings(self) -> Settings:
+        return replace(settings_of(self), n_draws=min(CALIBRATION_DRAWS, int(self.n_draws)), thin=1)
 
     def _linear_scores(self, X: Matrix, theta: Array) -> Array:
         """Scores (rows, outputs) of parameters (outputs, p)."""

@@ -1,4 +1,4 @@
-"""What a fit of `BayesianLinearClassifier` learns of its rows first, and rows left out of a stream.
+"""Statistics gathered before a fit of `BayesianLinearClassifier`, and held-out folds of a stream.
 
 Both are passes over blocks, the same for data in memory and for streams.
 """
@@ -12,46 +12,48 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.bayesian_linear.model import FAR, Coordinates
+from likelier.bayesian_linear.model import SHIFT_ABOVE, Coordinates
 from likelier.fitting.dataset import CONSTANT, NumberSource, Summary, informative_squares, summarise
 
 
 def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:
-    """Coordinates in which columns have mean zero and spread one.
+    """Coordinates in which columns have mean zero and unit variance.
 
-    One pass; a second one over columns that may be far from zero, where there are any.
+    One pass, and a second one over columns with a mean much larger than their standard deviation.
     """
     with np.errstate(over="ignore"):
         summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
     if not np.isfinite(summary.squares).all():
         column = int(np.argmin(np.isfinite(summary.squares)))
         raise ValueError(
-            f"column {column} of X is so large that its squares are not finite; rescale it"
+            f"column {column} of X is too large: the sum of its squares overflows; rescale it"
         )
     mean = summary.sums / summary.weight
-    spread = informative_squares(summary.sums, summary.squares, summary.weight, fit_intercept)
+    column_variance = informative_squares(
+        summary.sums, summary.squares, summary.weight, fit_intercept
+    )
     variance = summary.squares / summary.weight - mean**2
-    far = np.flatnonzero(mean**2 > FAR**2 * variance)
-    if fit_intercept and len(far):
-        mean[far], spread[far] = _far_columns(engine, summary, far)
-    return Coordinates.of(mean, np.maximum(spread, 0.0), fit_intercept)
+    shifted = np.flatnonzero(mean**2 > SHIFT_ABOVE**2 * variance)
+    if fit_intercept and len(shifted):
+        mean[shifted], column_variance[shifted] = _centred_moments(engine, summary, shifted)
+    return Coordinates.of(mean, np.maximum(column_variance, 0.0), fit_intercept)
 
 
-def _far_columns(engine: Engine, summary: Summary, far: Array) -> tuple[Array, Array]:
-    """Means and mean squared spreads of some columns, by a pass over them less their means.
+def _centred_moments(engine: Engine, summary: Summary, shifted: Array) -> tuple[Array, Array]:
+    """Means and variances of some columns, by a second pass over centred columns.
 
-    Columns far from zero lose the digits of their spread in a difference of large squares, and
-    would pass for constant ones.
+    The one-pass variance of a column with a large mean suffers from cancellation, and the column
+    might be taken for a constant.
     """
-    mean = summary.sums[far] / summary.weight
+    mean = summary.sums[shifted] / summary.weight
 
     def of_block(batch: Batch) -> Summary:
-        return summarise(replace(batch, X=_columns(batch.X, far) - mean), True)
+        return summarise(replace(batch, X=_columns(batch.X, shifted) - mean), True)
 
     found = engine.reduce(of_block, Summary.__add__)
     move, square = found.sums / found.weight, found.squares / found.weight
     varies = square - move**2 > CONSTANT * square
-    constant = summary.squares[far] / summary.weight
+    constant = summary.squares[shifted] / summary.weight
     return mean + move, np.where(varies, square - move**2, constant)
 
 
@@ -62,10 +64,10 @@ def _columns(X: Matrix, which: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class PartSource(NumberSource):
-    """One fold of the rows of an encoded source, or all others: the rest has weight zero.
+class FoldSource(NumberSource):
+    """One fold of the rows of an encoded source, or its complement; other rows get weight zero.
 
-    A row's fold depends on its place among all present rows, however they are cut into blocks.
+    The fold of a row depends on its index among rows of positive weight, not on the block layout.
     """
 
     n_folds: int
@@ -78,7 +80,7 @@ class PartSource(NumberSource):
         for block in self.source():
             batch = block.compact()
             weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-            present = weight > 0.0  # a row that is absent takes no number from those after it
+            present = weight > 0.0  # zero-weight rows consume no random numbers
             chosen = np.zeros(batch.n_rows, dtype=bool)
             chosen[present] = stream.random(np.count_nonzero(present)) * self.n_folds < 1.0
             yield replace(batch, weight=np.where(chosen == self.inside, weight, 0.0))

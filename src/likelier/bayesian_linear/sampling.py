@@ -1,7 +1,7 @@
-"""From a model and an engine to draws: which sampler, how much warm-up, when it is done.
+"""Sampling of one model: choice of the sampler, warm-up, and termination.
 
-A `Sampling` advances in small steps, so that several problems (one class against the rest each)
-can take turns, progress can be shown, and an interruption keeps every draw made so far.
+A `Sampling` advances in small steps, so that several one-vs-rest problems can be interleaved,
+progress can be shown, and an interruption keeps all draws so far.
 """
 
 from __future__ import annotations
@@ -13,35 +13,33 @@ import numpy as np
 
 from likelier.base import Engine, Inference
 from likelier.bayesian_linear.gibbs import ChainState, Gibbs
-from likelier.bayesian_linear.importance import heaviest_tail
+from likelier.bayesian_linear.importance import max_tail_index
 from likelier.bayesian_linear.model import BayesianLinear
 from likelier.bayesian_linear.posterior import DrawsPosterior, r_hat
 from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent, MoveState
 
 SAMPLERS = ("auto", "gibbs", "hamiltonian", "independent")
-# Effective share of pilot proposals from which on independent moves are worth more than
-# Hamiltonian ones, which cost about as much as ten of them.
-GOOD_FIT = 0.2
+# Sampling efficiency of pilot proposals above which independent moves beat Hamiltonian ones, which
+# cost about ten times as much.
+MIN_PILOT_EFFICIENCY = 0.2
 WARM_UP = {"independent": 32, "hamiltonian": 150, "gibbs": 250}
-AGREE, ENOUGH = (
-    1.05,
-    100,
-)  # R-hat beyond which independent moves are given up, from so many draws on
-# Effective share of a draw in the worst covered tail below which they are given up: below,
-# single proposals hold a percent of all draws, and the ends of intervals are theirs.
-WORST_TAIL = 0.3
-JUDGEABLE = 400  # proposals of which tails can be judged
+# "auto" switches from independent moves to Hamiltonian ones above this R-hat, with enough draws.
+MAX_R_HAT, MIN_R_HAT_DRAWS = 1.05, 100
+# It also switches below this efficiency in the worst covered tail: single proposals then take a
+# percent of all draws and dominate the ends of intervals.
+MIN_TAIL_EFFICIENCY = 0.3
+MIN_PROPOSALS = 400  # proposals needed to estimate tail efficiencies
 MAX_PARAMETERS = 3000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user said about sampling."""
+    """The user's settings of sampling."""
 
     sampler: str = "auto"
     n_chains: int = 4
     n_draws: int = 500
-    n_warmup: int | None = None  # None: as many as the sampler needs
+    n_warmup: int | None = None  # None: the default of the sampler
     thin: int = 1
 
 
@@ -53,15 +51,15 @@ class Sampling:
     model, engine : BayesianLinear, Engine
         The posterior.
     settings : Settings
-        Which sampler and how many draws.
+        Sampler and numbers of draws.
     """
 
     def __init__(self, model: BayesianLinear, engine: Engine, settings: Settings) -> None:
         if model.n_parameters > MAX_PARAMETERS:
             raise ValueError(
-                f"the posterior has {model.n_parameters} parameters jointly, and samplers hold "
-                f"their covariance: at most {MAX_PARAMETERS}. Select or reduce features first "
-                "(SelectKBest, TruncatedSVD), use multi_class='ovr', or LinearClassifier"
+                f"too many parameters to sample jointly: {model.n_parameters} (max "
+                f"{MAX_PARAMETERS}, because samplers store their covariance). Reduce the features "
+                "(SelectKBest, TruncatedSVD), use multi_class='ovr', or use LinearClassifier"
             )
         self.model, self.engine, self.settings = model, engine, settings
         self._inference: Inference | None = None
@@ -71,31 +69,31 @@ class Sampling:
 
     @property
     def n_wanted(self) -> int:
-        """Draws of each chain before thinning."""
+        """Draws per chain before thinning."""
         return self.settings.n_draws * self.settings.thin
 
     @property
     def n_warmup(self) -> int:
-        """Warm-up draws of each chain."""
+        """Warm-up draws per chain."""
         given = self.settings.n_warmup
         return WARM_UP[self.route] if given is None else given
 
     @property
     def n_done(self) -> int:
-        """Draws of each chain that count, so far."""
+        """Draws per chain since warm-up."""
         return int(self._state.n_draws) if self._warm else 0
 
     @property
-    def share_done(self) -> float:
-        """Share of the work that is done, about."""
+    def fraction_done(self) -> float:
+        """Approximate fraction of the work that is done."""
         if self._state is None:
             return 0.0
         before = self.n_warmup if self._warm else 0
-        share = (before + int(self._state.n_draws)) / (self.n_warmup + self.n_wanted)
-        return min(1.0, share)
+        fraction = (before + int(self._state.n_draws)) / (self.n_warmup + self.n_wanted)
+        return min(1.0, fraction)
 
     def advance(self) -> bool:
-        """Do a small part of the work; return whether all of it is done."""
+        """Make one step; return whether sampling is complete."""
         if self._state is None:
             self._begin()
             return False
@@ -106,10 +104,10 @@ class Sampling:
         self._state, _ = self._inference.step(self._state, self.engine)
         if not self._warm or self._state.n_draws < self.n_wanted:
             return False
-        return not self._gives_up()
+        return not self._switch_if_not_mixing()
 
     def _begin(self) -> None:
-        """Choose the sampler, fit what it proposes from, and place the chains."""
+        """Choose and initialise the sampler."""
         chosen, n_chains = self.settings.sampler, self.settings.n_chains
         if chosen == "gibbs":
             self._set(chosen, Gibbs(n_chains))
@@ -118,8 +116,8 @@ class Sampling:
         else:
             independent = Independent(n_chains)
             state = independent.init(self.model, self.engine)
-            if chosen == "auto" and state.fitness < GOOD_FIT:
-                self._follow_gradients(state)
+            if chosen == "auto" and state.pilot_efficiency < MIN_PILOT_EFFICIENCY:
+                self._switch_to_hamiltonian(state)
             else:
                 self._set("independent", independent, state)
 
@@ -127,44 +125,44 @@ class Sampling:
         self.route, self._inference, self._warm = route, inference, False
         self._state = inference.init(self.model, self.engine) if state is None else state
 
-    def _follow_gradients(self, state: MoveState) -> None:
+    def _switch_to_hamiltonian(self, state: MoveState) -> None:
         assert state.transport is not None
         moves = Hamiltonian(self.settings.n_chains)
         self._set("hamiltonian", moves, moves.start(self.model, self.engine, state.transport))
 
-    def _gives_up(self) -> bool:
-        """Whether independent moves turned out not to mix, so that others have to start."""
+    def _switch_if_not_mixing(self) -> bool:
+        """Switch to Hamiltonian moves if independent ones do not mix; return whether."""
         if self.route != "independent" or self.settings.sampler != "auto":
             return False
-        if not self.misses_tails and not self._disagrees():
+        if not self.misses_tails and not self._chains_disagree():
             return False
-        self._follow_gradients(self._state)
+        self._switch_to_hamiltonian(self._state)
         return True
 
     @property
     def misses_tails(self) -> bool:
-        """Whether independent proposals cover the tails of the posterior badly."""
-        if self.route != "independent" or not self._warm or self._state.proposed < JUDGEABLE:
+        """Whether independent proposals cover the tails of the posterior poorly."""
+        if self.route != "independent" or not self._warm or self._state.proposed < MIN_PROPOSALS:
             return False
         state: MoveState = self._state
-        if state.weight_tail > heaviest_tail(self.model.n_parameters):
+        if state.weight_tail_index > max_tail_index(self.model.n_parameters):
             return True
-        return state.worst_tail < WORST_TAIL
+        return state.worst_tail_efficiency < MIN_TAIL_EFFICIENCY
 
-    def _disagrees(self) -> bool:
-        if self.n_wanted < ENOUGH or self.settings.n_chains < 2:
+    def _chains_disagree(self) -> bool:
+        if self.n_wanted < MIN_R_HAT_DRAWS or self.settings.n_chains < 2:
             return False
-        return float(np.max(r_hat(self.posterior().theta))) > AGREE
+        return float(np.max(r_hat(self.posterior().theta))) > MAX_R_HAT
 
     @property
     def acceptance(self) -> float:
-        """Share of proposals accepted since warm-up; one for Gibbs."""
+        """Acceptance rate since warm-up; one for Gibbs."""
         if not isinstance(self._state, MoveState) or not self._state.proposed:
             return 1.0
         return self._state.accepted / self._state.proposed
 
     def posterior(self) -> DrawsPosterior:
-        """The draws so far, thinned, at most as many as were asked for."""
+        """The thinned draws so far, at most ``n_draws`` per chain."""
         assert self._inference is not None
         found: Any = self._inference.posterior(self._state)
         last, every = self.n_wanted, self.settings.thin

@@ -1,4 +1,4 @@
-"""What draws say about the parameters: intervals, a table of diagnostics, export to ArviZ."""
+"""Summaries of posterior draws: credible intervals, a table of diagnostics, export to ArviZ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from likelier.fitting.parameters import check_within
 
 @dataclass(frozen=True)
 class DrawsSummary:
-    """One line per parameter: arrays of equal length, and a table when printed."""
+    """Summary statistics per parameter, as arrays of equal length; prints as a table."""
 
     name: list[str]
     mean: Array
@@ -29,7 +29,7 @@ class DrawsSummary:
     level: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns by name, as ``pandas.DataFrame`` takes them."""
+        """Columns by name, suited to ``pandas.DataFrame``."""
         columns = ("name", "mean", "sd", "lower", "upper", "ess", "ess_tail", "r_hat")
         return {column: getattr(self, column) for column in columns}
 
@@ -40,16 +40,16 @@ class DrawsSummary:
             f"{'parameter':{width}} {'mean':>10} {'sd':>10} {ends[0]:>10} {ends[1]:>10} "
             f"{'ess':>7} {'ess_tail':>8} {'r_hat':>6}"
         ]
-        numbers = zip(self.mean, self.sd, self.lower, self.upper, strict=True)
-        worth = zip(self.ess, self.ess_tail, self.r_hat, strict=True)
-        for name, four, (ess, tail, ratio) in zip(self.name, numbers, worth, strict=True):
+        statistics = zip(self.mean, self.sd, self.lower, self.upper, strict=True)
+        diagnostics = zip(self.ess, self.ess_tail, self.r_hat, strict=True)
+        for name, four, (ess, tail, ratio) in zip(self.name, statistics, diagnostics, strict=True):
             cells = " ".join(f"{value:10.4g}" for value in four)
             lines.append(f"{name:{width}} {cells} {ess:7.0f} {tail:8.0f} {ratio:6.3f}")
         return "\n".join(lines)
 
 
-class Summaries:
-    """Methods that only look at the draws."""
+class SummaryMixin:
+    """Mixin of methods that use the draws only."""
 
     coef_draws_: Array
     intercept_draws_: Array
@@ -58,7 +58,7 @@ class Summaries:
     fit_intercept: bool
 
     def coef_interval(self, level: float = 0.95) -> Array:
-        """Central interval that holds each weight with posterior probability ``level``.
+        """Central credible interval of each weight, of posterior probability ``level``.
 
         Returns an array of shape (n_outputs, n_features, 2): lower and upper end.
         """
@@ -68,11 +68,10 @@ class Summaries:
         return np.moveaxis(np.quantile(self.coef_draws_, ends, axis=(0, 1)), 0, -1)
 
     def summary(self, level: float = 0.95) -> DrawsSummary:
-        """Mean, standard deviation, interval, effective sizes and R-hat of every parameter.
+        """Mean, standard deviation, interval, effective sample sizes and R-hat per parameter.
 
-        ``ess`` is what the draws are worth for the middle of the posterior, ``ess_tail`` for the
-        ends of its 90% interval.
-        Print it for a table; ``pandas.DataFrame(model.summary().to_dict())`` makes a frame.
+        ``ess`` is the bulk effective sample size, ``ess_tail`` that for the ends of the 90%
+        interval. ``print`` it, or use ``pandas.DataFrame(model.summary().to_dict())``.
         """
         check_is_fitted(self, "coef_draws_")
         check_within("level", level, 0.0, 1.0, strict=True)
@@ -87,14 +86,14 @@ class Summaries:
         )  # fmt: skip
 
     def to_arviz(self) -> Any:
-        """Draws as ``arviz.InferenceData``, with dimensions named; needs the package arviz.
+        """Draws as ``arviz.InferenceData`` with named dimensions; requires the package arviz.
 
         From version 1 on arviz returns an ``xarray.DataTree``, with the same group "posterior".
         """
         try:
-            import arviz  # an optional package, only where it is used
+            import arviz  # optional dependency
         except ImportError:
-            raise ImportError("to_arviz needs the package arviz: pip install arviz") from None
+            raise ImportError("to_arviz requires arviz; pip install arviz") from None
         check_is_fitted(self, "coef_draws_")
         posterior = {"coef": self.coef_draws_}
         dims = {"coef": ["output", "feature"]}
@@ -114,11 +113,11 @@ class Summaries:
         features, several = self._feature_names(), outputs > 1
         names, parts = [], []
         for k, label in enumerate(self._output_names()):
-            head = f"{label}: " if several else ""
-            names += [f"{head}{feature}" for feature in features]
+            prefix = f"{label}: " if several else ""
+            names += [f"{prefix}{feature}" for feature in features]
             parts.append(self.coef_draws_[:, :, k])
             if self.fit_intercept:
-                names.append(f"{head}intercept")
+                names.append(f"{prefix}intercept")
                 parts.append(self.intercept_draws_[:, :, k, None])
         problems = self.prior_precision_draws_.shape[2]
         for k in range(problems):

@@ -1,9 +1,10 @@
-"""Corrected moves: draws that are nearly independent, because a good Gaussian proposes them.
+"""Metropolis-Hastings moves based on a Gaussian approximation of the posterior.
 
-`Independent` proposes many weights at once from the Gaussian of `gibbs_gaussian` and evaluates them
-in one matrix product per block; Metropolis and Hastings decide. `Hamiltonian` follows the
-gradient in the coordinates where that Gaussian is standard, for posteriors the Gaussian does not
-fit. Both leave the posterior exactly invariant, whatever the Gaussian is.
+`Independent` proposes many weights at once from the Gaussian of
+`likelier.bayesian_linear.variational` and evaluates them in one matrix product per block.
+`Hamiltonian` is Hamiltonian Monte Carlo in the coordinates where that Gaussian is standard, for
+posteriors that are not nearly Gaussian. Both leave the posterior exactly invariant for every
+Gaussian.
 """
 
 from __future__ import annotations
@@ -23,93 +24,93 @@ from likelier.bayesian_linear.gibbs import (
     sweep,
 )
 from likelier.bayesian_linear.importance import (
-    CAUTIOUS,
-    USUAL,
+    DEFAULT_TAILS,
+    WIDE_TAILS,
     Tails,
-    effective_share,
-    tail_shape,
-    tail_share,
-    usual_tails,
+    default_tails,
+    sampling_efficiency,
+    tail_efficiency,
+    tail_index,
 )
 from likelier.bayesian_linear.model import BayesianLinear
 from likelier.bayesian_linear.posterior import DrawsPosterior
 from likelier.bayesian_linear.variational import (
-    Held,
+    FixedEtaTransport,
     Transport,
     fit_transport,
     transport_around,
 )
 
-GOOD = 0.5  # effective share of a pilot below which wider tails are tried
+MIN_EFFICIENCY = 0.5  # pilot efficiency below which wider tails are tried
 PILOT = 256
-BURST = 128  # proposals in one pass over the rows
-TRAJECTORY = 0.5 * np.pi  # in a standard Gaussian this far is independent of where one was
+BURST = 128  # proposals per pass over the rows
+TRAJECTORY = 0.5 * np.pi  # of a standard Gaussian, its end is independent of its start
 TARGET_ACCEPTANCE = 0.8
-MAX_LEAPS = 16
-REFITS = (40, 90)  # draws of warm-up after which the Gaussians move to where eta has been
-MAX_TRIES = 8  # proposals for each draw, where few are accepted
-JUDGED = 2048  # proposals that are remembered, to judge how well they cover the posterior's tails
+MAX_LEAPFROG_STEPS = 16
+REFITS = (40, 90)  # warm-up draws after which the Gaussians are refitted around the draws of eta
+MAX_TRIES = 8  # proposals per draw if few are accepted
+MAX_STORED_PROPOSALS = 2048  # proposals stored to assess the coverage of the posterior's tails
 
 
-def log_posterior_slopes(
+def log_posterior_gradient(
     model: BayesianLinear, engine: Engine, theta: Array, eta: Array
 ) -> tuple[Array, Array]:
-    """Log posterior of S points and its derivatives by the weights."""
+    """Log posterior of S points and its gradients by the weights."""
     raw = model.raw(theta)
     total, gradient = engine.reduce(
-        lambda batch: model.slopes(raw, batch), lambda a, b: (a[0] + b[0], a[1] + b[1])
+        lambda batch: model.gradients(raw, batch), lambda a, b: (a[0] + b[0], a[1] + b[1])
     )
     value = total + model.prior.log_density(theta, eta)
-    return np.asarray(value), model.pull(gradient) + model.prior.derivative(theta, eta)
+    return np.asarray(value), model.standard_gradient(gradient) + model.prior.derivative(theta, eta)
 
 
 @dataclass
 class MoveState(ChainState):
-    """Chains with their transport; ``value`` is what the last acceptance compared."""
+    """Chains with their transport; ``value`` is the log posterior or log weight of each chain."""
 
     transport: Transport | None = None
-    tails: Tails = USUAL
+    tails: Tails = DEFAULT_TAILS
     value: Array = field(default_factory=lambda: np.empty(0))
-    fitness: float = 1.0  # effective share of independent proposals, in a pilot run
-    every: int = 1  # proposals for each draw that is kept
+    pilot_efficiency: float = 1.0  # efficiency of independent proposals in a pilot run
+    proposals_per_draw: int = 1  # proposals per stored draw
     xi: Array = field(default_factory=lambda: np.empty(0))
-    slope: Array = field(default_factory=lambda: np.empty(0))
-    length: float = 1.0  # of a leapfrog step
+    gradient: Array = field(default_factory=lambda: np.empty(0))
+    step_size: float = 1.0  # leapfrog step size
     adapting: bool = True
     accepted: float = 0.0
     proposed: float = 0.0
     log_weights: list[Array] = field(default_factory=list)  # of independent proposals
-    points: list[Array] = field(default_factory=list)  # the first of them, eta last
+    points: list[Array] = field(default_factory=list)  # the first proposals, eta last
 
     def clear(self) -> None:
-        """Forget warm-up, and stop adapting to it."""
+        """Discard the warm-up draws and end the adaptation."""
         super().clear()
         self.adapting, self.accepted, self.proposed = False, 0.0, 0.0
         self.log_weights, self.points = [], []
 
-    def remember(self, found: Proposals) -> None:
-        """Remember the weights of independent proposals, and of the first ones where they are."""
+    def record_proposals(self, found: Proposals) -> None:
+        """Store the weights of independent proposals, and the points of the first ones."""
         self.log_weights.append(found.log_weight)
-        if sum(map(len, self.points)) < JUDGED:
+        if sum(map(len, self.points)) < MAX_STORED_PROPOSALS:
             self.points.append(np.column_stack([found.theta, found.eta]))
 
     @property
-    def weight_tail(self) -> float:
-        """Index of the tail of the weights of independent proposals."""
-        return tail_shape(np.concatenate(self.log_weights))
+    def weight_tail_index(self) -> float:
+        """Tail index of the weights of independent proposals."""
+        return tail_index(np.concatenate(self.log_weights))
 
     @property
-    def worst_tail(self) -> float:
-        """Effective share of a draw in the tail of the posterior that is covered worst."""
+    def worst_tail_efficiency(self) -> float:
+        """Efficiency per draw in the worst covered tail of the posterior."""
         points = np.concatenate(self.points)
-        varies = np.ptp(points, axis=0) > 0.0  # eta is zero where there is none
+        varies = np.ptp(points, axis=0) > 0.0  # eta is constant if it is not learned
         weights = np.concatenate(self.log_weights)[: len(points)]
-        return self.every * tail_share(points[:, varies], weights)
+        return self.proposals_per_draw * tail_efficiency(points[:, varies], weights)
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Points, and the logarithm of posterior over proposal density."""
+    """Proposed points and their log importance weights."""
 
     theta: Array
     eta: Array
@@ -119,16 +120,16 @@ class Proposals:
 
 def propose(
     model: BayesianLinear, engine: Engine, transport: Transport, n: int,
-    stream: np.random.Generator, tails: Tails = USUAL,
+    stream: np.random.Generator, tails: Tails = DEFAULT_TAILS,
 ) -> Proposals:  # fmt: skip
     """Draw ``n`` points from the proposal and evaluate them in one pass over the rows."""
     xi = tails.draw(n, model.n_parameters, stream)
     log_proposal = tails.log_density(xi)
     eta = np.zeros(n)
-    if transport.law is not None:
-        law = transport.law.stretched(tails.stretch)
-        eta = law.draw(n, stream)
-        log_proposal += law.log_density(eta)
+    if transport.eta_proposal is not None:
+        eta_proposal = transport.eta_proposal.stretched(tails.stretch)
+        eta = eta_proposal.draw(n, stream)
+        log_proposal += eta_proposal.log_density(eta)
     theta, log_root = transport.forward(xi, eta)
     value = log_posterior(model, engine, theta, eta) + log_root - log_proposal
     return Proposals(theta, eta, xi, np.where(np.isnan(value), -np.inf, value))
@@ -136,69 +137,69 @@ def propose(
 
 @dataclass(frozen=True)
 class Independent(Inference):
-    """Metropolis-Hastings with independent proposals, many in one pass.
+    """Independence Metropolis-Hastings sampler, with many proposals per pass.
 
-    A step is a burst of draws of every chain. Cost per draw: rows x nonzeros, one exponential
-    per row, in products large enough to run at full speed.
+    A step makes several draws of every chain. Cost per draw: rows x nonzeros and one exponential
+    per row, in large matrix products.
     """
 
     n_chains: int = 4
     burst: int = BURST
 
     def init(self, model: BayesianLinear, engine: Engine) -> MoveState:
-        """Fit the Gaussian, try it, and start the chains at weighted draws from it."""
+        """Fit the Gaussian, run a pilot, and start the chains at weighted draws from it."""
         transport = fit_transport(model, engine)
         stream = chain_stream(engine, model, 0)
-        tails = usual_tails(model.n_parameters)
+        tails = default_tails(model.n_parameters)
         pilot = propose(model, engine, transport, PILOT, stream, tails)
-        fitness = effective_share(pilot.log_weight)
-        if fitness < GOOD:
-            other = propose(model, engine, transport, PILOT, stream, CAUTIOUS)
-            share = effective_share(other.log_weight)
-            if share > fitness:
-                tails, pilot, fitness = CAUTIOUS, other, share
+        pilot_efficiency = sampling_efficiency(pilot.log_weight)
+        if pilot_efficiency < MIN_EFFICIENCY:
+            other = propose(model, engine, transport, PILOT, stream, WIDE_TAILS)
+            efficiency = sampling_efficiency(other.log_weight)
+            if efficiency > pilot_efficiency:
+                tails, pilot, pilot_efficiency = WIDE_TAILS, other, efficiency
         weight = np.exp(pilot.log_weight - pilot.log_weight.max())
         first = stream.choice(PILOT, self.n_chains, p=weight / weight.sum())
         return MoveState(
             model, pilot.theta[first], pilot.eta[first], iteration=1, transport=transport,
-            tails=tails, value=pilot.log_weight[first], fitness=fitness,
-            every=int(np.clip(np.rint(1.0 / fitness), 1, MAX_TRIES)),
+            tails=tails, value=pilot.log_weight[first], pilot_efficiency=pilot_efficiency,
+            proposals_per_draw=int(np.clip(np.rint(1.0 / pilot_efficiency), 1, MAX_TRIES)),
         )  # fmt: skip
 
     def step(self, state: MoveState, engine: Engine) -> tuple[MoveState, Info]:
-        """A burst of draws."""
+        """Several draws of every chain."""
         assert state.transport is not None
-        C, every = self.n_chains, state.every
-        each = max(1, self.burst // (C * every)) * every
+        C, proposals_per_draw = self.n_chains, state.proposals_per_draw
+        n_each = max(1, self.burst // (C * proposals_per_draw)) * proposals_per_draw
         stream = chain_stream(engine, state.model, state.iteration)
-        found = propose(state.model, engine, state.transport, each * C, stream, state.tails)
-        luck = np.log(stream.random((each, C)))
+        found = propose(state.model, engine, state.transport, n_each * C, stream, state.tails)
+        log_uniform = np.log(stream.random((n_each, C)))
         theta, eta = state.theta, state.eta
-        for t in range(each):
-            mine = slice(t * C, (t + 1) * C)
-            take = luck[t] < found.log_weight[mine] - state.value
-            state.value = np.where(take, found.log_weight[mine], state.value)
-            theta = np.where(take[:, None], found.theta[mine], theta)
-            eta = np.where(take, found.eta[mine], eta)
-            state.accepted += float(take.sum())
-            if (t + 1) % every == 0:
-                state.keep(theta, eta)
-        state.proposed += each * C
-        state.remember(found)
+        for t in range(n_each):
+            rows = slice(t * C, (t + 1) * C)
+            accepted = log_uniform[t] < found.log_weight[rows] - state.value
+            state.value = np.where(accepted, found.log_weight[rows], state.value)
+            theta = np.where(accepted[:, None], found.theta[rows], theta)
+            eta = np.where(accepted, found.eta[rows], eta)
+            state.accepted += float(accepted.sum())
+            if (t + 1) % proposals_per_draw == 0:
+                state.record(theta, eta)
+        state.proposed += n_each * C
+        state.record_proposals(found)
         state.iteration += 1
         return state, Info(passes=1.0, message="independent")
 
     def posterior(self, state: MoveState) -> DrawsPosterior:
-        """Draws since the last time they were cleared."""
+        """Draws since the last `clear`."""
         return posterior_of(state)
 
 
 @dataclass(frozen=True)
 class Hamiltonian(Inference):
-    """Hamiltonian moves of the weights given ``eta``; ``eta`` by moves of its own.
+    """Hamiltonian Monte Carlo for the weights given ``eta``, alternating with moves of ``eta``.
 
-    A step is one draw of every chain, all chains side by side: three to eight gradients, rows x
-    nonzeros each. The length of leapfrog steps adapts during warm-up.
+    A step is one draw of every chain, vectorised over chains: three to eight gradients, rows x
+    nonzeros each. The leapfrog step size adapts during warm-up.
     """
 
     n_chains: int = 4
@@ -208,100 +209,106 @@ class Hamiltonian(Inference):
         return self.start(model, engine, fit_transport(model, engine))
 
     def start(self, model: BayesianLinear, engine: Engine, transport: Transport) -> MoveState:
-        """Start the chains at draws from a Gaussian that is already known."""
+        """Start the chains at draws from a given Gaussian."""
         stream = chain_stream(engine, model, 0)
         xi = stream.standard_normal((self.n_chains, model.n_parameters))
         eta = np.zeros(self.n_chains)
-        if transport.law is not None:
-            eta = transport.law.draw(self.n_chains, stream)
+        if transport.eta_proposal is not None:
+            eta = transport.eta_proposal.draw(self.n_chains, stream)
         theta, _ = transport.forward(xi, eta)
-        length = 1.5 * model.n_parameters**-0.25
-        return MoveState(model, theta, eta, iteration=1, transport=transport, xi=xi, length=length)
+        step_size = 1.5 * model.n_parameters**-0.25
+        return MoveState(
+            model, theta, eta, iteration=1, transport=transport, xi=xi, step_size=step_size
+        )
 
     def step(self, state: MoveState, engine: Engine) -> tuple[MoveState, Info]:
         """One draw of every chain."""
         model, transport = state.model, state.transport
         assert transport is not None
         stream = chain_stream(engine, state.model, state.iteration)
-        rate = self._follow(state, engine, stream)
+        rate = self._trajectory(state, engine, stream)
         if state.adapting:
-            state.length *= float(np.exp((rate - TARGET_ACCEPTANCE) / np.sqrt(state.iteration)))
-            state.length = min(state.length, 1.6)
-        if model.hinge:  # trajectories stumble over kinks; hidden variables do not
+            state.step_size *= float(np.exp((rate - TARGET_ACCEPTANCE) / np.sqrt(state.iteration)))
+            state.step_size = min(state.step_size, 1.6)
+        if model.hinge:  # Gibbs sweeps help where the hinge is not differentiable
             state.theta = sweep(model, engine, state.theta, state.eta, state.iteration, stream)
         if model.prior.learned:
             if state.adapting and state.n_draws in REFITS:
                 transport = self._refit(state, engine)
             self._draw_eta(state, engine, stream)
         if model.hinge or model.prior.learned:
-            state.xi = transport.held(state.eta).backward(state.theta)
-            state.slope = np.empty(0)  # they have moved
-        state.keep(state.theta, state.eta)
+            state.xi = transport.at(state.eta).backward(state.theta)
+            state.gradient = np.empty(0)  # outdated
+        state.record(state.theta, state.eta)
         state.accepted += rate * self.n_chains
         state.proposed += self.n_chains
         state.iteration += 1
         return state, Info(passes=1.0, message="hamiltonian")
 
-    def _follow(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> float:
-        """One trajectory of every chain; returns the mean probability of acceptance."""
+    def _trajectory(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> float:
+        """One trajectory of every chain; return the mean acceptance probability."""
         transport, xi = state.transport, state.xi
         assert transport is not None
-        here = transport.held(state.eta)
-        if not len(state.slope):
-            state.value, state.slope = self._slopes(state, engine, xi, here)
-        value, slope = state.value, state.slope
+        transport_at_eta = transport.at(state.eta)
+        if not len(state.gradient):
+            state.value, state.gradient = self._gradient(state, engine, xi, transport_at_eta)
+        value, gradient = state.value, state.gradient
         momentum = stream.standard_normal(xi.shape)
         energy = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - value
-        length = state.length * stream.uniform(0.8, 1.2)
-        n_leaps = min(max(1, int(np.ceil(TRAJECTORY / length))), MAX_LEAPS)
-        momentum = momentum + 0.5 * length * slope
-        new, new_value, new_slope = xi, value, slope
-        for leap in range(n_leaps):
-            new = new + length * momentum
-            new_value, new_slope = self._slopes(state, engine, new, here)
-            momentum = momentum + (length if leap < n_leaps - 1 else 0.5 * length) * new_slope
-        rise = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - new_value - energy
-        rise = np.where(np.isfinite(rise), rise, np.inf)
-        take = np.log(stream.random(len(xi))) < -rise
-        state.xi = np.where(take[:, None], new, xi)
-        state.value = np.where(take, new_value, value)
-        state.slope = np.where(take[:, None], new_slope, slope)
-        state.theta = here.forward(state.xi)
-        return float(np.exp(np.minimum(-rise, 0.0)).mean())
+        step_size = state.step_size * stream.uniform(0.8, 1.2)
+        n_leapfrog_steps = min(max(1, int(np.ceil(TRAJECTORY / step_size))), MAX_LEAPFROG_STEPS)
+        momentum = momentum + 0.5 * step_size * gradient
+        new, new_value, new_gradient = xi, value, gradient
+        for leap in range(n_leapfrog_steps):
+            new = new + step_size * momentum
+            new_value, new_gradient = self._gradient(state, engine, new, transport_at_eta)
+            momentum = (
+                momentum
+                + (step_size if leap < n_leapfrog_steps - 1 else 0.5 * step_size) * new_gradient
+            )
+        energy_change = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - new_value - energy
+        energy_change = np.where(np.isfinite(energy_change), energy_change, np.inf)
+        accepted = np.log(stream.random(len(xi))) < -energy_change
+        state.xi = np.where(accepted[:, None], new, xi)
+        state.value = np.where(accepted, new_value, value)
+        state.gradient = np.where(accepted[:, None], new_gradient, gradient)
+        state.theta = transport_at_eta.forward(state.xi)
+        return float(np.exp(np.minimum(-energy_change, 0.0)).mean())
 
     def _refit(self, state: MoveState, engine: Engine) -> Transport:
-        """Gaussians for the ``eta`` of the later half of the draws so far, also the state's.
+        """Refit the Gaussians around ``eta`` of the later half of the draws; store them.
 
-        Where classes are separable, the evidence of Gaussians is largest far from where ``eta``
-        turns out to be.
+        If classes are separable, the Gaussian evidence has its maximum far from typical ``eta``.
         """
         assert state.transport is not None
         etas = np.concatenate(state.etas[state.n_draws // 2 :])
-        state.transport = transport_around(state.model, engine, etas, state.transport.law)
+        state.transport = transport_around(state.model, engine, etas, state.transport.eta_proposal)
         return state.transport
 
     def _draw_eta(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> None:
-        """``eta`` with the weights held, then with their direction, then with ``xi`` held."""
+        """Draw ``eta`` given the weights, then given their direction, then given ``xi``."""
         model, transport = state.model, state.transport
         assert transport is not None
         theta, eta = draw_scale(model, engine, state.theta, state.eta, stream)
         eta = model.prior.draw_eta(theta, stream)
-        xi = transport.held(eta).backward(theta)
+        xi = transport.at(eta).backward(theta)
 
-        def line(etas: Array) -> tuple[Array, Array]:
-            each = np.repeat(xi, etas.shape[1], axis=0)
-            points, log_root = transport.forward(each, etas.ravel())
+        def path(etas: Array) -> tuple[Array, Array]:
+            repeated = np.repeat(xi, etas.shape[1], axis=0)
+            points, log_root = transport.forward(repeated, etas.ravel())
             return points.reshape(*etas.shape, -1), log_root.reshape(etas.shape)
 
-        state.theta, state.eta = draw_eta_along(model, engine, eta, line, stream)
+        state.theta, state.eta = draw_eta_along(model, engine, eta, path, stream)
 
-    def _slopes(
-        self, state: MoveState, engine: Engine, xi: Array, here: Held
+    def _gradient(
+        self, state: MoveState, engine: Engine, xi: Array, transport_at_eta: FixedEtaTransport
     ) -> tuple[Array, Array]:
-        """Log posterior and its derivatives by ``xi``, ``eta`` held."""
-        value, slope = log_posterior_slopes(state.model, engine, here.forward(xi), state.eta)
-        return value, here.pull(slope)
+        """Log posterior and its gradient by ``xi`` for fixed ``eta``."""
+        value, gradient = log_posterior_gradient(
+            state.model, engine, transport_at_eta.forward(xi), state.eta
+        )
+        return value, transport_at_eta.gradient(gradient)
 
     def posterior(self, state: MoveState) -> DrawsPosterior:
-        """Draws since the last time they were cleared."""
+        """Draws since the last `clear`."""
         return posterior_of(state)

@@ -1,7 +1,7 @@
 """Training of a deep Gaussian process: Adam on its energy, many steps per call.
 
-A call runs a fixed number of steps inside one compiled loop. What the program depends on are
-padded shapes; rows, random numbers, learning rates and the number of rows are arguments.
+A call runs a fixed number of steps inside one compiled loop. The program depends on padded shapes
+only; rows, random numbers, learning rates and the number of rows are arguments.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.deep_gp.compile import compiled_program, own_settings
+from likelier.deep_gp.compile import compiled_program, program_settings
 from likelier.deep_gp.feed import Feed
 from likelier.deep_gp.layer import Layer
 from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
 from likelier.deep_gp.posterior import (
     DeepPosterior,
+    cavity_fraction,
     plain_layers,
-    removed_share,
     shared_normals,
 )
 from likelier.deep_gp.start import (
-    KernelStart,
+    FixedKernel,
     Start,
     cut,
     pad,
@@ -36,22 +36,23 @@ from likelier.deep_gp.start import (
 )
 from likelier.fitting.standardize import Standard
 
-STEPS = 20  # of one call
+STEPS = 20  # minibatches per call of the compiled loop
 FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-10
-LAST_RATE = 0.02  # of the first one; the rate falls along half a cosine
-SAMPLE_ROWS = 10_000  # rows that inducing points and principal axes are found from
+LAST_RATE = 0.02  # final learning rate as a fraction of the first (half-cosine schedule)
+SAMPLE_ROWS = 10_000  # rows used to place inducing points and principal axes
 START_NOISE, START_LABEL_NOISE = 0.1, 0.01
 INPUT_SIZES = (4, 8, 16, 32, 64, 128)
 NODE_SIZES = (4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 INDUCING_SIZES = (50, 100, 128, 160, 200, 256, 384, 512)
-# inducing points and outputs up to which, as with one layer, compiling takes longer than running
+# Compiling takes longer than adam_state with at most SMALL inducing points and outputs (as with one
+# layer) or at most SHORT minibatches.
 SMALL = 50
-SHORT = 200  # minibatches
+SHORT = 200
 BATCH_SIZES = (64, 256, 512)
 
 
-class Running(NamedTuple):
-    """What the compiled loop carries: parameters and the two moments of their slopes."""
+class AdamState(NamedTuple):
+    """Carry of the compiled loop: parameters and the two moments of their gradient."""
 
     parameters: Parameters
     first: Parameters
@@ -61,67 +62,70 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True)
 class DeepState:
-    """State of the training; ``model`` has true shapes, ``running`` holds padded arrays."""
+    """State of the training; ``model`` has true shapes, ``adam_state`` holds padded arrays."""
 
     model: DeepGP
-    running: Running
+    adam_state: AdamState
     projections: list[Array]
     feed: Feed | None
     horizon: int
 
     @property
     def step(self) -> int:
-        """How many steps have been done."""
-        return int(self.running.step)
+        """Number of minibatches done."""
+        return int(self.adam_state.step)
 
 
-def training_loop(model: DeepGP) -> Callable[..., tuple[Running, jax.Array]]:
-    """The loop to compile; a step whose slopes are not finite, or of rate zero, changes nothing."""
-    slopes_of = jax.value_and_grad(model.energy)
+def training_loop(model: DeepGP) -> Callable[..., tuple[AdamState, jax.Array]]:
+    """The loop to compile; a step with a non-finite gradient or learning rate zero is skipped."""
+    value_and_gradient = jax.value_and_grad(model.energy)
 
     def one_step(
-        fixed: Fixed, moving: jax.Array, running: Running, inputs: Any
-    ) -> tuple[Running, jax.Array]:
+        fixed: Fixed, trainable: jax.Array, adam_state: AdamState, inputs: Any
+    ) -> tuple[AdamState, jax.Array]:
         rows, xi, rate = inputs
-        energy, slopes = slopes_of(running.parameters, fixed, Rows(*rows), xi)
-        slopes = slopes._replace(layers=tuple(kernel_slopes(g, moving) for g in slopes.layers))
-        finite = jnp.isfinite(sum(jnp.vdot(g, g) for g in jax.tree.leaves(slopes)))
-        moves = (rate > 0.0) & finite
-        step = running.step + 1
+        energy, gradient = value_and_gradient(adam_state.parameters, fixed, Rows(*rows), xi)
+        gradient = gradient._replace(
+            layers=tuple(mask_kernel_gradient(g, trainable) for g in gradient.layers)
+        )
+        finite = jnp.isfinite(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient)))
+        accepted = (rate > 0.0) & finite
+        step = adam_state.step + 1
         first_scale = 1.0 / (1.0 - FIRST_DECAY ** step.astype(rate.dtype))
         second_scale = 1.0 / (1.0 - SECOND_DECAY ** step.astype(rate.dtype))
 
-        def keep(old: Any, new: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.where(moves, b, a), old, new)
+        def update(old: Any, new: Any) -> Any:
+            return jax.tree.map(lambda a, b: jnp.where(accepted, b, a), old, new)
 
-        first = keep(running.first, jax.tree.map(
-            lambda m, g: FIRST_DECAY * m + (1.0 - FIRST_DECAY) * g, running.first, slopes
+        first = update(adam_state.first, jax.tree.map(
+            lambda m, g: FIRST_DECAY * m + (1.0 - FIRST_DECAY) * g, adam_state.first, gradient
         ))  # fmt: skip
-        second = keep(running.second, jax.tree.map(
-            lambda v, g: SECOND_DECAY * v + (1.0 - SECOND_DECAY) * g * g, running.second, slopes
+        second = update(adam_state.second, jax.tree.map(
+            lambda v, g: SECOND_DECAY * v + (1.0 - SECOND_DECAY) * g * g,
+            adam_state.second, gradient,
         ))  # fmt: skip
-        parameters = keep(running.parameters, jax.tree.map(
+        parameters = update(adam_state.parameters, jax.tree.map(
             lambda p, m, v: p - rate * first_scale * m / (jnp.sqrt(second_scale * v) + TINY),
-            running.parameters, first, second,
+            adam_state.parameters, first, second,
         ))  # fmt: skip
-        step = jnp.where(rate > 0.0, step, running.step)
-        return Running(parameters, first, second, step), energy
+        step = jnp.where(rate > 0.0, step, adam_state.step)
+        return AdamState(parameters, first, second, step), energy
 
     def loop(
-        running: Running, fixed: Fixed, rows: Any, xi: Any, rates: Any, moving: jax.Array
+        adam_state: AdamState, fixed: Fixed, rows: Any, xi: Any, rates: Any, trainable: jax.Array
     ) -> Any:
-        def body(carry: Running, inputs: Any) -> tuple[Running, jax.Array]:
-            return one_step(fixed, moving, carry, inputs)
+        def body(carry: AdamState, inputs: Any) -> tuple[AdamState, jax.Array]:
+            return one_step(fixed, trainable, carry, inputs)
 
-        return jax.lax.scan(body, running, (rows, xi, rates))
+        return jax.lax.scan(body, adam_state, (rows, xi, rates))
 
     return loop
 
 
-def kernel_slopes(slopes: Layer, moving: jax.Array) -> Layer:
-    """Slopes of a layer whose kernel moves where ``moving`` is one, and stays where it is zero."""
-    return slopes._replace(
-        log_scale=moving * slopes.log_scale, log_amplitude=moving * slopes.log_amplitude
+def mask_kernel_gradient(gradient: Layer, trainable: jax.Array) -> Layer:
+    """Gradient of a layer, with that of its kernel set to zero unless ``trainable`` is one."""
+    return gradient._replace(
+        log_scale=trainable * gradient.log_scale, log_amplitude=trainable * gradient.log_amplitude
     )
 
 
@@ -132,33 +136,33 @@ class DeepAdam(Inference):
     Attributes
     ----------
     standard : Standard
-        How inputs are scaled.
+        Standardisation of the inputs.
     total : float
         Sum of the weights, ``N``.
     power : float
         ``alpha``, in (0, 1].
     max_iter : int
-        Minibatches in all.
+        Total number of minibatches.
     batch_size : int
     rate : float
-        First learning rate.
+        Initial learning rate.
     n_draws : int
-        Samples of a prediction.
+        Samples per prediction.
     noise_floor : float
-        Least noise variance of a regression, in units of the targets' variance.
+        Minimum noise variance of a regression, in units of the targets' variance.
     seed : int
-    kernel : KernelStart or None
-        A kernel to keep; None starts with a length scale typical of the rows and learns.
+    kernel : FixedKernel or None
+        A fixed kernel; None learns the kernel, starting from the typical length of the rows.
 
     Notes
     -----
-    Cost of a minibatch: ``M^2`` for every row and node of the first layer, as much for every
-    sample, row and node of the others, and ``M^3`` for every node.
+    Cost per minibatch: ``M^2`` for every row and node of the first layer, ``M^2`` for every sample,
+    row and node of the others, and ``M^3`` for every node.
 
-    There are no natural gradients: the best ``q`` of the last layer, where they would lead, lowers
-    the energy per row by at most 0.0063 after 2,000 minibatches of Adam (few rows have fewer, and
-    more to gain), on the sets of the page of benchmarks. At power 1 the energy is no bound, and the
-    precision that such a step asks for need not be positive definite.
+    Natural gradients are not used. The optimal ``q`` of the last layer, which they converge to,
+    lowers the energy per row by at most 0.0063 after 2,000 minibatches of Adam on the benchmark
+    data sets (small data sets run fewer minibatches and would gain more). At power 1 the energy is
+    not a bound, and the precision of a natural gradient step need not be positive definite.
     """
 
     standard: Standard
@@ -170,10 +174,10 @@ class DeepAdam(Inference):
     n_draws: int = 128
     noise_floor: float = 1e-5
     seed: int = 0
-    kernel: KernelStart | None = None
+    kernel: FixedKernel | None = None
 
     def init(self, model: DeepGP, engine: Engine) -> DeepState:
-        """Place inducing points and mean functions by a sample of the rows."""
+        """Initialise inducing points and mean functions from a sample of the rows."""
         batch = engine.sample(SAMPLE_ROWS)
         X = self.standard.apply(batch.X, np.float64)
         rng = np.random.default_rng([self.seed, 2])
@@ -183,14 +187,14 @@ class DeepAdam(Inference):
         model = replace(model, n_inducing=len(start.layers[0]["inducing"]))
         noise = np.log(START_NOISE)
         if model.likelihood in ("probit", "probit_ep", "argmax"):
-            share = START_LABEL_NOISE * model.n_classes / (model.n_classes - 1.0)
-            noise = np.log(share / (1.0 - share))
+            sigmoid = START_LABEL_NOISE * model.n_classes / (model.n_classes - 1.0)
+            noise = np.log(sigmoid / (1.0 - sigmoid))
         return self.resume(model, start, np.asarray(noise), None, engine)
 
     def resume(
         self, model: DeepGP, start: Start, likelihood: Array, moments: Any, engine: Engine
     ) -> DeepState:
-        """State from true arrays; ``moments`` are those of `plain_state`, or None at the start."""
+        """State from unpadded arrays; ``moments`` come from `plain_state`, None for a new fit."""
         padded = padded_model(model)
         parameters = _pad_parameters(padded, start.layers, likelihood)
         first = second = jax.tree.map(np.zeros_like, parameters)
@@ -202,8 +206,8 @@ class DeepAdam(Inference):
         rows = min(self.batch_size, engine.n_rows or self.batch_size)
         batch_rows = padded_size(rows, BATCH_SIZES) if rows < self.batch_size else rows
         feed = Feed(engine, self.standard, batch_rows, padded.widths[0], model.dtype)
-        running = Running(parameters, first, second, step)
-        return DeepState(model, running, start.projections, feed, self.max_iter)
+        adam_state = AdamState(parameters, first, second, step)
+        return DeepState(model, adam_state, start.projections, feed, self.max_iter)
 
     def step(self, state: DeepState, engine: Engine) -> tuple[DeepState, Info]:
         """Run `STEPS` minibatches, fewer at the end of the schedule."""
@@ -213,47 +217,47 @@ class DeepAdam(Inference):
         rows = state.feed.take(first, STEPS)
         xi = self._normals(padded, first, rows.y.shape[1])
         rates = self._rates(first, state.horizon).astype(padded.dtype)
-        moving = np.asarray(self.kernel is None, padded.dtype)
-        arguments = (state.running, fixed, tuple(rows), xi, rates, moving)
-        with own_settings():
+        trainable = np.asarray(self.kernel is None, padded.dtype)
+        arguments = (state.adam_state, fixed, tuple(rows), xi, rates, trainable)
+        with program_settings():
             name = (repr(padded), STEPS)
             program = compiled_program(
                 lambda: training_loop(padded), arguments, name, self._effort(padded)
             )
-            running, energies = program(*arguments)
+            adam_state, energies = program(*arguments)
             energy = np.asarray(energies)[rates > 0.0]
-            running = jax.tree.map(np.asarray, running)
-        done = int(running.step) - first
+            adam_state = jax.tree.map(np.asarray, adam_state)
+        done = int(adam_state.step) - first
         passes = done * rows.y.shape[1] / max(1, engine.n_rows or 1)
         value = float(np.mean(energy)) if len(energy) else float("nan")
-        over = int(running.step) >= state.horizon
-        return replace(state, running=running), Info(value, passes=passes, converged=over)
+        finished = int(adam_state.step) >= state.horizon
+        return replace(state, adam_state=adam_state), Info(value, passes=passes, converged=finished)
 
     def posterior(self, state: DeepState) -> DeepPosterior:
-        """What the state says about new rows."""
+        """Posterior of the current parameters, for prediction."""
         plain = plain_state(state)
         n_hidden = sum(state.model.widths[1:-1])
         normals = shared_normals(self.n_draws, n_hidden, self.seed)
-        removed = removed_share(self.power, self.total)
+        fraction = cavity_fraction(self.power, self.total)
         return DeepPosterior(
-            plain["layers"], state.projections, state.model.kernel, normals, removed
+            plain["layers"], state.projections, state.model.kernel, normals, fraction
         )
 
     def _effort(self, padded: DeepGP) -> str:
-        """How much it is worth to optimise a program of this model and so many minibatches."""
+        """Compiler effort that minimises compile time plus run time of this fit."""
         if padded.n_inducing > SMALL and len(padded.widths) > 2:
-            return "usual"
+            return "full"
         short = self.max_iter <= SHORT and padded.widths[-1] <= SMALL
-        return "least" if short else "little"
+        return "minimal" if short else "reduced"
 
     def _rates(self, first: int, horizon: int) -> Array:
         steps = first + np.arange(STEPS)
-        share = np.minimum(steps / max(1, horizon), 1.0)
-        rates = self.rate * (LAST_RATE + (1.0 - LAST_RATE) * 0.5 * (1.0 + np.cos(np.pi * share)))
+        progress = np.minimum(steps / max(1, horizon), 1.0)
+        rates = self.rate * (LAST_RATE + (1.0 - LAST_RATE) * 0.5 * (1.0 + np.cos(np.pi * progress)))
         return np.where(steps < horizon, rates, 0.0)
 
     def _normals(self, padded: DeepGP, first: int, batch_rows: int) -> tuple[Array, ...]:
-        """Standard normal numbers of all steps, samples, rows and hidden nodes."""
+        """Standard normal draws for all steps, samples, rows and hidden nodes."""
         rng = np.random.default_rng([self.seed, 1, first])
         number: Any = padded.dtype
         return tuple(
@@ -283,7 +287,7 @@ class DeepAdam(Inference):
 
 
 def padded_model(model: DeepGP) -> DeepGP:
-    """The same with sizes that a compiled program exists for; outputs stay as they are."""
+    """The model with its sizes rounded up to those of compiled programs; outputs are not padded."""
     widths = (
         padded_size(model.widths[0], INPUT_SIZES),
         *(padded_size(nodes, NODE_SIZES) for nodes in model.widths[1:-1]),
@@ -295,8 +299,8 @@ def padded_model(model: DeepGP) -> DeepGP:
 
 
 def plain_state(state: DeepState) -> dict[str, Any]:
-    """Everything needed to predict or to go on, as NumPy arrays without padding."""
-    running, shapes = state.running, _shapes(state.model)
+    """Everything needed to predict or to resume, as NumPy arrays without padding."""
+    adam_state, shapes = state.adam_state, _shapes(state.model)
 
     def cut_layers(parameters: Parameters) -> list[dict[str, Array]]:
         layers = plain_layers(parameters.layers)
@@ -306,12 +310,12 @@ def plain_state(state: DeepState) -> dict[str, Any]:
         ]
 
     return {
-        "layers": cut_layers(running.parameters),
-        "likelihood": np.asarray(running.parameters.likelihood),
-        "first": cut_layers(running.first),
-        "first_likelihood": np.asarray(running.first.likelihood),
-        "second": cut_layers(running.second),
-        "second_likelihood": np.asarray(running.second.likelihood),
+        "layers": cut_layers(adam_state.parameters),
+        "likelihood": np.asarray(adam_state.parameters.likelihood),
+        "first": cut_layers(adam_state.first),
+        "first_likelihood": np.asarray(adam_state.first.likelihood),
+        "second": cut_layers(adam_state.second),
+        "second_likelihood": np.asarray(adam_state.second.likelihood),
         "step": state.step,
     }
 

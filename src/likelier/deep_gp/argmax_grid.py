@@ -1,13 +1,14 @@
-"""Where to put the nodes of a one-dimensional integral over a product of normal distributions.
+"""Nodes of a one-dimensional integral over a product of normal distribution functions.
 
-The integrand is ``exp(L(t))``, ``L(t) = -t^2/2 + sum_k log Phi(z_k)``, ``z_k = a_k + b_k t``. Nodes
-of Gauss-Hermite fail where some ``b_k`` is large: the integrand then has a cliff that they step
-over. A safe rule is possible because ``L`` is concave *and* its curvature ``-L''`` decreases
-from left to right, because that of ``log Phi`` does. Therefore
+The integrand is ``exp(L(t))``, ``L(t) = -t^2/2 + sum_k log Phi(z_k)``, ``z_k = a_k + b_k t``.
+Gauss-Hermite quadrature fails where some ``b_k`` is large: the integrand then has a cliff between
+two nodes. A reliable rule exists because ``L`` is concave *and* its curvature ``-L''`` decreases
+from left to right, as that of ``log Phi`` does. Therefore
 
-- ``L'`` is convex: Halley's steps find the mode, from the left and without a bracket;
-- ``y = sqrt(2 (L* - L))`` is convex left of the mode: Newton's steps on it approach the point where
-  the integrand has dropped by a given factor from outside, and for a Gaussian one step is exact;
+- ``L'`` is convex: Halley's method finds the mode, from the left and without a bracket;
+- ``y = sqrt(2 (L* - L))`` is convex left of the mode: Newton's method on it approaches, from
+  outside, the point where the integrand has dropped by a given factor; for a Gaussian one step is
+  exact;
 - at distance ``d`` from the left end the integrand varies on a scale no smaller than a fixed
   fraction of ``d``: nodes whose spacing grows geometrically from the left resolve every cliff.
 
@@ -16,7 +17,7 @@ The nodes are equally spaced in ``u`` of ``t = left + width expm1(kappa u)/expm1
 ends, so the midpoint rule converges exponentially. The distribution function of the largest of
 many scores, ``exp(F)``, has the same properties and gets its nodes in the same way.
 
-The searches need no accuracy: they run in float32 whatever the dtype, about 15 evaluations.
+The searches need little accuracy: they run in float32 for every dtype, about 15 evaluations.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from likelier.deep_gp.normal import ROUGH, bend, factor_and_hazard
+from likelier.deep_gp.normal import ROUGH, factor_and_hazard, log_cdf_curvature
 
 _MAX_STEPS = 24
-_MODE_TOLERANCE = 0.05  # of the integrand's own scale
-_LEFT_TOLERANCE = 0.25  # of ``y``
-_RIGHT_TOLERANCE = 4.0  # of the drop, before the last step
+_MODE_TOLERANCE = 0.05  # relative to the scale of the integrand
+_LEFT_TOLERANCE = 0.25  # in ``y``
+_RIGHT_TOLERANCE = 4.0  # in the drop, before the last step
 _LEFT_SPACING = 10.0  # scales per unit of u at the left end
-_SMALL = 1e-30  # keeps divisions defined where float32 has lost everything
+_SMALL = 1e-30  # avoids division by zero after underflow in float32
 
 
 class Rule(NamedTuple):
@@ -44,11 +45,11 @@ class Rule(NamedTuple):
     Attributes
     ----------
     nodes : int
-        How often the integrand is evaluated.
+        Number of evaluations of the integrand.
     drop : float
-        The interval ends where the logarithm of the integrand has dropped by so much.
+        Drop of the log integrand at both ends of the interval.
     cliff : float
-        The spacing at the left end suits the scale found where it has dropped by so much.
+        Drop of the log integrand at which the scale for the spacing at the left end is taken.
     """
 
     nodes: int
@@ -56,12 +57,12 @@ class Rule(NamedTuple):
     cliff: float
 
 
-# Errors of log p for one class, where no variance is more than 1e4 times another, and of the sum
-# of all chances for WHOLE. Slopes of FAST, per standard deviation, are right to 4e-4, and to 1e-5
-# where variances differ by less than a hundred.
+# Errors of log p for one class if no variance is more than 1e4 times another, and of the sum of all
+# probabilities for WHOLE. The derivatives of FAST, per standard deviation, have an error of 4e-4,
+# and of 1e-5 if the variances differ by a factor of less than 100.
 PRECISE = Rule(nodes=60, drop=24.0, cliff=16.0)  # 3e-9
-FAST = Rule(nodes=32, drop=13.0, cliff=9.0)  # 2e-5, and 1e-6 up to a hundred
-WHOLE = Rule(nodes=72, drop=24.0, cliff=20.0)  # 1e-9: narrow peaks, not only cliffs
+FAST = Rule(nodes=32, drop=13.0, cliff=9.0)  # 2e-5; 1e-6 for variance ratios up to 100
+WHOLE = Rule(nodes=72, drop=24.0, cliff=20.0)  # 1e-9; the integrands also have narrow peaks
 
 
 class Grid(NamedTuple):
@@ -75,21 +76,21 @@ class Grid(NamedTuple):
 def grid_of_one(rule: Rule, a: jax.Array, b: jax.Array) -> Grid:
     """Nodes around the mode of the integrand."""
     mode, curvature = _mode(a, b)
-    z, rough_b, lean = (x.astype(jnp.float32) for x in (a + b * mode, b, mode))
+    z, rough_b, rough_mode = (x.astype(jnp.float32) for x in (a + b * mode, b, mode))
     gain = _gain(z, rough_b)
 
     def profile(tau: jax.Array) -> Profile:
         others = gain(tau)
         return Profile(
-            tau * (lean + 0.5 * tau) - others.drop,
-            others.slope - lean - tau,
+            tau * (rough_mode + 0.5 * tau) - others.drop,
+            others.derivative - rough_mode - tau,
             1.0 + others.curvature,
         )
 
-    # to the left of the mode the curvature is larger, so this is far enough
+    # the curvature grows to the left of the mode, so this start is outside
     left = _left_end(rule, profile, -jnp.sqrt(2.0 * rule.cliff / curvature))
-    # the curvature of L is at least one, so this is far enough
-    right = _right_end(rule, profile, jnp.full_like(lean, math.sqrt(2.0 * rule.drop)))
+    # the curvature of L is at least one, so this start is outside
+    right = _right_end(rule, profile, jnp.full_like(rough_mode, math.sqrt(2.0 * rule.drop)))
     offset, log_step = _graded(rule, left, right, a.dtype)
     return Grid(mode, offset, log_step - offset * (mode + 0.5 * offset))
 
@@ -104,10 +105,10 @@ def grid_of_all(rule: Rule, mean: jax.Array, sd: jax.Array) -> Grid:
 
     def profile(tau: jax.Array) -> Profile:
         here = gain(tau)
-        return Profile(-level - here.drop, here.slope, here.curvature)
+        return Profile(-level - here.drop, here.derivative, here.curvature)
 
     left = _left_end(rule, profile, jnp.zeros_like(centre, jnp.float32))
-    # around the cliff, from where exp(F) can only grow by exp(cliff), whatever the classes
+    # centred at the cliff, from where exp(F) grows by at most exp(cliff)
     centre = centre + left.cliff.astype(mean.dtype)
     left = left._replace(end=left.end - left.cliff)
     right = (mean + math.sqrt(2.0 * rule.drop) * sd).max(0) - centre
@@ -115,12 +116,12 @@ def grid_of_all(rule: Rule, mean: jax.Array, sd: jax.Array) -> Grid:
     return Grid(centre, offset, log_step)
 
 
-# -- where the integrand is -----------------------------------------------------------------
+# -- support of the integrand ---------------------------------------------------------------
 class Profile(NamedTuple):
-    """How far the logarithm of an integrand has dropped, its slope, and minus its curvature."""
+    """Drop of a log integrand below its peak, its derivative, and minus its second derivative."""
 
     drop: jax.Array
-    slope: jax.Array
+    derivative: jax.Array
     curvature: jax.Array
 
 
@@ -131,7 +132,7 @@ def _log_product(z: jax.Array) -> jax.Array:
 
 
 def _gain(z0: jax.Array, b: jax.Array) -> Callable[[jax.Array], Profile]:
-    """``sum_k log Phi(z0_k + b_k tau) - log Phi(z0_k)`` (not minus it) and its derivatives."""
+    """``sum_k log Phi(z0_k + b_k tau) - log Phi(z0_k)`` (as ``drop``) and its derivatives."""
     factor0 = factor_and_hazard(z0, ROUGH)[0]
     below0 = jnp.minimum(z0, 0.0)
 
@@ -140,37 +141,37 @@ def _gain(z0: jax.Array, b: jax.Array) -> Callable[[jax.Array], Profile]:
         factor, rate = factor_and_hazard(z, ROUGH)
         below = jnp.minimum(z, 0.0)
         gain = jnp.log(factor / factor0) - 0.5 * (below - below0) * (below + below0)
-        return Profile(gain.sum(0), (b * rate).sum(0), (b * b * bend(z, rate)).sum(0))
+        return Profile(gain.sum(0), (b * rate).sum(0), (b * b * log_cdf_curvature(z, rate)).sum(0))
 
     return at
 
 
-Search = tuple[jax.Array, ...]  # place, whether to go on, what was found there
+Search = tuple[jax.Array, ...]  # position, whether to continue, values at the position
 
 
 def _search(step: Callable[[jax.Array], Search], start: jax.Array) -> Search:
-    """``step`` of places, repeated until no row goes on.
+    """Repeat ``step`` until every row has converged.
 
-    A row that is done stays as it is, or other rows of a block would change its last bits.
+    Converged rows are frozen: otherwise the last bits of a row would depend on the other rows.
     """
 
-    def moving(state: tuple[jax.Array, Search]) -> jax.Array:
+    def any_active(state: tuple[jax.Array, Search]) -> jax.Array:
         return (state[0] < _MAX_STEPS) & state[1][1].any()
 
-    def move(state: tuple[jax.Array, Search]) -> tuple[jax.Array, Search]:
+    def advance(state: tuple[jax.Array, Search]) -> tuple[jax.Array, Search]:
         count, here = state
         there = step(here[0])
-        kept = tuple(jnp.where(here[1], new, old) for new, old in zip(there, here, strict=True))
-        return count + 1, kept
+        merged = tuple(jnp.where(here[1], new, old) for new, old in zip(there, here, strict=True))
+        return count + 1, merged
 
-    return jax.lax.while_loop(moving, move, (jnp.asarray(1), step(start)))[1]
+    return jax.lax.while_loop(any_active, advance, (jnp.asarray(1), step(start)))[1]
 
 
 def _mode(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Where ``L' = sum_k b_k hazard(z_k) - t`` is zero, and ``-L''`` there.
+    """Root of ``L' = sum_k b_k hazard(z_k) - t``, and ``-L''`` there.
 
-    ``hazard(z) >= -z`` puts the root of every single class, and so the start, to the left of the
-    mode. Halley's correction is capped: at most four times a step of Newton.
+    By ``hazard(z) >= -z`` the roots of the single classes, the largest of which is the start, lie
+    to the left of the mode. Halley's step is capped at four times Newton's.
     """
     rough_b = b.astype(jnp.float32)
     squared = rough_b * rough_b
@@ -178,23 +179,23 @@ def _mode(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     def step(t: jax.Array) -> Search:
         z = (a + b * t).astype(jnp.float32)
         rate = factor_and_hazard(z, ROUGH)[1]
-        curve = jnp.clip(bend(z, rate), 0.0, 1.0)
-        slope = (rough_b * rate).sum(0) - t.astype(jnp.float32)
+        curve = jnp.clip(log_cdf_curvature(z, rate), 0.0, 1.0)
+        derivative = (rough_b * rate).sum(0) - t.astype(jnp.float32)
         curvature = 1.0 + (squared * curve).sum(0)
-        # hazard'' = hazard ((hazard + z)(2 hazard + z) - 1), which is positive and small far left
+        # hazard'' = hazard ((hazard + z)(2 hazard + z) - 1), positive and small in the left tail
         second = jnp.where(z < -30.0, 0.0, rate * ((rate + z) * (2.0 * rate + z) - 1.0))
         third = (squared * rough_b * second).sum(0)
-        newton = slope / curvature
+        newton = derivative / curvature
         move = newton / jnp.maximum(1.0 - 0.5 * newton * third / curvature, 0.25)
-        far = jnp.abs(move) * jnp.sqrt(curvature) > _MODE_TOLERANCE
-        return t + move.astype(t.dtype), far, curvature
+        active = jnp.abs(move) * jnp.sqrt(curvature) > _MODE_TOLERANCE
+        return t + move.astype(t.dtype), active, curvature
 
     t, _, curvature = _search(step, jnp.maximum((-a * b / (1.0 + b * b)).max(0), 0.0))
     return t, curvature
 
 
 class LeftEnd(NamedTuple):
-    """Where the drop is ``rule.cliff``, the scale there, and where it is ``rule.drop``."""
+    """Position of the drop ``rule.cliff``, the scale there, and position of ``rule.drop``."""
 
     cliff: jax.Array
     scale: jax.Array
@@ -202,33 +203,33 @@ class LeftEnd(NamedTuple):
 
 
 def _left_end(rule: Rule, profile: Callable[[jax.Array], Profile], tau: jax.Array) -> LeftEnd:
-    """Both points, or ones a little farther, from a point that is farther."""
+    """Both positions, or slightly outside of them, starting from a position outside."""
     target = math.sqrt(2.0 * rule.cliff)
 
     def step(tau: jax.Array) -> Search:
         here = profile(tau)
         y = jnp.sqrt(2.0 * jnp.maximum(here.drop, 0.0))
-        there = tau + (y - target) * y / jnp.maximum(here.slope, _SMALL)
-        far = (y > target + _LEFT_TOLERANCE) & (there != tau)
-        return jnp.where(far, there, tau), far, *here
+        there = tau + (y - target) * y / jnp.maximum(here.derivative, _SMALL)
+        active = (y > target + _LEFT_TOLERANCE) & (there != tau)
+        return jnp.where(active, there, tau), active, *here
 
     tau, _, *found = _search(step, tau)
     here = Profile(*found)
-    # farther left the curvature is larger: a parabola reaches the drop too late
+    # the curvature grows to the left, so the parabola overshoots
     missing = jnp.maximum(rule.drop - here.drop, 0.0)
-    slope = jnp.maximum(here.slope, _SMALL)
-    more = 2.0 * missing / (slope + jnp.sqrt(slope * slope + 2.0 * here.curvature * missing))
+    rise = jnp.maximum(here.derivative, _SMALL)
+    more = 2.0 * missing / (rise + jnp.sqrt(rise * rise + 2.0 * here.curvature * missing))
     return LeftEnd(tau, 1.0 / jnp.sqrt(jnp.maximum(here.curvature, _SMALL)), tau - more)
 
 
 def _right_end(rule: Rule, profile: Callable[[jax.Array], Profile], tau: jax.Array) -> jax.Array:
-    """Where the drop is ``rule.drop``, or a little farther, from a point that is farther."""
+    """Position of the drop ``rule.drop``, or slightly outside, starting from outside."""
 
     def step(tau: jax.Array) -> Search:
         here = profile(tau)
         excess = jnp.maximum(here.drop - rule.drop, 0.0)
-        fall = jnp.maximum(-here.slope, _SMALL)
-        # farther left the curvature is larger: a parabola goes back too little
+        fall = jnp.maximum(-here.derivative, _SMALL)
+        # the curvature grows to the left, so the parabola undershoots
         root = jnp.sqrt(jnp.maximum(fall * fall - 2.0 * here.curvature * excess, 0.0))
         there = tau - 2.0 * excess / (fall + root)
         return there, (excess > _RIGHT_TOLERANCE) & (there != tau)
@@ -239,7 +240,7 @@ def _right_end(rule: Rule, profile: Callable[[jax.Array], Profile], tau: jax.Arr
 def _graded(
     rule: Rule, left: LeftEnd, right: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
-    """Nodes ``(nodes, R)`` and the logarithm of their weights."""
+    """Geometrically graded nodes ``(nodes, R)`` and the logarithm of their weights."""
     end, scale, right = (x.astype(dtype) for x in (left.end, left.scale, right))
     width = right - end
     wanted = jnp.maximum(width / (_LEFT_SPACING * scale), 1.0)

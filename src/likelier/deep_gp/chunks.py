@@ -1,6 +1,6 @@
-"""Minibatches taken in chunks of rows, in JAX.
+"""Chunks of the rows of a minibatch, in JAX.
 
-Kernel values of a chunk stay in the processor's cache between the sweeps over them.
+Kernel values of a chunk stay in the processor's cache from one operation to the next.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-CHUNK_VALUES = {"float32": 640, "float64": 320}  # rows times samples: of 128 points 320 kB
-INNER_ROWS = 1024  # with so many, what chunks leave behind for the slopes costs more than it saves
+CHUNK_VALUES = {"float32": 640, "float64": 320}  # rows times samples; 320 kB with 128 points
+# With at most so many rows, storing residuals per chunk for the gradient costs more than it saves.
+INNER_ROWS = 1024
 
 
 def chunk_rows(n_rows: int, n_samples: int, dtype: str) -> int:
-    """How many rows a chunk has: the largest part of all that the cache holds with its samples.
+    """Rows per chunk: the largest divisor of ``n_rows`` that fits in the cache.
 
-    All of them where they have no such part, as a prime number of rows: tiny chunks cost more.
+    All rows if there is no such divisor, as with a prime ``n_rows``: tiny chunks are slower.
     """
     most = max(1, CHUNK_VALUES[dtype] // n_samples)
     size = next(size for size in range(min(n_rows, most), 0, -1) if n_rows % size == 0)
@@ -29,7 +30,7 @@ def chunk_rows(n_rows: int, n_samples: int, dtype: str) -> int:
 def in_chunks(
     of_rows: Callable[[jax.Array], tuple[jax.Array, jax.Array]], X: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """``of_rows(X)``, two arrays ``(P, R)``, made from chunks of rows one after another."""
+    """``of_rows(X)``, two arrays ``(P, R)``, evaluated chunk by chunk."""
     n_rows = X.shape[0]
     size = n_rows if n_rows <= INNER_ROWS else chunk_rows(n_rows, 1, X.dtype.name)
     parts = jax.lax.map(of_rows, X.reshape(-1, size, X.shape[1]))
@@ -41,8 +42,8 @@ def in_chunks(
 def summed(of_chunk: Callable[..., jax.Array], learned: Any, inputs: jax.Array, given: Any) -> Any:
     """``sum_k of_chunk(learned, inputs_k, given_k)``.
 
-    The slopes by ``learned`` and ``inputs`` are found in the same pass as the sum: a chunk is done
-    with when the next one begins, and nothing of it has to be kept.
+    The gradients with respect to ``learned`` and ``inputs`` are computed in the same pass as the
+    sum, so that no intermediate values of a chunk are stored.
     """
     total, _ = _summed_forward(of_chunk, learned, inputs, given)
     return total
@@ -51,23 +52,25 @@ def summed(of_chunk: Callable[..., jax.Array], learned: Any, inputs: jax.Array, 
 def _summed_forward(
     of_chunk: Callable[..., jax.Array], learned: Any, inputs: jax.Array, given: Any
 ) -> tuple[jax.Array, Any]:
-    slopes_of = jax.value_and_grad(of_chunk, argnums=(0, 1))
+    value_and_gradient = jax.value_and_grad(of_chunk, argnums=(0, 1))
 
     def add(sums: Any, chunk: Any) -> tuple[Any, jax.Array]:
-        value, (to_learned, to_inputs) = slopes_of(learned, *chunk)
-        return jax.tree.map(jnp.add, sums, (value, to_learned)), to_inputs
+        value, (grad_learned, grad_inputs) = value_and_gradient(learned, *chunk)
+        return jax.tree.map(jnp.add, sums, (value, grad_learned)), grad_inputs
 
     start = (jnp.zeros((), inputs.dtype), jax.tree.map(jnp.zeros_like, learned))
-    (total, to_learned), to_inputs = jax.lax.scan(add, start, (inputs, given))
-    return total, (to_learned, to_inputs, given)
+    (total, grad_learned), grad_inputs = jax.lax.scan(add, start, (inputs, given))
+    return total, (grad_learned, grad_inputs, given)
 
 
 def _summed_backward(
-    of_chunk: Callable[..., jax.Array], kept: Any, slope: jax.Array
+    of_chunk: Callable[..., jax.Array], saved: Any, gradient: jax.Array
 ) -> tuple[Any, jax.Array, Any]:
-    to_learned, to_inputs, given = kept
-    to_learned, to_inputs = jax.tree.map(lambda part: slope * part, (to_learned, to_inputs))
-    return to_learned, to_inputs, jax.tree.map(jnp.zeros_like, given)
+    grad_learned, grad_inputs, given = saved
+    grad_learned, grad_inputs = jax.tree.map(
+        lambda part: gradient * part, (grad_learned, grad_inputs)
+    )
+    return grad_learned, grad_inputs, jax.tree.map(jnp.zeros_like, given)
 
 
 summed.defvjp(_summed_forward, _summed_backward)

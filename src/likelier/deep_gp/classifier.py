@@ -1,4 +1,4 @@
-"""`DeepGPClassifier`: a deep Gaussian process for classes."""
+"""`DeepGPClassifier`: classification by a deep Gaussian process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Batch, Matrix, Uncertainty
 from likelier.deep_gp.estimator import require_jax
 from likelier.deep_gp.kernel_choice import find_kernel
-from likelier.deep_gp.posterior import label_chances, log_label_chances
+from likelier.deep_gp.posterior import label_probabilities, log_label_probabilities
 from likelier.deep_gp.recipe import DeepFit, Task
-from likelier.deep_gp.start import KernelStart
+from likelier.deep_gp.start import FixedKernel
 from likelier.engines import StreamEngine
 from likelier.fitting.dataset import (
     EncodedSource,
@@ -40,118 +40,119 @@ from likelier.fitting.targets import (
 )
 from likelier.predictive import Bernoulli, Categorical, ClassPredictive
 
-SCORE_VALUES = 40_960  # rows times classes of one call of the compiled quadrature
-LEAST_SCORE_ROWS, MOST_SCORE_ROWS = 32, 4096
+SCORE_VALUES = 40_960  # rows times classes per call of the compiled quadrature
+MIN_SCORE_ROWS, MAX_SCORE_ROWS = 32, 4096
 SMALLEST = 1e-300
 
 
 class DeepGPClassifier(ClassifierMixin, DeepFit):
     """Classification by a deep Gaussian process, trained by power expectation propagation.
 
-    Layers of sparse Gaussian processes, each fed with samples of the one before. Two classes
-    have one output and a probit likelihood; more have one output each, and the class is that of
-    the largest. A label may be wrong with a probability that is learned. Inputs are standardised
-    inside. Needs ``likelier[jax]``.
+    A stack of sparse Gaussian process layers; the inputs of a layer are samples of the previous
+    one. Two classes share one output with a probit likelihood; with more classes each has an
+    output, and the class is the argmax. The probability of a wrong label is learned. Inputs are
+    standardised internally. Requires ``likelier[jax]``.
 
     Parameters
     ----------
     layers : int, default=2
         Number of layers; 1 is a sparse Gaussian process.
     hidden_dim : int or "auto", default="auto"
-        Nodes of inner layers; "auto" is the number of inputs, at most 30. Nodes beyond the
-        inputs start as noise that the last layer passes on.
+        Nodes per inner layer; "auto" is the number of inputs, at most 30. Nodes beyond the number
+        of inputs are initialised with noise.
     n_inducing : int or "auto", default="auto"
-        Inducing points of every layer; "auto" is 100, and 50 for at most 250 rows.
+        Inducing points per layer; "auto" is 100, or 50 for at most 250 rows.
     kernel : {"rbf", "matern32", "matern52"}, default="rbf"
-        See ``length_scales``.
+        Covariance function; see ``length_scales``.
     node_kernels : bool, default=False
-        Whether every node has a kernel of its own; otherwise those of a layer share one.
+        Whether every node has its own kernel instead of one per layer.
     length_scales : {"auto", "learned", "long"}, default="auto"
-        "learned" is one for every input, learned with the rest; "long" is four times what is
-        typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
-        rows that short fits have not seen, from 12 rows on; with fewer, or with a time
-        budget of less than 30 seconds, it is "learned".
+        "learned": one per input, learned. "long": fixed at four times the typical length of the
+        rows, for nearly linear functions that do not overfit. "auto" chooses by the held-out log
+        density of short fits; "learned" below 12 rows or for a ``time_budget`` under 30 seconds.
     power : float or "auto", default="auto"
-        Power of the expectation propagation, in (0, 1]: 1 is the usual one and "auto", towards
-        zero it becomes variational inference.
+        Power of the expectation propagation, in (0, 1]; "auto" is 1. The limit zero is
+        variational inference.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     input_scale : {"column", "common"}, default="column"
-        Whether every input is divided by its own spread, or all by one: for pixels and other
-        inputs that share a unit, where those that hardly vary should count little.
+        Divide every input by its own standard deviation, or all by a common scale (for pixels and
+        other inputs that share a unit).
     n_samples : int, default=10
-        Samples that a row takes through the layers in training.
+        Samples per row in training.
     n_draws : int, default=32
-        Samples that a prediction is a mixture of.
+        Mixture components of a prediction.
     batch_size : int, default=256
-        Rows of a minibatch.
+        Rows per minibatch.
     learning_rate : float, default=0.02
-        First rate of Adam; it falls to a fiftieth along half a cosine.
+        Initial learning rate of Adam, with a half-cosine decay to 2 % of it.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is eight for every row, between 1000 and 2000.
+        Number of minibatches; "auto" is eight per row, between 1000 and 2000.
     early_stopping : bool, default=False
-        Whether to hold rows out and keep the parameters that predict them best.
+        Whether to hold out rows and return the parameters with the best validation score.
     validation_fraction : float, default=0.1
-        Share of the rows that are held out for it, at most 2000 rows.
+        Fraction of the rows held out for early stopping, at most 2000 rows.
     n_iter_no_change : int, default=5
-        Evaluations, 100 minibatches apart, without a better one before it stops.
+        Stop after this many validations, 100 minibatches apart, without improvement.
     time_budget : float or None, default=None
-        Seconds; the schedule is shortened to fit.
+        Time limit in seconds; the learning rate schedule is shortened to meet it.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of the training; single takes about half the time.
+        Precision of the training; "float32" takes about half the time.
     warm_start : bool, default=False
-        Go on where an earlier fit was interrupted, or ended, up to ``max_iter`` minibatches in
-        all. After an interruption the result is the same as without it, to the last bit. After
-        a fit that ended, a larger ``max_iter`` does not give what one long fit would: the first
-        minibatches were learned at the falling rates of the shorter schedule, the rest are at
-        those of the longer one.
+        Resume the previous fit, up to a total of ``max_iter`` minibatches; see Notes.
     checkpoint : str or None, default=None
-        Path of a file that holds an unfinished training, written every minute. A fit that finds
-        it goes on from there, also in another process; at the end it is removed.
+        Path of a checkpoint file, written every minute and deleted at the end. A fit that finds
+        it resumes, also in another process.
     random_state : int, RandomState or None, default=None
-        The same seed gives the same bits.
+        Seed; results are reproducible bit for bit.
     verbose : int, default=0
-        Print progress and the time left.
+        Print progress and the remaining time.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels.
     layers_ : list of dict of ndarray
-        Inducing points, scales, and ``q`` of every layer as if one row were left out.
+        Inducing points, kernel parameters and cavity distribution (``q`` without one row) of
+        every layer.
     removed_ : float
-        Share of ``q`` that this row has.
+        Fraction of ``q`` that the cavity leaves out.
     kernel_, node_kernels_ : str, bool
-        The words that these layers belong to.
+        Parameters that the layers were trained with.
     label_noise_ : float
-        Learned probability that a label is wrong, beyond what the scores leave open. At power 1
-        it is no estimate of the share of wrong labels: that energy asks for the predictive
-        probability of a label only, which wide scores explain as well, and it may end near zero
-        with a fifth of the labels wrong. Towards power 0 scores are asked to be sure, and it
-        comes near that share.
+        Learned probability that a label is wrong given the scores; see Notes.
     power_ : float
-        Power that it was trained with.
+        Power used in training.
     n_iter_ : int
         Minibatches done.
     energy_ : float
-        Last mean of the energy per row, which training minimises.
+        Mean energy per row, the training objective, over the last minibatches.
 
     Notes
     -----
-    Cost of a minibatch: ``M^2`` operations for every row and node of the first layer, as many
-    for every sample, row and node of the others, and ``M^3`` for every node; the likelihood is
-    linear in the number of classes. Programs are compiled once per shape and kept on disk.
+    Cost per minibatch: ``M^2`` operations for every row and node of the first layer, ``M^2`` for
+    every sample, row and node of the others, and ``M^3`` for every node; the likelihood is linear
+    in the number of classes. Programs are compiled once per shape and cached on disk.
 
-    Training takes the likelihood of three and more classes by a quadrature that is right to 2e-5
-    in its logarithm, but for rounding; predictions take one that is right to 1e-9, in double
-    precision always. Both hold while no variance is more than 1e4 times another.
+    With three or more classes, training computes the log likelihood by a quadrature with an error
+    of 2e-5 plus rounding; predictions use one with an error of 1e-9, always in double precision.
+    Both hold if no variance is more than 1e4 times another.
 
-    Inputs are measured in their standard deviations: a single value far beyond all others of its
-    column makes those others alike, so leave such rows out, or take logarithms or ranks.
+    A fit resumed after an interruption is identical to an uninterrupted one. Resuming a completed
+    fit with a larger ``max_iter`` is not identical to one long fit, because the learning rates of
+    the first minibatches were those of the shorter schedule.
 
-    All rows share the random numbers that a prediction is made with, so it is a function of the
-    row alone: other rows, their order and number change no bit of it. Rows are predicted in
-    blocks of 8 to 64, and one row costs as much as a block.
+    ``label_noise_`` at power 1 does not estimate the fraction of wrong labels: that energy depends
+    on the predictive probability of the labels only, which scores of large variance explain as
+    well, and the noise may be near zero with a fifth of the labels wrong. It approaches that
+    fraction as the power tends to zero.
+
+    Inputs are standardised, so a single extreme value in a column makes all its other values nearly
+    equal: remove such rows, or transform the column to logarithms or ranks.
+
+    All rows share the random numbers of a prediction, so the prediction of a row does not depend on
+    the other rows, bit for bit. Rows are predicted in blocks of 8 to 64, and a single row costs as
+    much as a block.
 
     Examples
     --------
@@ -218,7 +219,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     def _find_power(self, task: Task) -> float:
         return 1.0 if self.power == "auto" else float(self.power)
 
-    def _find_kernel(self, task: Task) -> KernelStart | None:
+    def _find_kernel(self, task: Task) -> FixedKernel | None:
         return find_kernel(self, task)
 
     # -- targets -------------------------------------------------------------------------
@@ -233,26 +234,26 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         self.classes_ = require_two_classes(classes)
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
-        """Class numbers, and weights that include the classes'."""
+        """Class indices, and weights multiplied by class weights."""
         self._set_classes(np.unique(y))
         codes = class_codes(self.classes_, y)
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
     def _standardise(self, y: Array, weight: Array | None) -> Array:
-        """Signs for two classes, else class numbers."""
+        """Signs for two classes, else class indices."""
         return 2.0 * y - 1.0 if len(self.classes_) == 2 else y
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
-        """One pass for the classes and the spreads of the inputs."""
+        """One pass for the classes and the moments of the inputs."""
 
-        def look(batch: Batch) -> tuple[Summary, ColumnMoments]:
+        def collect(batch: Batch) -> tuple[Summary, ColumnMoments]:
             self._check_y(require_targets(batch))
             summary = summarise(batch, with_squares=False, with_labels=True)
             return summary, ColumnMoments.of(batch.X, batch.weight)
 
         summary, inputs = StreamEngine(source, seed=seed, shuffle=False).reduce(
-            look, lambda a, b: (a[0] + b[0], a[1] + b[1])
+            collect, lambda a, b: (a[0] + b[0], a[1] + b[1])
         )
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
@@ -275,33 +276,33 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
 
     # -- predictions -----------------------------------------------------------------------
     def _predictives(self, X: Matrix) -> Generator[ClassPredictive, None, None]:
-        """What is known of the classes of validated rows, block by block."""
+        """Predictive distributions of the classes of validated rows, block by block."""
         n_classes = len(self.classes_)
         for mean, variance in self._moments(X):
             if n_classes == 2:
                 p = ndtr(mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
-                yield Bernoulli(label_chances(p, self.label_noise_, 2))
+                yield Bernoulli(label_probabilities(p, self.label_noise_, 2))
             else:
-                p = _largest(mean, variance)
-                yield Categorical(label_chances(p, self.label_noise_, n_classes))
+                p = _class_probabilities(mean, variance)
+                yield Categorical(label_probabilities(p, self.label_noise_, n_classes))
 
     def _checked(self, X: Any) -> Generator[ClassPredictive, None, None]:
         check_is_fitted(self, "layers_")
         return self._predictives(self._check_X(X, reset=False))
 
     def _log_density(self, X: Matrix, y: Array) -> Array:
-        """Log probability of encoded targets, for early stopping.
+        """Log probability of encoded targets, for validation.
 
-        From probabilities, whose program a prediction needs anyway; where one is so small that
-        it has few digits, its logarithm is large enough to decide without them.
+        Computed from probabilities, whose program prediction needs anyway: the lost digits of tiny
+        probabilities do not matter for a comparison.
         """
         p = np.concatenate([part.probabilities() for part in self._predictives(X)])
         codes = 0.5 * (y + 1.0) if len(self.classes_) == 2 else y
-        chances = p[np.arange(len(p)), codes.astype(np.intp)]
-        return np.asarray(np.log(np.maximum(chances, SMALLEST)))
+        probabilities = p[np.arange(len(p)), codes.astype(np.intp)]
+        return np.asarray(np.log(np.maximum(probabilities, SMALLEST)))
 
-    def _log_chances(self, X: Matrix, codes: Array) -> Array:
-        """Log probability of class numbers, taken in logarithms: small ones keep their digits."""
+    def _log_probabilities(self, X: Matrix, codes: Array) -> Array:
+        """Log probability of class indices, computed in logarithms so that it cannot underflow."""
         n_classes, out, start = len(self.classes_), [], 0
         for mean, variance in self._moments(X):
             mine = codes[start : start + len(mean), None]
@@ -310,16 +311,16 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
                 sign = 2.0 * mine - 1.0
                 log_p = log_ndtr(sign * mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
             else:
-                log_p = _log_largest(mine, mean, variance)
+                log_p = _log_class_probability(mine, mean, variance)
             mixture = logsumexp(log_p, axis=1) - np.log(log_p.shape[1])
-            out.append(log_label_chances(mixture, self.label_noise_, n_classes))
+            out.append(log_label_probabilities(mixture, self.label_noise_, n_classes))
         return np.concatenate(out)
 
     @or_constant
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every class: a mean over samples of the layers.
+        """Probability of every class, averaged over samples of the layers.
 
-        The same bits whatever other rows are predicted with a row.
+        The result for a row does not depend on the other rows, bit for bit.
         """
         return np.concatenate([part.probabilities() for part in self._checked(X)])
 
@@ -331,19 +332,19 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
 
     @or_constant
     def predict(self, X: Any) -> Array:
-        """Most probable class of every row, always that of `predict_proba`."""
+        """Most probable class of every row, the argmax of `predict_proba`."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     @or_constant
     def decision_function(self, X: Any) -> Array:
-        """Log odds of the second of two classes, else log probabilities."""
+        """Log odds of the second of two classes; log probabilities of three or more."""
         p = np.clip(self.predict_proba(X), SMALLEST, 1.0)
         return np.asarray(logit(p[:, 1]) if p.shape[1] == 2 else np.log(p))
 
     @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the class in nats: in all, within the samples, and between them."""
+        """Entropy of the class in nats: total, within samples (aleatoric), between (epistemic)."""
         parts = [part.uncertainty() for part in self._checked(X)]
         return Uncertainty(
             np.concatenate([part.total for part in parts]),
@@ -352,21 +353,21 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         )
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
-        """Log probability of the label of each row; that of a tiny one has all its digits."""
+        """Log probability of the label of each row, accurate for tiny probabilities too."""
         check_is_fitted(self, "layers_")
         rows, labels = self._check_X(X, reset=False), np.asarray(y)
         if labels.shape != (rows.shape[0],):
             raise ValueError(
-                f"y must hold one label for each of {rows.shape[0]} rows: {labels.shape}"
+                f"y must have one label per row ({rows.shape[0]}), got shape {labels.shape}"
             )
         check_no_missing_label(labels)
-        return self._log_chances(rows, class_codes(self.classes_, labels))
+        return self._log_probabilities(rows, class_codes(self.classes_, labels))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the label of each row, ``(n, n_samples)``; rows are drawn independently.
 
-        The draws of a row follow from ``random_state`` and its place, whatever rows come after
-        it; with one ``RandomState`` for all, batches draw what all rows at once would.
+        The draws of a row depend on ``random_state`` and the row's position only. Batches that
+        share one ``RandomState`` give the same draws as one call with all rows.
         """
         check_integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
@@ -378,7 +379,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
 
 @dataclass(frozen=True)
 class _SignSource(EncodedSource):
-    """A source whose targets are signs for two classes, else class numbers."""
+    """A source whose targets are signs for two classes, else class indices."""
 
     def _encode(self, batch: Batch) -> Batch:
         encoded = super()._encode(batch)
@@ -386,23 +387,23 @@ class _SignSource(EncodedSource):
         return replace(encoded, y=2.0 * y - 1.0 if len(self.classes) == 2 else y)
 
 
-def _largest(mean: Array, variance: Array) -> Array:
-    """Chance of every class to have the largest score, in blocks of one compiled size."""
+def _class_probabilities(mean: Array, variance: Array) -> Array:
+    """Probability that each class has the largest score, in blocks of one compiled size."""
     require_jax()
-    from likelier.deep_gp.scores import largest_scores
+    from likelier.deep_gp.scores import class_probabilities
 
-    return largest_scores(mean, variance, _score_rows(mean.shape[-1]))
+    return class_probabilities(mean, variance, _score_rows(mean.shape[-1]))
 
 
-def _log_largest(codes: Array, mean: Array, variance: Array) -> Array:
-    """Logarithm of the chance of one class to have the largest score, likewise."""
+def _log_class_probability(codes: Array, mean: Array, variance: Array) -> Array:
+    """Log probability that one class has the largest score, in blocks of one compiled size."""
     require_jax()
-    from likelier.deep_gp.scores import log_largest_score
+    from likelier.deep_gp.scores import log_class_probability
 
-    return log_largest_score(codes, mean, variance, _score_rows(mean.shape[-1]))
+    return log_class_probability(codes, mean, variance, _score_rows(mean.shape[-1]))
 
 
 def _score_rows(n_classes: int) -> int:
-    """Rows of one call of the compiled quadrature."""
+    """Rows per call of the compiled quadrature."""
     rows = 2 ** int(np.log2(SCORE_VALUES / n_classes))
-    return int(np.clip(rows, LEAST_SCORE_ROWS, MOST_SCORE_ROWS))
+    return int(np.clip(rows, MIN_SCORE_ROWS, MAX_SCORE_ROWS))

@@ -1,9 +1,9 @@
-"""Compiled training programs, kept in memory and on disk.
+"""Cache of compiled training programs, in memory and on disk.
 
 Compiling a program takes seconds, often longer than running it. A program depends on shapes only,
-never on data, so it is kept: in this process, and as a file in the folder that the variable
-``LIKELIER_CACHE_DIR`` names (else in the user's cache folder). JAX's own cache would do the same,
-but is switched on by JAX's global configuration, which belongs to the user and is not touched.
+never on data, so it is cached: in this process, and as a file in the folder given by the
+environment variable ``LIKELIER_CACHE_DIR`` (default: the user's cache folder). JAX has a cache of
+its own, but enabling it changes JAX's global configuration, which belongs to the user.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ from jax.experimental import serialize_executable
 from jax.scipy.linalg import solve_triangular
 
 Program = Callable[..., Any]
-# XLA's newer way to fuse loops takes most of a compilation, and the programs run no faster.
-# Products of matrices this small take no less time on two threads than on one, and more where the
-# other core is busy.
-USUAL: dict[str, str | bool] = {
+# XLA's fusion emitters take most of the compile time, and the programs run no faster. Products of
+# matrices this small gain nothing from a second thread, and lose time if the other core is busy.
+DEFAULT_OPTIONS: dict[str, str | bool] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_multi_thread_eigen": False,
 }
-# Small models less optimised run as fast; not optimised at all they compile in a third of the time
-# and take twice as long to run, which pays up to about a thousand minibatches.
+# Small models run as fast at level 1. At level 0 they compile in a third of the time and run at
+# half the speed, which pays off up to about a thousand minibatches.
 EFFORTS: dict[str, dict[str, str | bool]] = {
-    "usual": USUAL,
-    "little": {**USUAL, "xla_backend_optimization_level": "1"},
-    "least": {**USUAL, "xla_backend_optimization_level": "0"},
+    "full": DEFAULT_OPTIONS,
+    "reduced": {**DEFAULT_OPTIONS, "xla_backend_optimization_level": "1"},
+    "minimal": {**DEFAULT_OPTIONS, "xla_backend_optimization_level": "0"},
 }
 _programs: dict[str, Program] = {}
 _lock = threading.Lock()
@@ -50,21 +49,21 @@ def compiled_program(
     make: Callable[[], Callable[..., Any]],
     arguments: tuple[Any, ...],
     name: tuple[Any, ...],
-    effort: str = "usual",
+    effort: str = "full",
 ) -> Program:
-    """Return the program that ``make()`` defines for arguments of these shapes.
+    """Return the compiled ``make()`` for arguments of these shapes, from the cache if possible.
 
     Parameters
     ----------
     make : callable
-        Returns the function to compile; its first argument and first result have one structure,
-        and its second result is one array.
+        Returns the function to compile; its first argument and first result have the same
+        structure, and its second result is one array.
     arguments : tuple
         Arrays (or trees of them) of the shapes to compile for.
     name : tuple
-        What tells this function from others of the same shapes: plain values.
-    effort : {"usual", "little", "least"}
-        Less where a quick compilation matters more than the fastest program.
+        Key of the function among others of the same shapes: plain values.
+    effort : {"full", "reduced", "minimal"}
+        Less effort compiles faster, to a slower program.
     """
     key = _key(arguments, (*name, effort))
     with _lock:
@@ -74,23 +73,23 @@ def compiled_program(
 
 
 @contextmanager
-def own_settings() -> Iterator[None]:
-    """Settings that programs are written for, in this thread and this block alone.
+def program_settings() -> Iterator[None]:
+    """JAX settings that our programs need, in this thread and context only.
 
-    Whatever the user has set for programs of his own holds again afterwards. Models in single
-    precision need doubles too, for the matrices of their inducing points.
+    The user's settings are restored afterwards. Models in single precision need float64 as well,
+    for the kernel matrices of their inducing points.
     """
     with (
         jax.enable_x64(True),
         jax.numpy_rank_promotion("allow"),
         jax.disable_jit(False),
-        jax.transfer_guard("allow"),  # rows and parameters come from NumPy
+        jax.transfer_guard("allow"),  # rows and parameters are NumPy arrays
     ):
         yield
 
 
 def forget_programs() -> None:
-    """Drop the programs of this process; those on disk stay."""
+    """Clear the cache in memory; files on disk are kept."""
     with _lock:
         _programs.clear()
 
@@ -99,9 +98,9 @@ def _compile(make: Callable[[], Any], arguments: tuple[Any, ...], key: str, effo
     lowered = jax.jit(make()).lower(*arguments)
     try:
         program = lowered.compile(compiler_options=EFFORTS[effort])
-    except Exception:  # an option that this version of XLA does not have
+    except Exception:  # an option unknown to this version of XLA
         program = lowered.compile()
-    with suppress(Exception):  # a cache that cannot be written is no reason to fail
+    with suppress(Exception):  # an unwritable cache must not make the fit fail
         payload, _, _ = serialize_executable.serialize(program)
         _write(_folder() / key, payload)
     return program
@@ -110,7 +109,7 @@ def _compile(make: Callable[[], Any], arguments: tuple[Any, ...], key: str, effo
 def _from_disk(key: str, arguments: tuple[Any, ...]) -> Program | None:
     with suppress(Exception):  # a damaged or foreign file: compile again
         folder = _folder()
-        if not _is_ours(folder):
+        if not _is_private(folder):
             return None
         payload = (folder / key).read_bytes()
         _load_lapack()
@@ -122,10 +121,10 @@ def _from_disk(key: str, arguments: tuple[Any, ...]) -> Program | None:
 
 
 def _load_lapack() -> None:
-    """Let JAX find LAPACK, which it does when a program is lowered, and we have not done that.
+    """Make JAX register its LAPACK kernels, which it does when a program is lowered.
 
-    A program from disk that factorises a matrix would otherwise call a function that is not
-    there, and end the process.
+    A deserialised program that factorises a matrix would otherwise call an unregistered function
+    and crash the process.
     """
     matrix = np.eye(2, dtype=np.float32)
     jax.jit(lambda a: solve_triangular(jnp.linalg.cholesky(a), a, lower=True)).lower(matrix)
@@ -139,8 +138,8 @@ def _folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "likelier" / "programs"
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether only this user can have written there: a program is code that will run."""
+def _is_private(folder: Path) -> bool:
+    """Whether only this user can write to the folder, since cached programs are executed."""
     if os.name != "posix":
         return True
     status = folder.stat()
@@ -148,7 +147,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _write(path: Path, payload: bytes) -> None:
-    """Write at once: another process sees the whole file or none."""
+    """Write atomically: another process sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
@@ -162,12 +161,12 @@ def _write(path: Path, payload: bytes) -> None:
 
 def _key(arguments: tuple[Any, ...], name: tuple[Any, ...]) -> str:
     leaves = [(str(leaf.dtype), list(leaf.shape)) for leaf in jax.tree.leaves(arguments)]
-    plain = json.dumps([list(name), leaves, str(jax.tree.structure(arguments)), _circumstances()])
+    plain = json.dumps([list(name), leaves, str(jax.tree.structure(arguments)), _environment()])
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-def _circumstances() -> list[str]:
-    """All else that a compiled program depends on."""
+def _environment() -> list[str]:
+    """Versions, hardware and settings that a compiled program depends on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return [
         jax.__version__,
@@ -185,13 +184,13 @@ def _circumstances() -> list[str]:
 def _processor() -> str:
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        told = sorted({line for line in lines if line.startswith(("flags", "Features", "model"))})
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+        features = {line for line in lines if line.startswith(("flags", "Features", "model"))}
+        return hashlib.sha256("\n".join(sorted(features)).encode()).hexdigest()
     return platform.machine() + platform.processor()
 
 
 @functools.cache
 def _sources() -> str:
-    """Hash of the files that programs are made from."""
+    """Hash of the source files that define the programs."""
     files = Path(__file__).parent.glob("*.py")
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()

@@ -1,4 +1,4 @@
-"""What the two deep Gaussian processes share apart from fitting: words and their checks."""
+"""Base class of the two deep Gaussian processes: parameters and their validation."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 8, 1000, 2000
 
 
 def require_jax() -> None:
-    """Raise where the optional package that training needs is missing."""
+    """Raise if JAX, an optional dependency, is not installed."""
     if importlib.util.find_spec("jax") is None:
         raise ImportError(
-            'deep Gaussian processes need JAX: install it with pip install "likelier[jax]"'
+            'deep Gaussian processes require JAX; install it with pip install "likelier[jax]"'
         )
 
 
 class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
-    """Constructor words of both deep Gaussian processes; see the two public classes."""
+    """Parameters of both deep Gaussian processes; see the two public classes."""
 
-    # Every input gets a scale of its own, which thousands of words are too many for.
+    # Every input has a length scale, which does not suit thousands of text features.
     dense_inputs: ClassVar[bool] = True
 
     def __sklearn_tags__(self) -> Any:
@@ -49,7 +49,7 @@ class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
         return tags
 
     def _validate_parameters(self) -> None:
-        """Raise for constructor words that make no sense, naming the word."""
+        """Raise for the first invalid parameter."""
         check_integer("layers", self.layers, 1)
         check_number_or_auto("hidden_dim", self.hidden_dim, 1, integer=True)
         check_number_or_auto("n_inducing", self.n_inducing, 1, integer=True)
@@ -75,9 +75,10 @@ class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
             check_integer("verbose", self.verbose, 0)
         for name in ("node_kernels", "early_stopping", "warm_start"):
             check_flag(name, getattr(self, name))
-        if not isinstance(self.checkpoint, str | None):  # a saved model keeps its words
+        if not isinstance(self.checkpoint, str | None):  # a saved model stores its parameters
             raise TypeError(
-                f"checkpoint must be the path of a file as a string, got {self.checkpoint!r}"
+                f"checkpoint must be None or the path of a file as a string, got "
+                f"{self.checkpoint!r}"
             )
 
     def _seed(self) -> int:
@@ -85,7 +86,7 @@ class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
             rng = check_random_state(self.random_state)
         except ValueError:
             raise ValueError(
-                "random_state must be None, a number from 0 to 2^32 - 1, or a RandomState; got "
+                "random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got "
                 f"{self.random_state!r}"
             ) from None
         return int(rng.randint(2**31 - 1))
@@ -94,15 +95,15 @@ class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
         return validated_rows(self, X, reset, order="C")
 
     def _scaling(self, standard: Standard) -> Standard:
-        """How inputs are scaled: each by its own spread, or all by the root of the mean square."""
-        told = standard.inverse > 0.0
-        if self.input_scale == "column" or not told.any():
+        """Scale inputs each by its standard deviation, or all by their root mean square."""
+        varies = standard.inverse > 0.0
+        if self.input_scale == "column" or not varies.any():
             return standard
-        common = 1.0 / np.sqrt(np.mean(standard.spread()[told] ** 2))
-        return Standard(standard.mean, np.where(told, common, 0.0))
+        common = 1.0 / np.sqrt(np.mean(standard.spread()[varies] ** 2))
+        return Standard(standard.mean, np.where(varies, common, 0.0))
 
     def _widths(self, n_inputs: int, n_outputs: int) -> tuple[int, ...]:
-        """Inputs, hidden nodes of every layer, outputs."""
+        """Number of inputs, of nodes of every hidden layer, and of outputs."""
         hidden = min(n_inputs, MAX_HIDDEN) if self.hidden_dim == "auto" else int(self.hidden_dim)
         return (n_inputs, *(hidden for _ in range(int(self.layers) - 1)), n_outputs)
 
@@ -112,7 +113,7 @@ class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
         return FEW_INDUCING if n_rows <= FEW_ROWS else MANY_INDUCING
 
     def _n_steps(self, n_rows: int) -> int:
-        """Minibatches: few rows need few."""
+        """Number of minibatches, by default proportional to the number of rows."""
         if self.max_iter != "auto":
             return int(self.max_iter)
         return int(np.clip(STEPS_PER_ROW * n_rows, MIN_STEPS, MAX_STEPS))

@@ -1,4 +1,4 @@
-"""Minibatches of a fixed size, from an engine over any number of passes."""
+"""Minibatches of a fixed size, from repeated passes of an engine over the rows."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class FeedRows(NamedTuple):
     weight: Array
 
 
-Piece = tuple[Batch, Array]  # a block and some of its rows
+Slice = tuple[Batch, Array]  # a block and some of its rows
 
 
 @dataclass
 class Feed:
-    """The minibatches of a training run; a run that starts at a later step gets the same ones.
+    """The minibatches of a training run, as a function of the step, so that runs can resume.
 
     Parameters
     ----------
     engine : Engine
-        Passes over the rows; targets are numbers, signs or class numbers.
+        Source of the rows; targets are continuous, signs or class indices.
     standard : Standard
-        How inputs are scaled.
+        Standardisation of the inputs.
     batch_rows, n_inputs : int
-        Size of a minibatch and of a row, padded with zeros where there is less.
+        Padded number of rows of a minibatch and of inputs.
     dtype : str
     """
 
@@ -45,22 +45,22 @@ class Feed:
     n_inputs: int
     dtype: str
     _next: int = field(default=0, init=False)
-    _pieces: Iterator[list[Piece]] | None = field(default=None, init=False)
+    _slices: Iterator[list[Slice]] | None = field(default=None, init=False)
 
     def take(self, first: int, n_steps: int) -> FeedRows:
         """Minibatches of the steps ``first .. first + n_steps - 1``."""
-        if self._pieces is None or first != self._next:
-            self._pieces = itertools.islice(self._minibatches(), first, None)
+        if self._slices is None or first != self._next:
+            self._slices = itertools.islice(self._minibatches(), first, None)
         self._next = first + n_steps
-        steps = [self._dense(pieces) for pieces in itertools.islice(self._pieces, n_steps)]
+        steps = [self._dense(slices) for slices in itertools.islice(self._slices, n_steps)]
         return FeedRows(*(np.stack(parts) for parts in zip(*steps, strict=True)))
 
-    def _minibatches(self) -> Iterator[list[Piece]]:
-        """Cut pass after pass into minibatches; one may hold the end of a pass and a start."""
+    def _minibatches(self) -> Iterator[list[Slice]]:
+        """Cut the sequence of passes into minibatches, which may span two passes."""
         if self._n_rows() <= self.batch_rows:
             whole = [(block, _rows(block)) for block in self.engine.blocks()]
             yield from itertools.repeat(whole)
-        waiting: list[Piece] = []
+        waiting: list[Slice] = []
         missing = self.batch_rows
         for block in itertools.chain.from_iterable(map(self.engine.blocks, itertools.count())):
             rows = _rows(block)
@@ -73,21 +73,21 @@ class Feed:
 
     def _n_rows(self) -> int:
         if self.engine.n_rows is None:
-            raise ValueError("the number of rows must be known before training starts")
+            raise ValueError("engine must know its number of rows before training starts")
         return self.engine.n_rows
 
-    def _dense(self, pieces: list[Piece]) -> FeedRows:
+    def _dense(self, slices: list[Slice]) -> FeedRows:
         """Standardised rows of one minibatch, padded."""
         X = np.zeros((self.batch_rows, self.n_inputs), dtype=self.dtype)
         y = np.zeros(self.batch_rows, dtype=self.dtype)
         weight = np.zeros(self.batch_rows, dtype=self.dtype)
         used = 0
-        for block, rows in pieces:
-            place = slice(used, used + len(rows))
+        for block, rows in slices:
+            target = slice(used, used + len(rows))
             part = self.standard.apply(block.X[rows], self.dtype)
-            X[place, : part.shape[1]] = part
-            y[place] = np.asarray(block.y)[rows]
-            weight[place] = 1.0 if block.weight is None else block.weight[rows]
+            X[target, : part.shape[1]] = part
+            y[target] = np.asarray(block.y)[rows]
+            weight[target] = 1.0 if block.weight is None else block.weight[rows]
             used += len(rows)
         weight *= self._n_rows() / used
         return FeedRows(X, y, weight)

@@ -1,9 +1,9 @@
-"""Whether the rows are worth a learned kernel, judged by rows held out.
+"""Choice between a learned and a fixed kernel by held-out log density.
 
-The energy of power one counts the variance of the outputs as if it were noise of the labels, and
-where classes overlap this pays: prior variances and length scales follow the training rows. Nearly
-linear functions cannot, and miss what is not linear. One layer is enough to see which of both
-predicts better, in a fraction of the time of a deep fit.
+The energy at power one treats the variance of the outputs like label noise. Where classes overlap
+this is favourable, and prior variances and length scales overfit the training rows. A fixed kernel
+of nearly linear functions cannot overfit in this way, but misses nonlinearity. One layer is enough
+to compare both, in a fraction of the time of a deep fit.
 """
 
 from __future__ import annotations
@@ -14,41 +14,49 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from likelier.base import Array
-from likelier.deep_gp.probe import MOST_HELD, Probe, clear, gains, judged_rows, may_judge
+from likelier.deep_gp.probe import (
+    MAX_HELD_OUT,
+    Probe,
+    can_probe,
+    comparison_rows,
+    density_gains,
+    is_significant,
+)
 from likelier.deep_gp.recipe import Task
-from likelier.deep_gp.start import LONG, KernelStart
+from likelier.deep_gp.start import LONG, FixedKernel
 
-LEAST_ROWS = 12  # with fewer, folds tell nothing
+MIN_ROWS = 12  # with fewer, folds are not informative
 FOLDS = 3
-FOLDED_LABELS, FOLDED_NUMBERS = 2000, 500  # up to so many rows all are judged: numbers tell more
+# Cross-validation up to so many rows, one split for more; continuous targets are more informative.
+FOLDED_CLASSIFICATION, FOLDED_REGRESSION = 2000, 500
 STEPS = 500
 
 
-def find_kernel(estimator: Any, task: Task) -> KernelStart | None:
-    """The kernel of nearly linear functions, or None where it should be learned.
+def find_kernel(estimator: Any, task: Task) -> FixedKernel | None:
+    """The fixed kernel of nearly linear functions, or None if the kernel should be learned.
 
-    Cost of the choice: two to six fits of one layer, of at most `STEPS` minibatches each.
+    Cost: two to six fits of one layer, of at most `STEPS` minibatches each.
     """
     if estimator.length_scales != "auto":
         return LONG if estimator.length_scales == "long" else None
-    if not may_judge(estimator) or task.n_rows < LEAST_ROWS:
+    if not can_probe(estimator) or task.n_rows < MIN_ROWS:
         return None
-    rows = judged_rows(task)
-    if rows.n < LEAST_ROWS:  # most were copies
+    rows = comparison_rows(task)
+    if rows.n < MIN_ROWS:  # most were duplicates
         return None
     probes = (Probe(1, STEPS, task.power, LONG), Probe(1, STEPS, task.power))
     found = np.empty(0)
-    folded = FOLDED_LABELS if is_classifier(estimator) else FOLDED_NUMBERS
+    folded = FOLDED_CLASSIFICATION if is_classifier(estimator) else FOLDED_REGRESSION
     for out in _parts(rows.n, folded, task.seed):
-        found = np.append(found, gains(estimator, rows, out, task.seed, probes))
-        if clear(found):  # no need to ask the other folds
+        found = np.append(found, density_gains(estimator, rows, out, task.seed, probes))
+        if is_significant(found):  # the other folds would hardly change the sign
             break
     return LONG if found.sum() > 0.0 else None
 
 
 def _parts(n_rows: int, folded: int, seed: int) -> list[Array]:
-    """Rows to hold out in turn: folds of all where they are few, else one part."""
+    """Rows to hold out in turn: cross-validation folds of few rows, one split of many."""
     order = np.random.default_rng([seed, 4]).permutation(n_rows)
     if n_rows > folded:
-        return [np.sort(order[: min(n_rows // FOLDS, MOST_HELD)])]
+        return [np.sort(order[: min(n_rows // FOLDS, MAX_HELD_OUT)])]
     return [np.sort(order[k::FOLDS]) for k in range(FOLDS)]

@@ -8,9 +8,9 @@ argmax                 ``1 - e`` for the largest score, ``e/(K-1)`` for the othe
 =====================  ==============================================================
 
 ``power`` is the ``alpha`` of power expectation propagation; towards zero ``log Z / power`` becomes
-the expectation of ``log p``, and all functions keep their accuracy on that way. ``e`` is the chance
-that a label is wrong. Functions are pure, keep the dtype of ``mean`` and work under `jax.jit`,
-`jax.vmap` and `jax.grad`; arguments broadcast, and nothing but shapes needs to be static.
+the expectation of ``log p``, and all functions keep their accuracy in this limit. ``e`` is the
+probability that a label is wrong. Functions are pure, keep the dtype of ``mean`` and work under
+`jax.jit`, `jax.vmap` and `jax.grad`; arguments broadcast, and only shapes are static.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from likelier.deep_gp.normal import factor_and_hazard, log_cdf
 LOG_2PI = math.log(2.0 * math.pi)
 Scalar = jax.Array | float
 _SMALLEST_VARIANCE = 1e-20
-_TINY = 1e-37  # not zero in float32 either
+_TINY = 1e-37  # nonzero in float32 too
 
 
 def _like(mean: jax.Array, *values: Scalar) -> list[jax.Array]:
-    """Cast numbers to the dtype of ``mean``: a NumPy scalar would make float64 of float32."""
+    """Cast scalars to the dtype of ``mean``: a NumPy scalar would promote float32 to float64."""
     return [jnp.asarray(value, mean.dtype) for value in values]
 
 
 def log_mean_exp(log_z: jax.Array, axis: int = 0) -> jax.Array:
-    """``log (1/S) sum_s exp(log_z_s)``: a mixture over samples."""
+    """``log (1/S) sum_s exp(log_z_s)``, the log mean over samples."""
     return jax.nn.logsumexp(log_z, axis=axis) - math.log(log_z.shape[axis])
 
 
-# -- numbers --------------------------------------------------------------------------------
+# -- regression -----------------------------------------------------------------------------
 def gaussian_log_density(y: jax.Array, mean: jax.Array, var: jax.Array) -> jax.Array:
     """``log N(y; mean, var)``."""
     return -0.5 * (LOG_2PI + jnp.log(var) + (y - mean) ** 2 / var)
@@ -48,7 +48,7 @@ def gaussian_log_density(y: jax.Array, mean: jax.Array, var: jax.Array) -> jax.A
 def log_z_gaussian(
     y: jax.Array, mean: jax.Array, var: jax.Array, noise: Scalar, power: Scalar
 ) -> jax.Array:
-    """``log E[N(y; h, noise)^power]`` with ``noise`` a variance.
+    """``log E[N(y; h, noise)^power]``, where ``noise`` is a variance.
 
     ``-(power/2) log(2 pi noise) - 1/2 log1p(power var/noise) - (power/2) (y - mean)^2 / (noise +
     power var)``.
@@ -62,13 +62,13 @@ def log_z_gaussian(
 
 
 _LOG_NOISE_NODES = 128
-_REACH = 7.5  # standard deviations; beyond them a Gaussian has 6e-14 of its mass
+_REACH = 7.5  # standard deviations; a Gaussian has 6e-14 of its mass beyond
 
 
 def log_z_heteroscedastic(
     y: jax.Array, mean: jax.Array, var: jax.Array, power: Scalar, floor: Scalar = 0.0
 ) -> jax.Array:
-    """``log E[N(y; h_0, floor + exp(h_1))^power]``: the second output is the logarithm of noise.
+    """``log E[N(y; h_0, floor + exp(h_1))^power]``; the second output is the log noise variance.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ def log_z_heteroscedastic(
 
     Notes
     -----
-    Given ``h_1`` the integral over ``h_0`` is `log_z_gaussian`. The one over ``h_1`` is taken by
-    the trapezoidal rule, from 7.5 standard deviations below the mean to 7.5 above the mean or
-    above the noise that the residual asks for. Cost: 128 evaluations. The error of ``log Z`` is
-    below 1e-8 for ``var_1 <= 4``.
+    Given ``h_1`` the integral over ``h_0`` is `log_z_gaussian`. The integral over ``h_1`` uses the
+    midpoint rule, from 7.5 standard deviations below the mean to 7.5 above the mean or above the
+    noise level that matches the residual. Cost: 128 evaluations. The error of ``log Z`` is below
+    1e-8 for ``var_1 <= 4``.
     """
     power, floor = _like(mean, power, floor)
     var = jnp.maximum(var, _SMALLEST_VARIANCE)
     centre, sd = mean[..., 1], jnp.sqrt(var[..., 1])
     residual = (y - mean[..., 0]) ** 2
-    # the largest h_1 worth visiting: where a Gaussian prior and the residual agree
+    # upper bound of the modes of the integrand in h_1, from the Gaussian and the residual
     asked = jnp.log(residual + _TINY)
     top = jnp.maximum(centre, jnp.minimum(asked, _likely_log_noise(residual, centre, sd, power)))
     low, high = centre - _REACH * sd, top + _REACH * sd
@@ -113,9 +113,9 @@ def _likely_log_noise(
 
 
 # -- two classes ----------------------------------------------------------------------------
-# Where panels end, in standard deviations of the score around 0 and around the mode, and in units
-# of the argument of Phi; and the Gauss-Legendre rule of each panel.
-_SPREAD = (-8.0, -4.5, -2.0, 0.0, 2.0, 4.5, 8.0)
+# Ends of panels, in standard deviations of the score around 0 and around the mode, and in the
+# argument of Phi; and the Gauss-Legendre rule of each panel.
+_PANELS = (-8.0, -4.5, -2.0, 0.0, 2.0, 4.5, 8.0)
 _CLIFF = (-1024, -512, -256, -128, -64, -32, -16, -8, -4, -1.5, 1, 3.5, 6.5)
 _CORNER = (-1.0, 0.0, 1.0)  # around where Phi(z) equals the label noise
 _LEGENDRE = np.polynomial.legendre.leggauss(10)
@@ -124,11 +124,11 @@ _LEGENDRE = np.polynomial.legendre.leggauss(10)
 def log_z_probit(
     y: jax.Array, mean: jax.Array, var: jax.Array, label_noise: Scalar, power: Scalar
 ) -> jax.Array:
-    """``log E[((1 - e) Phi(y h) + e Phi(-y h))^power]`` for ``y`` of -1 and +1.
+    """``log E[((1 - e) Phi(y h) + e Phi(-y h))^power]`` for ``y`` in {-1, +1}.
 
-    For a ``power`` that is the Python number 1 the closed form ``log(e + (1 - 2e) Phi(y mean /
+    If ``power`` is the Python number 1, this is the closed form ``log(e + (1 - 2e) Phi(y mean /
     sqrt(1 + var)))``; otherwise Gauss-Legendre panels that are narrow where ``Phi`` changes, 290
-    evaluations for each entry. The error of ``log Z`` is below 1e-8.
+    evaluations per entry. The error of ``log Z`` is below 1e-8.
     """
     closed = isinstance(power, int | float) and power == 1
     label_noise, power = _like(mean, label_noise, power)
@@ -138,10 +138,10 @@ def log_z_probit(
     ends = jax.lax.stop_gradient(_panel_ends(a, b, label_noise, power))
     dtype = mean.dtype
     middle, half = 0.5 * (ends[..., 1:] + ends[..., :-1]), 0.5 * (ends[..., 1:] - ends[..., :-1])
-    place, weight = (jnp.asarray(x, dtype) for x in _LEGENDRE)
-    t = middle[..., None] + half[..., None] * place
-    share = jnp.maximum(half[..., None] * weight, _TINY)  # an empty panel counts nothing
-    log_weight = jnp.log(share) - 0.5 * (t * t + LOG_2PI)
+    node, weight = (jnp.asarray(x, dtype) for x in _LEGENDRE)
+    t = middle[..., None] + half[..., None] * node
+    weight = jnp.maximum(half[..., None] * weight, _TINY)  # of an empty panel negligible
+    log_weight = jnp.log(weight) - 0.5 * (t * t + LOG_2PI)
     t, log_weight = (x.reshape(*a.shape, -1) for x in (t, log_weight))
     value = power * _log_flipped(a[..., None] + b[..., None] * t, label_noise)
     return _log_expectation(log_weight, value)
@@ -153,26 +153,26 @@ def _log_flipped(z: jax.Array, label_noise: Scalar) -> jax.Array:
 
 
 def _log(e: Scalar) -> jax.Array:
-    """Logarithm of a chance; that of zero is minus infinity, with a derivative of zero."""
+    """Logarithm of a probability; minus infinity at zero, with derivative zero."""
     return jnp.where(jnp.asarray(e) > 0, jnp.log(jnp.maximum(e, _TINY)), -jnp.inf)
 
 
 def _panel_ends(a: jax.Array, b: jax.Array, label_noise: jax.Array, power: jax.Array) -> jax.Array:
     """Ends of the panels in ``t``, where ``h = mean + sd t``."""
     mode = jnp.maximum(-a * b / (1.0 + b * b), 0.0)
-    for _ in range(6):  # Newton's steps on -t + power b hazard(a + b t), which is convex
+    for _ in range(6):  # Newton's method on -t + power b hazard(a + b t), which is convex
         z = a + b * mode
         rate = factor_and_hazard(z)[1]
         curve = jnp.clip(rate * (rate + z), 0.0, 1.0)
-        slope = power * b * rate - mode
-        mode = jnp.maximum(mode + slope / (1.0 + power * b * b * curve), 0.0)
-    spread, cliff, corner = (jnp.asarray(x, a.dtype) for x in (_SPREAD, _CLIFF, _CORNER))
+        derivative = power * b * rate - mode
+        mode = jnp.maximum(mode + derivative / (1.0 + power * b * b * curve), 0.0)
+    panels, cliff, corner = (jnp.asarray(x, a.dtype) for x in (_PANELS, _CLIFF, _CORNER))
     corner = corner - jnp.sqrt(-2.0 * jnp.log(jnp.maximum(label_noise, _TINY)))
     cliff = jnp.concatenate([cliff, corner])
     z_ends = (cliff - a[..., None]) / jnp.maximum(b, _TINY**0.5)[..., None]
-    around = jnp.broadcast_to(spread, (*a.shape, spread.shape[0]))
-    ends = jnp.concatenate([around, mode[..., None] + spread, z_ends], axis=-1)
-    return jnp.sort(jnp.clip(ends, spread[0], mode[..., None] + spread[-1]), axis=-1)
+    around = jnp.broadcast_to(panels, (*a.shape, panels.shape[0]))
+    ends = jnp.concatenate([around, mode[..., None] + panels, z_ends], axis=-1)
+    return jnp.sort(jnp.clip(ends, panels[0], mode[..., None] + panels[-1]), axis=-1)
 
 
 # -- many classes ---------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def argmax_label_mixture(
     log_p_samples : array of shape (S, ...)
         From `likelier.deep_gp.argmax.log_z_argmax`.
     label_noise : number or array of shape ()
-        ``e``, below ``(K-1)/K``: then the most likely label is that of the largest score.
+        ``e``, below ``(K-1)/K``, so that the most likely label is that of the largest score.
     power, n_classes : number or array of shape ()
 
     Returns
@@ -198,24 +198,26 @@ def argmax_label_mixture(
     label_noise, power, n_classes = _like(log_p, label_noise, power, n_classes)
     right = power * jnp.log1p(-label_noise)
     wrong = power * (_log(label_noise) - jnp.log(n_classes - 1.0))
-    # Z = B + (A - B) pbar needs no 1 - pbar; for small powers Z - 1 is what is small
-    apart = right + jnp.log(-jnp.expm1(wrong - right)) + log_p
+    # Z = B + (A - B) pbar avoids 1 - pbar; for small powers Z - 1 is small
+    distant = right + jnp.log(-jnp.expm1(wrong - right)) + log_p
     p = jnp.exp(log_p)
     near_one = jnp.expm1(right) * p - jnp.expm1(wrong) * jnp.expm1(log_p)
     close = near_one > -0.5
-    return jnp.where(close, jnp.log1p(jnp.where(close, near_one, 0.0)), jnp.logaddexp(wrong, apart))
+    return jnp.where(
+        close, jnp.log1p(jnp.where(close, near_one, 0.0)), jnp.logaddexp(wrong, distant)
+    )
 
 
-def label_noise_below_chance(raw: jax.Array, n_classes: Scalar) -> jax.Array:
-    """``e = (K-1)/K sigmoid(raw)``: for any real number less noise than labels of pure chance."""
+def bounded_label_noise(raw: jax.Array, n_classes: Scalar) -> jax.Array:
+    """``e = (K-1)/K sigmoid(raw)``: always below the error rate of random labels."""
     return (n_classes - 1.0) / n_classes * jax.nn.sigmoid(raw)
 
 
 def _log_expectation(log_weight: jax.Array, value: jax.Array) -> jax.Array:
     """``log sum_i w_i exp(value_i)`` for weights that sum to one, over the last axis.
 
-    Where the result is near zero, as for small powers, ``log1p(sum_i w_i expm1(value_i))``: the
-    error of the sum of the weights drops out.
+    Near zero, as for small powers, it is ``log1p(sum_i w_i expm1(value_i))``, which cancels the
+    error of the sum of the weights.
     """
     total = jnp.exp(log_weight) * jnp.expm1(jnp.minimum(value, 1.0))
     near_one = total.sum(-1)

@@ -1,4 +1,4 @@
-"""The deep Gaussian process and its energy, as in the formulas, in JAX.
+"""The deep Gaussian process and its energy, in JAX.
 
 ``F = - sum_{layers, nodes} D_{1-e}(q || p) + N/(alpha |B|) sum_{n in B} log (1/S) sum_s Z_{n,s}``
 with ``Z_{n,s} = E_{N(h | mean_s, var_s)}[p(y_n | h)^alpha]`` is maximised: power expectation
@@ -27,31 +27,39 @@ import jax.numpy as jnp
 
 from likelier.base import Model
 from likelier.deep_gp.chunks import chunk_rows, in_chunks, summed
-from likelier.deep_gp.layer import Law, Layer, Ready, node_law, ready_layer, row_moments
-from likelier.deep_gp.posterior import MOST_REMOVED
+from likelier.deep_gp.layer import (
+    Cavity,
+    Layer,
+    PreparedLayer,
+    layer_cavity,
+    prepare_layer,
+    row_moments,
+)
+from likelier.deep_gp.posterior import MAX_CAVITY_FRACTION
 from likelier.deep_gp.targets import log_mean_z
 
 
 class Parameters(NamedTuple):
-    """Everything that is learned: the layers and one number of the likelihood."""
+    """Learned parameters: the layers and one parameter of the likelihood."""
 
     layers: tuple[Layer, ...]
     likelihood: Any
 
 
 class Fixed(NamedTuple):
-    """What is not learned but may differ between data sets of one compiled shape.
+    """Constants of a data set, which are arguments of the compiled program.
 
     Attributes
     ----------
     projections : tuple of arrays of shape (D, P)
         Mean functions ``m(x) = x^T B`` of all layers; zero in the last.
     masks : tuple of arrays of shape (M,)
-        Which inducing points exist.
+        One for inducing points, zero for padding.
     nodes : tuple of arrays of shape (P,)
-        Which nodes exist.
+        One for nodes, zero for padding.
     power, total, n_classes, noise_floor : arrays of shape ()
-        ``alpha``, ``N`` (the sum of weights), how many classes, least noise of a regression.
+        ``alpha``, ``N`` (the sum of weights), the number of classes, the minimum noise variance of
+        a regression.
     """
 
     projections: tuple[Any, ...]
@@ -64,7 +72,7 @@ class Fixed(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A minibatch: rows, targets, and weights times ``N / |B|``; padded rows weigh nothing."""
+    """A minibatch: rows, targets, and weights times ``N / |B|``; padded rows have weight zero."""
 
     X: Any
     y: Any
@@ -73,16 +81,16 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class DeepGP(Model):
-    """Shape of a deep Gaussian process: what a compiled program depends on.
+    """Shape of a deep Gaussian process, which determines the compiled program.
 
     Attributes
     ----------
     widths : tuple of int
-        Inputs, nodes of every layer; the last are the outputs.
+        Number of inputs, then of nodes of every layer; the last nodes are the outputs.
     n_inducing, n_samples : int
     kernel : {"rbf", "matern32", "matern52"}
     per_node : bool
-        Whether every node has a kernel of its own, or all nodes of a layer share one.
+        Whether every node has its own kernel instead of one per layer.
     likelihood : str
         One of `likelier.deep_gp.targets.LIKELIHOODS`.
     dtype : {"float32", "float64"}
@@ -100,12 +108,12 @@ class DeepGP(Model):
 
     @property
     def n_layers(self) -> int:
-        """How many layers there are."""
+        """Number of layers."""
         return len(self.widths) - 1
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are; two of them have one output."""
+        """Number of classes; two classes share one output."""
         return max(2, self.widths[-1])
 
     def energy(
@@ -115,30 +123,30 @@ class DeepGP(Model):
 
         Cost: ``M^2`` for every node and row of the first layer, ``S M^2`` for the others.
         """
-        e = jnp.minimum(fixed.power / fixed.total, MOST_REMOVED)
-        laws = tuple(node_law(layer, e) for layer in parameters.layers)
-        h = self.hidden(parameters, fixed, laws, rows.X, xi)
-        data_term = self.data_term(parameters, fixed, laws, h, rows)
-        divergence = jnp.stack([law.divergence for law in laws]).sum()
+        e = jnp.minimum(fixed.power / fixed.total, MAX_CAVITY_FRACTION)
+        cavities = tuple(layer_cavity(layer, e) for layer in parameters.layers)
+        h = self.hidden(parameters, fixed, cavities, rows.X, xi)
+        data_term = self.data_term(parameters, fixed, cavities, h, rows)
+        divergence = jnp.stack([cavity.divergence for cavity in cavities]).sum()
         return jnp.asarray((divergence - data_term) / fixed.total)
 
     def hidden(
         self,
         parameters: Parameters,
         fixed: Fixed,
-        laws: tuple[Law, ...],
+        cavities: tuple[Cavity, ...],
         X: jax.Array,
         xi: tuple[jax.Array, ...],
     ) -> jax.Array:
-        """What the last layer is fed with: every sample of every row, ``(S, B, D)``.
+        """Inputs of the last layer for every sample and row, ``(S, B, D)``.
 
-        ``xi`` holds standard normal numbers of shape ``(S, B, P)`` for every layer but the last.
-        All samples share the first layer's moments.
+        ``xi`` holds standard normal draws of shape ``(S, B, P)`` for every layer but the last.
+        All samples share the moments of the first layer.
         """
         h = X[None]
         for depth, layer in enumerate(parameters.layers[:-1]):
-            ready = self.ready(parameters, fixed, laws, depth, h)
-            of_rows = partial(row_moments, self.kernel, ready)
+            prepared = self.prepare(parameters, fixed, cavities, depth, h)
+            of_rows = partial(row_moments, self.kernel, prepared)
             moments = in_chunks(of_rows, h.reshape(-1, h.shape[-1]))
             mean, variance = (part.T.reshape(*h.shape[:2], -1) for part in moments)
             mean = mean + h @ fixed.projections[depth]
@@ -146,36 +154,46 @@ class DeepGP(Model):
             h = h * fixed.nodes[depth]
         return h
 
-    def ready(
-        self, parameters: Parameters, fixed: Fixed, laws: tuple[Law, ...], depth: int, h: jax.Array
-    ) -> Ready:
-        """The layer of this depth, made ready for the rows ``h``, ``(S, B, D)``."""
+    def prepare(
+        self,
+        parameters: Parameters,
+        fixed: Fixed,
+        cavities: tuple[Cavity, ...],
+        depth: int,
+        h: jax.Array,
+    ) -> PreparedLayer:
+        """The layer at ``depth``, prepared for the rows ``h``, ``(S, B, D)``."""
         layer, mask, n_rows = parameters.layers[depth], fixed.masks[depth], h.shape[0] * h.shape[1]
-        return ready_layer(self.kernel, layer, mask, laws[depth], n_rows)
+        return prepare_layer(self.kernel, layer, mask, cavities[depth], n_rows)
 
-    def outputs(self, ready: Ready, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def outputs(self, prepared: PreparedLayer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Mean and variance of the outputs for every sample and row of ``h``, ``(S, B, P)`` each.
 
         The last layer has no mean function.
         """
-        moments = row_moments(self.kernel, ready, h.reshape(-1, h.shape[-1]))
+        moments = row_moments(self.kernel, prepared, h.reshape(-1, h.shape[-1]))
         mean, variance = (part.T.reshape(*h.shape[:2], -1) for part in moments)
         return mean, variance
 
     def data_term(
-        self, parameters: Parameters, fixed: Fixed, laws: tuple[Law, ...], h: jax.Array, rows: Rows
+        self,
+        parameters: Parameters,
+        fixed: Fixed,
+        cavities: tuple[Cavity, ...],
+        h: jax.Array,
+        rows: Rows,
     ) -> jax.Array:
         """``N/(alpha |B|) sum_{n in B} log (1/S) sum_s Z_{n,s}``, a sum over chunks of rows."""
-        ready = self.ready(parameters, fixed, laws, self.n_layers - 1, h)
+        prepared = self.prepare(parameters, fixed, cavities, self.n_layers - 1, h)
 
         def of_chunk(learned: Any, h: jax.Array, given: Any) -> jax.Array:
-            ready, parameter = learned
+            prepared, parameter = learned
             y, weight = given
-            value = log_mean_z(self.likelihood, y, self.outputs(ready, h), parameter, fixed)
+            value = log_mean_z(self.likelihood, y, self.outputs(prepared, h), parameter, fixed)
             return jnp.asarray((weight * value).sum())
 
         n_samples, n_rows, width = h.shape
         size = chunk_rows(n_rows, n_samples, self.dtype)
         chunks = jnp.moveaxis(h.reshape(n_samples, -1, size, width), 1, 0)
         given = (rows.y.reshape(-1, size), rows.weight.reshape(-1, size))
-        return jnp.asarray(summed(of_chunk, (ready, parameters.likelihood), chunks, given))
+        return jnp.asarray(summed(of_chunk, (prepared, parameters.likelihood), chunks, given))

@@ -1,12 +1,11 @@
 """Prediction with a fitted deep Gaussian process, in NumPy alone.
 
-Prediction uses the posterior ``q`` itself, not its cavity, which is what was learned. Samples go
-through the layers as in training, with one difference: the normal numbers ``xi`` of a sample are
-the same for all rows, so that the prediction of a row does not depend on which rows are predicted
-with it. They are points of a scrambled Sobol sequence, which need fewer samples than independent
-draws do. Rows go through the layers in blocks of one size, padded: a matrix product rounds the same
-row differently among another number of rows, and so the prediction of a row has the same bits in
-any company.
+Training learns the cavity; prediction uses the posterior ``q`` itself. Samples are propagated
+through the layers as in training, with one difference: the normal draws ``xi`` of a sample are the
+same for all rows, so that the prediction of a row does not depend on the other rows. They are
+points of a scrambled Sobol sequence, which needs fewer samples than independent draws. Rows are
+propagated in padded blocks of one size, because the rounding of a matrix product depends on its
+shape: so the prediction of a row is reproducible bit for bit.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from scipy.stats import qmc
 from likelier.base import Array, Matrix, Posterior
 from likelier.deep_gp.kernels import (
     JITTER,
-    LEAST_VARIANCE,
+    MIN_VARIANCE,
     correlation,
     half_squares,
     root_shrinkage,
 )
 from likelier.predictive import Gaussian
 
-BLOCK_VALUES = 250_000  # kernel values, or moments, of one block: they stay in the cache
-LEAST_BLOCK, MOST_BLOCK = 8, 64  # rows of a block: one row alone costs as much as a block
-HELD_VALUES = 4_000_000  # moments of the outputs that are held at a time
-MOST_REMOVED = 0.5  # share of q that a cavity leaves out, where weights add up to less than 2
+BLOCK_VALUES = 250_000  # kernel values, or moments, of one block: they fit in the cache
+MIN_BLOCK, MAX_BLOCK = 8, 64  # rows of a block
+HELD_VALUES = 4_000_000  # moments of the outputs in memory at a time
+MAX_CAVITY_FRACTION = 0.5  # of q that a cavity leaves out, reached at total weights below 2
 
 
-def removed_share(power: float, total: float) -> float:
-    """``e = alpha / N``: the share of ``q`` that the cavity of one row leaves out."""
-    return min(power / total, MOST_REMOVED)
+def cavity_fraction(power: float, total: float) -> float:
+    """``e = alpha / N``: the fraction of ``q`` that the cavity of one row leaves out."""
+    return min(power / total, MAX_CAVITY_FRACTION)
 
 
 def posterior_of(mean: Array, root: Array, e: float) -> tuple[Array, Array]:
-    """``mu`` and ``I - S`` of a node from its cavity, as training leaves it; cost ``M^3``.
+    """``mu`` and ``I - S`` of a node from its learned cavity; cost ``M^3``.
 
     ``mu = R mu_c`` and ``S = (1-e) R S_c`` with ``R = (I - e S_c)^{-1}``, so ``I - S`` is
-    ``R (I - S_c)``: no difference of nearly equal matrices.
+    ``R (I - S_c)``, which avoids a difference of nearly equal matrices.
     """
     T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
     T = T * root_shrinkage(np, T, e)
@@ -58,7 +57,7 @@ def posterior_of(mean: Array, root: Array, e: float) -> tuple[Array, Array]:
 
 
 def shared_normals(n_samples: int, n_nodes: int, seed: int) -> Array:
-    """Standard normal numbers of all samples and hidden nodes, ``(S, nodes)``."""
+    """Standard normal draws for all samples and hidden nodes, ``(S, nodes)``."""
     if n_nodes == 0:
         return np.zeros((1, 0))
     bits = int(np.ceil(np.log2(n_samples))) if n_samples > 1 else 0
@@ -76,7 +75,7 @@ class PosteriorLayer:
     inducing : array of shape (M, D)
     inverse_scale : array of shape (Q, D)
     log_amplitude : array of shape (Q,)
-    to_mean : array of shape (P, M)
+    mean_weights : array of shape (P, M)
         ``L_z^{-T} mu``.
     folded : array of shape (P, M, M)
         ``L_z^{-T} (I - S) L_z^{-1}``.
@@ -89,16 +88,16 @@ class PosteriorLayer:
     inducing: Array
     inverse_scale: Array
     log_amplitude: Array
-    to_mean: Array
+    mean_weights: Array
     folded: Array
     projection: Array
     noise: float
 
     @classmethod
     def of(
-        cls, plain: Mapping[str, Array], projection: Array, kernel: str, removed: float
+        cls, plain: Mapping[str, Array], projection: Array, kernel: str, cavity_fraction: float
     ) -> PosteriorLayer:
-        """From the fitted arrays of a layer, whose cavity leaves out a share. Cost ``P M^3``."""
+        """From the fitted arrays of a layer and its cavity fraction. Cost ``P M^3``."""
         given = {name: np.asarray(value, dtype=np.float64) for name, value in plain.items()}
         inverse_scale = np.exp(-given["log_scale"])
         Z = given["inducing"] * inverse_scale[:, None]
@@ -106,36 +105,36 @@ class PosteriorLayer:
         eye = np.eye(len(given["inducing"]))
         K = K + JITTER * np.exp(given["log_amplitude"])[:, None, None] * eye
         inverses = [linalg.solve_triangular(np.linalg.cholesky(k), eye, lower=True) for k in K]
-        to_mean, folded = np.empty_like(given["mean"]), np.empty_like(given["root"])
+        mean_weights, folded = np.empty_like(given["mean"]), np.empty_like(given["root"])
         for p, root in enumerate(given["root"]):
             inverse = inverses[p % len(inverses)]
-            mean, shrinkage = posterior_of(given["mean"][p], root, removed)
-            to_mean[p] = inverse.T @ mean
+            mean, shrinkage = posterior_of(given["mean"][p], root, cavity_fraction)
+            mean_weights[p] = inverse.T @ mean
             folded[p] = inverse.T @ shrinkage @ inverse
         return cls(
-            given["inducing"], inverse_scale, given["log_amplitude"], to_mean, folded,
+            given["inducing"], inverse_scale, given["log_amplitude"], mean_weights, folded,
             np.asarray(projection, dtype=np.float64), float(np.exp(given["log_noise"])),
         )  # fmt: skip
 
     def moments(self, kernel: str, X: Array) -> tuple[Array, Array]:
         """Mean and variance of every node, ``(R, P)`` each."""
-        mean, variance = X @ self.projection, np.empty((len(X), len(self.to_mean)))
+        mean, variance = X @ self.projection, np.empty((len(X), len(self.mean_weights)))
         n_kernels = len(self.inverse_scale)
         for q in range(n_kernels):
             inverse, log_amplitude = self.inverse_scale[q], self.log_amplitude[q]
             halves = half_squares(np, X * inverse, self.inducing * inverse)
             K = correlation(np, kernel, halves, log_amplitude)
             amplitude = np.exp(log_amplitude)
-            for p in range(len(self.to_mean)) if n_kernels == 1 else (q,):
-                mean[:, p] += K @ self.to_mean[p]
+            for p in range(len(self.mean_weights)) if n_kernels == 1 else (q,):
+                mean[:, p] += K @ self.mean_weights[p]
                 inside = np.einsum("rm,rm->r", K @ self.folded[p], K)
-                variance[:, p] = np.maximum(amplitude - inside, LEAST_VARIANCE * amplitude)
+                variance[:, p] = np.maximum(amplitude - inside, MIN_VARIANCE * amplitude)
         return mean, variance
 
 
 @dataclass(frozen=True)
 class DeepPosterior(Posterior):
-    """What a fitted deep Gaussian process says about standardised rows.
+    """Posterior of a fitted deep Gaussian process, for standardised rows.
 
     Attributes
     ----------
@@ -145,18 +144,18 @@ class DeepPosterior(Posterior):
         Mean functions.
     kernel : str
     normals : array of shape (S, hidden nodes)
-    removed : float
-        Share of ``q`` that the cavities in ``layers`` leave out; zero where they hold ``q``.
+    cavity_fraction : float
+        Fraction of ``q`` that the cavities in ``layers`` leave out; zero if they are ``q``.
     """
 
     layers: Sequence[Mapping[str, Array]]
     projections: Sequence[Array]
     kernel: str
     normals: Array
-    removed: float = 0.0
+    cavity_fraction: float = 0.0
 
     def is_finite(self) -> bool:
-        """Whether anything can be predicted: not where training has diverged."""
+        """Whether predictions are finite, which they are not if training has diverged."""
         middle = np.zeros((1, len(self.projections[0])))
         with np.errstate(all="ignore"):
             try:
@@ -166,7 +165,7 @@ class DeepPosterior(Posterior):
         return all(np.isfinite(part).all() for part in parts)
 
     def predictive(self, X: Matrix) -> Gaussian:
-        """Law of the first output of standardised rows, without the noise of the targets."""
+        """Distribution of the first output of standardised rows, without observation noise."""
         parts = list(self.moments(np.asarray(X)))
         mean = np.concatenate([mean[..., 0] for mean, _ in parts])
         return Gaussian(mean, np.sqrt(np.concatenate([var[..., 0] for _, var in parts])))
@@ -174,30 +173,30 @@ class DeepPosterior(Posterior):
     @cached_property
     def _prepared(self) -> list[PosteriorLayer]:
         return [
-            PosteriorLayer.of(plain, projection, self.kernel, self.removed)
+            PosteriorLayer.of(plain, projection, self.kernel, self.cavity_fraction)
             for plain, projection in zip(self.layers, self.projections, strict=True)
         ]
 
     @property
     def n_samples(self) -> int:
-        """How many samples a prediction is a mixture of."""
+        """Number of mixture components of a prediction."""
         return len(self.normals)
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block; a power of two, because products treat remainders differently."""
+        """Rows of a block, a power of two: matrix products round remainder rows differently."""
         layers = self._prepared
-        width = max(max(len(layer.inducing), len(layer.to_mean)) for layer in layers)
+        width = max(max(len(layer.inducing), len(layer.mean_weights)) for layer in layers)
         wanted = BLOCK_VALUES / (self.n_samples * width)
-        return int(np.clip(2.0 ** np.floor(np.log2(wanted)), LEAST_BLOCK, MOST_BLOCK))
+        return int(np.clip(2.0 ** np.floor(np.log2(wanted)), MIN_BLOCK, MAX_BLOCK))
 
     def moments(self, X: Array) -> Iterator[tuple[Array, Array]]:
         """Yield mean and variance of the outputs, ``(rows, S, P)`` each, for some rows at a time.
 
-        The values of a row are the same to the last bit whatever the other rows are.
+        The values of a row do not depend on the other rows, bit for bit.
         """
         size = self.block_rows
-        per_row = self.n_samples * len(self._prepared[-1].to_mean)
+        per_row = self.n_samples * len(self._prepared[-1].mean_weights)
         held = size * max(1, HELD_VALUES // (size * per_row))
         for first in range(0, len(X), held):
             rows = X[first : first + held]
@@ -206,7 +205,7 @@ class DeepPosterior(Posterior):
             yield mean, variance
 
     def _padded_block(self, X: Array) -> tuple[Array, Array]:
-        """`block_moments` of at most `block_rows` rows, among as many rows as ever."""
+        """`block_moments` of at most `block_rows` rows, padded to `block_rows`."""
         whole = np.zeros((self.block_rows, X.shape[1]))
         whole[: len(X)] = X
         mean, variance = self.block_moments(whole)
@@ -229,14 +228,14 @@ class DeepPosterior(Posterior):
         return np.broadcast_to(mean, shape), np.broadcast_to(variance, shape)
 
 
-def label_chances(p: Array, label_noise: float, n_classes: int) -> Array:
-    """Chances of the labels, ``e/(K-1) + (1 - e - e/(K-1)) p``, from those of the classes."""
+def label_probabilities(p: Array, label_noise: float, n_classes: int) -> Array:
+    """Label probabilities ``e/(K-1) + (1 - e - e/(K-1)) p`` from class probabilities ``p``."""
     other = label_noise / (n_classes - 1)
     return np.asarray(other + (1.0 - label_noise - other) * p)
 
 
-def log_label_chances(log_p: Array, label_noise: float, n_classes: int) -> Array:
-    """`label_chances` in logarithms; the noise may be zero."""
+def log_label_probabilities(log_p: Array, label_noise: float, n_classes: int) -> Array:
+    """`label_probabilities` in logarithms; the noise may be zero."""
     other = label_noise / (n_classes - 1)
     with np.errstate(divide="ignore"):
         return np.asarray(np.logaddexp(np.log(other), np.log1p(-label_noise - other) + log_p))

@@ -1,4 +1,4 @@
-"""How a deep Gaussian process is fitted: rows in memory or from a stream, resumed or anew."""
+"""Fitting of a deep Gaussian process: from memory or a stream, new or resumed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.deep_gp.checkpoint import Checkpoint, mark_of
+from likelier.deep_gp.checkpoint import Checkpoint, fingerprint
 from likelier.deep_gp.estimator import DeepGPEstimator, require_jax
-from likelier.deep_gp.posterior import DeepPosterior, removed_share, shared_normals
-from likelier.deep_gp.start import LONG, KernelStart
-from likelier.deep_gp.units import NOISE_FLOOR
-from likelier.deep_gp.watch import Watch
+from likelier.deep_gp.monitor import TrainingMonitor
+from likelier.deep_gp.posterior import DeepPosterior, cavity_fraction, shared_normals
+from likelier.deep_gp.start import LONG, FixedKernel
+from likelier.deep_gp.target_scale import NOISE_FLOOR
 from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
@@ -37,12 +37,14 @@ from likelier.fitting.targets import OneClassError
 from likelier.fitting.time_budget import TimeBudget
 
 VALIDATION_ROWS = 2000
-FAR = 1e100  # spreads: from there on all kernels are zero, and squared distances may overflow
+MAX_STANDARDISED = (
+    1e100  # standard deviations; beyond, kernels are zero and squared distances may overflow
+)
 
 
 @dataclass(frozen=True)
 class Task:
-    """Everything the training needs besides the words."""
+    """Everything that training needs besides the estimator's parameters."""
 
     engine: Engine
     standard: Standard
@@ -51,19 +53,18 @@ class Task:
     seed: int
     held: Rows | None = None
     checkpoint: Checkpoint | None = None
-    mark: str = ""
-    kernel: KernelStart | None = None
+    fingerprint: str = ""
+    kernel: FixedKernel | None = None
     power: float = 1.0
 
 
 class DeepFit(DeepGPEstimator):
-    """Fitting; what depends on the kind of target is left to the two public classes.
+    """Fitting; the two public classes implement everything that depends on the kind of target.
 
-    ``_encode`` turns targets into numbers, ``_standardise`` gives them their units,
-    ``_open_encoded`` does both for a stream, ``_outputs`` names the likelihood and how many
-    outputs it has, ``_store_likelihood`` keeps its parameter, ``_log_density`` judges held-out
-    rows, ``_find_power`` and ``_find_kernel`` say which power to train with and whether to keep a
-    kernel instead of learning it.
+    ``_encode`` makes targets numeric, ``_standardise`` scales them, ``_open_encoded`` does both for
+    a stream, ``_outputs`` returns the likelihood and its number of outputs, ``_store_likelihood``
+    stores its parameter, ``_log_density`` scores held-out rows, ``_find_power`` and
+    ``_find_kernel`` choose the power and, optionally, a fixed kernel.
     """
 
     @with_callbacks
@@ -74,27 +75,27 @@ class DeepFit(DeepGPEstimator):
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features), path or list of blocks
             Training rows. A path (CSV, Parquet, libsvm) or a list of ``(X, y)`` or ``(X, y,
-            sample_weight)`` blocks (or a function that returns an iterator of them) is read in
-            bounded memory, once for every pass.
+            sample_weight)`` blocks, or a function that returns an iterator of them, is streamed
+            in bounded memory, once per pass.
         y : array-like of shape (n_samples,), or the target column of a path
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none.
+            Non-negative weights; weight 2 is equivalent to two rows, weight 0 to none.
         """
         require_jax()
         self._validate_parameters()
         checkpoint = None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
         found = None if checkpoint is None else checkpoint.read()
         if checkpoint is not None:
-            checkpoint.check_place()
+            checkpoint.check_writable()
         resumed = bool(self.warm_start) and hasattr(self, "training_")
         seed = int(self.training_["seed"]) if resumed else self._seed()
         seed = int(found["training"]["seed"]) if found else seed
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         budget = TimeBudget(self, (None, None) if is_stream(X) else (X, y))
-        # a fit that fails, or is stopped before training, leaves an earlier one as it was;
-        # LAPACK's own threads slow the compiled loop down many times
+        # a fit that fails, or is interrupted before training, leaves an earlier one unchanged;
+        # the threads of BLAS and LAPACK would slow the compiled loop down many times
         refused = unchanged_on_failure(self, unless_new="training_")
         with ExitStack() as stack, refused, one_blas_thread():
             with unchanged_on_failure(self):
@@ -109,38 +110,38 @@ class DeepFit(DeepGPEstimator):
                     return self
                 task = stack.enter_context(opened)
                 if resumed:
-                    task = self._same_units(task, earlier)
+                    task = self._keep_standardisation(task, earlier)
                 if checkpoint is not None:
-                    task = replace(task, checkpoint=checkpoint, mark=self._mark(task))
+                    task = replace(task, checkpoint=checkpoint, fingerprint=self._fingerprint(task))
                     if found:
-                        checkpoint.check(found, task.mark)
-                        self._take_up(found)
-                task = self._chosen(task, resumed or bool(found), budget)
+                        checkpoint.check(found, task.fingerprint)
+                        self._restore(found)
+                task = self._choose_power_and_kernel(task, resumed or bool(found), budget)
             self._train(task, resumed or bool(found), budget)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _same_units(self, task: Task, earlier: dict[str, Any]) -> Task:
-        """The task for a fit that goes on: other classes, kernels or units would make it nonsense.
+    def _keep_standardisation(self, task: Task, earlier: dict[str, Any]) -> Task:
+        """The task of a resumed fit, with the standardisation of the earlier one.
 
-        So rows and targets are measured as those of the earlier fit were, even if they are others.
+        Raise if classes or kernels differ, because the learned parameters would be meaningless.
         """
         known, found = (list(one.get("classes_", ())) for one in (earlier, vars(self)))
         if known != found:
             raise ValueError(
-                f"warm_start goes on with the classes {known}, but y now holds {found}; fit with "
-                "warm_start=False"
+                f"warm_start cannot change the classes: the earlier fit has {known}, but y has "
+                f"{found}; fit with warm_start=False"
             )
-        for word in ("kernel", "node_kernels"):
-            if getattr(self, word) != earlier[f"{word}_"]:
+        for name in ("kernel", "node_kernels"):
+            if getattr(self, name) != earlier[f"{name}_"]:
                 raise ValueError(
-                    f"warm_start goes on with {word}={earlier[f'{word}_']!r}, but it is now "
-                    f"{getattr(self, word)!r}; set it back, or fit with warm_start=False"
+                    f"warm_start cannot change {name} from {earlier[f'{name}_']!r} to "
+                    f"{getattr(self, name)!r}; restore it, or fit with warm_start=False"
                 )
         standard = Standard(earlier["input_mean_"], earlier["input_inverse_"])
         return replace(task, standard=standard)
 
-    # -- where the rows come from ----------------------------------------------------------
+    # -- data ------------------------------------------------------------------------------
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
@@ -156,13 +157,13 @@ class DeepFit(DeepGPEstimator):
         return self._open_memory(*self._check_rows(X, y, sample_weight, reset=reset), seed)
 
     def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> _Opened:
-        """Encoded rows, copies merged where they are few."""
-        codes, weight = self._encode(y, weight)  # classes whose rows weigh nothing are classes
+        """Encoded rows; duplicates are merged if there are few rows."""
+        codes, weight = self._encode(y, weight)  # classes with zero total weight are kept
         if weight is not None and not weight.all():
             present = np.flatnonzero(weight)
             X, codes, weight = take_rows(X, present), codes[present], weight[present]
         rows, held = settle_few(Rows(X, codes, weight)), None
-        if self.early_stopping:  # a row held out must not find itself in a copy
+        if self.early_stopping:  # no duplicates of held-out rows in the training rows
             rows = settle_many(rows)
         rows = replace(rows, y=self._standardise(rows.y, rows.weight))
         if self.early_stopping and rows.n > 1:
@@ -177,13 +178,13 @@ class DeepFit(DeepGPEstimator):
     def _open_stream(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Task:
         if sample_weight is not None:
             raise ValueError(
-                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+                "sample_weight is not supported for a stream; yield blocks (X, y, sample_weight)"
             )
         source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             raise ValueError(
-                "training passes over the data many times, and X can be read once only: give a "
-                "path, a list of blocks or a function that returns a fresh iterator"
+                "X can be read only once, but training needs several passes; pass a path, a list "
+                "of blocks or a function that returns a new iterator"
             )
         encoded, n_rows, total, standard = self._open_encoded(source, seed)
         held = None
@@ -195,7 +196,7 @@ class DeepFit(DeepGPEstimator):
         return Task(engine, self._scaling(standard), total, n_rows, seed, held)
 
     def _held_fraction(self, n_rows: int) -> float:
-        """Share to hold out: rows that judging does not need are learned from."""
+        """Fraction to hold out; at most `VALIDATION_ROWS` rows."""
         return min(float(self.validation_fraction), VALIDATION_ROWS / n_rows)
 
     # -- training --------------------------------------------------------------------------
@@ -205,70 +206,71 @@ class DeepFit(DeepGPEstimator):
         inference = DeepAdam(
             task.standard, task.total, task.power, self._n_steps(task.n_rows),
             int(self.batch_size), float(self.learning_rate), int(self.n_draws),
-            self._least_noise(), task.seed, task.kernel,
+            self._noise_floor(), task.seed, task.kernel,
         )  # fmt: skip
         state = self._first_state(inference, task, resumed)
-        watch = Watch(self, inference, task, budget, state.step)
+        monitor = TrainingMonitor(self, inference, task, budget, state.step)
         try:
             if resumed:
-                watch.recall(state, self.training_)
+                monitor.restore(state, self.training_)
             steps = _steps(inference, state, task.engine, budget)
-            while not watch.enough and (step := next(steps, None)) is not None:
-                watch(*step)
-        except KeyboardInterrupt:  # keep what has been learned so far, if anything has
-            if watch.latest is not None or resumed:
-                watch.store(watch.latest or state)
-                self._store_energy(watch)
+            while not monitor.should_stop and (step := next(steps, None)) is not None:
+                monitor(*step)
+        except KeyboardInterrupt:  # save the state for a resumed fit
+            if monitor.latest is not None or resumed:
+                monitor.save(monitor.latest or state)
+                self._store_energy(monitor)
                 self._write_checkpoint(task)
             raise
-        watch.finish(state)
-        self._store_energy(watch)
+        monitor.finish(state)
+        self._store_energy(monitor)
         if task.checkpoint is not None:
             task.checkpoint.remove()
-        if watch.latest is not None and not np.isfinite(watch.energy):
+        if monitor.latest is not None and not np.isfinite(monitor.energy):
             self._report_divergence()
 
-    def _store_energy(self, watch: Watch) -> None:
-        if watch.latest is not None or not hasattr(self, "energy_"):  # no step, no new energy
-            self.energy_ = watch.energy
+    def _store_energy(self, monitor: TrainingMonitor) -> None:
+        # a fit without any step keeps the earlier energy
+        if monitor.latest is not None or not hasattr(self, "energy_"):
+            self.energy_ = monitor.energy
 
     def _report_divergence(self) -> None:
-        """Warn, or raise where nothing can be predicted."""
+        """Warn, or raise if predictions are not finite."""
         text = (
             f"training diverged with learning_rate={self.learning_rate}: the energy is not finite; "
-            "choose a smaller one"
+            "choose a smaller learning_rate"
         )
         if not self._posterior().is_finite():
             raise ValueError(text)
-        # who called fit, past the wrapper of callbacks
+        # the caller of fit, beyond the wrapper of callbacks
         warnings.warn(text, ConvergenceWarning, stacklevel=5)
 
-    def _chosen(self, task: Task, resumed: bool, budget: TimeBudget) -> Task:
-        """The task with the power and a kernel to keep; a fit that goes on keeps its own."""
+    def _choose_power_and_kernel(self, task: Task, resumed: bool, budget: TimeBudget) -> Task:
+        """The task with its power and fixed kernel, if any; a resumed fit keeps its own."""
         if resumed:
             power = self.training_["power"] if self.power == "auto" else self.power
             kernel = LONG if self.training_.get("long", False) else None
             self._check_resumed(kernel)
             return replace(task, power=float(power), kernel=kernel)
-        budget.say("choosing by rows held out what the words leave open")
+        budget.say("choosing power and length_scales by held-out log density")
         task = replace(task, power=self._find_power(task))
         return replace(task, kernel=self._find_kernel(task))
 
-    def _check_resumed(self, kernel: KernelStart | None) -> None:
-        """Raise where the word asks for another kernel than the one that a fit goes on with."""
+    def _check_resumed(self, kernel: FixedKernel | None) -> None:
+        """Raise if ``length_scales`` does not match the kernel of the fit to resume."""
         known = "learned" if kernel is None else "long"
         if self.length_scales not in ("auto", known):
             raise ValueError(
-                f"warm_start goes on with length_scales={known!r}, but it is now "
-                f"{self.length_scales!r}; set it back, or fit with warm_start=False"
+                f"warm_start cannot change length_scales from {known!r} to "
+                f"{self.length_scales!r}; restore it, or fit with warm_start=False"
             )
 
-    def _least_noise(self) -> float:
-        """Least noise variance of numbers, in the units of the targets."""
+    def _noise_floor(self) -> float:
+        """Minimum noise variance of standardised targets."""
         return NOISE_FLOOR
 
-    def _mark(self, task: Task) -> str:
-        """Mark of the words and of the moments of rows and targets, each and together."""
+    def _fingerprint(self, task: Task) -> str:
+        """Hash of the parameters and of the moments and cross moments of rows and targets."""
 
         def moments(batch: Batch) -> Array:
             weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
@@ -276,23 +278,23 @@ class DeepFit(DeepGPEstimator):
             return np.concatenate([[weight @ y, weight @ y**2], batch.X.T @ (weight * y)])
 
         standard, known = task.standard, self.__dict__
-        words = {**self.get_params(deep=False), "classes": list(known.get("classes_", ()))}
+        params = {**self.get_params(deep=False), "classes": list(known.get("classes_", ()))}
         data = (
             task.n_rows, task.total, standard.mean, standard.inverse,
             known.get("target_mean_", 0.0), known.get("target_spread_", 0.0),
             task.engine.reduce(moments, np.add),
         )  # fmt: skip
-        return mark_of(words, data)
+        return fingerprint(params, data)
 
     def _write_checkpoint(self, task: Task) -> None:
-        """What `_store` keeps, to the file."""
+        """Write the attributes that a resumed fit needs to the file."""
         if task.checkpoint is not None:
             content = {"layers": self.layers_, "projections": self.projections_,
                        "likelihood": self.likelihood_, "training": self.training_,
-                       "mark": task.mark}  # fmt: skip
+                       "fingerprint": task.fingerprint}  # fmt: skip
             task.checkpoint.write(content)
 
-    def _take_up(self, found: dict[str, Any]) -> None:
+    def _restore(self, found: dict[str, Any]) -> None:
         self.layers_, self.projections_ = found["layers"], found["projections"]
         self.likelihood_, self.training_ = found["likelihood"], found["training"]
 
@@ -310,15 +312,15 @@ class DeepFit(DeepGPEstimator):
         found = (self.layers_[0]["inducing"].shape[1], *(len(p["mean"]) for p in self.layers_))
         if found != model.widths:
             raise ValueError(
-                f"warm_start goes on with {found} nodes, but the words and data now ask for "
-                f"{model.widths}; fit with warm_start=False"
+                f"warm_start cannot change the numbers of inputs, nodes and outputs from {found} "
+                f"to {model.widths}; fit with warm_start=False"
             )
         model = replace(model, n_inducing=len(self.layers_[0]["inducing"]))
         start = Start(self.layers_, self.projections_)
         return inference.resume(model, start, self.likelihood_, self.training_, task.engine)
 
     def _store(self, state: Any, task: Task) -> None:
-        """Fitted attributes: plain arrays."""
+        """Store a state as fitted attributes, which are NumPy arrays."""
         from likelier.deep_gp.adam import plain_state
 
         plain = plain_state(state)
@@ -326,11 +328,11 @@ class DeepFit(DeepGPEstimator):
         self.projections_ = [np.asarray(B) for B in state.projections]
         self.kernel_, self.node_kernels_ = state.model.kernel, state.model.per_node
         self.training_ = {**plain, "seed": task.seed, "power": task.power}
-        self.power_, self.removed_ = task.power, removed_share(task.power, task.total)
+        self.power_, self.removed_ = task.power, cavity_fraction(task.power, task.total)
         if task.kernel is not None:
             self.training_["long"] = True
         self.input_mean_, self.input_inverse_ = task.standard.mean, task.standard.inverse
-        # the logarithm of a noise that depends on the inputs is sampled as hidden nodes are
+        # heteroscedastic log noise is sampled like hidden nodes
         n_sampled = sum(state.model.widths[1:-1]) + (state.model.likelihood == "heteroscedastic")
         self.normals_ = shared_normals(int(self.n_draws), n_sampled, task.seed)
         self.n_iter_ = state.step
@@ -339,22 +341,22 @@ class DeepFit(DeepGPEstimator):
     # -- prediction ------------------------------------------------------------------------
     def _posterior(self) -> DeepPosterior:
         check_is_fitted(self, "layers_")
-        removed = self.__dict__.get("removed_", 0.0)  # models of earlier versions hold q itself
+        removed = self.__dict__.get("removed_", 0.0)  # models of earlier versions store q itself
         return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_, removed)
 
     def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
-        """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, by blocks."""
+        """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, block by block."""
         posterior = self._posterior()
         standard = Standard(self.input_mean_, self.input_inverse_)
         for start in range(0, X.shape[0], VALIDATION_ROWS):
             with np.errstate(over="ignore"):
                 Z = standard.apply(X[start : start + VALIDATION_ROWS], np.float64)
-            yield from posterior.moments(np.clip(Z, -FAR, FAR))
+            yield from posterior.moments(np.clip(Z, -MAX_STANDARDISED, MAX_STANDARDISED))
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A task whose engine is closed at the end."""
+    """Context manager of a task that closes its engine."""
 
     task: Task
     close: Callable[[], None]
@@ -369,7 +371,7 @@ class _Opened:
 def _steps(
     inference: Any, state: Any, engine: Engine, budget: TimeBudget
 ) -> Generator[tuple[Any, Any], None, None]:
-    """Steps up to the end of the schedule, which a time budget may bring nearer."""
+    """Steps up to the end of the schedule, which a time budget may shorten."""
     n_done, since = 0, 0.0
     while state.step < state.horizon:
         before = state.step
@@ -380,8 +382,8 @@ def _steps(
             since = now
         else:
             n_done += state.step - before
-        if (left := budget.left) is not None:
-            pace = (now - since) / n_done if n_done else 0.0
-            more = int(left / pace) if pace > 0.0 else state.horizon
-            horizon = min(inference.max_iter, state.step + more) if left > 0.0 else state.step
+        if (remaining := budget.left) is not None:
+            step_time = (now - since) / n_done if n_done else 0.0
+            more = int(remaining / step_time) if step_time > 0.0 else state.horizon
+            horizon = min(inference.max_iter, state.step + more) if remaining > 0.0 else state.step
             state = replace(state, horizon=horizon)

@@ -1,4 +1,4 @@
-"""`DeepGPRegressor`: a deep Gaussian process for numbers."""
+"""`DeepGPRegressor`: regression by a deep Gaussian process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from likelier.base import Array, Batch, Matrix, Uncertainty, check_flag
 from likelier.deep_gp.kernel_choice import find_kernel
 from likelier.deep_gp.power_choice import MANY_ROWS, find_power
 from likelier.deep_gp.recipe import DeepFit, Task
-from likelier.deep_gp.start import KernelStart
-from likelier.deep_gp.units import TargetSizes, Units
+from likelier.deep_gp.start import FixedKernel
+from likelier.deep_gp.target_scale import TargetMoments, TargetScale
 from likelier.engines import StreamEngine
 from likelier.fitting.dataset import NumberSource, require_targets
 from likelier.fitting.moments import ColumnMoments
@@ -26,122 +26,127 @@ from likelier.fitting.parameters import check_integer
 from likelier.fitting.standardize import Standard
 from likelier.predictive import Gaussian
 
-FAR_TARGETS = 3.0  # spreads of the mean, or times the spread
-LEAST_SHARE = 2.0**-46  # the digits that a uniform number has left after it chose of 128
+MAX_TARGET_SHIFT = (
+    3.0  # shift in standard deviations, or ratio of them, that a warm start warns about
+)
+MIN_PROBABILITY = 2.0**-46  # resolution of a uniform draw after it has chosen one of 128 components
 
 
 class DeepGPRegressor(RegressorMixin, DeepFit):
     """Regression by a deep Gaussian process, trained by power expectation propagation.
 
-    Layers of sparse Gaussian processes, each fed with samples of the one before: a function
-    whose smoothness may differ from place to place, with predictions that are mixtures of
-    Gaussians. Inputs and targets are standardised inside. Needs ``likelier[jax]``.
+    A stack of sparse Gaussian process layers; the inputs of a layer are samples of the previous
+    one. The smoothness of the function may vary over the input space, and predictions are
+    mixtures of Gaussians. Inputs and targets are standardised internally. Requires
+    ``likelier[jax]``.
 
     Parameters
     ----------
     layers : int, default=2
         Number of layers; 1 is a sparse Gaussian process.
     hidden_dim : int or "auto", default="auto"
-        Nodes of inner layers; "auto" is the number of inputs, at most 30. Nodes beyond the
-        inputs start as noise that the last layer passes on: with one of them a target can be on
-        either of two branches.
+        Nodes per inner layer; "auto" is the number of inputs, at most 30. Nodes beyond the number
+        of inputs are initialised with noise, which can model bimodal targets.
     n_inducing : int or "auto", default="auto"
-        Inducing points of every layer; "auto" is 100, and 50 for at most 250 rows.
+        Inducing points per layer; "auto" is 100, or 50 for at most 250 rows.
     kernel : {"rbf", "matern32", "matern52"}, default="rbf"
-        See ``length_scales``.
+        Covariance function; see ``length_scales``.
     node_kernels : bool, default=False
-        Whether every node has a kernel of its own; otherwise those of a layer share one.
+        Whether every node has its own kernel instead of one per layer.
     length_scales : {"auto", "learned", "long"}, default="auto"
-        "learned" is one for every input, learned with the rest; "long" is four times what is
-        typical of the rows, and kept: nearly linear functions, which do not overfit. "auto" asks
-        rows that short fits have not seen, for 12 to 3000 rows; with fewer or more, or with a
-        time budget of less than 30 seconds, it is "learned".
+        "learned": one per input, learned. "long": fixed at four times the typical length of the
+        rows, for nearly linear functions that do not overfit. "auto" chooses by the held-out log
+        density of short fits for 12 to 3000 rows; otherwise, or for a ``time_budget`` under 30
+        seconds, it is "learned".
     heteroscedastic : bool, default=False
-        Whether the noise depends on the inputs, by a second output.
+        Whether the noise depends on the inputs, through a second output.
     power : float or "auto", default="auto"
-        Power of the expectation propagation, in (0, 1]: 1 is the usual one, towards zero it
-        becomes variational inference. "auto" is 0.5 for less than 3000 rows, which let the noise
-        collapse with power 1; for more it is 1 or 0.5, whichever predicts rows better that short
-        fits have not seen (1 with a time budget of less than 30 seconds). Where the noise differs
-        from place to place, few rows too may be better off with 1 or with ``heteroscedastic``.
+        Power of the expectation propagation, in (0, 1]; the limit zero is variational inference.
+        "auto" is 0.5 below 3000 rows, else 1 or 0.5 by the held-out log density of short fits (1
+        for a ``time_budget`` under 30 seconds); see Notes.
     input_scale : {"column", "common"}, default="column"
-        Whether every input is divided by its own spread, or all by one: for pixels and other
-        inputs that share a unit, where those that hardly vary should count little.
+        Divide every input by its own standard deviation, or all by a common scale (for pixels and
+        other inputs that share a unit).
     n_samples : int, default=10
-        Samples that a row takes through the layers in training.
+        Samples per row in training.
     n_draws : int, default=128
-        Samples that a prediction is a mixture of.
+        Mixture components of a prediction.
     batch_size : int, default=256
-        Rows of a minibatch.
+        Rows per minibatch.
     learning_rate : float, default=0.02
-        First rate of Adam; it falls to a fiftieth along half a cosine.
+        Initial learning rate of Adam, with a half-cosine decay to 2 % of it.
     max_iter : int or "auto", default="auto"
-        Minibatches; "auto" is eight for every row, between 1000 and 2000.
+        Number of minibatches; "auto" is eight per row, between 1000 and 2000.
     early_stopping : bool, default=False
-        Whether to hold rows out and keep the parameters that predict them best.
+        Whether to hold out rows and return the parameters with the best validation score.
     validation_fraction : float, default=0.1
-        Share of the rows that are held out for it, at most 2000 rows.
+        Fraction of the rows held out for early stopping, at most 2000 rows.
     n_iter_no_change : int, default=5
-        Evaluations, 100 minibatches apart, without a better one before it stops.
+        Stop after this many validations, 100 minibatches apart, without improvement.
     time_budget : float or None, default=None
-        Seconds; the schedule is shortened to fit.
+        Time limit in seconds; the learning rate schedule is shortened to meet it.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of the training; single takes about half the time.
+        Precision of the training; "float32" takes about half the time.
     warm_start : bool, default=False
-        Go on where an earlier fit was interrupted, or ended, up to ``max_iter`` minibatches in
-        all. After an interruption the result is the same as without it, to the last bit. After
-        a fit that ended, a larger ``max_iter`` does not give what one long fit would: the first
-        minibatches were learned at the falling rates of the shorter schedule, the rest are at
-        those of the longer one.
+        Resume the previous fit, up to a total of ``max_iter`` minibatches; see Notes.
     checkpoint : str or None, default=None
-        Path of a file that holds an unfinished training, written every minute. A fit that finds
-        it goes on from there, also in another process; at the end it is removed.
+        Path of a checkpoint file, written every minute and deleted at the end. A fit that finds
+        it resumes, also in another process.
     random_state : int, RandomState or None, default=None
-        The same seed gives the same bits.
+        Seed; results are reproducible bit for bit.
     verbose : int, default=0
-        Print progress and the time left.
+        Print progress and the remaining time.
 
     Attributes
     ----------
     layers_ : list of dict of ndarray
-        Inducing points, scales, and ``q`` of every layer as if one row were left out.
+        Inducing points, kernel parameters and cavity distribution (``q`` without one row) of
+        every layer.
     removed_ : float
-        Share of ``q`` that this row has.
+        Fraction of ``q`` that the cavity leaves out.
     kernel_, node_kernels_ : str, bool
-        The words that these layers belong to.
+        Parameters that the layers were trained with.
     noise_ : float
         Standard deviation of the noise in the units of the target; NaN if it is not constant.
-        With power 1 part of the noise is learned as spread of the function, often nearly all of
-        it: densities and intervals have both, but this number is then too small.
+        Too small at power 1; see Notes.
     target_mean_, target_spread_ : float
-        What targets are measured from, and in; see the notes.
+        Mean and scale that standardise the targets; see Notes.
     noise_floor_ : float
-        Least variance of the noise, in units of ``target_spread_ ** 2``.
+        Minimum variance of the noise, in target_scale of ``target_spread_ ** 2``.
     power_ : float
-        Power that it was trained with.
+        Power used in training.
     n_iter_ : int
         Minibatches done.
     energy_ : float
-        Last mean of the energy per row, which training minimises.
+        Mean energy per row, the training objective, over the last minibatches.
 
     Notes
     -----
-    Cost of a minibatch: ``M^2`` operations for every row and node of the first layer, as many
-    for every sample, row and node of the others, and ``M^3`` for every node. Programs are
-    compiled once per shape and kept on disk.
+    Cost per minibatch: ``M^2`` operations for every row and node of the first layer, ``M^2`` for
+    every sample, row and node of the others, and ``M^3`` for every node. Programs are compiled
+    once per shape and cached on disk.
 
-    Targets are measured in their standard deviation. Constant ones are measured in a millionth of
-    their size, so their predictions are nearly sure. One row says nothing about the noise, and
-    the size of its target stands for it; where that is zero, one does. The noise is Gaussian: a
-    single target far beyond all others sets that unit and bends the function near it, so leave
-    such rows out, or measure the target in its logarithm or rank.
+    At power 1 part of the noise, often nearly all, is learned as variance of the function:
+    densities and intervals include both, but ``noise_`` is too small. With few rows the noise can
+    collapse to zero at power 1, hence the default. If the noise depends on the inputs, power 1 or
+    ``heteroscedastic`` may be better for few rows too.
 
-    Inputs are measured in their standard deviations: a single value far beyond all others of its
-    column makes those others alike, so leave such rows out, or take logarithms or ranks.
+    A fit resumed after an interruption is identical to an uninterrupted one. Resuming a completed
+    fit with a larger ``max_iter`` is not identical to one long fit, because the learning rates of
+    the first minibatches were those of the shorter schedule.
 
-    All rows share the random numbers that a prediction is made with, so it is a function of the
-    row alone: other rows, their order and number change no bit of it. Rows are predicted in
-    blocks of 8 to 64, and one row costs as much as a block.
+    Targets are divided by their standard deviation. For constant targets the scale is a millionth
+    of their absolute value, so predictions are nearly certain. A single row carries no information
+    about the noise: the scale is the absolute value of its target, or one if that is zero. The
+    noise is Gaussian, so a single extreme target dominates the scale and distorts the function
+    near it: remove such rows, or transform the target to its logarithm or rank.
+
+    Inputs are standardised, so a single extreme value in a column makes all its other values nearly
+    equal: remove such rows, or transform the column to logarithms or ranks.
+
+    All rows share the random numbers of a prediction, so the prediction of a row does not depend on
+    the other rows, bit for bit. Rows are predicted in blocks of 8 to 64, and a single row costs as
+    much as a block.
 
     References
     ----------
@@ -218,9 +223,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _find_power(self, task: Task) -> float:
         return find_power(self, task)
 
-    def _find_kernel(self, task: Task) -> KernelStart | None:
+    def _find_kernel(self, task: Task) -> FixedKernel | None:
         if self.length_scales == "auto" and task.total >= MANY_ROWS:
-            return None  # so many rows tell scales from noise by themselves
+            return None  # with so many rows, learned length scales do not overfit
         return find_kernel(self, task)
 
     # -- targets -------------------------------------------------------------------------
@@ -229,59 +234,59 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             y = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(
-                "y must hold numbers for regression; for labels use DeepGPClassifier"
+                "y must be numeric for regression; use DeepGPClassifier for class labels"
             ) from None
         if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity; leave those rows out")
+            raise ValueError("Input y contains NaN or infinity; remove those rows")
         return y
 
-    def _set_units(self, sizes: TargetSizes) -> None:
-        units = sizes.units()
+    def _set_target_scale(self, sizes: TargetMoments) -> None:
+        target_scale = sizes.target_scale()
         if self.warm_start and hasattr(self, "training_"):
-            self._compare_units(units)
-            return  # a fit that goes on measures its targets as before
-        self.target_mean_, self.target_spread_ = units.mean, units.spread
-        self.noise_floor_ = units.noise_floor
+            self._warn_if_targets_moved(target_scale)
+            return  # a resumed fit keeps its standardisation
+        self.target_mean_, self.target_spread_ = target_scale.mean, target_scale.scale
+        self.noise_floor_ = target_scale.noise_floor
 
-    def _compare_units(self, units: Units) -> None:
-        """Warn where targets are far from those that a fit goes on from."""
+    def _warn_if_targets_moved(self, target_scale: TargetScale) -> None:
+        """Warn if the targets differ much from those of the fit to resume."""
         known = self.target_spread_
-        moved = abs(units.mean - self.target_mean_) > FAR_TARGETS * known
-        if moved or not 1.0 / FAR_TARGETS < units.spread / known < FAR_TARGETS:
+        moved = abs(target_scale.mean - self.target_mean_) > MAX_TARGET_SHIFT * known
+        if moved or not 1.0 / MAX_TARGET_SHIFT < target_scale.scale / known < MAX_TARGET_SHIFT:
             warnings.warn(
-                f"warm_start measures targets as those of the earlier fit (mean "
-                f"{self.target_mean_:.4g}, spread {known:.4g}), but y now has mean "
-                f"{units.mean:.4g} and spread {units.spread:.4g}; for other targets fit with "
-                "warm_start=False",
+                f"warm_start keeps the standardisation of the earlier targets (mean "
+                f"{self.target_mean_:.4g}, scale {known:.4g}), but y now has mean "
+                f"{target_scale.mean:.4g} and scale {target_scale.scale:.4g}; for other targets "
+                "fit with warm_start=False",
                 UserWarning,
                 stacklevel=6,
             )
 
-    def _least_noise(self) -> float:
+    def _noise_floor(self) -> float:
         return float(self.noise_floor_)
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         return y, weight
 
     def _standardise(self, y: Array, weight: Array | None) -> Array:
-        """Targets of mean zero and unit variance."""
-        self._set_units(TargetSizes.of(y, weight))
+        """Standardised targets: mean zero and unit variance."""
+        self._set_target_scale(TargetMoments.of(y, weight))
         return np.asarray((y - self.target_mean_) / self.target_spread_)
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
-        """One pass for the spreads of inputs and targets."""
+        """One pass for the moments of inputs and targets."""
 
-        def look(batch: Batch) -> tuple[int, ColumnMoments, TargetSizes]:
+        def collect(batch: Batch) -> tuple[int, ColumnMoments, TargetMoments]:
             y = self._check_y(require_targets(batch))
             inputs = ColumnMoments.of(batch.X, batch.weight)
-            return batch.n_rows, inputs, TargetSizes.of(y, batch.weight)
+            return batch.n_rows, inputs, TargetMoments.of(y, batch.weight)
 
         engine = StreamEngine(source, seed=seed, shuffle=False)
         n_rows, inputs, targets = engine.reduce(
-            look, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+            collect, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
         )
-        self._set_units(targets)
-        encoded = _UnitSource(source, self.target_mean_, self.target_spread_)
+        self._set_target_scale(targets)
+        encoded = _StandardisedSource(source, self.target_mean_, self.target_spread_)
         return encoded, n_rows, inputs.weight, Standard.from_moments(inputs)
 
     def _outputs(self) -> tuple[str, int]:
@@ -294,12 +299,12 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             self.noise_ = float("nan")
 
     def _learns_noise(self) -> bool:
-        """Whether the fitted model has an output for the noise; the word may have changed."""
+        """Whether the fitted model has a noise output; the parameter may have changed since."""
         return len(self.layers_[-1]["mean"]) == 2
 
     # -- predictions -----------------------------------------------------------------------
     def _parts(self, X: Matrix) -> Generator[tuple[Array, Array, Array], None, None]:
-        """Mean, variance of the function and of the noise, ``(rows, S)`` each, by blocks."""
+        """Mean, function variance and noise variance, ``(rows, S)`` each, block by block."""
         for mean, variance in self._moments(X):
             noise = np.full(mean.shape[:2], self.noise_**2)
             if self._learns_noise():
@@ -316,18 +321,18 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return self._mixtures(self._check_X(X, reset=False))
 
     def _mixtures(self, X: Matrix) -> Generator[Gaussian, None, None]:
-        """What is known of the targets of validated rows, block by block."""
+        """Predictive mixtures of the targets of validated rows, block by block."""
         for mean, inside, noise in self._parts(X):
             yield Gaussian(mean, np.sqrt(inside + noise))
 
     def _log_density(self, X: Matrix, y: Array) -> Array:
-        """Log density of encoded targets, to judge by rows held out."""
+        """Log density of encoded targets, for validation."""
         return _log_densities(self._mixtures(X), self.target_mean_ + self.target_spread_ * y)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation.
 
-        The same bits whatever other rows are predicted with a row.
+        The result for a row does not depend on the other rows, bit for bit.
         """
         check_flag("return_std", return_std)
         parts = [(part.mean(), part.std()) for part in self._predictives(X)]
@@ -345,48 +350,48 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Variance of the target: of the noise (aleatoric) and of the function (epistemic).
 
-        With power 1 (see ``power_``), much of the noise may be learned as spread of the function
-        and be called epistemic; the total is what it should be. A power of 0.5 keeps the two apart.
+        At power 1 (see ``power_``) much of the noise may be learned as variance of the function and
+        counted as epistemic; the total is not affected. Power 0.5 separates the two.
         """
         check_is_fitted(self, "layers_")
         aleatoric, epistemic = [], []
         for mean, inside, noise in self._parts(self._check_X(X, reset=False)):
             aleatoric.append(noise.mean(axis=1))
             epistemic.append(inside.mean(axis=1) + mean.var(axis=1))
-        known, open_ = np.concatenate(aleatoric), np.concatenate(epistemic)
-        return Uncertainty(known + open_, known, open_)
+        noise, function = np.concatenate(aleatoric), np.concatenate(epistemic)
+        return Uncertainty(noise + function, noise, function)
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
-        """Log density of the target of each row, in nats and the units of the target."""
+        """Log density of the target of each row, in nats and the target_scale of the target."""
         check_is_fitted(self, "layers_")
         X, targets = self._check_X(X, reset=False), self._check_y(np.asarray(y))
         n_rows = X.shape[0]
         if targets.shape != (n_rows,):
-            raise ValueError(f"y must hold one number for each of {n_rows} rows: {targets.shape}")
+            raise ValueError(f"y must have one value per row ({n_rows}), got shape {targets.shape}")
         return _log_densities(self._mixtures(X), targets)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently.
 
-        The draws of a row follow from ``random_state`` and its place, whatever rows come after
-        it; with one ``RandomState`` for all, batches draw what all rows at once would.
+        The draws of a row depend on ``random_state`` and the row's position only. Batches that
+        share one ``RandomState`` give the same draws as one call with all rows.
         """
         check_integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
         out = []
         for part in self._predictives(X):
-            # one number for a draw, so that the size of blocks does not matter: where it lies
-            # among equal shares chooses the Gaussian, where within the share the place in it
-            place = rng.random_sample((part.n_rows, int(n_samples))) * part.loc.shape[1]
-            chosen = place.astype(np.intp)
+            # one uniform number per draw, so that the block size does not matter: its integer part
+            # chooses the Gaussian, its fractional part is the probability of the quantile
+            uniform = rng.random_sample((part.n_rows, int(n_samples))) * part.loc.shape[1]
+            chosen = uniform.astype(np.intp)
             loc = np.take_along_axis(part.loc, chosen, axis=1)
             scale = np.take_along_axis(part.scale, chosen, axis=1)
-            out.append(loc + scale * ndtri(np.maximum(place - chosen, LEAST_SHARE)))
+            out.append(loc + scale * ndtri(np.maximum(uniform - chosen, MIN_PROBABILITY)))
         return np.concatenate(out)
 
 
 def _log_densities(parts: Iterable[Gaussian], targets: Array) -> Array:
-    """Log density of each target by its row's mixture; mixtures are not kept."""
+    """Log density of each target under the mixture of its row, one block at a time."""
     out, start = np.empty(len(targets)), 0
     for part in parts:
         rows = slice(start, start + part.n_rows)
@@ -396,13 +401,13 @@ def _log_densities(parts: Iterable[Gaussian], targets: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class _UnitSource(NumberSource):
-    """A source whose targets have mean zero and unit variance."""
+class _StandardisedSource(NumberSource):
+    """A source with standardised targets."""
 
     mean: float
-    spread: float
+    scale: float
 
     def _encode(self, batch: Batch) -> Batch:
         return replace(
-            batch, y=(require_targets(batch).astype(np.float64) - self.mean) / self.spread
+            batch, y=(require_targets(batch).astype(np.float64) - self.mean) / self.scale
         )

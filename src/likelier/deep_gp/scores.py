@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array
-from likelier.deep_gp.compile import compiled_program, own_settings
-from likelier.deep_gp.targets import largest_score, log_score_is_largest
+from likelier.deep_gp.compile import compiled_program, program_settings
+from likelier.deep_gp.targets import class_probabilities_and_sum, log_class_probability_and_sum
 
 
-def largest_scores(mean: Array, variance: Array, block: int) -> Array:
-    """Chance of every class to have the largest score; all arrays are ``(..., K)``."""
-    out = _in_blocks(largest_score, _rows_of(mean, variance), block, "largest")
+def class_probabilities(mean: Array, variance: Array, block: int) -> Array:
+    """Probability that each class has the largest score; all arrays are ``(..., K)``."""
+    out = _in_blocks(class_probabilities_and_sum, _rows_of(mean, variance), block, "largest")
     return out.reshape(mean.shape)
 
 
-def log_largest_score(codes: Array, mean: Array, variance: Array, block: int) -> Array:
-    """Logarithm of the chance of class ``codes`` to have the largest score.
+def log_class_probability(codes: Array, mean: Array, variance: Array, block: int) -> Array:
+    """Log probability that class ``codes`` has the largest score.
 
-    ``codes`` broadcast to ``(...)``, moments are ``(..., K)``. The logarithm of `largest_scores`
-    is right to 1e-9 of a chance of one; this one is as right for chances of any size.
+    ``codes`` broadcast to ``(...)``, moments are ``(..., K)``. The error of `class_probabilities`
+    is 1e-9 in absolute terms; here it is relative, also for tiny probabilities.
     """
     classes = np.broadcast_to(codes, mean.shape[:-1]).reshape(-1).astype(np.int32)
     rows = [classes, *_rows_of(mean, variance)]
-    out = _in_blocks(log_score_is_largest, rows, block, "log largest")
+    out = _in_blocks(log_class_probability_and_sum, rows, block, "log largest")
     return out.reshape(mean.shape[:-1])
 
 
@@ -35,9 +35,9 @@ def _rows_of(*moments: Array) -> list[Array]:
 
 
 def _in_blocks(function: Callable[..., Any], rows: Sequence[Array], block: int, name: str) -> Array:
-    """``function`` of all rows, in blocks of one size, so that one program serves any number."""
+    """``function`` of all rows, in blocks of one size so that a single program is compiled."""
     out = []
-    with own_settings():
+    with program_settings():
         for start in range(0, len(rows[0]), block):
             parts = [_padded(a[start : start + block], block) for a in rows]
             program = compiled_program(lambda: function, tuple(parts), (name,))
@@ -47,7 +47,7 @@ def _in_blocks(function: Callable[..., Any], rows: Sequence[Array], block: int, 
 
 
 def _padded(values: Array, size: int) -> Array:
-    """Ones after the rows there are: a class and scores of no meaning, but positive variance."""
+    """Pad rows with ones, which are valid as class index, score and variance."""
     whole = np.ones((size, *values.shape[1:]), dtype=values.dtype)
     whole[: len(values)] = values
     return whole

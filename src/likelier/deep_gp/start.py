@@ -1,11 +1,10 @@
-"""Where training starts, and how arrays are padded to the shapes of a compiled program.
+"""Initial parameters, and padding of arrays to the shapes of a compiled program.
 
 Inducing points start at k-means centres of the inputs. Inner layers start near their mean
-function, which keeps the inputs (or their principal components), with little variance; the last
-layer starts at its prior. Nodes beyond the inputs of their layer have nothing to keep: they start
-as noise, which the last layer passes on. So what the inputs leave open, such as which of two
-branches a target is on, has a place from the start; at a zero mean no slope would ever lead there.
-Everything here is NumPy.
+function, the identity or a projection on principal components, with little variance; the last
+layer starts at its prior. Nodes beyond the inputs of their layer start as noise, which the last
+layer passes on: so latent variables, such as the branch of a bimodal target, can be learned. With
+an initial mean of zero their gradient would vanish. Everything here is NumPy.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from likelier.base import Array
 from likelier.deep_gp.kernels import JITTER, correlation, half_squares
 
 KMEANS_ROWS, KMEANS_STEPS = 10_000, 10
-INNER_ROOT = 0.01  # start of the standard deviation of inner q, relative to the prior's
+INNER_ROOT = 0.01  # initial standard deviation of inner q, relative to the prior
 INNER_NOISE = 1e-5
 
 
 @dataclass(frozen=True)
 class Start:
-    """First parameters, in their true shapes.
+    """Initial parameters, not padded.
 
     Attributes
     ----------
@@ -45,10 +44,10 @@ def start_layers(
     X: Array, weight: Array | None, widths: Sequence[int], n_inducing: int, per_node: bool,
     rng: np.random.Generator,
 ) -> Start:  # fmt: skip
-    """Layers of these widths for standardised rows; cost of the k-means ``rows x M x D``."""
+    """Layers of these widths for standardised rows; k-means costs ``rows x M x D``."""
     Z = kmeans_centres(X, weight, n_inducing, rng)
     layers, projections, rows = [], [], X
-    noise = np.zeros_like(Z)  # the part of the inducing points that no input gives
+    noise = np.zeros_like(Z)  # the components of the inducing points that are noise
     for depth in range(len(widths) - 1):
         last = depth + 2 == len(widths)
         inputs, nodes = widths[depth], widths[depth + 1]
@@ -65,7 +64,7 @@ def start_layers(
             "log_noise": np.asarray(np.log(INNER_NOISE)),
         })  # fmt: skip
         if last and noise.any():
-            layers[-1]["mean"][0] = passed_on(layers[-1], noise)
+            layers[-1]["mean"][0] = whitened_noise(layers[-1], noise)
         B = np.zeros((inputs, nodes)) if last else mean_projection(rows, weight, nodes)
         projections.append(B)
         Z, rows, noise = Z @ B, rows @ B, noise @ B
@@ -76,10 +75,10 @@ def start_layers(
     return Start(layers, projections)
 
 
-def passed_on(layer: dict[str, Array], noise: Array) -> Array:
-    """Whitened mean, ``(M,)``, of a node that is the sum of the noise, scaled to unit variance.
+def whitened_noise(layer: dict[str, Array], noise: Array) -> Array:
+    """Whitened mean, ``(M,)``, of a node equal to the sum of the noise, scaled to unit variance.
 
-    Which kernel it is hardly matters for a start.
+    It uses the RBF kernel for every model: the choice hardly matters for the initial value.
     """
     Z = layer["inducing"] * np.exp(-layer["log_scale"][0])
     K = correlation(np, "rbf", half_squares(np, Z, Z), 0.0) + JITTER * np.eye(len(Z))
@@ -88,8 +87,8 @@ def passed_on(layer: dict[str, Array], noise: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class KernelStart:
-    """A kernel with one length scale.
+class FixedKernel:
+    """A fixed kernel with one length scale.
 
     Attributes
     ----------
@@ -103,13 +102,13 @@ class KernelStart:
     log_amplitude: float
 
 
-# Functions that are nearly linear: as the ratio grows, and the variance with its square, a Gaussian
-# process becomes a linear function of unit variance with a free offset.
-LONG = KernelStart(log_ratio=np.log(4.0), log_amplitude=2.0 * np.log(4.0))
+# Nearly linear functions: as the ratio grows, and the variance with its square, the Gaussian
+# process converges to a linear function of unit variance with a free offset.
+LONG = FixedKernel(log_ratio=np.log(4.0), log_amplitude=2.0 * np.log(4.0))
 
 
-def with_kernel(start: Start, kernel: KernelStart) -> Start:
-    """The same with other length scales, and another prior variance in the last layer."""
+def with_kernel(start: Start, kernel: FixedKernel) -> Start:
+    """A copy with the kernel's length scales, and its prior variance in the last layer."""
     layers = [{**layer, "log_scale": layer["log_scale"] + kernel.log_ratio}
               for layer in start.layers]  # fmt: skip
     layers[-1]["log_amplitude"] = np.full_like(layers[-1]["log_amplitude"], kernel.log_amplitude)
@@ -117,29 +116,28 @@ def with_kernel(start: Start, kernel: KernelStart) -> Start:
 
 
 def typical_length(X: Array, weight: Array | None) -> float:
-    """Root of the total variance of the rows: of ``D`` standardised inputs ``sqrt(D)``.
+    """Square root of the total variance of the rows; ``sqrt(D)`` for ``D`` standardised inputs.
 
-    Principal components of many inputs have another variance than one each, and constant
-    inputs have none.
+    It differs for principal components, which do not have unit variance, and constant inputs.
     """
     omega = np.ones(len(X)) if weight is None else weight
-    share = omega / omega.sum()
-    total = float((share @ (X - share @ X) ** 2).sum())
+    normalised = omega / omega.sum()
+    total = float((normalised @ (X - normalised @ X) ** 2).sum())
     return float(np.sqrt(total if total > 1e-12 else X.shape[1]))
 
 
 def mean_projection(X: Array, weight: Array | None, n_nodes: int) -> Array:
     """``B`` of the mean function ``x^T B``: identity, padded identity, or principal axes.
 
-    The axes are the leading right singular vectors of the weighted, centred rows: columns of
-    ``B``, orthonormal, with a sign that does not depend on the linear algebra library.
+    The axes are the leading right singular vectors of the weighted, centred rows, as orthonormal
+    columns of ``B``; their signs do not depend on the linear algebra library.
     """
     inputs = X.shape[1]
     if inputs <= n_nodes:
         return np.eye(inputs, n_nodes)
     omega = np.ones(len(X)) if weight is None else weight
     centred = X - omega @ X / omega.sum()
-    if len(X) < inputs:  # few rows span all there is; nodes beyond them get other axes
+    if len(X) < inputs:  # more nodes than rows get axes orthogonal to all rows
         scaled = centred * np.sqrt(omega)[:, None]
         axes = np.linalg.svd(scaled, full_matrices=len(X) < n_nodes)[2][:n_nodes].T
     else:
@@ -150,7 +148,7 @@ def mean_projection(X: Array, weight: Array | None, n_nodes: int) -> Array:
 
 
 def kmeans_centres(X: Array, weight: Array | None, count: int, rng: np.random.Generator) -> Array:
-    """At most ``count`` centres by a few Lloyd iterations; all rows where there are no more."""
+    """At most ``count`` centres by Lloyd iterations; all distinct rows if there are no more."""
     omega = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
     rows = np.unique(X, axis=0) if len(X) <= KMEANS_ROWS else X[:0]
     if 0 < len(rows) <= count:
@@ -179,7 +177,7 @@ def padded_size(size: int, sizes: Sequence[int]) -> int:
 
 
 def pad(array: Any, shape: Sequence[int], dtype: str) -> Array:
-    """Zeros after every axis. A padded inducing point or node has ``q`` equal to its prior."""
+    """Zero-pad every axis at its end. Padded inducing points and nodes have ``q`` = prior."""
     given = np.asarray(array, dtype=dtype)
     out = np.zeros(tuple(shape), dtype=dtype)
     out[tuple(slice(0, n) for n in given.shape)] = given
@@ -187,5 +185,5 @@ def pad(array: Any, shape: Sequence[int], dtype: str) -> Array:
 
 
 def cut(array: Any, shape: Sequence[int]) -> Array:
-    """The part of a padded array that is not padding."""
+    """A padded array without its padding."""
     return np.asarray(array)[tuple(slice(0, n) for n in shape)].copy()

@@ -1,4 +1,4 @@
-"""`SVC`: support vector classification by the exact dual, with probabilities on request."""
+"""`SVC`: support vector classification by the exact dual, with optional probabilities."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.targets import OneClassError, check_labels, class_weights, unique_labels
 from likelier.matrices import checked_matrix
 from likelier.predictive import Categorical
-from likelier.svm.checks import dense, finite, like_input, one_column, truth
+from likelier.svm.checks import as_input_format, as_vector, check_boolean, check_finite, dense
 from likelier.svm.estimator import (
     Rows,
     SVMEstimator,
-    say,
+    print_result,
     weights_of_features,
 )
-from likelier.svm.folds import FOLDS, row_keys, spread_folds
-from likelier.svm.hard import finite_values, reaches
+from likelier.svm.folds import FOLDS, assign_folds, row_hashes
+from likelier.svm.hard_margin import finite_penalties, reaches
 from likelier.svm.model import kernel_block
 from likelier.svm.pairs import (
     InterruptedPairsError,
     class_scores,
-    coupled,
+    couple_probabilities,
     join_pairs,
     pair_columns,
     pair_scores,
@@ -42,67 +42,62 @@ from likelier.svm.pairs import (
 )
 from likelier.svm.small import PairTable
 
-WEIGHTLESS = 1e-100  # of the largest weight
+NEGLIGIBLE_WEIGHT = 1e-100  # weight relative to the largest that is treated as zero
 
 
 def _has_probabilities(self: Any) -> bool:
-    if not self._asked_for_probabilities():
+    if not self._wants_probabilities():
         raise AttributeError("predict_proba is not available when probability=False")
     return True
 
 
 class SVC(ClassifierMixin, SVMEstimator):
-    """Support vector classification: the exact dual, with scikit-learn's words and answers.
+    """Support vector classification by the exact dual, with scikit-learn's API and results.
 
     Minimises ``C sum_i omega_i max(0, 1 - y_i f(x_i)) + 1/2 |f|^2`` for every pair of classes.
 
     Parameters
     ----------
     C : float, default=1.0
-        Weight of the errors. Infinity allows none (a hard margin); where classes overlap the fit
-        ends with a warning.
+        Penalty of margin errors. Infinity is a hard margin; the fit warns if classes overlap.
     kernel : str or callable, default="rbf"
-        "rbf", "linear", "poly", "sigmoid", "precomputed" (also "laplacian", "matern32",
-        "matern52"), or a function of two matrices. One that is not positive definite, such as
-        "sigmoid", has several stationary points; which is found may differ from LIBSVM.
+        "rbf", "linear", "poly", "sigmoid", "precomputed", "laplacian", "matern32", "matern52", or a
+        function of two matrices. A kernel that is not positive definite, such as "sigmoid", has
+        several stationary points, and the solution may differ from LIBSVM's.
     degree, gamma, coef0 : int, {"scale", "auto"} or float, float
-        Parameters of the kernels that have them. "scale" is ``1 / (n_features v)``, ``v`` the
-        variance of all entries of ``X``, in which a row counts by its ``sample_weight`` (unlike
-        scikit-learn's, where weights then differ from repeated rows).
+        Kernel parameters. "scale" is ``1 / (n_features v)``, where ``v`` is the variance of all
+        entries of ``X``, weighted by ``sample_weight`` (not weighted in scikit-learn).
     shrinking : bool, default=True
-        Put rows aside that cannot move. The answer is the same.
+        Whether to use the shrinking heuristic; the solution is the same.
     probability : bool, default=False
-        Calibrate probabilities on scores of five fits, each without a fifth of the rows: about
-        four times the cost of the fit. With several classes the probabilities of their pairs
-        are coupled, which takes rows x classes^3 operations, and then calibrated together. With
-        class weights they are those of the weighted rows: a class that counts for more is more
-        probable than its share, as `predict` has it.
+        Whether to calibrate probabilities by cross-validation, see Notes; takes about four times
+        the time of the fit.
     tol : float, default=1e-3
-        Largest violation of the optimality conditions that is left.
+        Tolerance of the optimality conditions.
     cache_size : float, default=200
         Memory for kernel rows, in MB.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, finite and not negative. "balanced" makes their rows count alike
-        in total, rows taken by their ``sample_weight`` (unlike scikit-learn's, as for ``gamma``).
+        Non-negative weights of the classes. "balanced" makes their total weights equal, including
+        ``sample_weight`` (not included in scikit-learn).
     verbose : bool, default=False
-        Print how every pair ended.
+        Print the number of updates and the final gap of every pair.
     max_iter : int or None, default=None
-        Pair updates at most: None means ten million, or a hundred per row if that is more;
-        -1 means no limit, and 0 none at all: no support vectors, one class for every row.
+        Maximum number of pair updates. None is ten million, or 100 per row if that is more; -1 is
+        unlimited.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         One score per class, or one per pair of classes.
     break_ties : bool, default=False
-        Let scores decide between classes with the same number of votes, not their order.
+        Break ties in votes by scores instead of the order of the classes.
     n_jobs : int or None, default=None
         Threads, over pairs of classes, or over kernel rows for a single pair.
     random_state : int, RandomState or None, default=None
-        Chooses the folds of ``probability=True``.
+        Seed of the folds of ``probability=True``.
 
     Attributes
     ----------
     support_, support_vectors_, n_support_ : arrays
-        Positions of the support vectors in the data, grouped by class; their rows; how many
-        each class has.
+        Indices of the support vectors in the data, grouped by class; their rows; their number per
+        class.
     dual_coef_ : ndarray of shape (n_classes - 1, n_SV)
     intercept_ : ndarray, one per pair of classes
     classes_, class_weight_ : ndarray of shape (n_classes,)
@@ -112,14 +107,19 @@ class SVC(ClassifierMixin, SVMEstimator):
         0 if every pair converged.
     shape_fit_ : tuple
     probA_, probB_ : ndarray, one per pair of classes
-        Platt's parameters on the scores of rows left out, empty without ``probability``. With
-        two classes `predict_proba` uses a map of its own, which never contradicts `predict`.
+        Platt's parameters, fitted to out-of-fold scores; empty without ``probability``. With two
+        classes `predict_proba` uses another calibration map, which always agrees with `predict`.
 
     Notes
     -----
-    Cost: updates x rows of a pair, and kernel values of the rows that move with all of the
-    pair. Memory: ``cache_size``, and some numbers per row; up to 80 MB of it stay with the process
-    for the next fit.
+    Cost: updates x rows of a pair, and kernel values of the updated rows with all rows of the pair.
+    Memory: ``cache_size``, and a few numbers per row; the process keeps up to 80 MB for the next
+    fit.
+
+    Probabilities are calibrated on out-of-fold scores of five folds. With several classes, the
+    probabilities of pairs are coupled, in rows x classes^3 operations, and then calibrated jointly.
+    Class weights affect them as they affect `predict`: a class of larger weight is more probable
+    than its frequency.
 
     Examples
     --------
@@ -174,18 +174,18 @@ class SVC(ClassifierMixin, SVMEstimator):
         self._validate_parameters()
         X = self._check_X(X, reset=True)
         check_consistent_length(X, checked_matrix(y, "y"))
-        y = _labels(y)
+        y = _validated_labels(y)
         weight = self._check_weight(sample_weight, X)
         self.classes_ = unique_labels(y)
         if len(self.classes_) < 2:
             raise OneClassError(self.classes_)
-        rows = self._prepare(X, _none_lost(weight, y))
+        rows = self._prepare(X, _keep_all_classes(weight, y))
         if not quiet:
             self._warn_extremes(X, weight)
         if rows.weight is not None:
-            weightless = rows.weight <= WEIGHTLESS * rows.weight.max()
-            rows = replace(rows, weight=np.where(weightless, 0.0, rows.weight))
-        codes = np.searchsorted(self.classes_, y[rows.numbers])
+            negligible = rows.weight <= NEGLIGIBLE_WEIGHT * rows.weight.max()
+            rows = replace(rows, weight=np.where(negligible, 0.0, rows.weight))
+        codes = np.searchsorted(self.classes_, y[rows.indices])
         per_class = class_weights(self.class_weight, self.classes_, codes, rows.weight)
         self.class_weight_ = np.ones(len(self.classes_)) if per_class is None else per_class
         if per_class is not None:
@@ -207,7 +207,7 @@ class SVC(ClassifierMixin, SVMEstimator):
                 model._calibrate(X, rows, codes, team)
 
     def _solve(self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam) -> PairTable:
-        Cs = finite_values(Cs, rows, self.tol)
+        Cs = finite_penalties(Cs, rows, self.tol)
         return solve_pairs(rows, codes, len(self.classes_), Cs, self._inference, team)
 
     def _store(
@@ -216,41 +216,45 @@ class SVC(ClassifierMixin, SVMEstimator):
         joined = join_pairs(table, number)
         self.calibration_: dict[str, Any] = {}
         self.probA_, self.probB_ = np.empty(0), np.empty(0)
-        self._keep_rows(X, rows.numbers[joined["support"]])
-        self.dual_coef_ = like_input(joined["dual_coef"], self.support_vectors_)
+        self._store_support(X, rows.indices[joined["support"]])
+        self.dual_coef_ = as_input_format(joined["dual_coef"], self.support_vectors_)
         self.n_support_ = joined["n_support"]
         self.intercept_ = table.intercepts[number].copy()
         self.n_iter_ = table.n_iter[number].astype(np.int32)
         gap = table.gap[number]
         if self.verbose:
-            for count, left in zip(self.n_iter_, gap, strict=True):
-                say(count, left)
+            for count, final_gap in zip(self.n_iter_, gap, strict=True):
+                print_result(count, final_gap)
         unsolved = ~table.solved[number]
-        endless = np.isinf(self.C) and reaches(
-            joined["dual_coef"], finite_values([self.C], rows, self.tol)[0],
+        diverged = np.isinf(self.C) and reaches(
+            joined["dual_coef"], finite_penalties([self.C], rows, self.tol)[0],
             None if rows.weight is None else rows.weight[joined["support"]],
         )  # fmt: skip
-        self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), endless, quiet)
+        self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), diverged, quiet)
 
     # -- probabilities -------------------------------------------------------------------
     def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:
-        """Fit the map from scores to probabilities on rows that were left out of a fit."""
-        if not self._asked_for_probabilities():
+        """Fit the map from scores to probabilities on out-of-fold scores."""
+        if not self._wants_probabilities():
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        anyhow = np.random.default_rng([seed, 3]).permutation(len(codes))
-        if rows.prepared.kernel.precomputed:  # what a row holds cannot be seen
-            scores, where = self._left_out(rows, codes, spread_folds(anyhow, codes, seed), team)
+        random_keys = np.random.default_rng([seed, 3]).permutation(len(codes))
+        if rows.prepared.kernel.precomputed:  # duplicates cannot be detected
+            scores, where = self._out_of_fold_scores(
+                rows, codes, assign_folds(random_keys, codes, seed), team
+            )
         else:
-            keys = row_keys(X, seed)[rows.numbers]
-            scores, where = self._left_out(rows, codes, spread_folds(keys, codes, seed), team)
-            if not len(where):  # so few different rows that copies have to be parted
-                folds = spread_folds(anyhow, codes, seed)
-                scores, where = self._left_out(rows, codes, folds, team)
+            keys = row_hashes(X, seed)[rows.indices]
+            scores, where = self._out_of_fold_scores(
+                rows, codes, assign_folds(keys, codes, seed), team
+            )
+            if not len(where):  # too few distinct rows to keep duplicates in one fold
+                folds = assign_folds(random_keys, codes, seed)
+                scores, where = self._out_of_fold_scores(rows, codes, folds, team)
         if not len(where):
             raise ValueError(
-                "probability=True needs two rows or more of some class, of which one can be left "
-                f"out of a fit; there are {len(codes)} rows of {len(self.classes_)} classes"
+                "probability=True needs at least two rows of some class for cross-validation; y "
+                f"has {len(codes)} rows of {len(self.classes_)} classes"
             )
         weight = None if rows.weight is None else rows.weight[where]
         sigmoids = pair_sigmoids(scores, codes[where], weight, len(self.classes_))
@@ -258,32 +262,36 @@ class SVC(ClassifierMixin, SVMEstimator):
         self.calibration_ = fit_calibration(scores, codes[where], weight)
         self.probA_, self.probB_ = sigmoids
 
-    def _left_out(
+    def _out_of_fold_scores(
         self, rows: Rows, codes: Array, folds: Array, team: ThreadTeam
     ) -> tuple[Array, Array]:
-        """Scores of rows by fits without their fold, and which rows these are."""
+        """Out-of-fold scores of rows, and the indices of these rows."""
         n_pairs = len(self.classes_) * (len(self.classes_) - 1) // 2
-        parts, places = [np.empty((0, n_pairs))], [np.empty(0, dtype=np.intp)]
+        parts, positions = [np.empty((0, n_pairs))], [np.empty(0, dtype=np.intp)]
         for fold in range(FOLDS):
             outside, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
             if not len(outside) or len(np.unique(codes[inside])) < len(self.classes_):
-                continue  # too few rows of some class to leave any out
-            table = self._solve(rows.only(inside), codes[inside], [self.C], team)
+                continue  # a class would have no training rows
+            table = self._solve(rows.restricted(inside), codes[inside], [self.C], team)
             joined = join_pairs(table)
             K = kernel_block(rows.prepared, outside, inside[joined["support"]])
             scores = pair_scores(K, joined["dual_coef"], joined["n_support"])
             parts.append(scores + table.intercepts[0])
-            places.append(outside)
-        return np.concatenate(parts), np.concatenate(places)
+            positions.append(outside)
+        return np.concatenate(parts), np.concatenate(positions)
 
     def _calibration_scores(self, scores: Array, sigmoids: tuple[Array, Array]) -> Array:
-        """What is calibrated: the score of two classes, else what their pairs say together."""
-        return scores if scores.shape[1] == 1 else coupled(scores, *sigmoids, len(self.classes_))
+        """Scores to calibrate: the score of a single pair, else coupled log probabilities."""
+        return (
+            scores
+            if scores.shape[1] == 1
+            else couple_probabilities(scores, *sigmoids, len(self.classes_))
+        )
 
     @available_if(_has_probabilities)
     @or_constant
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every class; the largest is always that of the class `predict` gives."""
+        """Probability of every class; its argmax is always the prediction of `predict`."""
         return self._predictive(X).probabilities()
 
     @available_if(_has_probabilities)
@@ -303,8 +311,8 @@ class SVC(ClassifierMixin, SVMEstimator):
         scores = self._pair_scores(X)
         if not self.calibration_:
             raise ValueError(
-                "probabilities are not known: the model was fitted with probability=False, or "
-                "the fit was interrupted before they were calibrated; fit with probability=True"
+                "probabilities are not calibrated: the model was fitted with probability=False, or "
+                "the fit was interrupted; fit with probability=True"
             )
         per_class = self._calibration_scores(scores, (self.probA_, self.probB_))
         if per_class.shape[1] == 1:
@@ -312,11 +320,11 @@ class SVC(ClassifierMixin, SVMEstimator):
             p = np.stack([1.0 - positive, positive], axis=1)
         else:
             p = restore(self.calibration_).probabilities(per_class)
-        return Categorical(_led_by(p, self._winners(scores)))
+        return Categorical(_with_argmax(p, self._winners(scores)))
 
     def _validate_parameters(self) -> None:
         super()._validate_parameters()
-        truth("break_ties", self.break_ties)
+        check_boolean("break_ties", self.break_ties)
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(
                 'decision_function_shape must be "ovr" or "ovo", '
@@ -337,7 +345,7 @@ class SVC(ClassifierMixin, SVMEstimator):
         return np.ascontiguousarray(columns)
 
     def _winners(self, scores: Array) -> Array:
-        """Number of the predicted class."""
+        """Index of the predicted class."""
         n_classes = len(self.classes_)
         if n_classes == 2:
             return (scores[:, 0] >= 0.0).astype(np.intp)
@@ -357,7 +365,7 @@ class SVC(ClassifierMixin, SVMEstimator):
 
     @or_constant
     def predict(self, X: Any) -> Array:
-        """Class of every row: the one that wins most pairs."""
+        """Class of every row, by majority vote of the pairs."""
         check_is_fitted(self, "support_")
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
@@ -371,30 +379,30 @@ class SVC(ClassifierMixin, SVMEstimator):
         return weights_of_features(self._columns().T, self.support_vectors_)
 
 
-def _labels(y: Any) -> Array:
-    """Labels of classes, none of them missing."""
-    y = one_column(y)
+def _validated_labels(y: Any) -> Array:
+    """Validated class labels."""
+    y = as_vector(y)
     if y.dtype.kind == "f":
-        finite(y, "y")
+        check_finite(y, "y")
     check_labels(y)
     return np.asarray(y)
 
 
-def _none_lost(weight: Array | None, y: Array) -> Array | None:
-    """Weights with which a class whose rows weigh nothing keeps them, as good as weightless."""
+def _keep_all_classes(weight: Array | None, y: Array) -> Array | None:
+    """Weights with tiny ones instead of zeros for classes whose total weight is zero."""
     if weight is None or (weight > 0.0).all() or not weight.any():
         return weight
     lost = ~np.isin(y, np.unique(y[weight > 0.0]))
-    return np.where(lost, WEIGHTLESS * weight.max(), weight) if lost.any() else weight
+    return np.where(lost, NEGLIGIBLE_WEIGHT * weight.max(), weight) if lost.any() else weight
 
 
-def _led_by(p: Array, winners: Array) -> Array:
-    """Probabilities whose largest is the winner's: where another leads, the two change places."""
+def _with_argmax(p: Array, winners: Array) -> Array:
+    """Probabilities whose argmax is the winner, by swapping it with the largest if necessary."""
     rows = np.arange(len(p))
     leader = p.argmax(axis=1)
     wrong = leader != winners
     r, w, other = rows[wrong], winners[wrong], leader[wrong]
     p[r, w], p[r, other] = p[r, other], p[r, w]
-    tied = p.argmax(axis=1) != winners  # equal probabilities: a hair decides
+    tied = p.argmax(axis=1) != winners  # equal probabilities
     p[rows[tied], winners[tied]] *= 1.0 + 1e-12
     return np.asarray(p / p.sum(axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""What `SVC` and `SVR` share: words, checks, kernels, and how a dual problem is solved."""
+"""Base class of `SVC` and `SVR`: parameters, validation, kernels and the solver."""
 
 from __future__ import annotations
 
@@ -29,68 +29,69 @@ from likelier.fitting.rollback import unchanged_on_failure
 from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
 from likelier.matrices import as_csr, checked_matrix, checked_weight
 from likelier.svm.checks import (
+    check_boolean,
+    check_integer,
+    check_number,
+    check_seed,
     checked_grid,
     dense,
     kernel_values,
     length,
-    number,
-    seed,
-    truth,
-    whole_number,
 )
 from likelier.svm.kernel_cache import in_precision
 from likelier.svm.model import Subset, block_rows
 from likelier.svm.smo import SMO
 
-ENOUGH_UPDATES = 10_000_000  # for any problem that converges at all
+DEFAULT_MAX_ITER = 10_000_000  # default limit
 KERNELS_WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian", "matern", "matern32", "matern52")
-NOT_ASKED = "deprecated"  # what scikit-learn's own SVC has for ``probability`` by default
-PRIVATE = ("_gamma", "_fitted_rows", "_held_out_columns")  # what a fit leaves beside its attributes
+SKLEARN_DEFAULT = "deprecated"  # default of ``probability`` in scikit-learn's SVC
+# set by a fit
+PRIVATE_ATTRIBUTES = ("_gamma", "_fitted_rows", "_held_out_columns")
 
 
-class _NothingLearnedError(KeyboardInterrupt):
-    """Ctrl-C before there was anything to keep."""
+class _NothingFittedError(KeyboardInterrupt):
+    """Interrupt before any coefficients were learned."""
 
 
 @dataclass
 class Rows:
-    """Rows of positive weight, ready for the kernel, and their numbers in the data.
+    """Rows of positive weight, prepared for the kernel, and their indices in the data.
 
-    ``working`` is the same in float32, for all problems that use some of the rows.
+    ``working`` holds the rows in float32, shared by all problems.
     """
 
     prepared: Prepared
-    numbers: Array
+    indices: Array
     weight: Array | None
     dense_bytes: int
-    part: Array | None = None  # only these are used, in a fit that leaves rows out
+    part: Array | None = None  # indices of the training rows of a cross-validation fold
     working: Prepared | None = None
 
     def make_working(self, many: bool) -> None:
-        """Convert all rows once, to float32 if there are many; precomputed values stay."""
+        """Convert all rows once, to float32 if there are many; not for precomputed kernels."""
         if self.working is not None or self.prepared.kernel.precomputed:
             return
         if many:
             self.working = in_precision(self.prepared, np.float32, self.dense_bytes)
         if self.working is None or isinstance(self.working.X, np.ndarray):
-            # exact values of dense rows are faster, too
+            # dense rows make exact values faster, too
             self.prepared = in_precision(self.prepared, np.float64, self.dense_bytes // 4)
 
     def subset(self, inside: Array | None) -> Subset:
-        """Some of the rows as a problem."""
+        """A subset of the rows as a problem."""
         if self.part is not None:
             inside = self.part if inside is None else self.part[inside]
         return Subset(self.prepared, inside, self.working)
 
-    def only(self, part: Array) -> Rows:
-        """The same rows, of which a fit sees only some."""
+    def restricted(self, part: Array) -> Rows:
+        """The same rows, restricted to ``part`` for a fit."""
         weight = None if self.weight is None else self.weight[part]
         return replace(self, part=part, weight=weight)
 
 
 @dataclass(frozen=True)
 class _Constant(Linear):
-    """The same value for all rows: what kernels are at ``gamma=0`` or ``degree=0``."""
+    """Constant kernel, the limit of kernels at ``gamma=0`` or ``degree=0``."""
 
     value: float = 1.0
 
@@ -101,7 +102,7 @@ class _Constant(Linear):
 
 
 class SVMEstimator(BaseEstimator, ABC):
-    """Constructor words, kernels and fitting, at one value of C or several, of the machines."""
+    """Parameters, kernels and fitting of SVMs, for one or several values of C."""
 
     kernel: Any
     _gamma: float
@@ -113,40 +114,40 @@ class SVMEstimator(BaseEstimator, ABC):
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from rows and their labels or targets.
+        """Fit the model.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_rows, n_features), or (n_rows, n_rows)
         y : array of shape (n_rows,)
         sample_weight : array of shape (n_rows,), optional
-            Multiply C for every row; rows of weight zero are absent.
+            Per-row factors of C; rows of weight zero are ignored.
 
         Notes
         -----
-        A fit that fails leaves the model as it was. Ctrl-C keeps the coefficients as far as they
-        have come, and nothing of an older fit beside them.
+        A fit that fails leaves the model unchanged. An interrupted fit (Ctrl-C) stores the current
+        coefficients.
         """
-        refused = unchanged_on_failure(self, (Exception, _NothingLearnedError))
+        refused = unchanged_on_failure(self, (Exception, _NothingFittedError))
         with refused, one_class_is_constant(self):
-            self._forget()
+            self._clear_fitted()
             try:
                 self._fit_models([self], X, y, sample_weight)
             except KeyboardInterrupt:
-                learned = hasattr(self, "fit_status_")  # which is stored last
-                raise (KeyboardInterrupt if learned else _NothingLearnedError) from None
+                learned = hasattr(self, "fit_status_")  # stored last
+                raise (KeyboardInterrupt if learned else _NothingFittedError) from None
         return self
 
-    def _forget(self) -> None:
-        """Drop what an older fit has left."""
-        names = [n for n in vars(self) if n in PRIVATE or (n[-1] == "_" and n[0] != "_")]
-        words = self.get_params(deep=False) if names else {}  # takes as long as a small fit
+    def _clear_fitted(self) -> None:
+        """Delete the attributes of an earlier fit."""
+        names = [n for n in vars(self) if n in PRIVATE_ATTRIBUTES or (n[-1] == "_" and n[0] != "_")]
+        params = self.get_params(deep=False) if names else {}  # takes as long as a small fit
         for name in names:
-            if name not in words:
+            if name not in params:
                 delattr(self, name)
 
     def fit_path(self, X: Any, y: Any, Cs: Any, sample_weight: Any = None) -> list[Self]:
-        """Fit one model per value of C, sharing kernel rows and starting from the one before.
+        """Fit one model per value of C, with shared kernel rows and warm starts.
 
         Parameters
         ----------
@@ -160,8 +161,8 @@ class SVMEstimator(BaseEstimator, ABC):
         list of SVC or SVR
             Fitted models in the order of ``Cs``; this estimator itself is not fitted.
         """
-        words = {name: deepcopy(word) for name, word in self.get_params(deep=False).items()}
-        models = [type(self)(**{**words, "C": C}) for C in checked_grid(Cs)]
+        params = {name: deepcopy(value) for name, value in self.get_params(deep=False).items()}
+        models = [type(self)(**{**params, "C": C}) for C in checked_grid(Cs)]
         ordered = sorted(models, key=lambda model: model.C)
         ordered[0]._fit_models(ordered, X, y, sample_weight)
         return models
@@ -174,24 +175,24 @@ class SVMEstimator(BaseEstimator, ABC):
 
     # -- checks -------------------------------------------------------------------------
     def _validate_parameters(self) -> None:
-        """Raise for constructor words that make no sense, naming the word."""
-        number("C", self.C, 0.0, open_below=True, infinite=True)
-        number("tol", self.tol, 0.0, open_below=True)
-        number("cache_size", self.cache_size, 0.0, open_below=True)
-        number("coef0", self.coef0, -np.inf)
-        whole_number("degree", self.degree, 0)
+        """Raise for the first invalid parameter."""
+        check_number("C", self.C, 0.0, open_below=True, infinite=True)
+        check_number("tol", self.tol, 0.0, open_below=True)
+        check_number("cache_size", self.cache_size, 0.0, open_below=True)
+        check_number("coef0", self.coef0, -np.inf)
+        check_integer("degree", self.degree, 0)
         if not isinstance(self.gamma, str):
-            number("gamma", self.gamma, 0.0)
+            check_number("gamma", self.gamma, 0.0)
         elif self.gamma not in ("scale", "auto"):
             raise ValueError(f'gamma must be "scale", "auto" or a number >= 0, got {self.gamma!r}')
         if not (isinstance(self.kernel, str | Kernel) or callable(self.kernel)):
             raise TypeError(f"kernel must be a name or a function, got {self.kernel!r}")
-        truth("shrinking", self.shrinking)
-        if not (isinstance(self.probability, str) and self.probability == NOT_ASKED):
-            truth("probability", self.probability)
+        check_boolean("shrinking", self.shrinking)
+        if not (isinstance(self.probability, str) and self.probability == SKLEARN_DEFAULT):
+            check_boolean("probability", self.probability)
         if not isinstance(self.verbose, bool | np.bool_):
-            whole_number("verbose", self.verbose, 0)
-        seed("random_state", self.random_state)
+            check_integer("verbose", self.verbose, 0)
+        check_seed("random_state", self.random_state)
         if self.max_iter is None:
             return
         if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
@@ -201,11 +202,11 @@ class SVMEstimator(BaseEstimator, ABC):
 
     def _check_X(self, X: Any, reset: bool) -> Any:
         if callable(self.kernel) and not isinstance(self.kernel, Kernel):
-            return X  # what it means is the function's own affair
+            return X  # passed to the function without validation
         if is_stream(X):
             raise TypeError(
-                f"X must hold all rows in memory: {type(self).__name__} cannot learn from a file "
-                "or a stream; BayesianKernelClassifier and BayesianKernelRegressor can"
+                f"X must be in memory: {type(self).__name__} does not support files or streams; "
+                "use BayesianKernelClassifier or BayesianKernelRegressor"
             )
         if sparse.issparse(X) and self.kernel == "precomputed":
             raise TypeError("X must be dense for kernel='precomputed'; use X.toarray()")
@@ -228,7 +229,7 @@ class SVMEstimator(BaseEstimator, ABC):
         return weight
 
     def _warn_extremes(self, X: Any, weight: Array | None) -> None:
-        """Warn of columns that a kernel would not see; only ``gamma="scale"`` follows outliers."""
+        """Warn of columns of extreme scale; only ``gamma="scale"`` depends on outliers."""
         if not self._is_precomputed():
             named = isinstance(self.kernel, str) and self.kernel != "linear"
             shared = named and isinstance(self.gamma, str) and self.gamma == "scale"
@@ -239,21 +240,21 @@ class SVMEstimator(BaseEstimator, ABC):
         return callable(self.kernel) and not isinstance(self.kernel, Kernel)
 
     def _is_precomputed(self) -> bool:
-        """Whether rows are rows of a kernel matrix, given or made by a function."""
+        """Whether the solver works on a kernel matrix, from the user or a kernel function."""
         if isinstance(self.kernel, Kernel):
             return self.kernel.precomputed
         return callable(self.kernel) or self.kernel == "precomputed"
 
     def _is_given(self) -> bool:
-        """Whether what the user calls rows are those of a kernel matrix."""
+        """Whether the user passes a kernel matrix as ``X``."""
         return self._is_precomputed() and not self._is_custom()
 
-    def _asked_for_probabilities(self) -> bool:
-        """Whether folds are to be paid for; scikit-learn's own default says no."""
+    def _wants_probabilities(self) -> bool:
+        """Whether ``probability`` is true; scikit-learn's default "deprecated" is false."""
         return not isinstance(self.probability, str) and bool(self.probability)
 
     def _kernel(self) -> Kernel:
-        """The kernel with the gamma of the fit."""
+        """The kernel with the fitted gamma."""
         if self._is_custom():
             return Precomputed()
         if isinstance(self.kernel, str) and self._is_constant():
@@ -263,19 +264,19 @@ class SVMEstimator(BaseEstimator, ABC):
         )
 
     def _is_constant(self) -> bool:
-        """Whether rows do not matter to the kernel."""
+        """Whether the kernel is constant."""
         if self.kernel == "poly" and self.degree == 0:
             return True
         return self._gamma == 0.0 and self.kernel in KERNELS_WITH_GAMMA
 
     def _constant_value(self) -> float:
-        """The value of the kernel where ``gamma`` or ``degree`` is zero."""
+        """The value of the kernel for ``gamma`` or ``degree`` zero."""
         if self.kernel == "sigmoid":
             return float(np.tanh(self.coef0))
         return float(self.coef0) ** int(self.degree) if self.kernel == "poly" else 1.0
 
     def _prepare(self, X: Any, weight: Array | None) -> Rows:
-        """Choose gamma, and make the rows of positive weight ready for the kernel."""
+        """Resolve gamma, and prepare the rows of positive weight for the kernel."""
         if self._is_custom():
             self._fitted_rows = X
             X = np.ascontiguousarray(kernel_values(self.kernel(X, X), X, X))
@@ -284,26 +285,26 @@ class SVMEstimator(BaseEstimator, ABC):
                 "Precomputed matrix must be a square matrix: X must have as many columns as rows, "
                 f"got {X.shape}"
             )
-        numbers = np.arange(X.shape[0])
+        indices = np.arange(X.shape[0])
         if weight is not None and not (weight > 0.0).all():
-            numbers = np.flatnonzero(weight > 0.0)
-            weight = weight[numbers]
-            X = X[numbers][:, numbers] if self._is_precomputed() else X[numbers]
-        self._gamma = 0.0 if self._is_precomputed() else self._chosen_gamma(X, weight)
-        return Rows(self._kernel().prepare(X), numbers, weight, self._cache_bytes())
+            indices = np.flatnonzero(weight > 0.0)
+            weight = weight[indices]
+            X = X[indices][:, indices] if self._is_precomputed() else X[indices]
+        self._gamma = 0.0 if self._is_precomputed() else self._resolve_gamma(X, weight)
+        return Rows(self._kernel().prepare(X), indices, weight, self._cache_bytes())
 
-    def _chosen_gamma(self, X: Matrix, weight: Array | None) -> float:
-        """The number that ``gamma`` stands for; rows count by their weight, as if repeated."""
+    def _resolve_gamma(self, X: Matrix, weight: Array | None) -> float:
+        """The numeric value of ``gamma``, with weights equivalent to repeated rows."""
         if isinstance(self.kernel, str) and not isinstance(self.gamma, str):
             return float(self.gamma)
         if weight is not None and (weight == weight[:1]).all():
-            weight = None  # the same bits as without
+            weight = None  # bit-identical to an unweighted fit
         given = make_kernel(self.kernel, gamma=self.gamma, X=X, sample_weight=weight)
         gamma = given.get_params().get("gamma", 0.0)
-        return gamma if isinstance(gamma, float) else 0.0  # one per feature is the kernel's own
+        return gamma if isinstance(gamma, float) else 0.0  # the kernel stores one per feature
 
-    def _keep_rows(self, X: Any, support: Array) -> None:
-        """Store the support vectors; a precomputed kernel has none."""
+    def _store_support(self, X: Any, support: Array) -> None:
+        """Store the support vectors, without rows for a precomputed kernel."""
         self.shape_fit_ = X.shape if hasattr(X, "shape") else (len(X),)
         self.support_ = support.astype(np.int32)
         if self._is_precomputed():
@@ -331,8 +332,8 @@ class SVMEstimator(BaseEstimator, ABC):
         if kernel.precomputed:
             if X.shape[1] != self.shape_fit_[0]:
                 raise ValueError(
-                    f"X must have one column for each of the {self.shape_fit_[0]} rows of the fit, "
-                    f"got {X.shape[1]}"
+                    f"X must have one column per training row ({self.shape_fit_[0]}), got "
+                    f"{X.shape[1]}"
                 )
             yield slice(0, n), X[:, self.support_]
             return
@@ -348,15 +349,15 @@ class SVMEstimator(BaseEstimator, ABC):
 
     # -- solving -------------------------------------------------------------------------
     def _inference(
-        self, n_rows: int, share: int = 1, team: ThreadTeam | None = None,
+        self, n_rows: int, n_concurrent: int = 1, team: ThreadTeam | None = None,
         stopped: Callable[[], bool] | None = None,
     ) -> SMO:  # fmt: skip
-        """SMO with the words of this estimator; ``share`` problems are solved at a time."""
-        limit = max(ENOUGH_UPDATES, 100 * n_rows) if self.max_iter is None else int(self.max_iter)
+        """SMO with the parameters of this estimator; ``n_concurrent`` problems run concurrently."""
+        limit = max(DEFAULT_MAX_ITER, 100 * n_rows) if self.max_iter is None else int(self.max_iter)
         many = team is not None and team.n_threads > 1
         return SMO(
             float(self.tol), limit, bool(self.shrinking),
-            self._cache_bytes() // share,
+            self._cache_bytes() // n_concurrent,
             team.together if many and team is not None else None,
             team.n_threads if many and team is not None else 1,
             stopped,
@@ -371,16 +372,16 @@ class SVMEstimator(BaseEstimator, ABC):
         finally:
             team.close()
 
-    def _report(self, converged: bool, gap: float, endless: bool, quiet: bool = False) -> None:
-        """Set ``fit_status_`` and warn where the tolerance was not reached.
+    def _report(self, converged: bool, gap: float, diverged: bool, quiet: bool = False) -> None:
+        """Set ``fit_status_`` and warn if the tolerance was not reached.
 
-        ``endless`` says that with ``C=inf`` coefficients have grown beyond all that makes sense.
+        ``diverged`` means that coefficients diverged with ``C=inf``.
         """
-        self.fit_status_ = 0 if converged and not endless else 1
-        if endless and not quiet:
+        self.fit_status_ = 0 if converged and not diverged else 1
+        if diverged and not quiet:
             warnings.warn(
-                "C=inf allows no error, but no solution without errors was found: lower C, or "
-                "choose a kernel that can tell the rows apart",
+                "no solution without errors was found for C=inf; lower C, or choose a kernel that "
+                "can separate the classes (or fit the targets)",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -395,7 +396,7 @@ class SVMEstimator(BaseEstimator, ABC):
 
 
 def weights_of_features(coefficients: Array, X: Any) -> Any:
-    """``coefficients @ X`` as scikit-learn has it: CSR for sparse rows, and not to be changed."""
+    """``coefficients @ X`` as in scikit-learn: CSR for sparse rows, and read-only."""
     given: Any = sparse.csr_matrix(coefficients) if sparse.issparse(X) else coefficients
     weights = given @ X
     values = weights.data if sparse.issparse(X) else weights
@@ -403,6 +404,6 @@ def weights_of_features(coefficients: Array, X: Any) -> Any:
     return weights
 
 
-def say(n_iter: int, gap: float) -> None:
-    """How a dual problem ended, for ``verbose``."""
+def print_result(n_iter: int, gap: float) -> None:
+    """Print the number of updates and the gap of a dual problem, for ``verbose``."""
     print(f"pair updates {n_iter}, gap {gap:.3g}")  # noqa: T201

@@ -1,7 +1,7 @@
-"""Folds that depend on what rows hold, not on where they stand or how often they are repeated.
+"""Folds that depend on the content of rows, not on their order or on duplicates.
 
-Equal rows of a class share a fold. So a row of weight two and the same row twice leave out the
-same, and no row is predicted by a fit that has seen its twin.
+Equal rows of a class share a fold. So a row of weight two is equivalent to the row twice, and no
+row is scored by a fit that was trained on a duplicate.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from likelier.base import Array
 FOLDS = 5
 
 
-def row_keys(X: Any, seed: int) -> Array:
-    """A number per row, the same for equal rows, dense or sparse. Cost: a pass over the entries.
+def row_hashes(X: Any, seed: int) -> Array:
+    """A hash per row, equal for equal rows, dense or sparse. Cost: a pass over the entries.
 
-    The bits of every entry times a random odd number of its column, added in integers that wrap
-    around: exact, whatever the order, and an entry of zero adds nothing.
+    It is the sum, in wrapping integers, of the hashed bits of every entry times a random odd factor
+    of its column: independent of the order of summation, and zero entries do not contribute.
     """
     stream = np.random.default_rng([seed, 3])
     factors = stream.integers(0, 2**63, X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -33,10 +33,10 @@ def row_keys(X: Any, seed: int) -> Array:
 
 
 def _bits(values: Array) -> Array:
-    """Floats as integers made of their bits, all of which count; zero and minus zero as zero.
+    """Floats as hashed 64-bit integers; zero and minus zero are zero.
 
-    The bits of round numbers are all at one end, where a product would lose them: they are
-    stirred first (the finaliser of SplitMix64).
+    The set bits of round numbers are all high bits, which a product would lose, so they are mixed
+    by the finaliser of SplitMix64.
     """
     bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -44,8 +44,8 @@ def _bits(values: Array) -> Array:
     return bits ^ (bits >> np.uint64(31))
 
 
-def spread_folds(keys: Array, codes: Array, seed: int) -> Array:
-    """Fold of every row, the different rows of each class spread evenly over the folds."""
+def assign_folds(keys: Array, codes: Array, seed: int) -> Array:
+    """Fold of every row; the distinct rows of each class are distributed evenly."""
     stream = np.random.default_rng([seed, 2])
     folds = np.empty(len(codes), dtype=np.intp)
     for k in np.unique(codes):

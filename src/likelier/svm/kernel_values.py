@@ -1,4 +1,4 @@
-"""Kernel values that are there already: those of a given matrix, or of two classes in blocks."""
+"""Precomputed kernel values: a submatrix of a given matrix, or blocks of two classes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array
-from likelier.svm.loops.smo import GIVEN, SHARED, gather_block, gather_shared
+from likelier.svm.loops.smo import CLASS_BLOCKS, MATRIX, gather_block, gather_shared
 
-Recipe = tuple[int, Array, Array, Array, Array]  # kind, parameters, features, norms, places
+RowSource = tuple[int, Array, Array, Array, Array]  # kind, parameters, features, norms, indices
 
 
-class Given(ABC):
-    """Kernel values of the rows of a problem among themselves."""
+class KnownValues(ABC):
+    """Known kernel matrix of the rows of a problem."""
 
     @property
     @abstractmethod
@@ -29,50 +29,50 @@ class Given(ABC):
 
     @abstractmethod
     def diagonal(self) -> Array:
-        """Value of each row with itself."""
+        """Diagonal of the kernel matrix."""
 
     @abstractmethod
     def gather(self, rows: Array, columns: Array, out: Array) -> Array:
-        """Copy the values of some rows with some others to ``out``, and return it."""
+        """Copy the values of some rows and columns to ``out``, and return it."""
 
     @abstractmethod
-    def recipe(self, active: Array, dtype: np.dtype[Any]) -> Recipe:
-        """How the compiled loop copies the values of a row with the active rows."""
+    def row_source(self, active: Array, dtype: np.dtype[Any]) -> RowSource:
+        """Arguments with which the compiled loop copies a row over the active rows."""
 
 
 @dataclass(frozen=True)
-class GivenMatrix(Given):
-    """Rows and columns ``places`` of a matrix."""
+class SubmatrixValues(KnownValues):
+    """Rows and columns ``indices`` of a matrix."""
 
     matrix: Array
-    places: Array
+    indices: Array
 
     @property
     def n_rows(self) -> int:
-        return len(self.places)
+        return len(self.indices)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.matrix.dtype
 
     def diagonal(self) -> Array:
-        return np.asarray(self.matrix.diagonal()[self.places])
+        return np.asarray(self.matrix.diagonal()[self.indices])
 
     def gather(self, rows: Array, columns: Array, out: Array) -> Array:
-        gather_block(self.matrix, self.places[rows], self.places[columns], out)
+        gather_block(self.matrix, self.indices[rows], self.indices[columns], out)
         return out
 
-    def recipe(self, active: Array, dtype: np.dtype[Any]) -> Recipe:
+    def row_source(self, active: Array, dtype: np.dtype[Any]) -> RowSource:
         none = np.zeros(1, dtype=dtype)
-        return GIVEN, none, self.matrix, none, self.places[active]
+        return MATRIX, none, self.matrix, none, self.indices[active]
 
 
 @dataclass(frozen=True)
-class PairValues(Given):
-    """Values between two classes, and those of each: nothing is copied before it is used.
+class PairValues(KnownValues):
+    """Kernel matrix of two classes as blocks, which are copied on demand only.
 
     ``own`` begins with the square matrix of the first class and ends with that of the second;
-    ``across`` has a row for each row of the first and a column for each of the second.
+    ``across`` has a row per row of the first class and a column per row of the second.
     """
 
     own: Array
@@ -95,5 +95,5 @@ class PairValues(Given):
         gather_shared(self.own, self.across, rows, columns, out)
         return out
 
-    def recipe(self, active: Array, dtype: np.dtype[Any]) -> Recipe:
-        return SHARED, np.zeros(1, dtype=dtype), self.across, self.own, active
+    def row_source(self, active: Array, dtype: np.dtype[Any]) -> RowSource:
+        return CLASS_BLOCKS, np.zeros(1, dtype=dtype), self.across, self.own, active

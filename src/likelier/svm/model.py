@@ -15,11 +15,11 @@ import numpy as np
 from likelier.base import Array, Loss, Matrix, Model
 from likelier.kernels import Kernel, Prepared
 from likelier.losses import EpsilonInsensitive
-from likelier.svm.kernel_values import Given
+from likelier.svm.kernel_values import KnownValues
 from likelier.svm.loops.smo import mirror_panel, part_of
 
-BLOCK_BYTES = 1 << 23  # kernel values held at a time when scores are computed
-PANEL = 256  # rows of a whole kernel matrix that are made at once
+BLOCK_BYTES = 1 << 23  # kernel values in memory at a time when scores are computed
+PANEL = 256  # rows of a kernel matrix that are computed at once
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Box:
 
 @dataclass(frozen=True)
 class KernelExpansion(Model):
-    """A kernel, a loss ("hinge" or "epsilon_insensitive") and the weight ``C`` of a row."""
+    """A kernel, a loss ("hinge" or "epsilon_insensitive") and the penalty ``C``."""
 
     has_energy: ClassVar[bool] = True
 
@@ -46,7 +46,7 @@ class KernelExpansion(Model):
     C: float = 1.0
 
     def box(self, y: Array, weight: Array | None = None) -> Box:
-        """The dual of the problem with these targets and weights of rows."""
+        """The dual for these targets and row weights."""
         limit = np.full(len(y), float(self.C)) if weight is None else self.C * weight
         y = np.asarray(y, dtype=np.float64)
         if isinstance(self.loss, EpsilonInsensitive):
@@ -55,13 +55,13 @@ class KernelExpansion(Model):
         return Box(y, np.where(y > 0, none, -limit), np.where(y > 0, limit, none), 0.0)
 
     def energy(self, beta: Array, F: Array, intercept: float, box: Box) -> float:
-        """Primal objective, from the residuals ``F = t - K beta`` of all rows."""
+        """Primal objective from the residuals ``F = t - K beta`` of all rows."""
         limit = np.maximum(box.upper, -box.lower)
         losses = self.loss.value(box.target, box.target - F + intercept)
         return float(limit @ losses + 0.5 * (beta @ (box.target - F)))
 
     def scores(self, beta: Array, intercept: Array, rows: Prepared, Z: Matrix) -> Array:
-        """Scores of new rows; ``beta`` has one column per output. Cost: pairs of rows."""
+        """Scores of new rows; ``beta`` has one column per output. Cost: all pairs of rows."""
         if rows.n_rows == 0:
             return np.repeat(intercept[None], Z.shape[0], axis=0)
         step = block_rows(rows.n_rows, 8)
@@ -72,19 +72,18 @@ class KernelExpansion(Model):
 
 @dataclass(frozen=True)
 class Subset:
-    """Rows of one problem among all rows of the data, which are prepared once for all problems.
+    """Rows of one problem as a subset of the data, which is prepared once for all problems.
 
-    ``exact`` holds all rows in float64, ``working`` the same in the precision that is enough for
-    most of the work (None if nobody has made it yet), ``inside`` the numbers of the problem's own
-    rows (None for all), ``held`` their float64 kernel matrix if it is kept, ``made`` the same
-    values in working precision.
+    ``exact`` holds all rows in float64, ``working`` the same rows in working precision (None if not
+    yet converted), ``inside`` the indices of the problem's rows (None for all), ``held`` their
+    float64 kernel matrix if stored, ``made`` their kernel values in working precision if stored.
     """
 
     exact: Prepared
     inside: Array | None = None
     working: Prepared | None = None
     held: Array | None = None
-    made: Given | None = None
+    made: KnownValues | None = None
 
     @property
     def n_rows(self) -> int:
@@ -92,7 +91,7 @@ class Subset:
         return self.exact.n_rows if self.inside is None else len(self.inside)
 
     def block(self, rows: Array, columns: Array) -> Array:
-        """Float64 kernel values of some rows of the problem with some others."""
+        """Float64 kernel values of some rows and columns of the problem."""
         if self.held is not None:
             return np.asarray(part_of(self.held, rows, columns))
         if self.inside is None:
@@ -100,13 +99,13 @@ class Subset:
         return kernel_block(self.exact, self.inside[rows], self.inside[columns])
 
     def square(self, rows: Array) -> Array:
-        """Float64 kernel values of some rows of the problem among themselves."""
+        """Float64 kernel matrix of some rows of the problem."""
         if self.held is not None:
             return np.asarray(part_of(self.held, rows, rows))
         return np.asarray(self.block(rows, rows), dtype=np.float64)
 
     def hold(self) -> Subset:
-        """The same with the kernel matrix kept, for callers that come back. Cost: all pairs."""
+        """A copy that stores the float64 kernel matrix, for repeated use. Cost: all pairs."""
         if self.exact.kernel.precomputed:
             return replace(self, held=self.square(np.arange(self.n_rows)))
         own = self.take(self.exact)
@@ -116,7 +115,7 @@ class Subset:
         return replace(self, held=held)
 
     def take(self, prepared: Prepared) -> Prepared:
-        """The rows of the problem, out of all; of a precomputed kernel also its columns."""
+        """The rows of the problem; for a precomputed kernel also its columns."""
         if self.inside is None:
             return prepared
         if prepared.kernel.precomputed:
@@ -125,15 +124,15 @@ class Subset:
 
 
 def by_features(rows: Prepared) -> Prepared:
-    """The same rows, stored feature by feature: BLAS is faster with these on the right."""
+    """The same rows in column-major order, which is faster as a right operand in BLAS."""
     return replace(rows, X=np.asfortranarray(rows.X)) if isinstance(rows.X, np.ndarray) else rows
 
 
 def fill_panel(rows: Prepared, whole: Array, start: int, columns: Prepared | None = None) -> None:
-    """Kernel values of some rows with themselves and all later ones, and their mirror image.
+    """Compute a panel of kernel values of rows with themselves and later ones, and mirror it.
 
-    Panel after panel makes the whole matrix, each pair of rows once. ``columns`` are the same
-    rows in another order of storage.
+    All panels together fill the matrix, with each pair of rows computed once. ``columns`` are the
+    same rows in another memory layout.
     """
     stop = min(start + PANEL, rows.n_rows)
     later = (columns or rows).take(slice(start, rows.n_rows))
@@ -142,18 +141,18 @@ def fill_panel(rows: Prepared, whole: Array, start: int, columns: Prepared | Non
 
 
 def dual_objective(box: Box, beta: Array, F: Array) -> float:
-    """What the dual maximises, from the residuals ``F = t - K beta``."""
+    """Dual objective from the residuals ``F = t - K beta``."""
     smooth = 0.5 * float(beta @ (box.target + F))
     return smooth - box.eps * float(abs(beta).sum()) if box.eps > 0.0 else smooth
 
 
 def block_rows(width: int, itemsize: int) -> int:
-    """Rows of this width that make a block of kernel values."""
+    """Rows per block of kernel values of this width."""
     return max(16, BLOCK_BYTES // max(1, width * itemsize))
 
 
 def kernel_block(prepared: Prepared, rows: Array, columns: Array) -> Array:
-    """Kernel values of some of the prepared rows with some others."""
+    """Kernel values of some rows and columns of the prepared data."""
     if prepared.kernel.precomputed:
         return np.asarray(part_of(prepared.X, rows, columns))
     return prepared.take(rows).block(prepared.take(columns))

@@ -1,11 +1,11 @@
-"""A path of duals with growing ``C``: kernel rows are kept, and each starts from the one before."""
+"""Regularisation path: duals for increasing ``C`` with shared kernel rows and warm starts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from likelier.base import Array
-from likelier.svm.kernel_cache import Memory, RowCache
+from likelier.svm.kernel_cache import BufferPool, RowCache
 from likelier.svm.loops.smo import on_bounds
 from likelier.svm.model import KernelExpansion, Subset
 from likelier.svm.small import solve_whole
@@ -13,30 +13,30 @@ from likelier.svm.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
 from likelier.svm.start import rough_start
 from likelier.svm.state import SMOState, whole_part
 
-HELD_EXACTLY = 1024  # rows whose float64 kernel matrix costs little beside the path
+MAX_EXACT_ROWS = 1024  # rows up to which a float64 kernel matrix is cheap compared with the path
 
 
 def solve_path(
     inference: SMO, models: list[KernelExpansion], rows: Subset, y: Array,
-    weight: Array | None = None, memory: Memory | None = None,
+    weight: Array | None = None, memory: BufferPool | None = None,
 ) -> list[KernelPosterior]:  # fmt: skip
-    """Solutions for growing ``C``: kernel rows are kept, each starts from the one before.
+    """Solutions for increasing ``C`` with shared kernel rows and warm starts.
 
-    ``memory`` is that of a problem solved before. All kernel values together stay within the
-    memory of the inference.
+    ``memory`` holds reusable buffers. All kernel values stay within the cache size of the
+    inference.
     """
     if rows.n_rows <= SMALL:
         small = solve_whole(inference, models, rows, y, weight)
         if small is not None:
             return small
     exact = 8 * rows.n_rows**2
-    # beside it the cache holds the matrix in single precision, and the part that is active
-    if len(models) > 1 and 2 * exact <= inference.cache_bytes and rows.n_rows <= HELD_EXACTLY:
+    # the cache also holds the matrix in single precision and a copy of its active part
+    if len(models) > 1 and 2 * exact <= inference.cache_bytes and rows.n_rows <= MAX_EXACT_ROWS:
         rows = rows.hold()
         inference = replace(inference, cache_bytes=inference.cache_bytes - exact)
     cache = inference.cache(rows, memory=memory)
-    if len(models) > 1 and (cache.rows_are_dear or rows.held is not None):
-        cache.hold_everything(rows.held)  # rows made or copied inside the loop cost too little
+    if len(models) > 1 and (cache.rows_are_expensive or rows.held is not None):
+        cache.store_whole_matrix(rows.held)  # rows computed inside the loop are cheap enough
     found: list[KernelPosterior] = []
     state = _first_state(inference, models[0], rows, y, weight, cache)
     for model in models:
@@ -51,10 +51,9 @@ def _first_state(
     inference: SMO, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None,
     cache: RowCache,
 ) -> SMOState:  # fmt: skip
-    """State to solve from: at zero, or where easier problems have led to.
+    """Initial state: zero, or the solution of easier problems, whose updates are counted.
 
-    Updates of these count as the model's own. An interruption carries away the model as far as
-    they have come.
+    An interrupt raises `InterruptedSolveError` with the current coefficients.
     """
     try:
         ladder, rough = rough_start(inference, model, rows, y, weight, cache)
@@ -64,7 +63,7 @@ def _first_state(
             state.cache.restart()
             spent, state = state.n_iter, _next_state(inference, state, harder, y, weight)
             state.n_iter = spent
-    except InterruptedSolveError as stop:  # its coefficients are within the wider bounds
+    except InterruptedSolveError as stop:  # its coefficients are feasible for the larger C
         state = inference.start(model, rows, y, weight, stop.posterior.beta)
         raise InterruptedSolveError(inference.posterior(state)) from None
     except KeyboardInterrupt:
@@ -76,18 +75,18 @@ def _first_state(
 def _next_state(
     inference: SMO, before: SMOState, model: KernelExpansion, y: Array, weight: Array | None
 ) -> SMOState:
-    """State of a larger ``C``, from a solution and with its kernel rows."""
+    """State for a larger ``C``, warm-started from a solution, with its kernel rows."""
     state = inference.start(model, before.rows, y, weight, None, before.cache)
-    _warm(state, before, model.C / before.model.C)
+    _warm_start(state, before, model.C / before.model.C)
     return state
 
 
-def _warm(state: SMOState, before: SMOState, ratio: float) -> None:
-    """Start from the coefficients of a smaller ``C``, as they are or in proportion.
+def _warm_start(state: SMOState, before: SMOState, ratio: float) -> None:
+    """Warm start from the coefficients of a smaller ``C``, unchanged or scaled by ``ratio``.
 
-    As they are, each one that was on its bound has to be moved to the new bound; in proportion
-    these follow the bound, but each that was between the bounds is moved away from its place.
-    Both keep the sum and cost nothing: the more of a kind decide.
+    Unchanged, coefficients on their bound have to move to the new bound; scaled, these are on the
+    new bound, but those between the bounds are displaced. Both keep the sum at no cost; the larger
+    group decides.
     """
     box, beta = state.box, before.beta
     product = box.target - before.F  # K beta

@@ -1,7 +1,7 @@
-"""Problems of few rows, each solved in one compiled call; those of a class with later ones in one.
+"""Problems of few rows, solved in one compiled call each, or per class for one-vs-one.
 
-With few rows Python between the steps of SMO costs more than the steps. What does not converge
-soon is left to SMO itself, which puts rows aside, can be interrupted and keeps to its limits.
+With few rows the Python overhead of SMO costs more than its steps. Problems that do not converge
+soon are passed on to SMO, which can shrink, be interrupted and obey its limits.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from likelier.svm.loops.small import intercept_of, solve_class_pairs, solve_smal
 from likelier.svm.model import BLOCK_BYTES, KernelExpansion, Subset, dual_objective
 from likelier.svm.smo import SMALL, SMO, KernelPosterior
 
-SOON = 20_000  # updates: a call that cannot be interrupted must not last
+MAX_COMPILED_UPDATES = 20_000  # updates of a compiled call, which cannot be interrupted
 
 
-def enough_for(inference: SMO) -> int:
-    """Updates after which a problem is left to SMO, which then takes no more than its limit."""
-    return min(SOON, inference.max_iter) if inference.max_iter >= 0 else SOON
+def update_limit(inference: SMO) -> int:
+    """Updates after which a problem is passed on to SMO, at most ``max_iter``."""
+    return (
+        min(MAX_COMPILED_UPDATES, inference.max_iter)
+        if inference.max_iter >= 0
+        else MAX_COMPILED_UPDATES
+    )
 
 
 def solve_whole(
     inference: SMO, models: list[KernelExpansion], rows: Subset, y: Array, weight: Array | None
 ) -> list[KernelPosterior] | None:
-    """Solutions for growing ``C``, each from the one before; None if one is not soon found."""
+    """Solutions for increasing ``C`` with warm starts; None if one does not converge soon."""
     n, none = len(y), np.empty((0, 0))
-    column = np.int64(0)  # the compiler takes a plain zero for a constant, and compiles again
+    column = np.int64(0)  # a Python int would trigger another compilation
     source = (*_whole_matrix(rows, 8 * n * n), none, none, column, none)
     K, held = np.empty((n, n)), np.full(n, -1)
     beta, F = np.zeros(n), np.array(y, dtype=np.float64)
@@ -49,7 +53,7 @@ def solve_whole(
             box.upper,
             box.eps,
             inference.tol,
-            enough_for(inference),
+            update_limit(inference),
         )
         if not converged:
             return None
@@ -63,22 +67,22 @@ def solve_whole(
 class PairTable:
     """Solutions of all pairs of classes for one or several values of C.
 
-    Rows are in the order of their classes: ``order`` has their positions, those of class ``k``
-    begin at ``starts[k]``. ``coefficients[c]`` is LIBSVM's table: the line of a row against class
-    ``k`` is ``k``, one less if its own class comes before. Pairs are numbered as in LIBSVM.
+    Rows are sorted by class: ``order`` has their original indices, and class ``k`` begins at
+    ``starts[k]``. ``coefficients[c]`` is LIBSVM's table: the line of a row against class ``k`` is
+    ``k``, or ``k - 1`` if its own class comes before ``k``. Pairs are ordered as in LIBSVM.
     """
 
     order: Array
     starts: Array
     coefficients: Array  # (values of C, classes - 1, rows)
-    intercepts: Array  # (values of C, pairs), as the others
+    intercepts: Array  # (values of C, pairs), like the following arrays
     n_iter: Array
     gap: Array
     solved: Array
 
     @classmethod
     def empty(cls, codes: Array, n_classes: int, n_values: int) -> PairTable:
-        """No pair solved yet: no pair has an opinion."""
+        """Table without any solved pair."""
         starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_classes))])
         shape = (n_values, n_classes * (n_classes - 1) // 2)
         return cls(
@@ -94,32 +98,37 @@ class PairTable:
         return len(self.starts) - 1
 
     def members(self, k: int) -> Array:
-        """Positions of the rows of a class, ascending."""
+        """Indices of the rows of a class, ascending."""
         return self.order[self.starts[k] : self.starts[k + 1]]
 
-    def number(self, first: int, second: int) -> int:
-        """Number of a pair."""
+    def pair_index(self, first: int, second: int) -> int:
+        """Index of a pair."""
         return first * (2 * self.n_classes - first - 1) // 2 + second - first - 1
 
-    def note(self, c: int, pair: tuple[int, int], found: KernelPosterior, beta: Array) -> None:
-        """Store a solution; ``beta`` is of the rows of one class, then of those of the other."""
+    def store(self, c: int, pair: tuple[int, int], found: KernelPosterior, beta: Array) -> None:
+        """Store a solution; ``beta`` has the rows of the first class, then of the second."""
         first, second = pair
-        place, begin, count = self.number(first, second), self.starts, len(self.members(first))
+        pair_index, begin, count = (
+            self.pair_index(first, second),
+            self.starts,
+            len(self.members(first)),
+        )
         table = self.coefficients[c]
         table[second - 1, begin[first] : begin[first + 1]] = beta[:count]
         table[first, begin[second] : begin[second + 1]] = beta[count:]
-        self.intercepts[c, place], self.n_iter[c, place] = found.intercept, found.n_iter
-        self.gap[c, place] = found.gap
-        self.solved[c, place] = found.converged
+        self.intercepts[c, pair_index], self.n_iter[c, pair_index] = found.intercept, found.n_iter
+        self.gap[c, pair_index] = found.gap
+        self.solved[c, pair_index] = found.converged
 
 
 @dataclass(frozen=True)
 class SmallPairs:
-    """The pairs of few rows among all: kernel values, and what to solve.
+    """The pairs of few rows, with their kernel values.
 
-    Every kernel value is made once. Of not too many rows the whole matrix is ``given``, or was by
-    the user; ``places`` are the numbers of the rows there. Else ``blocks`` holds the matrices of
-    the classes, and the values between two classes are made when their pair's turn comes.
+    Every kernel value is computed once. If there are not too many rows, or the kernel is
+    precomputed, ``given`` is the whole matrix, and ``indices`` are the indices of the rows in it.
+    Else ``blocks`` holds the matrices of the classes, and the values between two classes are
+    computed when their pair is solved.
     """
 
     rows: Subset
@@ -127,7 +136,7 @@ class SmallPairs:
     weight: Array
     Cs: Array
     given: Array
-    places: Array
+    indices: Array
     blocks: Array
     block_starts: Array
 
@@ -135,12 +144,12 @@ class SmallPairs:
     def among(
         cls, rows: Subset, table: PairTable, weight: Array | None, Cs: list[float], n_bytes: int
     ) -> SmallPairs | None:
-        """None if there are none, or too many rows for the memory."""
+        """The small pairs; None if there are none, or memory is too small."""
         sizes = np.diff(table.starts)
         used = np.where(sizes + sizes.min() <= SMALL, sizes**2, 0)
         if not used.any() or table.n_classes == 2:
             return None
-        given, places = _whole_matrix(rows, min(n_bytes, BLOCK_BYTES))
+        given, indices = _whole_matrix(rows, min(n_bytes, BLOCK_BYTES))
         used = np.zeros_like(sizes) if len(given) else used
         ends = np.cumsum(used)
         if 8 * ends[-1] > n_bytes:
@@ -148,12 +157,12 @@ class SmallPairs:
         blocks = np.empty(ends[-1])
         for k in np.flatnonzero(used).tolist():
             blocks[ends[k] - used[k] : ends[k]] = rows.square(table.members(k)).ravel()
-        each = np.ones(len(table.order)) if weight is None else weight[table.order]
-        places = places[table.order] if len(given) else places
-        return cls(rows, table, each, np.array(Cs), given, places, blocks, ends - used)
+        weights = np.ones(len(table.order)) if weight is None else weight[table.order]
+        indices = indices[table.order] if len(given) else indices
+        return cls(rows, table, weights, np.array(Cs), given, indices, blocks, ends - used)
 
     def groups(self) -> list[tuple[int, Array]]:
-        """Classes and later ones to pair each with, so that kernel values need little memory."""
+        """Groups of pairs (a class and later ones) whose kernel values need little memory."""
         sizes = np.diff(self.table.starts)
         found = []
         for first in range(len(sizes) - 1):
@@ -163,21 +172,21 @@ class SmallPairs:
         return found
 
     def solve(self, group: tuple[int, Array], tol: float, max_updates: int) -> None:
-        """Solve the pairs of a group; those not soon solved are not marked as such."""
+        """Solve the pairs of a group; those that do not converge soon stay unsolved."""
         table, (first, seconds) = self.table, group
         panel = np.empty((0, 0))
         if not len(self.given):
             columns = np.concatenate([table.members(k) for k in seconds])
             panel = self.rows.block(table.members(first), columns)
         solve_class_pairs(
-            first, seconds, self.places, table.starts, self.given, panel, self.blocks,
+            first, seconds, self.indices, table.starts, self.given, panel, self.blocks,
             self.block_starts, self.weight, self.Cs, tol, max_updates, table.coefficients,
             table.intercepts, table.n_iter, table.gap, table.solved,
         )  # fmt: skip
 
 
 def _whole_matrix(rows: Subset, n_bytes: int) -> tuple[Array, Array]:
-    """All kernel values and the numbers of the rows there; nothing if they are too many."""
+    """All kernel values and the indices of the rows in them; empty if there are too many."""
     every = np.arange(rows.n_rows)
     if rows.exact.kernel.precomputed:
         return np.asarray(rows.exact.X), every if rows.inside is None else rows.inside

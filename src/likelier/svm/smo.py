@@ -1,11 +1,11 @@
-"""SMO with shrinking: the exact dual of kernel machines, by pair updates in bursts.
+"""SMO with shrinking: the exact dual of kernel machines, by bursts of pair updates.
 
-A step runs pair updates until a share of the work is done, fetching kernel rows in blocks when
-the compiled loop lacks one. Kernel rows are float32; residuals are float64 and, where rounding
-could matter at the tolerance asked for, are recomputed from float64 kernel values at the end of
-a round: what rounding did is then corrected by further updates (iterative refinement), so the
-optimum is that of the float64 problem. Between bursts rows that cannot move are put aside, and
-a Newton step on the free coefficients is tried where pairs have become slow.
+A step runs a burst of pair updates, fetching kernel rows in blocks when the compiled loop needs
+one. Kernel rows are float32; residuals are float64 and, if rounding could matter at the tolerance,
+are recomputed from float64 kernel values at the end of a round. Further updates then correct the
+rounding errors (iterative refinement), so the optimum is that of the float64 problem. Between
+bursts the problem is shrunk, and a Newton step on the free coefficients is tried if pair updates
+have become slow.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info, Matrix, Posterior
 from likelier.kernels import Prepared
-from likelier.svm.active_set import places_cost, solve_places
-from likelier.svm.kernel_cache import Memory, RowCache, Run, in_precision
-from likelier.svm.kernel_values import Given, GivenMatrix
+from likelier.svm.active_set import active_set_cost, solve_active_set
+from likelier.svm.kernel_cache import BufferPool, RowCache, Run, in_precision
+from likelier.svm.kernel_values import KnownValues, SubmatrixValues
 from likelier.svm.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
 from likelier.svm.model import KernelExpansion, Subset, dual_objective
 from likelier.svm.newton import MAX_FREE, newton_cost
 from likelier.svm.state import (
     SMOState,
-    begin_at,
+    float32_too_coarse,
     free_rows,
     gap_of,
     intercept,
-    may_move_at_all,
+    movable_and_free,
     movable_rows,
     moved_length,
     newton_step,
     residuals,
     rounding_matters,
     rows_to_fetch,
-    too_coarse,
+    set_coefficients,
     whole_part,
 )
 
 MIN_BURST = 1000
-SHORT_BURST = 1500  # what a pause costs is then little, and so is putting rows aside
-# Residuals from float32 kernel values undercut the tolerance, so that the exact ones are within:
-AIM = 0.9  # when pairs are updated,
-WITHIN = 0.95  # when it is seen whether all rows are done.
-WORTH_SHRINKING = 0.7  # put rows aside when at most this share stays
-PATIENCE = 2.0  # work of pair updates, in Newton steps, before one of these is tried
-MAX_STEPS = 5  # Newton steps without pairs between
+SHORT_BURST = 1500  # with a stored matrix, where pauses and shrinking cost little
+# With float32 kernel values, tighter tolerances ensure that the exact residuals are within `tol`:
+UPDATE_FACTOR = 0.9  # factor for pair updates
+ALL_ROWS_FACTOR = 0.95  # factor for the check of all rows
+MAX_REMAINING_FRACTION = 0.7  # shrink if at most this fraction of the rows remains
+PATIENCE = 2.0  # work of pair updates, relative to a Newton step, before one is tried
+MAX_STEPS = 5  # consecutive Newton steps
 MAX_ROUNDS = 30
-SMALL = 256  # rows up to which float64 and a solution beyond the tolerance cost nothing
-FEW = 1024  # rows up to which going beyond the tolerance costs little beside getting there
+SMALL = 256  # rows up to which float64 and polishing beyond the tolerance are free
+FEW = 1024  # rows up to which polishing beyond the tolerance is cheap
 MAX_POLISH = 10
 LARGE = 1e35  # kernel values beyond which float32 could overflow
 
 
 @dataclass(frozen=True)
 class KernelPosterior(Posterior):
-    """A point estimate: the coefficients, the intercept, and how exact they are."""
+    """A point estimate: coefficients, intercept and convergence information."""
 
     model: KernelExpansion
     rows: Subset
@@ -83,12 +83,12 @@ class KernelPosterior(Posterior):
 
     def predictive(self, X: Matrix) -> Any:
         raise ValueError(
-            f"loss {self.model.loss.name!r} has no distribution of its own; calibrate the scores"
+            f"loss {self.model.loss.name!r} has no distribution of the target; calibrate the scores"
         )
 
 
 class InterruptedSolveError(KeyboardInterrupt):
-    """Ctrl-C during a solve, with the coefficients as they were."""
+    """Interrupt during a solve, with the current coefficients."""
 
     def __init__(self, posterior: KernelPosterior) -> None:
         super().__init__()
@@ -102,22 +102,22 @@ class SMO(Inference):
     Parameters
     ----------
     tol : float
-        Largest violation of the optimality conditions that is left.
+        Tolerance of the optimality conditions.
     max_iter : int
-        Pair updates at most; -1 for no limit.
+        Maximum number of pair updates; -1 for no limit.
     shrinking : bool
-        Put rows aside that cannot move.
+        Whether to remove rows that cannot move from the active set.
     cache_bytes : int
         Memory for kernel rows.
     run, n_parts : callable and int
         Threads for blocks of kernel rows, see `RowCache`.
     stopped : callable, optional
-        Asked between steps; True ends a solve as Ctrl-C does, which only one thread hears of.
+        Called between steps; True stops a solve like Ctrl-C, which only the main thread receives.
 
     Notes
     -----
-    Cost per pair update: two passes over the active rows. Memory: ``cache_bytes`` and some
-    numbers per row.
+    Cost per pair update: two passes over the active rows. Memory: ``cache_bytes`` and a few numbers
+    per row.
     """
 
     tol: float = 1e-3
@@ -143,7 +143,7 @@ class SMO(Inference):
         self, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None = None,
         beta: Array | None = None, cache: RowCache | None = None,
     ) -> SMOState:  # fmt: skip
-        """First State for prepared rows; a cache of the same rows may be handed on."""
+        """Initial state for prepared rows; a cache of the same rows may be reused."""
         box = model.box(y, weight)
         n = len(box.target)
         cache = cache or self.cache(rows)
@@ -152,17 +152,19 @@ class SMO(Inference):
             whole_part(box, np.zeros(n), box.target), self.tol,
         )  # fmt: skip
         if beta is not None:
-            begin_at(state, np.clip(beta, box.lower, box.upper))
+            set_coefficients(state, np.clip(beta, box.lower, box.upper))
         return state
 
-    def cache(self, rows: Subset, exact: bool = False, memory: Memory | None = None) -> RowCache:
-        """Room for kernel rows, in float32 unless they are few or must be exact."""
-        exact = exact or rows.n_rows <= SMALL or too_coarse(rows)
+    def cache(
+        self, rows: Subset, exact: bool = False, memory: BufferPool | None = None
+    ) -> RowCache:
+        """Cache of kernel rows, in float32 unless there are few or they must be exact."""
+        exact = exact or rows.n_rows <= SMALL or float32_too_coarse(rows)
         kind = np.float64 if exact else np.float32
-        working: Prepared | Given
-        if rows.exact.kernel.precomputed:  # its values are taken from where they are
-            places = np.arange(rows.n_rows) if rows.inside is None else rows.inside
-            working = GivenMatrix(np.asarray(rows.exact.X), places)
+        working: Prepared | KnownValues
+        if rows.exact.kernel.precomputed:  # values are copied from the given matrix
+            indices = np.arange(rows.n_rows) if rows.inside is None else rows.inside
+            working = SubmatrixValues(np.asarray(rows.exact.X), indices)
         elif exact:
             working = rows.take(rows.exact)
         elif rows.made is not None:
@@ -177,15 +179,15 @@ class SMO(Inference):
         return self.cache(rows, True, memory)
 
     def step(self, state: SMOState, engine: Engine | None = None) -> tuple[SMOState, Info]:
-        """Run a burst of pair updates, then decide what comes next."""
+        """Run a burst of pair updates, then end the round or shrink or try a Newton step."""
         if not state.done:
             before = state.n_iter
             if self._burst(state) == CONVERGED:
                 self._end_round(state)
             elif 0 <= self.max_iter <= state.n_iter:
-                _stop_here(state, "max_iter")
+                _stop_early(state, "max_iter")
             else:
-                self._speed_up(state)
+                self._accelerate(state)
             passes = 2.0 * (state.n_iter - before) / len(state.beta)
         else:
             passes = 0.0
@@ -193,11 +195,11 @@ class SMO(Inference):
         part = state.part
         objective = dual_objective(state.box, state.beta, state.F) if state.done else np.nan
         if not state.done:
-            objective = float(part.beta @ part.F)  # of the active rows: a sign of life
+            objective = float(part.beta @ part.F)  # of the active rows, for progress only
         return state, Info(objective, state.gap, passes, converged, state.message)
 
     def solve(self, state: SMOState) -> KernelPosterior:
-        """Step until done; an interrupt carries away what has been learned."""
+        """Step until done; an interrupt raises with the current coefficients."""
         try:
             while not state.done:
                 if self.stopped is not None and self.stopped():
@@ -208,10 +210,10 @@ class SMO(Inference):
         return self.posterior(state)
 
     def posterior(self, state: SMOState) -> KernelPosterior:
-        """The coefficients as they are, with the intercept that belongs to them."""
+        """The current coefficients and their intercept."""
         beta = state.coefficients()
         F = state.F
-        if not state.done:  # residuals of rows put aside are behind
+        if not state.done:  # residuals of inactive rows are outdated
             F = residuals(state, beta)
         return KernelPosterior(
             state.model, state.rows, beta, intercept(state.box, beta, F), state.n_iter,
@@ -220,9 +222,9 @@ class SMO(Inference):
 
     # -- inside a round ------------------------------------------------------------------
     def _burst(self, state: SMOState) -> int:
-        """Pair updates until the tolerance is met or a budget is spent."""
+        """Pair updates until convergence or the end of the budget."""
         part, cache, eps = state.part, state.cache, state.box.eps
-        aim = state.tol if cache.dtype == np.float64 else AIM * state.tol
+        aim = state.tol if cache.dtype == np.float64 else UPDATE_FACTOR * state.tol
         diagonal = cache.active_diagonal
         left = max(len(part.F), MIN_BURST) if cache.whole is None else SHORT_BURST
         if self.max_iter >= 0:
@@ -232,7 +234,7 @@ class SMO(Inference):
             status, count, wanted, gap = smo_updates(
                 part.F, part.beta, part.lower, part.upper, eps, part.up, part.down, diagonal,
                 aim, left, cache.slots, cache.slot_of, cache.row_of, cache.stamps, cache.budget,
-                cache.count, *cache.recipe,
+                cache.count, *cache.row_source,
             )  # fmt: skip
             left -= count
             state.n_iter += count
@@ -249,39 +251,39 @@ class SMO(Inference):
             cache.fetch(rows)
             state.work += 1.5 * len(rows) * len(part.F)
 
-    def _speed_up(self, state: SMOState) -> None:
-        """Between bursts: put rows aside, or try a Newton step."""
+    def _accelerate(self, state: SMOState) -> None:
+        """Between bursts: shrink, or try a Newton step."""
         part = state.part
-        movable, between = may_move_at_all(part, state.box.eps)
-        if self.shrinking and state.since_shrink > _worth_shrinking_after(state):
+        movable, between = movable_and_free(part, state.box.eps)
+        if self.shrinking and state.since_shrink > _min_updates_before_shrinking(state):
             state.since_shrink = 0
             keep = movable.nonzero()[0]
-            if len(keep) <= WORTH_SHRINKING * len(part.F):
+            if len(keep) <= MAX_REMAINING_FRACTION * len(part.F):
                 state.beta[part.rows] = part.beta
                 state.part, between = part.take(keep), between[keep]
                 state.cache.keep(keep)
         free = between.nonzero()[0]
         if len(free) > MAX_FREE:
-            self._settle_many(state, len(free))
+            self._try_active_set(state, len(free))
             return
         cost = newton_cost(len(free), len(state.part.F))
         if state.since_newton > PATIENCE * cost:
             state.since_newton, state.polished_at = 0.0, state.n_iter
             _newton_steps(state, free)
 
-    def _settle_many(self, state: SMOState, n_free: int) -> None:
-        """Solve for all free coefficients at once when pairs have cost as much as that would."""
-        cost = places_cost(state, n_free)
+    def _try_active_set(self, state: SMOState, n_free: int) -> None:
+        """Try the active set method once pair updates have cost as much as it would."""
+        cost = active_set_cost(state, n_free)
         if state.since_newton <= state.patience * cost:
             return
         state.since_newton, state.since_shrink = 0.0, 0
         state.work += cost
-        state.done = solve_places(state, self.stopped)
-        state.patience *= 2.0  # it may be in vain again
+        state.done = solve_active_set(state, self.stopped)
+        state.patience *= 2.0  # it may fail again
 
     # -- between rounds ------------------------------------------------------------------
     def _end_round(self, state: SMOState) -> None:
-        """See whether all rows are done, now that the active ones are."""
+        """Check convergence of all rows after that of the active ones."""
         if _polish(state):
             return
         shrunk = len(state.part.F) < len(state.beta)
@@ -300,7 +302,7 @@ class SMO(Inference):
         state.gap = gap_of(part)
         state.history.append(state.gap)
         single = state.cache.dtype == np.float32 and not matters
-        if state.gap <= (WITHIN if single else 1.0) * state.tol:
+        if state.gap <= (ALL_ROWS_FACTOR if single else 1.0) * state.tol:
             state.done = True
         elif state.rounds >= MAX_ROUNDS:
             state.done, state.message = True, "rounding"
@@ -310,7 +312,7 @@ class SMO(Inference):
             self._next_round(state)
 
     def _next_round(self, state: SMOState) -> None:
-        """Go on with all rows, or again with those that may move; in float64 if need be."""
+        """Continue with all rows, or with the movable ones; in float64 if progress is slow."""
         slow = len(state.history) >= 4 and state.history[-1] > 0.5 * state.history[-3]
         if slow and state.cache.dtype == np.float32:
             state.cache = self.cache(state.rows, exact=True)
@@ -321,11 +323,10 @@ class SMO(Inference):
             state.cache.keep(keep)
 
 
-def _stop_here(state: SMOState, message: str) -> None:
-    """End before the tolerance is met, with what is exactly true of the coefficients now.
+def _stop_early(state: SMOState, message: str) -> None:
+    """Stop before convergence, with exact residuals for the intercept and the reported gap.
 
-    Residuals of rows put aside are behind, and those of float32 rows may have drifted: neither
-    the intercept nor what is told of the violation should come from them.
+    Residuals of inactive rows are outdated, and those from float32 rows may have drifted.
     """
     state.beta[state.part.rows] = state.part.beta
     state.F = residuals(state, state.beta)
@@ -336,17 +337,17 @@ def _stop_here(state: SMOState, message: str) -> None:
 
 
 def _newton_steps(state: SMOState, free: Array) -> None:
-    """Newton steps one after the other, as long as they are whole and something is left to do."""
+    """Repeat full Newton steps until convergence, at most `MAX_STEPS`."""
     for _ in range(MAX_STEPS):
-        if not newton_step(state, free) or state.gap <= AIM * state.tol:
+        if not newton_step(state, free) or state.gap <= UPDATE_FACTOR * state.tol:
             break
         free = free_rows(state.part, state.box.eps)
 
 
 def _polish(state: SMOState) -> bool:
-    """A last Newton step where it costs little beside what has been done; True if it was tried.
+    """A final Newton step if it is cheap relative to the work so far; whether it was tried.
 
-    It makes the solution more exact than the tolerance; pairs then see to the other rows.
+    It makes the solution more accurate than the tolerance; further pair updates handle other rows.
     """
     n, held = len(state.beta), state.cache.whole is not None
     most = MAX_POLISH if held or n <= FEW else 1
@@ -355,15 +356,15 @@ def _polish(state: SMOState) -> bool:
     free = free_rows(state.part, state.box.eps)
     state.polished_at = state.n_iter
     state.n_polished += 1
-    share = 1.0 if held else 0.5 / state.n_polished  # work on a held matrix is that of updates
-    if n <= SMALL or newton_cost(len(free), len(state.part.F)) < share * state.work:
+    fraction = 1.0 if held else 0.5 / state.n_polished  # with a stored matrix, work is updates only
+    if n <= SMALL or newton_cost(len(free), len(state.part.F)) < fraction * state.work:
         newton_step(state, free)
         return True
     return False
 
 
-def _worth_shrinking_after(state: SMOState) -> float:
-    """Updates that must have been paid before putting rows aside can pay itself."""
+def _min_updates_before_shrinking(state: SMOState) -> float:
+    """Updates before shrinking, so that its cost is amortised."""
     if state.cache.whole is not None:
         return 0.0
     return float(max(MIN_BURST, state.cache.n_used))

@@ -1,10 +1,9 @@
-"""Where to begin with many rows: at the bounds that a small sample says will be reached.
+"""Initial coefficients for many rows, from the solution for a small sample.
 
-Pairs move one row to its bound at a time and need its kernel values for that. Where most support
-vectors end on their bounds, a sample of the rows tells nearly all of them: one product with all
-these rows at once then replaces thousands of updates. A start is only a start: what it gets
-wrong is put right by the updates that follow, so the solution of a positive definite kernel does
-not depend on it beyond the tolerance.
+Pair updates move one row at a time to its bound, and need its kernel row. If most support vectors
+end on their bounds, a sample predicts nearly all of them, and one matrix product replaces thousands
+of updates. Later updates correct wrong predictions, so for a positive definite kernel the solution
+does not depend on the start beyond the tolerance.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from likelier.svm.model import Box, KernelExpansion, Subset
 from likelier.svm.smo import SMO, InterruptedSolveError, KernelPosterior
 from likelier.svm.state import blockwise_product
 
-MANY = 4000  # rows from which on the sample costs little beside the problem
+MIN_ROWS = 4000  # rows from which on the sample is cheap relative to the problem
 SAMPLE = 1000
-PATIENCE = 4  # updates per row of the sample: more are needed only where few end on their bounds
-MOSTLY = 2.0 / 3.0  # share of the sample's support vectors that must be on their bounds
-ENOUGH = 0.1  # share of all rows that must be expected there
-BELOW = (1.0, 10.0)  # the smaller ``C``, the more are on their bounds; from there it grows
+PATIENCE = 4  # updates per sampled row; more are needed only if few end on their bounds
+MIN_SAMPLE_FRACTION = 2.0 / 3.0  # minimum fraction of the sample's support vectors on their bounds
+MIN_BOUND_FRACTION = 0.1  # minimum fraction of all rows predicted to be on their bounds
+DIVISORS = (1.0, 10.0)  # divisors of ``C`` to try: with a smaller ``C`` more are on their bounds
 GROWTH = sqrt(10.0)
 
 
@@ -33,65 +32,65 @@ def rough_start(
     inference: SMO, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None,
     cache: RowCache,
 ) -> tuple[list[KernelExpansion], Array | None]:  # fmt: skip
-    """Models with a smaller ``C`` to solve first, and coefficients for the first of all.
+    """Models with a smaller ``C`` to solve first, and coefficients for the first model.
 
-    Each coefficient is on a bound or zero but one. No models and None where that would not help.
-    Cost: SMO for 1,000 rows, and kernel values of all rows with the support vectors of these.
+    All coefficients but one are zero or on a bound. Returns no models and None if it would not
+    help. Cost: SMO for 1,000 rows, and kernel values of all rows with their support vectors.
     """
     n = rows.n_rows
-    if n < MANY or not cache.rows_are_dear or 0 <= inference.max_iter < n:
+    if n < MIN_ROWS or not cache.rows_are_expensive or 0 <= inference.max_iter < n:
         return [], None
-    some = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
-    if y[some].min() == y[some].max():
+    sample = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+    if y[sample].min() == y[sample].max():
         return [], None
-    for below in BELOW:
+    for below in DIVISORS:
         first = replace(model, C=model.C / below)
-        found = _of_sample(inference, first, rows, some, y, weight)
+        found = _solve_sample(inference, first, rows, sample, y, weight)
         if found is None:
             continue
         box = first.box(y, weight)
         used = np.flatnonzero(found.beta)
-        product = blockwise_product(cache, cache.values, some[used], found.beta[used])
-        beta = balanced(box, box.target - product - found.intercept)
-        if np.count_nonzero(beta) < ENOUGH * n:
+        product = blockwise_product(cache, cache.values, sample[used], found.beta[used])
+        beta = feasible_start(box, box.target - product - found.intercept)
+        if np.count_nonzero(beta) < MIN_BOUND_FRACTION * n:
             return [], None
         steps = round(log(below) / log(GROWTH))
         return [replace(model, C=first.C * GROWTH**k) for k in range(steps)], beta
     return [], None
 
 
-def _of_sample(
-    inference: SMO, model: KernelExpansion, rows: Subset, some: Array, y: Array,
+def _solve_sample(
+    inference: SMO, model: KernelExpansion, rows: Subset, sample: Array, y: Array,
     weight: Array | None,
 ) -> KernelPosterior | None:  # fmt: skip
-    """Solution for the sample if it is soon found and mostly on its bounds."""
-    # a row of the sample stands for several: the same balance of loss and penalty
-    small = replace(model, C=model.C * rows.n_rows / len(some))
-    share = None if weight is None else weight[some]
-    inside = some if rows.inside is None else rows.inside[some]
-    brief = replace(inference, max_iter=PATIENCE * len(some))
+    """Solution for the sample if it converges soon and is mostly on its bounds."""
+    # C is scaled to keep the balance of loss and penalty
+    small = replace(model, C=model.C * rows.n_rows / len(sample))
+    sample_weight = None if weight is None else weight[sample]
+    inside = sample if rows.inside is None else rows.inside[sample]
+    short = replace(inference, max_iter=PATIENCE * len(sample))
     subset = Subset(rows.exact, inside, rows.working)
     try:
-        found = brief.solve(brief.start(small, subset, y[some], share))
-    except InterruptedSolveError:  # what it carries is not about all rows
+        found = short.solve(short.start(small, subset, y[sample], sample_weight))
+    except InterruptedSolveError:  # its coefficients are not those of all rows
         raise KeyboardInterrupt from None
-    box = small.box(y[some], share)
+    box = small.box(y[sample], sample_weight)
     full = abs(found.beta) >= np.maximum(box.upper, -box.lower)
     on_bound = np.count_nonzero(full & (found.beta != 0.0))
-    if not found.converged or on_bound < MOSTLY * np.count_nonzero(found.beta):
+    if not found.converged or on_bound < MIN_SAMPLE_FRACTION * np.count_nonzero(found.beta):
         return None
     return found
 
 
-def balanced(box: Box, pull: Array) -> Array:
-    """Coefficients on the bound that ``pull = t - f`` asks for, with sum zero.
+def feasible_start(box: Box, residual: Array) -> Array:
+    """Coefficients on the bounds predicted by the residuals ``residual = t - f``, with sum zero.
 
-    Whichever side has too much gives up its rows in the order of how little they pull.
+    The side with the larger sum loses its rows of smallest residuals.
     """
-    beta = np.where(pull > box.eps, box.upper, np.where(pull < -box.eps, box.lower, 0.0))
+    beta = np.where(residual > box.eps, box.upper, np.where(residual < -box.eps, box.lower, 0.0))
     excess = float(beta.sum())
     side = np.flatnonzero(beta * excess > 0.0)
-    side = side[np.argsort(abs(pull[side]), kind="stable")]
+    side = side[np.argsort(abs(residual[side]), kind="stable")]
     taken = np.cumsum(abs(beta[side]))
     gone = int(np.searchsorted(taken, abs(excess), side="right"))
     beta[side[:gone]] = 0.0

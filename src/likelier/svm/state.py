@@ -1,4 +1,4 @@
-"""The state of SMO: coefficients, residuals, the active rows, and what can be told from them."""
+"""The state of SMO: coefficients, residuals and active rows, with derived quantities."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ import numpy as np
 from likelier.base import Array
 from likelier.svm.kernel_cache import RowCache
 from likelier.svm.loops.small import intercept_of
-from likelier.svm.loops.smo import likely_rows, marks, may_move, on_bounds, subtract_rows
+from likelier.svm.loops.smo import likely_rows, may_move, move_terms, on_bounds, subtract_rows
 from likelier.svm.model import Box, KernelExpansion, Subset, block_rows
 from likelier.svm.newton import MAX_FREE, newton_cost, newton_move
 
-SINGLE_ERROR = 1e-5  # relative error of a float32 kernel value that is hardly ever exceeded
-COARSE = 1e-4  # error, as a share of what tells rows apart, from which on float32 is no use at all
+FLOAT32_ERROR = 1e-5  # practical upper bound of the relative error of a float32 kernel value
+MAX_RELATIVE_ERROR = 1e-4  # error relative to the distances of rows above which float32 is useless
 EPS = float(np.finfo(np.float32).eps)
-SAMPLE = 64  # rows whose kernel values show the error where that could matter
-SEVERAL = 12.0  # typical errors that the extreme rows and a common bias may add up to
-ROOMY = 8  # blocks of rows in memory from which on one more does not drive out what is used
-SLACK = 0.25  # of the tolerance: a smaller violation does not make a row take part in a Newton step
-# Ridge of a Newton step, in the size at which a residual as large as the violation moves a
-# coefficient by as much as coefficients are: without one, steps are long where the kernel matrix
-# hardly tells rows apart, and most of them end at bounds where they should not.
+SAMPLE = 64  # rows for the measurement of errors of kernel values
+ERROR_FACTOR = 12.0  # factor on the typical error for extreme rows and a common bias
+PREFETCH_BLOCKS = (
+    8  # capacity of the cache in blocks above which prefetching does not evict used rows
+)
+SLACK = 0.25  # of the tolerance: rows with a smaller violation are not part of a Newton step
+# Ridge of a Newton step, relative to that at which a residual equal to the violation moves a
+# coefficient by the mean size of coefficients. Without it, steps are too long if the kernel matrix
+# is nearly singular, and most coefficients end on wrong bounds.
 DAMPING = 0.05
-MARGIN = 0.1  # share of the tolerance that rounding of the kernel rows may use
+ROUNDING_FRACTION = 0.1  # fraction of the tolerance allowed for rounding errors of kernel rows
 
 
 @dataclass
 class ActivePart:
-    """The active rows of the problem: positions, and what belongs to each."""
+    """The active rows of the problem, with their residuals, coefficients and bounds."""
 
     rows: Array
     F: Array
@@ -46,25 +48,27 @@ class ActivePart:
 
 @dataclass
 class SMOState:
-    """Coefficients and residuals of all rows, the active part, and the kernel rows held."""
+    """Coefficients and residuals of all rows, the active part, and the cache of kernel rows."""
 
     model: KernelExpansion
     box: Box
     rows: Subset
     cache: RowCache
-    beta: Array  # of all rows, up to date for rows that are not active
-    anchor: Array  # the coefficients that ``F`` belongs to
+    beta: Array  # of all rows, up to date for inactive rows only
+    anchor: Array  # the coefficients at which ``F`` was computed
     F: Array
     part: ActivePart
     tol: float
-    drift: float = 0.0  # length of the moves that float32 kernel rows have made in ``F``
+    drift: float = 0.0  # length of the moves applied to ``F`` with float32 kernel rows
     n_iter: int = 0
     rounds: int = 0
     gap: float = np.inf
-    work: float = 0.0  # nanoseconds, roughly: decisions must not depend on a budget
+    work: float = 0.0  # estimated nanoseconds; decisions must not depend on measured time
     since_newton: float = 0.0
     since_shrink: int = 0
-    patience: float = 1.0  # work of pair updates, in `solve_places`, before that is tried
+    patience: float = (
+        1.0  # work of pair updates, relative to `solve_active_set`, before it is tried
+    )
     n_polished: int = 0
     polished_at: int = -1
     done: bool = False
@@ -72,23 +76,23 @@ class SMOState:
     history: list[float] = field(default_factory=list)
 
     def coefficients(self) -> Array:
-        """Coefficients of all rows as they are now."""
+        """Current coefficients of all rows."""
         beta = self.beta.copy()
         beta[self.part.rows] = self.part.beta
         return beta
 
 
 def whole_part(box: Box, beta: Array, F: Array) -> ActivePart:
-    """All rows of a problem as the active ones."""
-    up, down = marks(beta, box.lower, box.upper, box.eps)
+    """Active part with all rows of a problem."""
+    up, down = move_terms(beta, box.lower, box.upper, box.eps)
     return ActivePart(np.arange(len(beta)), F.copy(), beta.copy(), box.lower, box.upper, up, down)
 
 
-def begin_at(state: SMOState, beta: Array) -> None:
-    """Set the coefficients of a State that has not begun."""
+def set_coefficients(state: SMOState, beta: Array) -> None:
+    """Set the coefficients of an initial state, if they are feasible."""
     scale = abs(beta).sum()
     if abs(beta.sum()) > 1e-9 * max(scale, 1e-300):
-        return  # weights or bounds have changed: not a point of this problem
+        return  # not feasible, because weights or bounds have changed
     F = residuals(state, beta, exact=False)
     state.part.beta = beta
     state.drift = moved_length(state)
@@ -97,7 +101,7 @@ def begin_at(state: SMOState, beta: Array) -> None:
 
 
 def moved_length(state: SMOState) -> float:
-    """Length of all moves since the residuals were exact, as far as float32 rows made them."""
+    """Length of all moves with float32 rows since the residuals were exact."""
     if state.cache.dtype == np.float64:
         return state.drift
     moved = state.part.beta - state.anchor[state.part.rows]
@@ -105,70 +109,70 @@ def moved_length(state: SMOState) -> float:
 
 
 def rounding_matters(state: SMOState) -> bool:
-    """Whether float32 kernel rows could spoil the residuals at the tolerance asked for.
+    """Whether rounding of float32 kernel rows could matter at the tolerance.
 
-    Where even a large error of kernel values would not matter nothing is measured.
+    The error is measured only if a pessimistic bound is not sufficient.
     """
-    cache, limit, length = state.cache, MARGIN * state.tol, moved_length(state)
+    cache, limit, length = state.cache, ROUNDING_FRACTION * state.tol, moved_length(state)
     if cache.dtype == np.float64:
         return False
     close = distance_error(state.rows)
-    if max(SINGLE_ERROR * cache.scale, close) * length <= limit:
+    if max(FLOAT32_ERROR * cache.scale, close) * length <= limit:
         return False
     if cache.error is None:
         cache.error = _measured_error(state)
-        if close > SINGLE_ERROR:  # seen at rows close to each other only, of which there are few
+        if close > FLOAT32_ERROR:  # only affects the few rows that are close to each other
             cache.error = max(cache.error, close)
     return cache.error * length > limit
 
 
 def _measured_error(state: SMOState) -> float:
-    """What rounding may do to a kernel value: several times what it does to some of them."""
+    """Estimated largest rounding error of a kernel value, from a sample."""
     some = _some_rows(len(state.beta))
     off = state.cache.values(some, some) - state.rows.square(some)
     np.fill_diagonal(off, 0.0)
     typical = float(np.sqrt((off * off).mean()))
-    return max(SEVERAL * typical, EPS * state.cache.scale)
+    return max(ERROR_FACTOR * typical, EPS * state.cache.scale)
 
 
 def _some_rows(n: int) -> Array:
     return np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
 
 
-def too_coarse(rows: Subset) -> bool:
-    """Whether float32 kernel values can hardly tell the rows apart.
+def float32_too_coarse(rows: Subset) -> bool:
+    """Whether float32 kernel values are too inaccurate to distinguish the rows.
 
-    Then pairs chase the rounding, and the residuals that are exact at the end of a round say that
-    all was in vain: kernel rows must be float64 from the start.
+    Pair updates would then follow rounding errors and make no real progress: kernel rows must be
+    float64 from the start.
     """
     if rows.exact.kernel.stationary:
-        return distance_error(rows) > COARSE
+        return distance_error(rows) > MAX_RELATIVE_ERROR
     K = rows.square(_some_rows(rows.n_rows))
     apart = np.add.outer(K.diagonal(), K.diagonal()) - 2.0 * K
-    return bool(EPS * abs(K).max() > COARSE * abs(apart).mean())
+    return bool(EPS * abs(K).max() > MAX_RELATIVE_ERROR * abs(apart).mean())
 
 
 def distance_error(rows: Subset) -> float:
-    """Largest error of a float32 kernel value of rows close to each other, by their distance.
+    """Largest error of a float32 kernel value of close rows, by cancellation in their distance.
 
-    That is a difference of squared lengths, which may be large where ``gamma`` is.
+    The distance is a difference of squared norms, and its error is multiplied by ``gamma``.
     """
     kernel, norms = rows.exact.kernel, rows.exact.norms
     if not kernel.stationary or norms is None or not len(norms):
         return 0.0
     gamma = getattr(kernel, "gamma", 1.0)
-    scale = 1.0 if isinstance(gamma, tuple) else float(gamma)  # scaled features have theirs
+    scale = 1.0 if isinstance(gamma, tuple) else float(gamma)  # a tuple is applied to the features
     return 4.0 * EPS * scale * float(norms.max())
 
 
 def rows_to_fetch(part: ActivePart, cache: RowCache, wanted: int) -> Array:
-    """The row that is lacking, and those most likely to be lacking next."""
+    """The missing row, and those most likely to be needed next."""
     free, count = cache.n_slots - cache.n_used, cache.block
     if free < count:
-        count = cache.fewer
-        if cache.n_slots < ROOMY * count:  # rows fetched unasked would drive out used ones
+        count = cache.evicting_block
+        if cache.n_slots < PREFETCH_BLOCKS * count:  # prefetched rows would evict used ones
             count = min(count, max(4, free))
-    if count < 3:  # very few rows: nothing to guess
+    if count < 3:  # nothing to prefetch
         return np.array([wanted])
     return np.asarray(likely_rows(part.F, part.up, part.down, cache.slot_of, wanted, count - 1))
 
@@ -179,26 +183,26 @@ def gap_of(part: ActivePart) -> float:
 
 
 def movable_rows(part: ActivePart, eps: float) -> Array:
-    """Positions that are free, or whose bound the residuals do not hold them to for sure."""
-    return np.asarray(may_move_at_all(part, eps)[0].nonzero()[0])
+    """Positions of rows that are free, or could leave their bound."""
+    return np.asarray(movable_and_free(part, eps)[0].nonzero()[0])
 
 
 def free_rows(part: ActivePart, eps: float) -> Array:
     """Positions of the coefficients that lie between their bounds (and kinks)."""
-    return np.asarray(may_move_at_all(part, eps)[1].nonzero()[0])
+    return np.asarray(movable_and_free(part, eps)[1].nonzero()[0])
 
 
-def may_move_at_all(part: ActivePart, eps: float) -> tuple[Array, Array]:
+def movable_and_free(part: ActivePart, eps: float) -> tuple[Array, Array]:
     """Which rows are movable, and which are free: see `movable_rows` and `free_rows`."""
     found = may_move(part.F, part.up, part.down, part.beta, part.lower, part.upper, eps > 0.0)
     return found[0], found[1]
 
 
 def newton_step(state: SMOState, free: Array) -> bool:
-    """Try a Newton step on the free coefficients of the active rows; whether it was a whole one.
+    """Try a Newton step on the free coefficients of the active rows; whether it was a full one.
 
-    Those whose bound does not hold them take part: else pairs would have to find out, one by one,
-    which of them become free.
+    It includes rows on a bound that violate optimality: otherwise pair updates would have to free
+    them one by one.
     """
     part, eps, cache = state.part, state.box.eps, state.cache
     if not 2 <= len(free) <= min(MAX_FREE, cache.n_slots):
@@ -218,20 +222,20 @@ def newton_step(state: SMOState, free: Array) -> bool:
     if len(absent):
         cache.fetch(absent)
     if (cache.slot_of[some] < 0).any():
-        return False  # more rows than there is room for
+        return False  # more rows than the cache can hold
     moved = np.where(move <= low, beta + low, np.where(move >= high, beta + high, beta + move))
     moved = on_bounds(moved, part.lower[some], part.upper[some])
     subtract_rows(part.F, cache.slots, cache.slot_of[some], moved - beta)
     part.beta[some] = moved
-    part.up, part.down = marks(part.beta, part.lower, part.upper, eps)
+    part.up, part.down = move_terms(part.beta, part.lower, part.upper, eps)
     state.gap = gap_of(part)
     return whole
 
 
 def _with_violators(part: ActivePart, eps: float, free: Array, slack: float) -> tuple[Array, Array]:
-    """Free rows and those that their residuals move off a bound or zero; the sign each shall have.
+    """Free rows and those that would leave a bound or zero; and the sign of each coefficient.
 
-    Signs are zero where there is no ``eps``. No more than half as many rows are added.
+    Signs are zero without ``eps``. At most half as many rows as free ones are added.
     """
     level = float((part.F - eps * np.sign(part.beta))[free].mean())
     gain, saving = part.F + part.up - level, level - part.F - part.down
@@ -249,7 +253,7 @@ def _with_violators(part: ActivePart, eps: float, free: Array, slack: float) -> 
 
 
 def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
-    """``F = t - K beta`` of all rows, from the last exact (or last) ones and what has moved."""
+    """``F = t - K beta`` of all rows, updated from the last exact (or last) residuals."""
     afresh = exact and state.drift > 0.0
     anchor = np.zeros(len(beta)) if afresh else state.anchor
     F = state.box.target.copy() if afresh else state.F.copy()
@@ -270,7 +274,7 @@ def residuals(state: SMOState, beta: Array, exact: bool = True) -> Array:
 def blockwise_product(
     cache: RowCache, make: Callable[[Array, Array], Array], columns: Array, amounts: Array
 ) -> Array:
-    """``K amounts`` of all rows, where ``make`` gives kernel values of rows with columns."""
+    """``K amounts`` of all rows, where ``make`` computes kernel values of rows and columns."""
     n = cache.n_rows
     out = np.zeros(n)
     step = block_rows(max(len(columns), 1), 8)
@@ -284,5 +288,5 @@ def blockwise_product(
 
 
 def intercept(box: Box, beta: Array, F: Array) -> float:
-    """Mean over free support vectors of what they ask for, else the middle of the interval."""
+    """Mean residual of free support vectors, else the midpoint of the feasible interval."""
     return float(intercept_of(F, beta, box.lower, box.upper, box.eps))

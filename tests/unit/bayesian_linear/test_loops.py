@@ -36,7 +36,7 @@ def test_sums_and_slopes(kind, weighted, rows):
     getattr(samplers, f"{kind}_sums")(scores.copy(), sign, given, total)
     np.testing.assert_allclose(total - 0.5, wanted, rtol=1e-12)
     slope, again = scores.copy(), np.zeros(7)
-    getattr(samplers, f"{kind}_slopes")(slope, sign, given, again)
+    getattr(samplers, f"{kind}_gradients")(slope, sign, given, again)
     np.testing.assert_allclose(again, wanted, rtol=1e-12)
     step = 1e-5
     up, down = (plain(kind, scores + s, sign) for s in (step, -step))

@@ -31,7 +31,7 @@ def test_standard_coordinates_do_not_change_scores(offset):
     raw = model.raw(theta)
     scores = model.linear.scores(raw.T.copy(), model.coordinates.rows(X))
     np.testing.assert_allclose(scores, wanted, rtol=1e-6, atol=1e-7)
-    public = model.published(theta)[:, 0]
+    public = model.in_data_units(theta)[:, 0]
     by_hand = X @ public[:, :3].T + public[:, 3]
     np.testing.assert_allclose(by_hand, wanted, rtol=1e-6, atol=1e-6 * max(1.0, offset / 1e3))
 
@@ -49,12 +49,12 @@ def test_slopes_are_derivatives(kind, rows):
     )  # fmt: skip
     batch = Batch(rows(X), y, weight)
     theta = np.random.default_rng(3).standard_normal((4, model.n_parameters))
-    value, gradient = model.slopes(model.raw(theta), batch)
+    value, gradient = model.gradients(model.raw(theta), batch)
     np.testing.assert_allclose(value, model.log_likelihoods(model.raw(theta), batch))
     Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(70)])
     cube = theta.reshape(4, 3, 3) if kind == "softmax" else theta
     np.testing.assert_allclose(value, log_likelihood(kind, Z, y, cube, weight))
-    gradient = model.pull(gradient)
+    gradient = model.standard_gradient(gradient)
     for j in range(model.n_parameters):
         step = np.zeros(model.n_parameters)
         step[j] = 1e-6
@@ -99,11 +99,11 @@ def test_chunks_do_not_change_sums(monkeypatch):
     X, y = small_rows(500, 2, seed=6)
     model, batch = make_model(2), Batch(X, y)
     theta = np.random.default_rng(7).standard_normal((3, 2))
-    whole = model.log_likelihoods(theta, batch), *model.slopes(theta, batch)
+    whole = model.log_likelihoods(theta, batch), *model.gradients(theta, batch)
     spread = model.expected(theta[0], 0.1 * np.eye(2), batch)
     monkeypatch.setattr(module, "CHUNK_VALUES", 3)
     monkeypatch.setattr(module, "WIDE_VALUES", 2)
-    parts = model.log_likelihoods(theta, batch), *model.slopes(theta, batch)
+    parts = model.log_likelihoods(theta, batch), *model.gradients(theta, batch)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(

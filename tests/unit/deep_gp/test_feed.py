@@ -55,7 +55,7 @@ def test_sparse_rows_and_streams():
     blocks = [(X[:6], Y[:6], W[:6]), (X[6:], Y[6:], W[6:])]
     engine = StreamEngine(block_source(lambda: iter(blocks)), seed=1)
     flow = Feed(engine, PLAIN, 4, 2, "float32")
-    with pytest.raises(ValueError, match="must be known"):
+    with pytest.raises(ValueError, match="must know its number of rows"):
         flow.take(0, 1)
     engine.know_rows(N)
     rows = flow.take(0, 5)

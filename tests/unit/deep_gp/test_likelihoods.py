@@ -15,13 +15,13 @@ from tests.reference.quick_jit import quick_jit
 
 from likelier.deep_gp.likelihoods import (
     argmax_label_mixture,
+    bounded_label_noise,
     gaussian_log_density,
-    label_noise_below_chance,
     log_z_gaussian,
     log_z_heteroscedastic,
     log_z_probit,
 )
-from likelier.deep_gp.posterior import label_chances
+from likelier.deep_gp.posterior import label_probabilities
 
 POWERS = [1.0, 0.5, 0.1]
 CASES = [
@@ -187,12 +187,14 @@ def test_without_label_noise_the_mixture_is_the_mean_in_log_space():
 
 def test_label_chances_sum_to_one_and_noise_stays_below_chance():
     p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]])
-    labels = label_chances(p, 0.2, 3)
+    labels = label_probabilities(p, 0.2, 3)
     np.testing.assert_allclose(labels.sum(1), 1.0)
     np.testing.assert_allclose(labels[1], [0.8, 0.1, 0.1])
-    np.testing.assert_allclose(label_chances(np.array([0.0, 0.5, 1.0]), 0.2, 2), [0.2, 0.5, 0.8])
+    np.testing.assert_allclose(
+        label_probabilities(np.array([0.0, 0.5, 1.0]), 0.2, 2), [0.2, 0.5, 0.8]
+    )
     raw = jnp.asarray([-50.0, 0.0, 50.0])
-    noise = np.asarray(label_noise_below_chance(raw, 3.0))
+    noise = np.asarray(bounded_label_noise(raw, 3.0))
     assert noise[0] >= 0 and noise[1] == pytest.approx(1 / 3) and noise[2] <= 2 / 3 + 1e-7
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.deep_gp.adam import kernel_slopes
+from likelier.deep_gp.adam import mask_kernel_gradient
 from likelier.deep_gp.kernels import correlation, half_squares
 from likelier.deep_gp.layer import Layer
 from likelier.deep_gp.posterior import PosteriorLayer
 from likelier.deep_gp.start import (
     LONG,
-    KernelStart,
+    FixedKernel,
     start_layers,
     typical_length,
     with_kernel,
@@ -44,7 +44,7 @@ def test_constant_inputs_do_not_lengthen_the_scale():
 def test_another_kernel_to_start_from():
     X = RNG.standard_normal((50, 3))
     start = start_layers(X, None, (3, 3, 1), 10, False, np.random.default_rng(1))
-    other = with_kernel(start, KernelStart(np.log(2.0), 0.7))
+    other = with_kernel(start, FixedKernel(np.log(2.0), 0.7))
     for before, after in zip(start.layers, other.layers, strict=True):
         np.testing.assert_allclose(np.exp(after["log_scale"] - before["log_scale"]), 2.0)
         np.testing.assert_array_equal(after["inducing"], before["inducing"])
@@ -56,7 +56,7 @@ def test_a_kernel_moves_or_stays():
     ones = np.ones(2)
     slopes = Layer(ones, np.array([[1.0, 2.0, 6.0]]), np.array([5.0]), ones, ones, ones)
     for moving in (1.0, 0.0):
-        found = kernel_slopes(slopes, np.array(moving))
+        found = mask_kernel_gradient(slopes, np.array(moving))
         np.testing.assert_array_equal(found.log_scale, moving * slopes.log_scale)
         assert found.log_amplitude[0] == moving * 5.0
         np.testing.assert_array_equal(found.mean, ones)

@@ -12,8 +12,8 @@ from likelier.kernels import Precomputed, Rbf, Sigmoid
 from likelier.losses import EpsilonInsensitive, Hinge
 from likelier.svm import active_set as smo_places
 from likelier.svm import smo
-from likelier.svm.active_set import PackedFactor, places_cost, solve_places
-from likelier.svm.loops.smo import marks
+from likelier.svm.active_set import PackedFactor, active_set_cost, solve_active_set
+from likelier.svm.loops.smo import move_terms
 from likelier.svm.model import KernelExpansion, Subset
 from likelier.svm.smo import SMO
 
@@ -37,7 +37,7 @@ def problem(loss, n=500, C=1e3, weighted=False):
 def violation(state, beta):
     box, n = state.box, len(beta)
     F = box.target - state.rows.square(np.arange(n)) @ beta
-    up, down = marks(beta, box.lower, box.upper, box.eps)
+    up, down = move_terms(beta, box.lower, box.upper, box.eps)
     return (F + up).max() - (F + down).min()
 
 
@@ -76,7 +76,7 @@ def test_it_finds_the_optimum_that_pairs_find(loss, weighted, tol, n_bursts):
     state = inference.start(model, rows, y, weight)
     for _ in range(n_bursts):
         inference._burst(state)
-    assert solve_places(state)
+    assert solve_active_set(state)
     found = inference.posterior(state)
     assert found.objective == pytest.approx(pairs.objective, rel=1e-6 if tol > 1e-6 else 1e-9)
     assert violation(state, found.beta) <= tol
@@ -92,13 +92,13 @@ def test_it_takes_the_place_of_slow_pairs(monkeypatch):
         inference = SMO(1e-6, max_iter=50_000)
         state = inference.start(model, rows, y)
         if whole:
-            state.cache.hold_everything()
+            state.cache.store_whole_matrix()
         found = inference.solve(state)
         assert found.converged
         assert violation(state, found.beta) <= 1e-6
 
 
-@pytest.mark.parametrize("limit", ["MAX_STEPS", "HOPELESS"])
+@pytest.mark.parametrize("limit", ["MAX_STEPS", "MAX_CHANGED_FRACTION"])
 def test_in_vain_it_leaves_the_coefficients_and_pairs_go_on(monkeypatch, limit):
     model, rows, y, _ = problem(EpsilonInsensitive(0.1), C=30.0)
     inference = SMO()
@@ -108,7 +108,7 @@ def test_in_vain_it_leaves_the_coefficients_and_pairs_go_on(monkeypatch, limit):
     state = inference.start(model, rows, y)
     inference._burst(state)
     before = state.coefficients()
-    assert not solve_places(state)
+    assert not solve_active_set(state)
     np.testing.assert_array_equal(state.coefficients(), before)
     np.testing.assert_allclose(state.F, y - rows.square(np.arange(len(y))) @ before, atol=1e-9)
     found = inference.solve(state)
@@ -123,15 +123,15 @@ def test_a_kernel_that_is_not_positive_definite_is_left_to_pairs():
     inference = SMO()
     state = inference.start(model, rows, y)
     inference._burst(state)
-    assert not solve_places(state)
+    assert not solve_active_set(state)
 
 
 def test_without_room_for_the_factor_it_is_not_tried():
     model, rows, y, _ = problem(EpsilonInsensitive(0.1))
     state = SMO(cache_bytes=200_000).start(model, rows, y)
-    assert places_cost(state, 100) < np.inf
-    assert places_cost(state, 400) == np.inf
-    assert places_cost(SMO().start(model, rows, y), 400) < np.inf
+    assert active_set_cost(state, 100) < np.inf
+    assert active_set_cost(state, 400) == np.inf
+    assert active_set_cost(SMO().start(model, rows, y), 400) < np.inf
 
 
 def test_an_interrupt_carries_away_what_was_learned():
@@ -140,7 +140,7 @@ def test_an_interrupt_carries_away_what_was_learned():
     state = inference.start(model, rows, y)
     inference._burst(state)
     with pytest.raises(KeyboardInterrupt):
-        solve_places(state, lambda: True)
+        solve_active_set(state, lambda: True)
     assert inference.posterior(state).objective > 0.0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier.svm.loops.small import small_newton_move, solve_small, start_from
-from likelier.svm.loops.smo import marks
+from likelier.svm.loops.smo import move_terms
 from likelier.svm.newton import newton_move
 
 
@@ -42,7 +42,7 @@ def test_the_optimum_is_reached_and_residuals_are_right(eps, C):
     assert abs(beta.sum()) < 1e-10 * C * len(t)
     assert (beta >= lower).all() and (beta <= upper).all()
     np.testing.assert_allclose(F, t - K @ beta, atol=1e-9 * C)
-    up, down = marks(beta, lower, upper, eps)
+    up, down = move_terms(beta, lower, upper, eps)
     exact = t - K @ beta
     assert (exact + up).max() - (exact + down).min() <= 1e-3 + 1e-9 * C
 

@@ -11,14 +11,14 @@ from likelier.svm import newton as smo_newton
 from likelier.svm.loops import smo
 from likelier.svm.loops.smo import (
     CONVERGED,
-    ELSEWHERE,
+    EXTERNAL,
     NEEDS_ROW,
     PAUSED,
     RBF,
     compact_rows,
     gather_block,
     likely_rows,
-    marks,
+    move_terms,
     smo_updates,
     subtract_rows,
 )
@@ -40,20 +40,20 @@ class Problem:
             self.lower, self.upper = np.where(self.t > 0, 0, -C), np.where(self.t > 0, C, 0.0)
         self.eps, self.n = eps, n
         self.F, self.beta = self.t.copy(), np.zeros(n)
-        self.up, self.down = marks(self.beta, self.lower, self.upper, eps)
+        self.up, self.down = move_terms(self.beta, self.lower, self.upper, eps)
         self.slots = self.K.astype(dtype).copy()
         self.slot_of = np.arange(n) if held else np.full(n, -1)
         self.row_of = np.arange(n) if held else np.full(n, -1)
         self.count = np.array([n if held else 0])
         self.stamps, self.budget = np.zeros(n, dtype=np.int64), np.zeros(1, dtype=np.int64)
         none = np.zeros(1, dtype)
-        self.recipe = (ELSEWHERE, none, none[:, None], none, np.arange(n))
+        self.row_source = (EXTERNAL, none, none[:, None], none, np.arange(n))
 
     def run(self, tol=1e-8, max_updates=1_000_000):
         return smo_updates(
             self.F, self.beta, self.lower, self.upper, self.eps, self.up, self.down,
             np.diag(self.K).astype(self.slots.dtype), tol, max_updates, self.slots, self.slot_of,
-            self.row_of, self.stamps, self.budget, self.count, *self.recipe,
+            self.row_of, self.stamps, self.budget, self.count, *self.row_source,
         )  # fmt: skip
 
     def objective(self, beta=None):
@@ -116,7 +116,7 @@ def test_one_update_is_the_best_move_of_the_chosen_pair():
 def test_a_move_stops_where_beta_changes_its_sign():
     problem = Problem(eps=0.5, C=1.0)
     assert problem.run(1e-9)[0] == CONVERGED
-    up, down = marks(problem.beta, problem.lower, problem.upper, 0.5)
+    up, down = move_terms(problem.beta, problem.lower, problem.upper, 0.5)
     gap = (problem.F + up).max() - (problem.F + down).min()
     assert gap <= 1e-9
     assert (problem.beta == 0.0).any()
@@ -141,7 +141,7 @@ def test_rows_made_inside_the_loop_are_the_same(n_slots):
     made.slots, made.row_of = np.full((n_slots, 60), np.nan), np.full(n_slots, -1)
     made.stamps = np.zeros(n_slots, dtype=np.int64)
     norms = (made.X**2).sum(axis=1)
-    made.recipe = (RBF, np.array([0.5]), np.ascontiguousarray(made.X.T), norms, np.arange(60))
+    made.row_source = (RBF, np.array([0.5]), np.ascontiguousarray(made.X.T), norms, np.arange(60))
     assert made.run(1e-6)[0] == CONVERGED
     assert made.objective() == pytest.approx(whole.objective(), rel=1e-9)
     held = np.flatnonzero(made.slot_of >= 0)
@@ -155,7 +155,7 @@ def test_other_kernels_inside_the_loop(kind):
     G = problem.X @ problem.X.T
     problem.K = G + 0.0 if kind == smo.LINEAR else (0.7 * G + 1.5) ** 3
     columns = np.ascontiguousarray(problem.X.T)
-    problem.recipe = (kind, np.array([0.7, 1.5, 3.0]), columns, np.zeros(1), np.arange(60))
+    problem.row_source = (kind, np.array([0.7, 1.5, 3.0]), columns, np.zeros(1), np.arange(60))
     problem.run(1e-3, max_updates=50)
     held = np.flatnonzero(problem.slot_of >= 0)
     assert len(held) > 5

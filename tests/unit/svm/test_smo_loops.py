@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier.kernels import Linear, Rbf
-from likelier.svm.loops.lanes import FAR, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
+from likelier.svm.loops.simd import HUGE, STRIDE, TINY_CURVATURE, find_partner, move_and_find_top
 from likelier.svm.loops.smo import may_move, middle, on_bounds, part_of
 from likelier.svm.model import PANEL, Subset, fill_panel
 
@@ -18,8 +18,8 @@ every_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def draw(n, dtype, seed=0):
     rng = np.random.default_rng(seed)
     slots = rng.uniform(0.0, 0.9, (4, n)).astype(dtype)
-    up = np.where(rng.random(n) < 0.3, -FAR, rng.choice([-0.1, 0.1], n))
-    down = np.where(rng.random(n) < 0.3, FAR, rng.choice([-0.1, 0.1], n))
+    up = np.where(rng.random(n) < 0.3, -HUGE, rng.choice([-0.1, 0.1], n))
+    down = np.where(rng.random(n) < 0.3, HUGE, rng.choice([-0.1, 0.1], n))
     return rng.standard_normal(n), up, down, slots
 
 
@@ -72,8 +72,8 @@ def test_rows_that_may_move_and_the_middle(eps):
     lower, upper = -np.ones(n), np.ones(n)
     beta = np.clip(rng.normal(size=n) * (rng.random(n) < 0.7), lower, upper)
     F = rng.standard_normal(n)
-    up = np.where(beta >= upper, -FAR, np.where(beta >= 0, -eps, eps))
-    down = np.where(beta <= lower, FAR, np.where(beta > 0, -eps, eps))
+    up = np.where(beta >= upper, -HUGE, np.where(beta >= 0, -eps, eps))
+    down = np.where(beta <= lower, HUGE, np.where(beta > 0, -eps, eps))
     free = (beta > lower) & (beta < upper) & ((beta != 0) | (eps == 0))
     gains, costs = F + up, F + down
     movable, found = may_move(F, up, down, beta, lower, upper, eps > 0)

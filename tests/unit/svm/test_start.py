@@ -12,7 +12,7 @@ from likelier.losses import EpsilonInsensitive, Hinge
 from likelier.svm import path as smo_path
 from likelier.svm.model import Box, KernelExpansion, Subset
 from likelier.svm.smo import SMO
-from likelier.svm.start import balanced, rough_start
+from likelier.svm.start import feasible_start, rough_start
 
 
 def noisy_rows(n=4200, d=30, seed=0):
@@ -86,13 +86,13 @@ def test_paths_and_regression_go_on_from_the_start(monkeypatch):
 
 def test_whoever_has_too_much_gives_up_the_least_pulled():
     box = Box(np.zeros(5), -np.ones(5), np.ones(5), 0.1)
-    beta = balanced(box, np.array([3.0, 0.5, 2.0, -0.2, 0.05]))
+    beta = feasible_start(box, np.array([3.0, 0.5, 2.0, -0.2, 0.05]))
     np.testing.assert_allclose(beta, [1.0, 0.0, 0.0, -1.0, 0.0])
-    beta = balanced(
+    beta = feasible_start(
         Box(np.zeros(3), -np.ones(3), np.ones(3) * 0.7, 0.0), np.array([2.0, 1.0, -3.0])
     )
     np.testing.assert_allclose(beta, [0.7, 0.3, -1.0])
-    assert not balanced(box, np.full(5, 2.0)).any()
+    assert not feasible_start(box, np.full(5, 2.0)).any()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 6])

@@ -1,9 +1,9 @@
-"""The dual of few rows, solved in one compiled call: pair updates and Newton steps over one matrix.
+"""Compiled solver of the dual for few rows: pair updates and Newton steps.
 
-With a few hundred rows the whole kernel matrix stays in a processor's cache and a solution takes
-less time than the Python around it. So all is done here: pair updates as in
+With a few hundred rows the whole kernel matrix fits in the cache, and a solution takes less time
+than the Python overhead. So one compiled call does everything: pair updates as in
 `likelier.svm.loops.smo`, and Newton steps on the free coefficients, which make the solution more
-exact than the tolerance asks for. Nothing is put aside and nothing is rounded.
+accurate than the tolerance. There is no shrinking, and kernel values are float64.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from __future__ import annotations
 import numpy as np
 
 from likelier.jit import njit
-from likelier.svm.loops.lanes import FAR, FLAGS
+from likelier.svm.loops.simd import FLAGS, HUGE
 from likelier.svm.loops.smo import (
     CONVERGED,
-    ELSEWHERE,
+    EXTERNAL,
     NEEDS_ROW,
     middle,
     on_bound,
     on_bounds,
     part_of,
-    set_marks,
+    set_move_terms,
     smo_updates,
     subtract_rows,
 )
 
-BURST = 1000  # pair updates before it is seen whether a Newton step is worth while
-PATIENCE = 2.0  # work of pair updates, in Newton steps, before one of these is tried
+BURST = 1000  # pair updates between checks for a Newton step
+PATIENCE = 2.0  # work of pair updates, relative to a Newton step, before one is tried
 MAX_POLISH = 10  # Newton steps beyond the tolerance
-MAX_FIXED = 6  # times that coefficients are fixed at the bounds they would leave
-RIDGE = 1e-13  # of the mean diagonal and per row: what rounding may take from an eigenvalue
+MAX_FIXED = 6  # rounds of fixing coefficients at violated bounds
+RIDGE = 1e-13  # of the trace; covers the rounding error of eigenvalues
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
 def _solve_on(live, K, r, total, A, step, ones):
-    """``K d + b 1 = r`` with ``sum d = total`` over the rows ``live``; False if it has no solution.
+    """Solve ``K d + b 1 = r``, ``sum d = total`` over the rows ``live``; False if singular.
 
-    The solution goes to ``step``, by a Cholesky factorisation in ``A``; ``r`` and ``ones`` have
-    the order of ``live``, as ``step`` has.
+    Writes ``d`` to ``step``, by a Cholesky factorisation in ``A``; ``r``, ``ones`` and ``step`` are
+    in the order of ``live``.
     """
     n, trace = len(live), 0.0
     for i in range(n):
@@ -76,8 +76,8 @@ def _solve_on(live, K, r, total, A, step, ones):
 
 
 @njit(cache=True, nogil=True)
-def _rise(K, r, move):
-    """What a move adds to the dual."""
+def _dual_increase(K, r, move):
+    """Increase of the dual by a move."""
     rise = 0.0
     for i in range(len(r)):
         product = 0.0
@@ -88,9 +88,9 @@ def _rise(K, r, move):
 
 
 @njit(cache=True, nogil=True)
-def _fix_what_leaves(live, step, low, high, move):
-    """Fix at its bound whatever would leave it; return how many rows are still live."""
-    kept = 0
+def _fix_violations(live, step, low, high, move):
+    """Fix coefficients at violated bounds; return the number of rows that are still live."""
+    n_live = 0
     for k in range(len(live)):
         row = live[k]
         if step[k] < low[row]:
@@ -98,17 +98,17 @@ def _fix_what_leaves(live, step, low, high, move):
         elif step[k] > high[row]:
             move[row] = high[row]
         else:
-            live[kept], step[kept] = row, step[k]
-            kept += 1
-    return kept
+            live[n_live], step[n_live] = row, step[k]
+            n_live += 1
+    return n_live
 
 
 @njit(cache=True, nogil=True)
 def small_newton_move(K, r, low, high):
-    """Move of free coefficients that raises the dual, and whether there is one.
+    """Move of free coefficients that increases the dual, and whether it was found.
 
-    As `likelier.svm.newton.newton_move` for few rows, where a factor costs so little that
-    all that leaves its bounds is fixed at once and the rest factorised again.
+    Like `likelier.svm.newton.newton_move`; with few rows a factor is cheap, so that all
+    coefficients beyond their bounds are fixed at once and the others are factorised again.
     """
     n = len(r)
     A, step, ones, live = np.empty((n, n)), np.empty(n), np.empty(n), np.arange(n)
@@ -117,11 +117,11 @@ def small_newton_move(K, r, low, high):
         return step, False
     first = step.copy()
     for _ in range(MAX_FIXED):
-        n_live, live = len(live), live[: _fix_what_leaves(live, step, low, high, move)]
+        n_live, live = len(live), live[: _fix_violations(live, step, low, high, move)]
         if len(live) == n_live:
             for k in range(n_live):
                 move[live[k]] = step[k]
-            if _rise(K, r, move) > 0.0:
+            if _dual_increase(K, r, move) > 0.0:
                 return move, True
             break
         total = 0.0
@@ -133,13 +133,13 @@ def small_newton_move(K, r, low, high):
                 rest[k] -= K[live[k], row] * move[row]
         if len(live) < 2 or not _solve_on(live, K, rest, -total, A, step, ones):
             break
-    room = 1.0  # as far as the bounds let the whole step go
+    room = 1.0  # feasible fraction of the full step
     for k in range(n):
         bound = high[k] if first[k] > 0.0 else low[k]
         room = min(room, bound / first[k]) if first[k] != 0.0 else room
-    for k in range(n):  # rounding may lead beyond a bound
+    for k in range(n):  # clipped because of rounding
         move[k] = min(max(room * first[k], low[k]), high[k])
-    return move, _rise(K, r, move) > 0.0
+    return move, _dual_increase(K, r, move) > 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -155,15 +155,12 @@ def _free_rows(beta, lower, upper, eps):
 
 @njit(cache=True, nogil=True)
 def _copy_row(i, source, K):
-    """Kernel values of a row, from a given matrix, or from those of two groups and between them.
-
-    See `solve_small`.
-    """
-    given, places, own, across, column, other = source
-    if len(places):
-        values = given[places[i]]
-        for k in range(len(places)):
-            K[i, k] = values[places[k]]
+    """Copy a kernel row from a given matrix or from blocks of two groups, see `solve_small`."""
+    given, indices, own, across, column, other = source
+    if len(indices):
+        values = given[indices[i]]
+        for k in range(len(indices)):
+            K[i, k] = values[indices[k]]
         return
     n_own, n_other = len(own), len(other)
     for k in range(n_own):
@@ -174,11 +171,11 @@ def _copy_row(i, source, K):
 
 @njit(cache=True, nogil=True)
 def _diagonal(n, source):
-    given, places, own, _, _, other = source
+    given, indices, own, _, _, other = source
     values, n_own = np.empty(n), len(own)
     for i in range(n):
-        if len(places):
-            values[i] = given[places[i], places[i]]
+        if len(indices):
+            values[i] = given[indices[i], indices[i]]
         else:
             values[i] = own[i, i] if i < n_own else other[i - n_own, i - n_own]
     return values
@@ -186,13 +183,13 @@ def _diagonal(n, source):
 
 @njit(cache=True, nogil=True)
 def _newton_step(K, F, beta, lower, upper, eps, free):
-    """Try a Newton step on the free coefficients; carry the residuals along."""
+    """Try a Newton step on the free coefficients; update the residuals."""
     n = len(free)
     low, high, r, moved = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for k in range(n):
         i = free[k]
         b, floor, ceiling = beta[i], lower[i], upper[i]
-        if eps > 0.0:  # a coefficient must not change its sign
+        if eps > 0.0:  # zero is a kink, which must not be crossed
             floor = max(floor, 0.0) if b > 0.0 else floor
             ceiling = min(ceiling, 0.0) if b < 0.0 else ceiling
         low[k], high[k], r[k] = floor - b, ceiling - b, F[i] - eps * np.sign(b)
@@ -215,13 +212,12 @@ def _newton_step(K, F, beta, lower, upper, eps, free):
 def solve_small(K, held, source, F, beta, lower, upper, eps, tol, max_updates):
     """Solve the dual from ``beta`` with residuals ``F = t - K beta``, in place.
 
-    ``K`` is room for the kernel matrix, ``held`` the number of every row that is there, or -1.
-    Where rows come from is ``source = (given, places, own, across, column, other)``: a given
-    matrix and which of its rows and columns they are, or, if there are no places, the matrices
-    of two groups of rows and the values between them, in ``across`` from ``column`` on.
+    ``K`` is a buffer for the kernel matrix, ``held`` the index of every row that it contains, or
+    -1. Rows are copied from ``source = (given, indices, own, across, column, other)``: a given
+    matrix and the indices of its rows and columns, or, without indices, the matrices of two groups
+    of rows and the values between them, in ``across`` from ``column`` on.
 
-    Cost: two passes over the rows per update, and a Cholesky factorisation of the free
-    coefficients for some of them.
+    Cost: two passes over the rows per update, and a Cholesky factorisation per Newton step.
 
     Returns
     -------
@@ -231,13 +227,13 @@ def solve_small(K, held, source, F, beta, lower, upper, eps, tol, max_updates):
     stamps, none = np.zeros(n, dtype=np.int64), np.zeros(1)
     budget, used = np.zeros(1, dtype=np.int64), np.full(1, n, dtype=np.int64)
     diagonal, up, down = _diagonal(n, source), np.empty(n), np.empty(n)
-    set_marks(beta, lower, upper, eps, up, down)
+    set_move_terms(beta, lower, upper, eps, up, down)
     count, since, n_polished, tried_at = 0, 0.0, 0, -1
     while True:
         status, done, wanted, gap = smo_updates(
             F, beta, lower, upper, eps, up, down, diagonal, tol, min(BURST, max_updates - count),
             K, held, held, stamps, budget, used,
-            ELSEWHERE, none, none.reshape(1, 1), none, held,
+            EXTERNAL, none, none.reshape(1, 1), none, held,
         )  # fmt: skip
         count += done
         since += done * (n + 150.0)
@@ -255,29 +251,29 @@ def solve_small(K, held, source, F, beta, lower, upper, eps, tol, max_updates):
             continue
         n_polished += status == CONVERGED
         since, tried_at = 0.0, count
-        if len(free) >= 2:  # free rows have been moved: they are held
+        if len(free) >= 2:  # free rows have been moved, so their kernel rows are in K
             _newton_step(K, F, beta, lower, upper, eps, free)
-            set_marks(beta, lower, upper, eps, up, down)
+            set_move_terms(beta, lower, upper, eps, up, down)
 
 
 @njit(cache=True, nogil=True)
 def intercept_of(F, beta, lower, upper, eps):
-    """Mean over free support vectors of what they ask for, else the middle of the interval."""
+    """Mean residual of free support vectors, else the midpoint of the feasible interval."""
     mean, count, top, low = middle(F, beta, lower, upper, eps)
     if count:
         return mean
-    if top <= -0.5 * FAR or low >= 0.5 * FAR:  # one side has no row: its bound is open
-        return low if top <= -0.5 * FAR else top
+    if top <= -0.5 * HUGE or low >= 0.5 * HUGE:  # the interval is unbounded on one side
+        return low if top <= -0.5 * HUGE else top
     return 0.5 * (top + low)
 
 
 @njit(cache=True, nogil=True)
 def start_from(F, beta, target, lower, upper, before, ratio):
-    """Begin at the solution for a smaller ``C``, as it is or in proportion, in place.
+    """Warm start from the solution for a smaller ``C``, unchanged or scaled, in place.
 
-    ``before`` is its largest coefficient of every row. As it is, each one that was on its bound
-    has to be moved to the new bound; in proportion these follow the bound, but each that was
-    between the bounds is moved away from its place. The more of a kind decide.
+    ``before`` has its bound of every row. Unchanged, coefficients on their bound have to move to
+    the new bound; scaled, these are on the new bound, but those between the bounds are displaced.
+    The larger group decides.
     """
     n_used, n_bound = 0, 0
     for i in range(len(beta)):
@@ -309,26 +305,26 @@ def solve_class_pairs(
 ):  # fmt: skip
     """Solve the pairs of one class with several later ones, for ascending values of C.
 
-    Rows are numbered class by class, those of class ``k`` from ``starts[k]`` on. Their kernel
-    values are in a ``given`` matrix, where they have the numbers ``order``; or, if ``order`` is
-    empty, ``panel`` holds those of the first class with the rows of ``seconds``, and ``blocks``
-    from ``block_starts[k]`` on those of class ``k`` with itself. Results for ``Cs[c]``:
-    coefficients go to ``tables[c]`` (LIBSVM's table, for all rows), the rest to the column of
-    the pair. A pair that takes more than ``max_updates`` is left unsolved.
+    Rows are sorted by class, and class ``k`` begins at ``starts[k]``. Their kernel values are in
+    the ``given`` matrix, at indices ``order``; or, if ``order`` is empty, ``panel`` has those of
+    the first class with the rows of ``seconds``, and ``blocks`` from ``block_starts[k]`` on those
+    of class ``k`` with itself. Results for ``Cs[c]``: coefficients go to ``tables[c]`` (LIBSVM's
+    table, for all rows), the rest to the column of the pair. A pair that takes more than
+    ``max_updates`` stays unsolved.
     """
     n_classes, begin, end, column = len(starts) - 1, starts[first], starts[first + 1], 0
     m, largest = end - begin, 0  # rows of the first class
     for second in seconds:
         largest = max(largest, m + starts[second + 1] - starts[second])
-    room, places = np.empty(largest**2), np.empty(largest if len(order) else 0, dtype=np.int64)
+    room, indices = np.empty(largest**2), np.empty(largest if len(order) else 0, dtype=np.int64)
     numbers = np.empty((5, largest))
     for second in seconds:
         start, stop = starts[second], starts[second + 1]
         n = m + stop - start
         if len(order):
-            places[:m], places[m:n] = order[begin:end], order[start:stop]
+            indices[:m], indices[m:n] = order[begin:end], order[start:stop]
         source = (
-            given, places[:n], _square(blocks, block_starts, first, 0 if len(order) else m),
+            given, indices[:n], _square(blocks, block_starts, first, 0 if len(order) else m),
             panel, column, _square(blocks, block_starts, second, 0 if len(order) else n - m),
         )  # fmt: skip
         column += n - m

@@ -1,4 +1,4 @@
-"""Pair updates of the support vector dual: choose two rows, move them, carry the residuals along.
+"""Pair updates of the support vector dual: select two rows, move them, update the residuals.
 
 One form serves classification and regression: maximise over ``beta``
 
@@ -6,9 +6,9 @@ One form serves classification and regression: maximise over ``beta``
     ``lower <= beta <= upper``, ``sum beta = 0``.
 
 Residuals are ``F = t - K beta``. Moving ``beta_i`` up gains ``F_i + up_i`` per unit and moving it
-down costs ``F_i + down_i``: ``up`` is ``-eps`` or ``+eps`` by the sign of beta, or ``-FAR`` where
-the bound forbids the move, and ``down`` likewise. So the searches have no branch, and a loop
-over all rows uses the vector unit.
+down costs ``F_i + down_i``: ``up`` is ``-eps`` or ``+eps`` by the sign of beta, or ``-HUGE`` if the
+bound does not allow the move, and ``down`` likewise. So the searches are free of branches and
+vectorise.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import numpy as np
 from likelier.base import Array
 from likelier.jit import njit
 from likelier.loops.exponential import fast_exp
-from likelier.svm.loops.lanes import (
-    FAR,
+from likelier.svm.loops.simd import (
     FLAGS,
+    HUGE,
     TINY_CURVATURE,
     find_partner,
     move_and_find_top,
 )
 
-TILE = 16  # side of the squares in which a matrix is turned
-STRIP = 512  # kernel values made at once: they stay in the first-level cache
+TILE = 16  # tile size of a transposition
+STRIP = 512  # kernel values computed at once: they fit in the first-level cache
 CONVERGED, NEEDS_ROW, PAUSED = 0, 1, 2
-NEAR = 1e-9  # of a bound: what many updates round away must not make a coefficient look free
-# Kernels whose rows are made inside the loop; of all others the caller makes them.
-ELSEWHERE, RBF, LINEAR, POLY, GIVEN, SHARED = 0, 1, 2, 3, 4, 5
+BOUND_TOLERANCE = 1e-9  # relative distance to a bound that may be accumulated rounding error
+# Sources of kernel rows: the loop computes or copies all but EXTERNAL ones.
+EXTERNAL, RBF, LINEAR, POLY, MATRIX, CLASS_BLOCKS = 0, 1, 2, 3, 4, 5
 
 
 @njit(cache=True, nogil=True)
@@ -44,22 +44,22 @@ def _find_top(F, up):
 
 
 @njit(cache=True, nogil=True)
-def _set_marks(i, beta, lower, upper, eps, up, down):
+def _set_move_terms(i, beta, lower, upper, eps, up, down):
     b = beta[i]
-    up[i] = -FAR if b >= upper[i] else (-eps if b >= 0.0 else eps)
-    down[i] = FAR if b <= lower[i] else (-eps if b > 0.0 else eps)
+    up[i] = -HUGE if b >= upper[i] else (-eps if b >= 0.0 else eps)
+    down[i] = HUGE if b <= lower[i] else (-eps if b > 0.0 else eps)
 
 
 @njit(cache=True, nogil=True)
-def set_marks(beta, lower, upper, eps, up, down):
-    """Prices of moving every row up or down."""
+def set_move_terms(beta, lower, upper, eps, up, down):
+    """Set the terms ``up`` and ``down`` of the gains and costs of moving every row."""
     for i in range(len(beta)):
-        _set_marks(i, beta, lower, upper, eps, up, down)
+        _set_move_terms(i, beta, lower, upper, eps, up, down)
 
 
 @njit(cache=True, nogil=True)
 def _moved_pair(bi, bj, step, ceiling, floor):
-    """Move one row up and another down by ``step``, or until the first is at its limit."""
+    """Move one row up and another down by ``step``, or until one of them reaches its limit."""
     room_i, room_j = ceiling - bi, bj - floor
     if step < room_i and step < room_j:
         return bi + step, bj - step
@@ -72,29 +72,29 @@ def _moved_pair(bi, bj, step, ceiling, floor):
 
 @njit(cache=True, nogil=True)
 def _shared_row(own, across, row, columns, out):
-    """Values of a row of one of two classes with the rows ``columns`` of both, second after first.
+    """Copy columns of a row of the kernel matrix of two classes, which is stored in blocks.
 
     ``own`` begins with the square matrix of the first class and ends with that of the second,
-    ``across`` holds the values between the two.
+    ``across`` has the values between the two.
     """
     m, n = across.shape
     second = len(own) - n * n
     if row < m:
-        values, mine = across[row], own[row * m : (row + 1) * m]
+        values, own_values = across[row], own[row * m : (row + 1) * m]
         for k in range(len(columns)):
             column = columns[k]
-            out[k] = mine[column] if column < m else values[column - m]
+            out[k] = own_values[column] if column < m else values[column - m]
     else:
         row -= m
-        mine = own[second + row * n : second + (row + 1) * n]
+        own_values = own[second + row * n : second + (row + 1) * n]
         for k in range(len(columns)):
             column = columns[k]
-            out[k] = across[column, row] if column < m else mine[column - m]
+            out[k] = across[column, row] if column < m else own_values[column - m]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
 def _add_four(columns, f, start, i, part):
-    """Add what four features contribute to the inner products of row ``i``."""
+    """Add the contribution of four features to the inner products of row ``i``."""
     stop = start + len(part)
     p, q = columns[f, start:stop], columns[f + 1, start:stop]
     r, s = columns[f + 2, start:stop], columns[f + 3, start:stop]
@@ -104,36 +104,37 @@ def _add_four(columns, f, start, i, part):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def _make_row(kind, parameters, columns, norms, places, i, out):
-    """Kernel values of row ``i`` with all, from features stored one after the other.
+def _make_row(kind, parameters, columns, norms, indices, i, out):
+    """Kernel values of row ``i`` with all rows, from features in column-major order.
 
-    Those of a matrix that is `GIVEN` in ``columns`` are in its rows and columns ``places``; those
-    of two classes, in ``norms`` and ``columns``, are for the rows ``places`` of the two.
+    For `MATRIX`, ``columns`` is a kernel matrix and ``indices`` are the indices of the rows in it;
+    for `CLASS_BLOCKS`, ``norms`` and ``columns`` are the blocks of two classes and ``indices`` the
+    indices of the rows among both.
     """
-    if kind == SHARED:
-        _shared_row(norms, columns, places[i], places, out)
+    if kind == CLASS_BLOCKS:
+        _shared_row(norms, columns, indices[i], indices, out)
         return
-    if kind == GIVEN:
-        source = columns[places[i]]
+    if kind == MATRIX:
+        source = columns[indices[i]]
         for k in range(len(out)):
-            out[k] = source[places[k]]
+            out[k] = source[indices[k]]
         return
     n, one = len(out), out.dtype.type(1.0)
     for start in range(0, n, STRIP):
         part = out[start : start + STRIP]
         part[:] = one - one
         fours = len(columns) - len(columns) % 4
-        for f in range(0, fours, 4):  # at once: sums are loaded and stored less often
+        for f in range(0, fours, 4):  # fewer loads and stores of the sums
             _add_four(columns, f, start, i, part)
         for f in range(fours, len(columns)):
             values, own = columns[f, start : start + STRIP], columns[f, i]
             for k in range(len(part)):
                 part[k] += own * values[k]
         if kind == RBF:
-            theirs, mine = norms[start : start + STRIP], norms[i]
+            other_norms, own_norm = norms[start : start + STRIP], norms[i]
             scale, two, zero = parameters[0], one + one, one - one
             for k in range(len(part)):
-                square = (mine + theirs[k]) - two * part[k]
+                square = (own_norm + other_norms[k]) - two * part[k]
                 square = zero if square <= zero else square
                 part[k] = fast_exp(-scale * square)
         elif kind == POLY:
@@ -147,7 +148,7 @@ def _make_row(kind, parameters, columns, norms, places, i, out):
 
 @njit(cache=True, nogil=True)
 def _free_slot(slot_of, row_of, stamps, n_used):
-    """A slot for one more row: the next free one, or the one not used for longest."""
+    """A slot for one more row: the next free one, or the least recently used."""
     if n_used[0] < len(stamps):
         n_used[0] += 1
         return n_used[0] - 1
@@ -160,12 +161,12 @@ def _free_slot(slot_of, row_of, stamps, n_used):
 
 
 @njit(cache=True, nogil=True)
-def _new_row(i, kind, parameters, columns, norms, places, slots, slot_of, row_of, stamps, n_used):
-    """Slot of a kernel row that is not held, made if it can be made here, else -1."""
-    if kind == ELSEWHERE:
+def _new_row(i, kind, parameters, columns, norms, indices, slots, slot_of, row_of, stamps, n_used):
+    """Slot of a missing kernel row, computed here if possible, else -1."""
+    if kind == EXTERNAL:
         return -1
     slot = _free_slot(slot_of, row_of, stamps, n_used)
-    _make_row(kind, parameters, columns, norms, places, i, slots[slot, : len(slot_of)])
+    _make_row(kind, parameters, columns, norms, indices, i, slots[slot, : len(slot_of)])
     slot_of[i], row_of[slot] = slot, i
     return slot
 
@@ -173,18 +174,18 @@ def _new_row(i, kind, parameters, columns, norms, places, slots, slot_of, row_of
 @njit(cache=True, nogil=True)
 def smo_updates(
     F, beta, lower, upper, eps, up, down, diagonal, tol, max_updates,
-    slots, slot_of, row_of, stamps, budget, n_used, kind, parameters, columns, norms, places,
+    slots, slot_of, row_of, stamps, budget, n_used, kind, parameters, columns, norms, indices,
 ):  # fmt: skip
-    """Update pairs until the gap is at most ``tol``, a kernel row is lacking, or it is enough.
+    """Update pairs until the gap is at most ``tol``, a kernel row is missing, or ``max_updates``.
 
-    ``slots[slot_of[i]]`` is the kernel row of ``i``; -1 says there is none, and ``row_of`` is the
-    inverse. ``stamps`` notes when a slot was last used. Cost per update: two passes over the
-    rows; a row made here costs rows x features.
+    ``slots[slot_of[i]]`` is the kernel row of ``i``, which is missing if ``slot_of[i]`` is -1;
+    ``row_of`` is the inverse. ``stamps`` has the time of last use of every slot. Cost per update:
+    two passes over the rows; a row computed here costs rows x features.
 
     Returns
     -------
     status, n_updates, wanted, gap
-        ``wanted`` is the row that lacks its kernel values.
+        ``wanted`` is the row whose kernel values are missing.
     """
     count = 0
     i, top = _find_top(F, up)
@@ -192,7 +193,7 @@ def smo_updates(
         slot_i = slot_of[i]
         if slot_i < 0:
             slot_i = _new_row(
-                i, kind, parameters, columns, norms, places, slots, slot_of, row_of, stamps, n_used
+                i, kind, parameters, columns, norms, indices, slots, slot_of, row_of, stamps, n_used
             )
             if slot_i < 0:
                 return NEEDS_ROW, count, i, np.inf
@@ -207,7 +208,7 @@ def smo_updates(
         slot_j = slot_of[j]
         if slot_j < 0:
             slot_j = _new_row(
-                j, kind, parameters, columns, norms, places, slots, slot_of, row_of, stamps, n_used
+                j, kind, parameters, columns, norms, indices, slots, slot_of, row_of, stamps, n_used
             )
             if slot_j < 0:
                 return NEEDS_ROW, count, j, gap
@@ -218,24 +219,24 @@ def smo_updates(
         )
         step = (top - (F[j] + down[j])) / max(curvature, TINY_CURVATURE)
         bi, bj = beta[i], beta[j]
-        # the price changes where beta changes its sign: a move ends there at the latest
+        # zero is a kink of eps |beta|: a move ends there at the latest
         ceiling = 0.0 if bi < 0.0 else upper[i]
         floor = 0.0 if bj > 0.0 else lower[j]
         beta[i], beta[j] = _moved_pair(bi, bj, step, ceiling, floor)
-        _set_marks(i, beta, lower, upper, eps, up, down)
-        _set_marks(j, beta, lower, upper, eps, up, down)
+        _set_move_terms(i, beta, lower, upper, eps, up, down)
+        _set_move_terms(j, beta, lower, upper, eps, up, down)
         i, top = move_and_find_top(F, up, slots, slot_i, slot_j, beta[i] - bi, beta[j] - bj)
         count += 1
 
 
 @njit(cache=True, nogil=True)
 def may_move(F, up, down, beta, lower, upper, kinked):
-    """Which rows are free, or not held to their bound for sure; and which are free.
+    """Masks of movable and of free rows.
 
-    A row may go up if somebody could go down at less, and the other way round. Where ``kinked``
-    a coefficient of zero is at a bound.
+    A row is movable if it is free, if it may go up and another row could go down at a lower cost,
+    or conversely. If ``kinked``, zero counts as a bound.
     """
-    top, lowest = -10.0 * FAR, 10.0 * FAR
+    top, lowest = -10.0 * HUGE, 10.0 * HUGE
     for i in range(len(F)):
         top, lowest = max(top, F[i] + up[i]), min(lowest, F[i] + down[i])
     movable, free = np.empty(len(F), dtype=np.bool_), np.empty(len(F), dtype=np.bool_)
@@ -247,21 +248,21 @@ def may_move(F, up, down, beta, lower, upper, kinked):
 
 @njit(cache=True, nogil=True)
 def _insert(value, row, values, rows, count):
-    """Put a row into a short list sorted by falling value; return how many the list holds."""
-    place = count if count < len(rows) else len(rows) - 1
-    while place > 0 and values[place - 1] < value:
-        values[place], rows[place] = values[place - 1], rows[place - 1]
-        place -= 1
-    values[place], rows[place] = value, row
+    """Insert a row into a short list sorted by descending value; return its length."""
+    position = count if count < len(rows) else len(rows) - 1
+    while position > 0 and values[position - 1] < value:
+        values[position], rows[position] = values[position - 1], rows[position - 1]
+        position -= 1
+    values[position], rows[position] = value, row
     return min(count + 1, len(rows))
 
 
 @njit(cache=True, nogil=True)
 def likely_rows(F, up, down, slot_of, wanted, count):
-    """The row that is lacking and up to ``count`` more without kernel values, in order.
+    """The missing row and up to ``count`` more rows to prefetch, in ascending order.
 
-    Half of them gain most by going up, half cost least to go down: the next ones to be asked for.
-    ``count`` is at least 2.
+    Half of them have the largest gains of going up, half the lowest costs of going down. ``count``
+    is at least 2.
     """
     half = (count + 1) // 2
     rising, falling = np.empty(half, dtype=np.int64), np.empty(count - half, dtype=np.int64)
@@ -283,32 +284,32 @@ def likely_rows(F, up, down, slot_of, wanted, count):
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def subtract_rows(F, slots, numbers, amounts):
-    """``F -= sum_k amounts_k slots[numbers_k]``."""
+def subtract_rows(F, slots, indices, amounts):
+    """``F -= sum_k amounts_k slots[indices_k]``."""
     n = len(F)
-    for k in range(len(numbers)):
-        row, amount = slots[numbers[k], :n], amounts[k]
+    for k in range(len(indices)):
+        row, amount = slots[indices[k], :n], amounts[k]
         for i in range(n):
             F[i] -= amount * row[i]
 
 
 @njit(cache=True, nogil=True)
-def compact_rows(flat, width, numbers, columns):
+def compact_rows(flat, width, indices, columns):
     """Keep some rows (ascending) and columns (ascending) of a flat matrix, in place.
 
-    What is written never lies behind what is still to be read.
+    The write position never overtakes the read position.
     """
-    place = 0
-    for number in numbers:
-        start = number * width
+    position = 0
+    for index in indices:
+        start = index * width
         for column in columns:
-            flat[place] = flat[start + column]
-            place += 1
+            flat[position] = flat[start + column]
+            position += 1
 
 
 @njit(cache=True, nogil=True)
 def gather_block(matrix, rows, columns, out):
-    """``out = matrix[rows][:, columns]``, without a copy of the whole rows."""
+    """``out = matrix[rows][:, columns]`` without copying whole rows."""
     for k in range(len(rows)):
         source, target = matrix[rows[k]], out[k]
         for j in range(len(columns)):
@@ -317,7 +318,7 @@ def gather_block(matrix, rows, columns, out):
 
 @njit(cache=True, nogil=True)
 def gather_shared(own, across, rows, columns, out):
-    """Values of some rows of two classes with some others, see `_shared_row`."""
+    """Copy some rows and columns of the kernel matrix of two classes, see `_shared_row`."""
     for k in range(len(rows)):
         _shared_row(own, across, rows[k], columns, out[k])
 
@@ -332,10 +333,10 @@ def part_of(matrix, rows, columns):
 
 @njit(cache=True, nogil=True)
 def mirror_panel(matrix, start, stop):
-    """Copy what rows ``start:stop`` of a symmetric matrix have above its diagonal to below it.
+    """Copy rows ``start:stop`` of a symmetric matrix from above its diagonal to below it.
 
-    That includes the square on the diagonal, whose halves BLAS may round differently. Square after
-    square: the lines that are read and written stay in the first-level cache.
+    This includes the diagonal block, whose halves BLAS may round differently. It goes tile by tile,
+    so that the cache lines that are read and written stay in the first-level cache.
     """
     for first in range(start, len(matrix), TILE):
         last = min(first + TILE, len(matrix))
@@ -348,12 +349,12 @@ def mirror_panel(matrix, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def on_bound(value, lower, upper, largest, share=1e-14):
-    """A value within rounding of a bound or of zero on it; ``largest`` is the size of the values.
+def on_bound(value, lower, upper, largest, tolerance=1e-14):
+    """Snap a value to a bound or zero if it is within rounding; ``largest`` is the largest value.
 
-    A bound far beyond all of them (a huge ``C``) says nothing about rounding.
+    ``largest`` limits the tolerance, since a huge bound (a huge ``C``) would make it too large.
     """
-    scale = share * min(max(abs(lower), abs(upper)), largest)
+    scale = tolerance * min(max(abs(lower), abs(upper)), largest)
     for bound in (lower, upper, 0.0):
         value = bound if abs(value - bound) <= scale else value
     return value
@@ -361,7 +362,7 @@ def on_bound(value, lower, upper, largest, share=1e-14):
 
 @njit(cache=True, nogil=True)
 def on_bounds(values, lower, upper):
-    """Values inside their bounds, and those within rounding of a bound or of zero on it."""
+    """Clip values to their bounds, and snap those within rounding of a bound or zero."""
     out, largest = np.empty_like(values), 0.0
     for i in range(len(values)):
         out[i] = min(max(values[i], lower[i]), upper[i])
@@ -373,10 +374,10 @@ def on_bounds(values, lower, upper):
 
 @njit(cache=True, nogil=True)
 def middle(F, beta, lower, upper, eps):
-    """Mean of what free coefficients ask for and their number; the best gain, the lowest cost."""
-    total, count, top, low, largest = 0.0, 0, -10.0 * FAR, 10.0 * FAR, np.abs(beta).max()
+    """Mean residual and number of free coefficients; the largest gain, the lowest cost."""
+    total, count, top, low, largest = 0.0, 0, -10.0 * HUGE, 10.0 * HUGE, np.abs(beta).max()
     for i in range(len(F)):
-        b = on_bound(beta[i], lower[i], upper[i], largest, NEAR)
+        b = on_bound(beta[i], lower[i], upper[i], largest, BOUND_TOLERANCE)
         rising, falling = b < upper[i], b > lower[i]
         if rising:
             top = max(top, F[i] + (eps if b < 0.0 else -eps))
@@ -388,8 +389,8 @@ def middle(F, beta, lower, upper, eps):
     return total / max(count, 1), count, top, low
 
 
-def marks(beta: Array, lower: Array, upper: Array, eps: float) -> tuple[Array, Array]:
-    """Prices of moving every row up and down, as new arrays."""
+def move_terms(beta: Array, lower: Array, upper: Array, eps: float) -> tuple[Array, Array]:
+    """The terms ``up`` and ``down`` of `set_move_terms` as new arrays."""
     up, down = np.empty_like(beta), np.empty_like(beta)
-    set_marks(beta, lower, upper, eps, up, down)
+    set_move_terms(beta, lower, upper, eps, up, down)
     return up, down

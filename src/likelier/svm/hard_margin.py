@@ -1,9 +1,9 @@
-"""``C=inf``: no error is allowed, at whatever size of the coefficients.
+"""Hard margins, ``C=inf``.
 
-Coefficients that keep every row on its side (or within epsilon) are finite, so that any ``C`` above
-them has the same answer. The largest ``C`` that makes sense takes the place of infinity: with
-larger coefficients rounding alone would move scores by more than the tolerance. If one reaches it,
-there is no such answer, or none that could be told from rounding.
+If a solution without errors exists, its coefficients are finite, and every ``C`` above them gives
+the same solution. So infinity is replaced by the largest useful ``C``: with larger coefficients
+rounding alone would change scores by more than the tolerance. If a coefficient reaches it, there is
+no solution without errors, up to rounding.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ ROUNDING = float(np.finfo(np.float64).eps)
 LARGEST = 1e150  # products of two coefficients are finite
 
 
-def finite_values(Cs: list[float], rows: Any, tol: float) -> list[float]:
-    """Values of C for the solver, an infinite one replaced."""
+def finite_penalties(Cs: list[float], rows: Any, tol: float) -> list[float]:
+    """Values of C for the solver, with infinite ones replaced."""
     known = [float(C) for C in Cs if np.isfinite(C)]
     if len(known) == len(Cs):
         return known
     scale = float(abs(rows.prepared.diagonal()).max(initial=0.0))
-    if rows.weight is not None:  # the bounds of a row are its weight times C
+    if rows.weight is not None:  # the bound of a row is its weight times C
         scale *= float(rows.weight[rows.weight > 0.0].min(initial=1.0))
     largest = max(min(tol / ROUNDING / max(scale, 1.0 / LARGEST), LARGEST), *known, 0.0)
     return [float(C) if np.isfinite(C) else largest for C in Cs]
 
 
 def reaches(coefficients: Array, C: float, weight: Array | None) -> bool:
-    """Whether a coefficient, in the last axis one of every row, is at its bound."""
+    """Whether a coefficient is at its bound; the last axis is that of the rows."""
     bound = C if weight is None else C * weight
     return bool(((abs(coefficients) >= bound) & (coefficients != 0.0)).any())

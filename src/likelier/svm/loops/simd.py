@@ -1,10 +1,10 @@
-"""The two searches of a pair update, eight rows at a time.
+"""SIMD code of the two searches of a pair update, eight rows at a time.
 
-A search for the best row needs its number as well as its value. The compiler does not turn such
-a loop into vector code by itself, so both are written here in vectors of fixed width, which every
-processor carries out in the registers it has: lane ``l`` sees rows ``l``, ``l + 8``, ... and notes
-its own best; the lanes are compared at the end. Of equal rows the first is taken. What is left
-over after the last whole vectors is seen with the rows before it, a second time for these.
+A search for the best row needs its index as well as its value, and the compiler does not vectorise
+such a loop. So both searches are written with LLVM vectors of fixed width, which the compiler maps
+to the registers of any processor: lane ``l`` processes rows ``l``, ``l + 8``, ... and keeps its own
+best; the lanes are compared at the end. Of equal rows the first is taken. The remainder is
+processed as a last full stride that overlaps the rows before it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from numba.extending import intrinsic
 
 from likelier.jit import njit
 
-FAR = 1e300  # beyond every residual; an infinity would not survive the compiler's freedom
+HUGE = 1e300  # beyond every residual; fast-math flags do not allow infinity
 TINY_CURVATURE = 1e-12
 LANES = 8
-CHAINS = 2  # vectors in flight: the next one does not wait for the last comparison
+CHAINS = 2  # independent chains of comparisons, for instruction-level parallelism
 STRIDE = LANES * CHAINS
-# Residuals are finite: sums may be reordered and comparisons need not think of NaN.
+# Residuals are finite: sums may be reordered, and comparisons may ignore NaN.
 FREE = ("nnan", "nsz", "contract", "reassoc")
 FLAGS = set(FREE)
 _double, _single, _int64, _int32 = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
@@ -39,19 +39,19 @@ def _same(kind: Any, value: float) -> Any:
 
 @dataclass
 class _Best:
-    """The best value of each lane and the row it came from, in one of the chains."""
+    """The best value of each lane and its row, for one of the chains."""
 
     build: Any
-    value: Any  # places of the vectors, which the compiler keeps in registers
+    value: Any  # stack slots of the vectors, which the compiler promotes to registers
     row: Any
 
     @classmethod
     def start(cls, build: Any, kind: Any, worst: float) -> _Best:
-        """Nothing found yet; rows are counted in integers as wide as the values."""
+        """Initialise; row indices are integers as wide as the values."""
         counter = _int64 if kind is _double else _int32
-        places = [cgutils.alloca_once_value(build, c)
+        pointers = [cgutils.alloca_once_value(build, c)
                   for c in (_same(kind, worst), _same(counter, 0))]  # fmt: skip
-        return cls(build, *places)
+        return cls(build, *pointers)
 
     def offer(self, value: Any, start: Any) -> None:
         """Compare the rows that begin at ``start``."""
@@ -63,7 +63,7 @@ class _Best:
         build.store(build.select(better, _splat(build, start), row), self.row)
 
     def join(self, other: _Best) -> None:
-        """Take over what another chain has found that is better, or equal and comes first."""
+        """Merge another chain: its value wins if it is better, or equal and of an earlier row."""
         build = self.build
         value, row = build.load(self.value), build.load(self.row)
         its_value, its_row = build.load(other.value), build.load(other.row)
@@ -72,7 +72,7 @@ class _Best:
         build.store(build.select(better, its_row, row), self.row)
 
     def winner(self) -> tuple[Any, Any]:
-        """The best of all lanes and its row; of equal ones the row that comes first."""
+        """The best value of all lanes and its row; of equal values the first row."""
         build, values, rows = self.build, self.build.load(self.value), self.build.load(self.row)
         counter = rows.type.element
         rows = build.add(rows, ir.Constant(rows.type, list(range(LANES))))
@@ -97,7 +97,7 @@ def _lane(build: Any, vector: Any, number: int) -> Any:
 
 
 def _halves(build: Any, vector: Any) -> list[Any]:
-    """The lower and the upper lanes: to compare halves takes fewer steps than lane after lane."""
+    """The lower and the upper lanes, for a tree reduction."""
     half = vector.type.count // 2
     kind = ir.VectorType(_int32, half)
     lanes = [ir.Constant(kind, list(range(k * half, (k + 1) * half))) for k in range(2)]
@@ -112,7 +112,7 @@ def _winner(chains: list[_Best]) -> tuple[Any, Any]:
 
 
 def _splat(build: Any, value: Any) -> Any:
-    """A number in every lane."""
+    """A scalar in every lane."""
     empty = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
     first = build.insert_element(empty, value, ir.Constant(_int32, 0))
     return build.shuffle_vector(
@@ -122,7 +122,7 @@ def _splat(build: Any, value: Any) -> Any:
 
 @dataclass
 class _Column:
-    """An array of numbers, read and written eight at a time."""
+    """An array that is read and written eight values at a time."""
 
     build: Any
     data: Any
@@ -153,7 +153,7 @@ class _Column:
         return self.build.load(self._place(start), align=self._align)
 
     def wide(self, start: Any) -> Any:
-        """The numbers in double precision."""
+        """Load in double precision."""
         value = self.load(start)
         if self.kind is _double:
             return value
@@ -165,19 +165,19 @@ class _Column:
 
 @contextmanager
 def _strides(build: Any, stop: Any) -> Any:
-    """A loop over all rows before ``stop``, a multiple of `STRIDE`: where each vector begins."""
+    """Loop over the rows before ``stop``, a multiple of `STRIDE`; yields starts of vectors."""
     first, step = ir.Constant(_int64, 0), ir.Constant(_int64, STRIDE)
     with cgutils.for_range_slice(build, first, stop, step) as (start, _):
         yield [build.add(start, ir.Constant(_int64, k * LANES)) for k in range(CHAINS)]
 
 
 def _last(build: Any, count: Any) -> list[Any]:
-    """Where vectors of the last `STRIDE` of so many rows begin."""
+    """Starts of the vectors of the last `STRIDE` rows."""
     return [build.sub(count, ir.Constant(_int64, STRIDE - k * LANES)) for k in range(CHAINS)]
 
 
 def _whole(build: Any, count: Any) -> Any:
-    """The largest multiple of `STRIDE`, a power of two, that is not larger."""
+    """``count`` rounded down to a multiple of `STRIDE`, a power of two."""
     return build.and_(count, ir.Constant(_int64, -STRIDE))
 
 
@@ -195,7 +195,7 @@ def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, count):
         F, up = (_Column.of(context, build, kinds[k], args[k]) for k in (0, 1))
         row_i, row_j = (_Column.of_row(context, build, kinds[2], args[2], args[k]) for k in (3, 4))
         step_i, step_j = _splat(build, args[5]), _splat(build, args[6])
-        chains = [_Best.start(build, _double, -10.0 * FAR) for _ in range(CHAINS)]
+        chains = [_Best.start(build, _double, -10.0 * HUGE) for _ in range(CHAINS)]
 
         def moved(start: Any) -> Any:
             steps = build.fadd(
@@ -206,7 +206,7 @@ def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, count):
             return build.fsub(F.load(start), steps, flags=FREE)
 
         last = _last(build, args[7])
-        rest = [moved(start) for start in last]  # before any of these rows has been moved
+        rest = [moved(start) for start in last]  # before the loop changes overlapping rows
         with _strides(build, _whole(build, args[7])) as starts:
             for best, start in zip(chains, starts, strict=True):
                 value = moved(start)
@@ -222,7 +222,7 @@ def _move_lanes(_, F, up, slots, slot_i, slot_j, step_i, step_j, count):
 
 
 def _gains(build: Any, distance: Any, curvature: Any) -> Any:
-    """Twice what the best move of each pair gains."""
+    """Twice the gain of the best move of each pair."""
     kind = curvature.type.element
     d = _pick(build, ">", distance, _same(kind, 0.0))
     curvature = _pick(build, ">", curvature, _same(kind, _rounded(kind, TINY_CURVATURE)))
@@ -230,7 +230,7 @@ def _gains(build: Any, distance: Any, curvature: Any) -> Any:
 
 
 def _rounded(kind: Any, value: float) -> float:
-    """A constant as its type can hold it: of any other the compiler would complain."""
+    """A constant rounded to its type, as LLVM requires."""
     return value if kind is _double else float(np.float32(value))
 
 
@@ -244,7 +244,7 @@ def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, count):
         row = _Column.of_row(context, build, kinds[2], args[2], args[3])
         kind, own, top = row.kind, _splat(build, args[5]), _splat(build, args[6])
         chains = [_Best.start(build, kind, -1.0) for _ in range(CHAINS)]
-        lowest = cgutils.alloca_once_value(build, _same(_double, 10.0 * FAR))
+        lowest = cgutils.alloca_once_value(build, _same(_double, 10.0 * HUGE))
 
         def look(best: _Best, start: Any) -> None:
             cost = build.fadd(F.load(start), down.load(start), flags=FREE)
@@ -274,13 +274,13 @@ def _partner_lanes(_, F, down, slots, slot, diagonal, own, top, count):
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
 def move_and_find_top(F, up, slots, slot_i, slot_j, step_i, step_j):
-    """Take a move of two rows out of the residuals; return the row that gains most by going up.
+    """Update the residuals after a move of two rows; return the row with the largest gain.
 
-    Their kernel values are ``slots[slot_i]`` and ``slots[slot_j]``.
+    The kernel rows of the two are ``slots[slot_i]`` and ``slots[slot_j]``.
     """
     if len(F) >= STRIDE:
         return _move_lanes(F, up, slots, slot_i, slot_j, step_i, step_j, len(F))
-    where, best = 0, -10.0 * FAR
+    where, best = 0, -10.0 * HUGE
     for k in range(len(F)):
         F[k] -= step_i * slots[slot_i, k] + step_j * slots[slot_j, k]
         if F[k] + up[k] > best:
@@ -290,17 +290,17 @@ def move_and_find_top(F, up, slots, slot_i, slot_j, step_i, step_j):
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
 def find_partner(F, down, slots, slot, diagonal, own, top):
-    """Row that gains most when it moves against the one at the top; and the lowest cost.
+    """Row with the largest gain when it moves against the top row; and the lowest cost.
 
-    ``slots[slot]`` and ``own`` belong to the row at the top. Gains are compared in the precision
-    of the kernel values.
+    ``slots[slot]`` and ``own`` are the kernel row and diagonal of the top row. Gains are compared
+    in the precision of the kernel values.
     """
     if len(F) >= STRIDE:
         where, _, lowest = _partner_lanes(F, down, slots, slot, diagonal, own, top, len(F))
         return where, lowest
     kind = slots.dtype.type
     zero, two, tiny = kind(0.0), kind(2.0), kind(TINY_CURVATURE)
-    where, best, lowest = 0, kind(-1.0), 10.0 * FAR
+    where, best, lowest = 0, kind(-1.0), 10.0 * HUGE
     for k in range(len(F)):
         cost = F[k] + down[k]
         lowest = min(lowest, cost)
