@@ -144,19 +144,20 @@ class Monitor:
         self.n_steps, state = kept
         return state
 
-    def keep(self, stage: str, state: Any) -> None:
-        """Keep the state of a stage, where it is time and the state can be kept.
+    def keep(self, stage: str, state: Any, *, now: bool = False) -> None:
+        """Keep the state of a stage: ``now``, or if it is time.
 
-        The more time writing takes, the longer until the next time.
+        The more time writing takes, the longer until the next time. A state that holds values per
+        row is not kept; one of the next steps leads to one that holds none.
         """
         if self.journal is None or _holds_row_values(state):
             return
-        now = time.monotonic()
-        if now - self._last_kept < self._pause:
+        start = time.monotonic()
+        if not now and start - self._last_kept < self._pause:
             return
         self.journal.keep(stage, (self.n_steps, state))
         self._last_kept = time.monotonic()
-        self._pause = max(CHECKPOINT_SECONDS, (self._last_kept - now) / WRITING_SHARE)
+        self._pause = max(CHECKPOINT_SECONDS, (self._last_kept - start) / WRITING_SHARE)
 
 
 def _holds_row_values(state: Any) -> bool:

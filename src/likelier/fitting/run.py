@@ -37,7 +37,12 @@ def run(
     kept = monitor.state(stage) if inference.resumable else None
     state, info = state if kept is None else kept, monitor.info
     while monitor.n_steps < max_steps and not monitor.stopped:
-        state, info = inference.step(state, engine)
+        try:
+            state, info = inference.step(state, engine)
+        except KeyboardInterrupt:
+            if inference.resumable:
+                monitor.keep(stage, state, now=True)
+            raise
         stop = monitor.step(info, partial(inference.posterior, state))
         done = until_converged and (info.converged or info.message)
         if done or stop:
