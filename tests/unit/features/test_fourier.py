@@ -1,4 +1,4 @@
-"""Fourier features: what is drawn, how it is applied, and what is said to bad arguments."""
+"""Fourier features: distribution of the frequencies, transform, and invalid arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nystroem features: exactness, rank, landmarks, weights, and what is said to bad arguments."""
+"""Nystroem features: exactness, rank, landmarks, weights, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_dropping_only_exact_zeros_fails_and_ours_does_not():
     np.testing.assert_allclose(features @ features.T, K, atol=1e-12)
 
 
-def test_nothing_but_zeros_is_one_feature_that_is_zero():
+def test_a_zero_kernel_gives_one_zero_feature():
     model = NystroemFeatures(kernel="linear").fit(np.zeros((5, 2)))
     assert (model.rank_, model.n_components_) == (0, 1)
     np.testing.assert_array_equal(model.transform(np.ones((3, 2))), np.zeros((3, 1)))

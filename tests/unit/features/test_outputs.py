@@ -1,4 +1,4 @@
-"""Memory of outputs: used again when nobody refers to it, never before, and not without bound."""
+"""The pool of output memory: reuse, exclusivity and bounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def idle_bytes():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_memory_is_used_again_once_nobody_refers_to_it(dtype):
+def test_freed_memory_is_reused(dtype):
     first = outputs.new_output((500, 2), dtype)
     assert first.shape == (500, 2)
     assert first.dtype == dtype

@@ -1,4 +1,4 @@
-"""Kernels as values, prepared rows, and what is said to bad arguments."""
+"""Kernels as values, prepared rows, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_bad_nu():
         Matern(1.0, nu=0.5)
 
 
-def test_gamma_of_data_without_spread_is_one():
+def test_gamma_of_constant_data_is_one():
     for rule in ("scale", "median"):
         for data in (np.full((5, 3), 7.0), sparse.csr_array((5, 3))):
             assert gamma_from_data(rule, data) == 1.0
