@@ -166,7 +166,7 @@ def test_batch_by_batch_rows_are_let_go(rows, monkeypatch, tmp_path):
     for start in range(0, 8000, 2000):
         model.partial_fit(X[start : start + 2000], y[start : start + 2000], classes=[0, 1])
         accuracies.append(model.score(X_test, y_test))
-    assert model.stream_["kept"] is None
+    assert model.stream_["expert_rows"] is None
     waiting = sum(len(part["codes"]) for part in model.stream_["waiting"].values())
     assert model.experts_[0]["counts"].sum() + waiting == 8000
     assert waiting > 0 and model.experts_[0]["counts"].sum() > 6000

@@ -201,8 +201,8 @@ class ClassStream(RowBuffer, ExpertStream):
             self._subsample_buffer()
             return
         n_buffered = len(state["y"])
-        state["told_apart"] = state.get("told_apart", state["learned"]) + rows.n
-        enough = state["told_apart"] >= START_ROWS
+        state["n_multiclass"] = state.get("n_multiclass", state["learned"]) + rows.n
+        enough = state["n_multiclass"] >= START_ROWS
         if enough or not state["learned"] or n_buffered >= GROWTH * state["learned"]:
             self._learn_buffered()
         if enough:
@@ -268,7 +268,7 @@ class ClassStream(RowBuffer, ExpertStream):
         blocks[:, i, i] += self._first_prior().precision
         state["precision"] = blocks
         if self.n_features_in_ <= MAX_INPUTS:
-            state["kept"] = [[rows.X, rows.y, omega]]
+            state["expert_rows"] = [[rows.X, rows.y, omega]]
         state["n_rows"] -= len(state["y"]) - rows.n
         for name in ("X", "y", "omega"):
             del state[name]
@@ -331,8 +331,10 @@ class ClassStream(RowBuffer, ExpertStream):
         self.mean_shift_ = [np.zeros_like(posterior.mean)]  # negligible for so many rows
         self.layout_ = posterior.layout
         # the landmarks are fixed, so the intercept gains trust for rows out of their support
-        state["far"] = state.get("far", 0.0) + outside_weight
-        self.extrapolation_trust_ = np.array([state["far"] / (state["far"] + TRUST_ROWS)])
+        state["outside_weight"] = state.get("outside_weight", 0.0) + outside_weight
+        self.extrapolation_trust_ = np.array(
+            [state["outside_weight"] / (state["outside_weight"] + TRUST_ROWS)]
+        )
         self.objective_, self.converged_ = float(fit.value), fit.converged
         self.n_iter_ += fit.n_iter
 

@@ -230,8 +230,8 @@ class ExpertFit:
             return None
         m = n_landmarks(self.n_regions)
         validator = self.global_model.validator(samples, m, self.seed)
-        kept = CachedValidator(validator, self.budget, "trial")
-        choice = choose_experts(kept, precision, lambda: self.budget.over, required)
+        cached = CachedValidator(validator, self.budget, "trial")
+        choice = choose_experts(cached, precision, lambda: self.budget.over, required)
         if choice is None or self.budget.over:
             return None
         uncertainty = self.global_model.uncertainty(validator, choice)

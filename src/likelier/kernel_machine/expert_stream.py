@@ -318,18 +318,18 @@ class ExpertStream(StreamPasses):
     # -- batch by batch -----------------------------------------------------------------
     def _buffer_for_experts(self, X: Matrix, y: Array, omega: Array) -> None:
         """Buffer rows for the experts, and refit these whenever the rows have doubled."""
-        buffered = self.stream_.get("kept")
+        buffered = self.stream_.get("expert_rows")
         if buffered is None:
             return
         buffered = [*buffered, [X, y, omega]]
-        self.stream_["kept"] = buffered
+        self.stream_["expert_rows"] = buffered
         n_rows = sum(len(labels) for _, labels, _ in buffered)
         tried, full = self.stream_.get("tried", 0), n_rows * self.n_features_in_ > BUFFERED_VALUES
         due = n_rows >= GROWTH * tried or (full and n_rows > tried)
         if due and self._tries_experts(n_rows, self._landmarks()):
             self._make_experts()
         if full:
-            self.stream_["kept"] = None
+            self.stream_["expert_rows"] = None
 
     def _landmarks(self) -> Any:
         return restore_map(self.maps_[0])
@@ -337,13 +337,13 @@ class ExpertStream(StreamPasses):
     @one_blas_thread()
     def _make_experts(self) -> None:
         """Fit regions, hyperparameters and experts to all buffered rows."""
-        X = stack_rows([rows for rows, _, _ in self.stream_["kept"]])
-        y = np.concatenate([labels for _, labels, _ in self.stream_["kept"]])
-        omega = np.concatenate([weight for _, _, weight in self.stream_["kept"]])
+        X = stack_rows([rows for rows, _, _ in self.stream_["expert_rows"]])
+        y = np.concatenate([labels for _, labels, _ in self.stream_["expert_rows"]])
+        omega = np.concatenate([weight for _, _, weight in self.stream_["expert_rows"]])
         self.stream_["tried"] = len(y)
         if not self.experts_[0]:  # the global model learns until there are experts
             self.stream_["n_global"] = len(y)
-        n_global = self.stream_.setdefault("n_global", len(self.stream_["kept"][0][1]))
+        n_global = self.stream_.setdefault("n_global", len(self.stream_["expert_rows"][0][1]))
         codes, budget = self._targets(y), TimeBudget(self, (None, None))
         with LocalEngine(
             X,
@@ -392,7 +392,7 @@ class ExpertStream(StreamPasses):
 
     def _finish_experts(self) -> None:
         """End of the stream: learn the waiting rows and release the buffers."""
-        buffered = self.stream_.get("kept")
+        buffered = self.stream_.get("expert_rows")
         n_buffered = sum(len(labels) for _, labels, _ in buffered) if buffered else 0
         if n_buffered > self.stream_.get("tried", 0) and self._tries_experts(
             n_buffered, self._landmarks()
@@ -400,7 +400,7 @@ class ExpertStream(StreamPasses):
             self._make_experts()
         if self.experts_[0]:  # rows may be waiting for older experts
             self._flush_experts()
-        self.stream_["kept"] = None
+        self.stream_["expert_rows"] = None
 
     def _flush_experts(self) -> None:
         """Update the experts with all waiting rows."""

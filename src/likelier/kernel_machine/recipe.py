@@ -348,5 +348,5 @@ class KernelFit(ResumableFit):
             parts.append(rest)
         y = np.concatenate([np.asarray(y) for y, _ in parts])
         weight = None if parts[0][1] is None else np.concatenate([w for _, w in parts])
-        kept = LocalEngine(whole, y, weight, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS)
-        return kept, lambda batch: np.asarray(batch.X)
+        cached = LocalEngine(whole, y, weight, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS)
+        return cached, lambda batch: np.asarray(batch.X)

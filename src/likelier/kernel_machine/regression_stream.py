@@ -213,7 +213,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
         if n_buffered >= START_ROWS:
             state["absorbing"] = True
             if self.n_features_in_ <= MAX_INPUTS:
-                state["kept"] = [[state["X"], state["y"], state["omega"]]]
+                state["expert_rows"] = [[state["X"], state["y"], state["omega"]]]
             for name in ("X", "y", "omega"):
                 del state[name]
 
@@ -256,8 +256,12 @@ class RegressionStream(RowBuffer, RegressionExperts):
         residual = targets - Phi @ old.mean + support.mean_correction(constant)
         self._update_noise(residual**2 / expected, omega)
         # the landmarks are fixed, so the intercept gains trust for rows out of their support
-        state["far"] = state.get("far", 0.0) + float(omega @ extrapolation_degree(support.residual))
-        self.extrapolation_trust_ = np.array([state["far"] / (state["far"] + TRUST_ROWS)])
+        state["outside_weight"] = state.get("outside_weight", 0.0) + float(
+            omega @ extrapolation_degree(support.residual)
+        )
+        self.extrapolation_trust_ = np.array(
+            [state["outside_weight"] / (state["outside_weight"] + TRUST_ROWS)]
+        )
         self.global_noise_ = (self.noise_ / self.target_scale_) ** 2
         self.weights_, self.roots_ = [weights.mean], [weights.root]
         state["sums"] = vars(sums).copy()

@@ -146,6 +146,6 @@ def previous_model(estimator: Any) -> dict[str, Any]:
     return fitted if "maps_" in fitted or "particles_" in fitted else {}
 
 
-def _n_stages(kept: dict[str, Any]) -> int:
+def _n_stages(checkpoint: dict[str, Any]) -> int:
     """Number of completed stages before the weights: the scales, then the search."""
-    return 2 if "choice" in kept else int("search" in kept)
+    return 2 if "choice" in checkpoint else int("search" in checkpoint)
