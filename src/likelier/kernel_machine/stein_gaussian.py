@@ -77,7 +77,7 @@ class SteinGaussian(Inference):
     Since ``q`` is part of ``g``, the gradient noise vanishes as ``q`` approaches the posterior.
     Draws are antithetic pairs.
 
-    An update of C Gaussians over p parameters costs 2 C minibatch gradients, and ``10 C^2 p``
+    Cost per update of C Gaussians over p parameters: 2 C minibatch gradients, and ``10 C^2 p``
     products for the mixture. On a stream a step is one pass, with many updates.
 
     Parameters
