@@ -18,7 +18,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm", "torch", "gpytorch", "
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure the parts asked for, then write the page; what is stored is not measured again."""
+    """Run the requested measurements, skipping stored ones, then write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--sets", help="data sets, separated by commas")
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measure_features(path: Path, quick: bool) -> None:
-    """Time the feature maps and their errors anew; it takes a minute."""
+    """Time the feature maps and measure their errors anew; takes a minute."""
     results = dict(features.run(3, 2) if quick else features.run())
     write_json(path, results)
 

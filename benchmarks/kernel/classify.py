@@ -1,8 +1,7 @@
-"""Classification with no options against a grid-searched SVC, on the same rows.
+"""Classification with default options against a grid-searched SVC, on the same rows.
 
-Each case (data set, seed, model) is stored as soon as it is measured, so a run can be resumed.
-A small fit comes first, so that loading compiled code does not count against whichever set is the
-first of a process.
+Each case (data set, seed, model) is stored as soon as it is measured, so a run can be resumed. A
+small warm-up fit keeps the loading of compiled code out of the first measurement.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def measured(
 
 @cache
 def warm_up() -> None:
-    """One fit of each tool on few rows, once in a process."""
+    """One small fit of each tool, once per process."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 5)), np.repeat([0, 1, 2], 50)
     BayesianKernelClassifier(random_state=0).fit(X, y).predict_proba(X)
@@ -86,18 +85,18 @@ def scores(p: Any, y: Any) -> dict[str, float]:
 
 
 def ours(split: Split, seed: int) -> dict[str, Any]:
-    """BayesianKernelClassifier with no options."""
+    """BayesianKernelClassifier with default options."""
     start = time.process_time()
     model = BayesianKernelClassifier(random_state=seed).fit(split.X, split.y)
     fitted = time.process_time() - start
     record = {"cpu": fitted, **scores(model.predict_proba(split.X_test), split.y_test)}
-    if split.X.shape[1] == 784:  # images: what does not look like them must be noticed
+    if split.X.shape[1] == 784:  # images: also measure outlier detection
         record["ood"] = strange(model, split.X_test[:2000])
     return record
 
 
 def strange(model: Any, X: Any) -> dict[str, float]:
-    """Area under the curve of `score_samples` against three kinds of strange images."""
+    """AUROC of `score_samples` against three kinds of outlier images."""
     rng = np.random.default_rng(0)
     usual = model.score_samples(X)
     kinds = {
@@ -113,7 +112,7 @@ def strange(model: Any, X: Any) -> dict[str, float]:
 
 
 def svc(split: Split, seed: int) -> dict[str, Any]:
-    """SVC by grid search; the time is that of the search and its last fit."""
+    """Grid-searched SVC; the time includes the search and the final fit."""
     start = time.process_time()
     scaler = StandardScaler().fit(split.X)
     X, X_test = scaler.transform(split.X), scaler.transform(split.X_test)
@@ -129,7 +128,7 @@ def svc(split: Split, seed: int) -> dict[str, Any]:
 
 
 def grid_search(X: Any, y: Any, seed: int) -> Any:
-    """SVC searched on standardised rows."""
+    """SVC grid-searched on standardised rows."""
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     grid = {"C": C_GRID, "gamma": [value / X.shape[1] for value in GAMMA_GRID]}
     return GridSearchCV(SVC(cache_size=500), grid, cv=folds).fit(X, y)

@@ -1,10 +1,10 @@
 """Ensembles over hyperparameters, with and without Stein interaction, at equal cost.
 
-Four fits with scales of their own, whose probabilities are averaged. Alone, every particle
-climbs the evidence on random subsets of its own. With interaction the four climb together by
-Stein variational gradient descent: gradients are shared by a kernel of median bandwidth, whose
-own gradient drives the particles apart. Everything else, and the number of evidence gradients,
-is the same; at most 2,000 training rows.
+Four fits with their own length scales, whose probabilities are averaged. Without interaction every
+particle ascends the evidence on its own random subsets. With interaction the four ascend jointly
+by Stein variational gradient descent: a kernel of median bandwidth shares the gradients, and its
+own gradient repels the particles. Everything else, including the number of evidence gradients, is
+the same; at most 2,000 training rows.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from benchmarks.kernel.classify import measured, scores
 from benchmarks.kernel.problem import Split, class_split
 from likelier import BayesianKernelClassifier
 from likelier.kernel_machine.evidence import (
-    DECAY_SHARE,
+    DECAY_FRACTION,
     FIRST_DECAY,
     MAX_INDEPENDENT,
     MEDIAN_ROWS,
     RATE,
     SECOND_DECAY,
     WARM_UP,
-    Climb,
+    AscentState,
     Plan,
     Scales,
     negative_log_joint,
     scales_of,
-    start_climb,
+    start_ascent,
 )
 
 SETS = (
@@ -48,7 +48,7 @@ KINDS = {"one": (1, False), "alone": (PARTICLES, False), "stein": (PARTICLES, Tr
 
 
 def gradient(theta: Any, X: Any, targets: Any) -> Any:
-    """Gradient of minus the log joint on one subset, targets centred and scaled there."""
+    """Gradient of the negative log joint on one subset, with targets centred and scaled there."""
     centred = targets - targets.mean(axis=0)
     spread = centred.std(axis=0)
     centred = centred[:, spread > 1e-12] / spread[spread > 1e-12]
@@ -61,25 +61,25 @@ def gradient(theta: Any, X: Any, targets: Any) -> Any:
         return negative_log_joint(theta, X.astype(np.float64), centred, None, counts)[1]
 
 
-def shared(thetas: Any, gradients: Any) -> Any:
+def stein_directions(thetas: Any, gradients: Any) -> Any:
     """Directions of Stein variational gradient descent, with the sign of gradients."""
-    away = thetas[:, None] - thetas[None]
-    squares = (away**2).sum(axis=2)
-    middle = np.median(squares[np.triu_indices(len(thetas), 1)])
-    width = max(float(middle), 1e-12) / np.log(len(thetas) + 1.0)
+    differences = thetas[:, None] - thetas[None]
+    squares = (differences**2).sum(axis=2)
+    median = np.median(squares[np.triu_indices(len(thetas), 1)])
+    width = max(float(median), 1e-12) / np.log(len(thetas) + 1.0)
     kernel = np.exp(-squares / width)
-    apart = (kernel[..., None] * away).sum(axis=1) * 2.0 / width
-    return (kernel @ gradients - apart) / len(thetas)
+    repulsion = (kernel[..., None] * differences).sum(axis=1) * 2.0 / width
+    return (kernel @ gradients - repulsion) / len(thetas)
 
 
-def climb(X: Any, targets: Any, rng: Any, plan: Plan, words: tuple[int, bool]) -> list[Scales]:
-    """Scales of all particles; Adam as in the library, alone or together."""
-    n_particles, together = words
-    first = [start_climb(X[rng.permutation(len(X))[:MEDIAN_ROWS]], X.shape[1])
+def ascend(X: Any, targets: Any, rng: Any, plan: Plan, settings: tuple[int, bool]) -> list[Scales]:
+    """Scales of all particles; Adam as in the library, independent or interacting."""
+    n_particles, interact = settings
+    first = [start_ascent(X[rng.permutation(len(X))[:MEDIAN_ROWS]], X.shape[1])
              for _ in range(n_particles)]  # fmt: skip
     states, step = first, 0
     thetas = np.stack([state.theta for state in states])
-    if n_particles > 1:  # equal points have no direction to part in
+    if n_particles > 1:  # identical particles would never separate
         thetas += 0.01 * rng.standard_normal(thetas.shape)
     moment, square = np.zeros_like(thetas), np.zeros_like(thetas)
     for steps, size in plan.stages:
@@ -89,37 +89,37 @@ def climb(X: Any, targets: Any, rng: Any, plan: Plan, words: tuple[int, bool]) -
             gradients = np.stack(
                 [gradient(t, X[p], targets[p]) for t, p in zip(thetas, parts, strict=True)]
             )
-            if together:
-                gradients = shared(thetas, gradients)
+            if interact:
+                gradients = stein_directions(thetas, gradients)
             moment = FIRST_DECAY * moment + (1 - FIRST_DECAY) * gradients
             square = SECOND_DECAY * square + (1 - SECOND_DECAY) * gradients**2
-            left = (plan.n_steps - step + 1) / (DECAY_SHARE * plan.n_steps)
-            rate = RATE * min(1.0, step / WARM_UP) * min(1.0, left)
+            remaining = (plan.n_steps - step + 1) / (DECAY_FRACTION * plan.n_steps)
+            rate = RATE * min(1.0, step / WARM_UP) * min(1.0, remaining)
             change = moment / (1 - FIRST_DECAY**step)
             thetas = thetas - rate * change / (np.sqrt(square / (1 - SECOND_DECAY**step)) + 1e-12)
     zero = np.zeros(thetas.shape[1])
-    return [scales_of(Climb(theta, zero, zero)) for theta in thetas]
+    return [scales_of(AscentState(theta, zero, zero)) for theta in thetas]
 
 
 class Ensemble(BayesianKernelClassifier):
-    """The library's classifier with the particles' scales from `climb`."""
+    """The library's classifier with the particles' scales from `ascend`."""
 
-    together = False
+    interact = False
 
     def _held_rows(self, sample: Any, rng: Any) -> Any:
         if not hasattr(self, "_held"):
             self._held = super()._held_rows(sample, rng)
         return self._held
 
-    def _prepare(self, sample: Any, held: Any, standard: Any, rng: Any, clock: Any) -> Any:
+    def _prepare(self, sample: Any, held: Any, standard: Any, rng: Any, budget: Any) -> Any:
         if not hasattr(self, "_scales"):
             inside = np.setdiff1d(np.arange(sample.n), held)
             Z = standard.apply(sample.X, np.float32)[inside]
             targets = self._evidence_targets(sample.y[inside])
-            words = (self._n_particles(), self.together)
-            self._scales = climb(Z, targets, rng, self._plan(sample.n), words)
-        self.gamma = np.zeros(sample.X.shape[1])  # nothing is to be learned here
-        prepared = super()._prepare(sample, held, standard, rng, clock)
+            settings = (self._n_particles(), self.interact)
+            self._scales = ascend(Z, targets, rng, self._plan(sample.n), settings)
+        self.gamma = np.zeros(sample.X.shape[1])  # skips learning the scales
+        prepared = super()._prepare(sample, held, standard, rng, budget)
         self.gamma = "auto"
         return replace(prepared, scales=self._scales.pop(0))
 
@@ -140,9 +140,9 @@ def measure(kind: str, name: str, seed: int) -> dict[str, Any]:
 
 
 def _fit(kind: str, split: Split, seed: int) -> dict[str, Any]:
-    n_particles, together = KINDS[kind]
+    n_particles, interact = KINDS[kind]
     model = Ensemble(n_particles=n_particles, random_state=seed)
-    model.together = together
+    model.interact = interact
     start = time.process_time()
     model.fit(split.X, split.y)
     cpu = time.process_time() - start
@@ -150,14 +150,14 @@ def _fit(kind: str, split: Split, seed: int) -> dict[str, Any]:
 
 
 def text(folder: Path) -> str:
-    """The table, from what has been measured so far."""
+    """The table of the measurements so far."""
     stored = read_json(folder / "ensembles.json")
     runs: dict[str, list[dict[str, Any]]] = {}
     for key in stored:
         name, seed, kind = key.rsplit("/", 2)
         keys = {k: f"{name}/{seed}/{k}" for k in KINDS}
         if kind == "one" and all(k in stored for k in keys.values()):
-            runs.setdefault(name, []).append({k: stored[place] for k, place in keys.items()})
+            runs.setdefault(name, []).append({k: stored[key_] for k, key_ in keys.items()})
     if not runs:
         return ""
     table, gains = [], []
@@ -173,24 +173,24 @@ def text(folder: Path) -> str:
         table.append([name, str(len(found)), *cells])
     return "\n".join([
         "## Ensembles over hyperparameters", "",
-        f"Accuracy and log loss of one fit, of {PARTICLES} fits alone, and of {PARTICLES} with "
-        f"Stein interaction between their scales; at most {ROWS:,} rows.", "",
-        markdown_table(["data set", "seeds", "one", "alone", "with interaction"], table), "",
-        _verdict(np.array(gains)), "",
+        f"Accuracy and log loss of one fit, of {PARTICLES} independent fits, and of {PARTICLES} "
+        f"with Stein interaction between their scales; at most {ROWS:,} rows.", "",
+        markdown_table(["data set", "seeds", "one", "independent", "with interaction"], table), "",
+        _summary(np.array(gains)), "",
     ])  # fmt: skip
 
 
-def _verdict(gains: Any) -> str:
+def _summary(gains: Any) -> str:
     mean = gains.mean(axis=0)
     error = gains.std(axis=0, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0 * mean
     helps = len(gains) > 1 and stats.ttest_1samp(gains[:, 3], 0.0).pvalue < 0.05 and mean[3] < 0
-    shipped = "with interaction" if helps else "alone"
+    shipped = "with interaction" if helps else "without interaction"
     return (
-        f"Over {len(gains)} sets: {PARTICLES} fits alone change accuracy by {mean[0]:+.2f} +- "
-        f"{error[0]:.2f} points and log loss by {100 * mean[2]:+.1f} +- {100 * error[2]:.1f}% "
+        f"Over {len(gains)} sets: {PARTICLES} independent fits change accuracy by {mean[0]:+.2f} "
+        f"+- {error[0]:.2f} points and log loss by {100 * mean[2]:+.1f} +- {100 * error[2]:.1f}% "
         f"against one, at {mean[4]:.1f} times its cost. Interaction then changes accuracy by "
         f"{mean[1]:+.2f} +- {error[1]:.2f} points and log loss by {100 * mean[3]:+.1f} +- "
         f"{100 * error[3]:.1f}%. The evidence favours fits {shipped}. "
-        "The library ships fits alone for `n_particles` above one, and one fit by default, which "
-        'costs a fraction; the joint method over weights and scales is `inference="svgd"`.'
+        "The library uses independent fits for `n_particles` above one, and one fit by default, "
+        'which costs a fraction; joint inference over weights and scales is `inference="svgd"`.'
     )

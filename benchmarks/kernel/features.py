@@ -1,9 +1,9 @@
-"""Feature maps: speed against NumPy and scikit-learn, and how well the kernel is reproduced.
+"""Feature maps: speed against NumPy and scikit-learn, and approximation error of the kernel.
 
-Speed is processor time of one thread, 10,000 rows of 50 features to 1,000 features, runs in turn.
-NumPy's version has all its arrays allocated before, and ours then writes into an array that exists.
-scikit-learn's has no such choice: it is compared with our plain ``transform(X)``, which uses the
-memory of its last output again. What both the map and new memory for it take is shown too.
+Speed is processor time of one thread, 10,000 rows of 50 features to 1,000 features, with
+interleaved runs. NumPy gets preallocated arrays, and ours then writes into an existing array.
+scikit-learn has no such option: it is compared with the plain ``transform(X)``, which reuses the
+memory of its last output. The time with newly allocated memory is reported too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REQUIRED_OF_SAMPLER = 3.0
 
 
 def run(repeats: int = 15, seeds: int = 10, report: Callable[[str], None] = print) -> Cases:
-    """Measure every case and yield its name and its results."""
+    """Measure every case; yield its name and results."""
     for dtype in ("float32", "float64"):
         for gamma in GAMMAS:
             entry = speed(dtype, gamma, repeats)
@@ -50,7 +50,7 @@ def run(repeats: int = 15, seeds: int = 10, report: Callable[[str], None] = prin
 
 
 def speed(dtype: str, gamma: float, repeats: int) -> dict[str, Any]:
-    """Time the ways to the same number of features."""
+    """Time each way to compute the same number of features."""
     X = np.random.default_rng(0).normal(size=(ROWS, INPUTS)).astype(dtype)
     ours = FourierFeatures(WIDTH, gamma=gamma, random_state=0).fit(X)
     sampler = RBFSampler(gamma=gamma, n_components=WIDTH, random_state=0).fit(X)
@@ -92,7 +92,7 @@ def speed(dtype: str, gamma: float, repeats: int) -> dict[str, Any]:
 
 
 def _dropped(call: Callable[[], Any]) -> Callable[[int], None]:
-    """A run that keeps nothing: whoever maps batch after batch lets each go in the end."""
+    """A run that drops its output, as in batch-wise use."""
 
     def run_once(_: int) -> None:
         call()
@@ -101,7 +101,7 @@ def _dropped(call: Callable[[], Any]) -> Callable[[int], None]:
 
 
 def kernel_error(X: np.ndarray, width: int, seeds: int) -> dict[str, Any]:
-    """Mean square error of the rbf kernel with the median bandwidth, by sampling and form."""
+    """Mean squared error of the RBF kernel with the median bandwidth, by sampling and form."""
     kernel = make_kernel("rbf", gamma="median", X=X)
     K = kernel.matrix(X)
     found: dict[str, float] = {}
@@ -118,7 +118,7 @@ def kernel_error(X: np.ndarray, width: int, seeds: int) -> dict[str, Any]:
 
 
 def left_over(X: np.ndarray, count: int, seeds: int) -> dict[str, Any]:
-    """Share of the kernel's trace that the landmarks do not explain, by their choice."""
+    """Fraction of the kernel's trace not explained by the landmarks, by selection method."""
     kernel = make_kernel("rbf", gamma="median", X=X)
     share = {}
     for landmarks in LANDMARKS:
@@ -134,7 +134,7 @@ def left_over(X: np.ndarray, count: int, seeds: int) -> dict[str, Any]:
 
 
 def tables(results: dict[str, dict[str, Any]]) -> str:
-    """Write the three tables of the page from what `run` yielded."""
+    """The three tables of the page."""
     return "\n\n".join([_speed_table(results), _error_table(results), _landmark_table(results)])
 
 
@@ -183,7 +183,7 @@ def _landmark_table(results: dict[str, dict[str, Any]]) -> str:
         + [f"{100 * v['share'][name]:.2f}%" for name in LANDMARKS]
         for key, v in entries.items()
     ]
-    return markdown_table(["trace left over", *LANDMARKS], rows)
+    return markdown_table(["unexplained trace", *LANDMARKS], rows)
 
 
 def _sample(name: str, count: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Gaussian processes of GPyTorch on the regression splits: exact for few rows, sparse for many.
 
-Both have an rbf kernel with a length scale for every input, on standardised inputs and targets,
-and are trained by Adam until their steps are done or their processor time is over.
+Both have an RBF kernel with one length scale per input, on standardised inputs and targets, and are
+trained by Adam for a fixed number of steps or processor time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import remember
 from benchmarks.kernel.problem import Split, number_split
 
-EXACT_ROWS = 2000  # an exact process up to here
+EXACT_ROWS = 2000  # largest exact process
 EXACT_STEPS, EXACT_RATE = 150, 0.1
 SPARSE_EPOCHS, SPARSE_RATE, BATCH, N_INDUCING = 100, 0.01, 512, 256
 MOST_SECONDS = 60.0
 
 
 def run(folder: Path, sets: Iterable[str], n_splits: int | None = None) -> None:
-    """Measure what is not stored yet: so many splits, or three where rows are few and else one."""
+    """Measure the missing splits: the given number, or three for few rows and one otherwise."""
     for name in sets:
         few = len(number_split(name, 0).y) <= EXACT_ROWS
         for index in range(n_splits or (3 if few else 1)):
@@ -37,14 +37,14 @@ def run(folder: Path, sets: Iterable[str], n_splits: int | None = None) -> None:
 
 
 def measure(name: str, index: int) -> dict[str, Any]:
-    """Error, log density and coverage of the process that suits the rows."""
+    """Error, log density and coverage of the exact or sparse process."""
     split = number_split(name, index)
     with threadpool_limits(1):
         return fitted(split, index)
 
 
 def fitted(split: Split, seed: int) -> dict[str, Any]:
-    """Train on the split and judge on its test part."""
+    """Train on a split and evaluate on its test part."""
     import torch
 
     torch.manual_seed(seed)
@@ -97,7 +97,7 @@ def train_sparse(
     X: Any, y: Any, seed: int, until: float, n_inducing: int = N_INDUCING, batch: int = BATCH,
     epochs: int = SPARSE_EPOCHS,
 ) -> tuple[Any, Any, int]:  # fmt: skip
-    """Model, likelihood and number of steps of a sparse process, until its time is over."""
+    """Model, likelihood and number of steps of a sparse process trained within its time limit."""
     import gpytorch
     import torch
 

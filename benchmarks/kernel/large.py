@@ -1,7 +1,7 @@
-"""One fit at 20,000 rows beside one fit of an SVC whose C and gamma are given to it.
+"""One fit at 20,000 rows against one fit of an SVC with given C and gamma.
 
-The SVC's C and gamma are those that a grid search finds on 5,000 rows of the same set and seed; the
-search itself is not counted. Processor time of one thread, both tools on the same rows.
+C and gamma come from a grid search on 5,000 rows of the same set and seed, which is not counted.
+Processor time of one thread, both tools on the same rows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from benchmarks.common import markdown_table, read_json, remember
 from benchmarks.kernel.classify import grid_search, measured, ours
 from benchmarks.kernel.problem import Split, class_split
 
-SETS = ("a9a", "connect-4", "covtype", "ijcnn1", "mnist", "w8a")  # sets that have the rows
+SETS = ("a9a", "connect-4", "covtype", "ijcnn1", "mnist", "w8a")  # sets with enough rows
 ROWS, MOST = 20_000, 3.0
 
 
 def run(folder: Path, sets: Iterable[str], seed: int = 0) -> None:
-    """Measure what is not stored yet."""
+    """Run the missing measurements."""
     searched = read_json(folder / "classify-svc.json")
     for name in sets:
         if name not in SETS:
@@ -36,7 +36,7 @@ def run(folder: Path, sets: Iterable[str], seed: int = 0) -> None:
 
 
 def both(name: str, seed: int, best: dict[str, float] | None) -> dict[str, Any]:
-    """Time and accuracy of ours and of one SVC fit; ``best`` is searched if it is not known."""
+    """Time and accuracy of ours and of one SVC fit; ``best`` is searched if unknown."""
     split = class_split(name, seed, cap=ROWS)
     if best is None:
         few = class_split(name, seed)
@@ -64,7 +64,7 @@ def ratio(record: dict[str, Any]) -> float:
 
 
 def text(folder: Path) -> str:
-    """The table, from what has been measured so far."""
+    """The table of the measurements so far."""
     stored = read_json(folder / "large.json")
     if not stored:
         return ""
@@ -80,8 +80,8 @@ def text(folder: Path) -> str:
     header = ["data set", "accuracy", "SVC's", "processor s", "SVC's, one fit", "ours / SVC's"]
     verdict = "met" if max(ratios) <= MOST else "not met"
     return "\n".join([
-        f"## {ROWS:,} rows beside one tuned SVC fit", "",
-        "C and gamma are given to the SVC, from its search on 5,000 rows, which is not counted. "
+        f"## {ROWS:,} rows against one tuned SVC fit", "",
+        "C and gamma of the SVC come from a grid search on 5,000 rows, which is not counted. "
         f"Median {np.median(ratios):.2f} of its time, worst {max(ratios):.2f} (target: at most "
         f"{MOST:g}, {verdict}).", "", markdown_table(header, rows), "",
     ])  # fmt: skip

@@ -1,6 +1,6 @@
-"""Label noise: what a fifth of wrong training labels costs, ours and a grid-searched SVC.
+"""Label noise: accuracy lost to 20% wrong training labels, ours and a grid-searched SVC.
 
-Both are measured with and without the noise on the same rows, at most 2,000 of them.
+Both are measured with and without noise on the same rows, at most 2,000 of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(folder: Path, sets: Iterable[str], seeds: Iterable[int]) -> None:
 
 
 def measure(model: str, name: str, seed: int, noisy: bool) -> dict[str, Any]:
-    """Accuracy of one model on one split; the test rows keep their labels."""
+    """Accuracy of one model on one split; test labels are clean."""
     split = class_split(name, seed, ROWS)
     if noisy:
         split = Split(split.X, flipped(split.y, seed), split.X_test, split.y_test)
@@ -43,7 +43,7 @@ def measure(model: str, name: str, seed: int, noisy: bool) -> dict[str, Any]:
 
 
 def flipped(y: Any, seed: int) -> Any:
-    """The labels, a fifth of them changed to another class."""
+    """Labels with a fifth of them changed to another class."""
     rng = np.random.default_rng([seed, 78])
     chosen = rng.random(len(y)) < SHARE
     n_classes = int(y.max()) + 1
@@ -52,7 +52,7 @@ def flipped(y: Any, seed: int) -> Any:
 
 
 def text(folder: Path) -> str:
-    """The table, from what has been measured so far."""
+    """The table of the measurements so far."""
     stored = {model: read_json(folder / f"noise-{model}.json") for model in MODELS}
     drops: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for key in stored["ours"]:
@@ -77,8 +77,8 @@ def text(folder: Path) -> str:
     met = "met" if means["ours"] < means["svc"] else "missed"
     return "\n".join([
         "## Label noise", "",
-        f"Points of accuracy lost when a fifth of at most {ROWS:,} training labels is wrong; both "
-        "models with no help, the SVC searched as above on the wrong labels.", "",
+        f"Points of accuracy lost to 20% wrong labels among at most {ROWS:,} training rows; "
+        "default options, and the SVC grid-searched as above on the noisy labels.", "",
         markdown_table(header, table), "",
         f"Mean loss: ours {means['ours']:.2f}, SVC {means['svc']:.2f} (target: less, {met}).", "",
     ])  # fmt: skip

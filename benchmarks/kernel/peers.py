@@ -16,7 +16,7 @@ from benchmarks.kernel.problem import Split
 
 N_FEATURES, N_INDUCING = 1000, 128
 GP_BATCH, GP_EPOCHS, GP_RATE, GP_LEAST_STEPS = 256, 15, 0.02, 300
-GP_SECONDS = 45.0  # of processor time, after which training ends
+GP_SECONDS = 45.0  # limit of the processor time for training
 
 
 def boosting(split: Split, seed: int) -> tuple[Any, float]:
@@ -38,7 +38,7 @@ def lightgbm(split: Split, seed: int) -> tuple[Any, float]:
 
 
 def sampler(split: Split, seed: int) -> tuple[Any, float]:
-    """RBFSampler and SGD on log loss, both with their defaults but 1,000 features."""
+    """RBFSampler with 1,000 features and SGD on log loss, otherwise defaults."""
     start = time.process_time()
     model = make_pipeline(
         StandardScaler(),

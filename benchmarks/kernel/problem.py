@@ -1,4 +1,4 @@
-"""The data of the kernel machines' benchmarks: splits that depend on a seed only."""
+"""Data of the kernel machine benchmarks: splits determined by a seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRAIN_CAP, TEST_CAP = 5000, 10_000
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to learn from and rows to judge by."""
+    """Training and test rows."""
 
     X: Array
     y: Array
@@ -51,10 +51,10 @@ def _open(name: str) -> Any:
 
 
 def class_split(name: str, seed: int, cap: int = TRAIN_CAP) -> Split:
-    """The published test part where there is one, else a random quarter; at most ``cap`` rows.
+    """The published test part if there is one, else a random quarter; at most ``cap`` rows.
 
-    Where the training part is not larger than that, nine tenths of it are drawn, so that
-    every seed has rows of its own.
+    If the training part is not larger than that, nine tenths of it are sampled, so that every seed
+    has its own rows.
     """
     with _open(name) as archive:
         X, y = _part(archive, "X"), archive["y"]
@@ -77,7 +77,7 @@ def class_split(name: str, seed: int, cap: int = TRAIN_CAP) -> Split:
 
 
 def n_published(name: str) -> int:
-    """How many splits were published with a set."""
+    """Number of published splits of a set."""
     with _open(name) as archive:
         if "test_idx" in archive.files:
             return len(archive["test_idx"])

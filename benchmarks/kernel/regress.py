@@ -1,4 +1,4 @@
-"""Regression on the published splits of open data, beside boosted trees."""
+"""Regression on the published splits of open data, against boosted trees."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Many rows: covtype and kddcup99 whole, and how time and memory grow with a stream.
+"""Many rows: all of covtype and kddcup99, and scaling of time and memory with a stream.
 
-Every case runs in a process of its own, so that its peak memory is its own; the figure includes
-Python, the libraries and, for the two sets, the data. Rows of the growing stream are those of
-covtype drawn anew with noise of a hundredth of each column's spread, made block by block.
+Every case runs in its own process to measure its peak memory, which includes Python, the libraries
+and, for the two sets, the data. The growing stream resamples the rows of covtype with noise of 1%
+of each column's standard deviation, generated block by block.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CATEGORIES, NORMAL = (1, 2, 3), "normal"
 
 
 def run(folder: Path, seeds: Iterable[int], quick: bool = False) -> None:
-    """Measure what is not stored yet."""
+    """Run the missing measurements."""
     cases = ["stream-100000"] if quick else [*SETS, *(f"stream-{n}" for n in STREAMS)]
     for case in cases:
         for seed in seeds if case in SETS else (0,):
@@ -92,7 +92,7 @@ def _covtype(folder: Path) -> tuple[Any, Any]:
 
 
 def _one_hot(X: Any, sizes: list[int]) -> Any:
-    """Numbers and indicators of the categories, written once: the data are not held twice."""
+    """Continuous columns and one-hot categories, written once to avoid a second copy."""
     numbers = np.setdiff1d(np.arange(X.shape[1]), CATEGORIES)
     out = np.zeros((len(X), len(numbers) + sum(sizes)), dtype=np.float32)
     for place, column in enumerate(numbers):
@@ -106,7 +106,7 @@ def _one_hot(X: Any, sizes: list[int]) -> Any:
 
 
 class _Stream:
-    """Blocks of covtype's rows with noise; calling it starts again with the same rows."""
+    """Blocks of noisy covtype rows; every call restarts with the same rows."""
 
     def __init__(self, n_rows: int, seed: int) -> None:
         self.n_rows, self.seed = n_rows, seed
@@ -126,13 +126,13 @@ class _Stream:
 
 
 def text(folder: Path) -> str:
-    """The two tables, from what has been measured so far."""
+    """The two tables of the measurements so far."""
     stored = read_json(folder / "scale.json")
     if not stored:
         return ""
     whole = {k: v for k, v in stored.items() if not k.startswith("stream")}
     stream = sorted((v for k, v in stored.items() if k.startswith("stream")), key=_rows)
-    parts = ["## Many rows", "", "No options but two threads. " + _verdict(stored), ""]
+    parts = ["## Many rows", "", "Default options with two threads. " + _verdict(stored), ""]
     if whole:
         header = ["data set", "rows", "experts", "accuracy", "log loss", "wall s", "processor s",
                   "peak MB"]  # fmt: skip
@@ -145,8 +145,9 @@ def text(folder: Path) -> str:
             for v in stream
         ]  # fmt: skip
         note = (
-            "A stream that is read block by block, nothing of it kept; accuracy on rows made the "
-            "same way, most of which have a twin in a long stream: read time and memory here."
+            "A stream read block by block, without storing it. Test rows are generated the same "
+            "way, and most have a near duplicate in a long stream: only time and memory matter "
+            "here."
         )
         parts += [note, "", markdown_table(header, table), ""]
     return "\n".join(parts)

@@ -7,12 +7,12 @@ import pytest
 from sklearn.datasets import load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier.fitting import time_budget
 from likelier.fitting.time_budget import TimeBudget
-from likelier.kernel_machine import estimator as kernel_words
 
 
 class Recorder:
-    """Counts finished tasks by name, and may ask for an end."""
+    """Counts finished tasks by name; may stop the fit."""
 
     def __init__(self, stop_after=None):
         self.names, self.stop_after = [], stop_after
@@ -32,7 +32,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("kind", [BayesianKernelClassifier, BayesianKernelRegressor])
-def test_every_step_is_told(kind):
+def test_every_step_is_reported(kind):
     X, y = load_iris(return_X_y=True)
     recorder = Recorder()
     model = kind(random_state=0).set_callbacks(recorder).fit(X, y)
@@ -56,7 +56,7 @@ def test_verbose_prints(capsys):
 
 def test_stages_say_how_long_they_will_take(monkeypatch, capsys):
     now = 100.0
-    monkeypatch.setattr(kernel_words.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(time_budget.time, "perf_counter", lambda: now)
     clock = TimeBudget(BayesianKernelClassifier(verbose=1), (None, None), begin=now)
     for share, seconds in ((0.25, 5.0), (0.5, 5.0), (1.0, 10.0)):
         now += seconds
@@ -64,7 +64,7 @@ def test_stages_say_how_long_they_will_take(monkeypatch, capsys):
     now += 3.0
     clock.tick("weights")
     now += 8.0
-    clock.progress("evidence", 0.1, "of another fit")  # it begins anew, after the weights
+    clock.progress("evidence", 0.1, "of another fit")  # a second stage, after the weights
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("about ")[1] for line in lines if "about" in line] == [
         "15 s left", "10 s left", "0 s left", "72 s left, of another fit",
@@ -74,8 +74,8 @@ def test_stages_say_how_long_they_will_take(monkeypatch, capsys):
 @pytest.mark.parametrize("inference", ["svgd", "stein_gaussian"])
 def test_particles_say_how_long_they_will_take(inference, capsys):
     X, y = load_iris(return_X_y=True)
-    words = {"n_components": 8, "n_particles": 2, "max_iter": 4, "random_state": 0}
-    BayesianKernelClassifier(inference=inference, verbose=1, **words).fit(X, y)
+    parameters = {"n_components": 8, "n_particles": 2, "max_iter": 4, "random_state": 0}
+    BayesianKernelClassifier(inference=inference, verbose=1, **parameters).fit(X, y)
     told = [line for line in capsys.readouterr().out.splitlines() if "particles" in line]
     assert len(told) == 4
     assert "25% of the steps, about" in told[0] and "s left, objective" in told[0]

@@ -1,4 +1,4 @@
-"""`BayesianKernelClassifier`: what it promises beyond scikit-learn's checks."""
+"""`BayesianKernelClassifier`, beyond scikit-learn's checks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_probabilities_agree_with_predictions(digits):
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X_test)), p)
 
 
-def test_far_from_the_data_it_knows_nothing(digits):
+def test_out_of_support_nothing_is_known(digits):
     model, X_train, X_test, _, _ = digits
     rng = np.random.default_rng(0)
     strange = rng.uniform(0.0, 16.0, X_test.shape)
@@ -144,9 +144,9 @@ def test_given_hyperparameters_are_kept():
 
 def test_temperature_widens_the_posterior():
     X, y = moons()
-    words = {"gamma": 0.7, "alpha": 0.2, "posterior_scale": 1.0, "random_state": 0}
-    cold = BayesianKernelClassifier(**words).fit(X, y)
-    warm = BayesianKernelClassifier(temperature=10.0, **words).fit(X, y)
+    parameters = {"gamma": 0.7, "alpha": 0.2, "posterior_scale": 1.0, "random_state": 0}
+    cold = BayesianKernelClassifier(**parameters).fit(X, y)
+    warm = BayesianKernelClassifier(temperature=10.0, **parameters).fit(X, y)
     assert (
         warm.predict_uncertainty(X).epistemic.mean() > cold.predict_uncertainty(X).epistemic.mean()
     )
@@ -233,13 +233,13 @@ def test_thousands_of_inputs():
     X = rng.normal(size=(300, 2500))
     y = (X[:, :20].sum(axis=1) > 0.0).astype(int)
     model = BayesianKernelClassifier(random_state=0).fit(X, y)
-    assert len(np.unique((model.gamma_ * model.input_spread_).round(9))) <= 64
+    assert len(np.unique((model.gamma_ * model.input_scale_).round(9))) <= 64
     relevance = model.feature_relevance_
     assert relevance[:20].mean() > 2.0 * relevance[20:].mean()
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"),
+    ("parameters", "kind"),
     [
         ({"loss": "squared"}, ValueError),
         ({"features": "wavelets"}, ValueError),
@@ -258,10 +258,10 @@ def test_thousands_of_inputs():
         ({"n_jobs": 0}, ValueError),
     ],
 )
-def test_words_that_make_no_sense_are_named(words, kind):
+def test_invalid_parameters_are_named(parameters, kind):
     X, y = moons(50)
-    with pytest.raises(kind, match=next(iter(words))):
-        BayesianKernelClassifier(**words).fit(X, y)
+    with pytest.raises(kind, match=next(iter(parameters))):
+        BayesianKernelClassifier(**parameters).fit(X, y)
 
 
 def test_missing_values_are_named():
@@ -273,7 +273,7 @@ def test_missing_values_are_named():
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_draws_of_many_classes_have_the_covariance_of_the_scores(temperature, tmp_path):
-    """Five classes and 121 features: more weights than a matrix of them is made for.
+    """Five classes and 121 features: more weights than the joint layout allows.
 
     A variance of 4,000 draws has a relative error of 2.2%: five of those.
     """

@@ -1,4 +1,4 @@
-"""Kernel machines where inputs take few values: equal rows are observations, and all count."""
+"""Kernel machines on inputs with few distinct values: equal rows are separate observations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def draw(n, seed=0):
 
 
 @pytest.mark.parametrize("n", [60, 400, 1990, 2500])  # also beyond where equal rows are looked for
-@pytest.mark.parametrize("words", [{}, {"features": "fourier"}], ids=str)
-def test_probabilities_are_near_the_shares_in_the_cells(n, words):
-    """Within what 60 rows leave open, and nearly the same with many."""
+@pytest.mark.parametrize("parameters", [{}, {"features": "fourier"}], ids=str)
+def test_probabilities_are_near_the_frequencies_in_the_cells(n, parameters):
+    """Within the sampling error of 60 rows, and nearly exact with many."""
     X, y = draw(n)
-    model = BayesianKernelClassifier(random_state=0, **words).fit(X, y)
+    model = BayesianKernelClassifier(random_state=0, **parameters).fit(X, y)
     found = model.predict_proba(CELLS)[:, 1]
     np.testing.assert_allclose(found, shares_of_cells(X, y), atol=0.03 + 3.0 / n)
 
@@ -76,8 +76,8 @@ def test_batches_know_it_too():
 
 
 @pytest.mark.parametrize("n", [200, 4000])
-def test_numbers_of_few_values(n):
-    """Cell means, the noise within the cells, and intervals that cover as many rows as they say."""
+def test_targets_of_few_values(n):
+    """Cell means, the noise within the cells, and calibrated intervals."""
     rng = np.random.default_rng(2)
     X = CELLS[rng.integers(4, size=n)]
     y = np.clip(np.round(2.0 + 1.5 * X[:, 0] - X[:, 1] + rng.normal(size=n)), 0.0, 5.0)
@@ -90,7 +90,7 @@ def test_numbers_of_few_values(n):
     assert 0.87 < np.mean((low <= y) & (y <= high)) < 0.97  # whole numbers leave no finer choice
 
 
-def test_copies_of_other_rows_are_still_one_row_each():
+def test_duplicates_of_other_rows_are_still_one_row_each():
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((300, 2)), rng.integers(0, 2, 300).astype(float)
     twice = Rows(np.tile(X, (2, 1)), np.tile(y, 2), None)
@@ -99,7 +99,7 @@ def test_copies_of_other_rows_are_still_one_row_each():
         assert merged.n == 300 and (merged.weight == 2.0).all()
 
 
-def test_a_few_rows_that_answer_differently_do_not_make_observations_of_copies():
+def test_a_few_rows_that_answer_differently_leave_duplicates_merged():
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((300, 2)), rng.integers(0, 2, 300).astype(float)
     X[1] = X[0]

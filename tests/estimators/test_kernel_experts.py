@@ -1,4 +1,4 @@
-"""Local experts of the kernel classifier: many rows, in memory, in streams and batch by batch."""
+"""Local experts of the kernel classifier: in memory, on streams and in `partial_fit`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ BOARD = 8  # squares on a side: too many borders for the landmarks of one machin
 
 @pytest.fixture(scope="module", autouse=True)
 def few_are_many():
-    """Make a few thousand rows count as many, so that the tests are quick."""
+    """Lower the thresholds so that a few thousand rows count as many."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (kernel_experts, kernel_expert_stream):
-            patch.setattr(module, "EXPERTS_FROM", 2500)
+            patch.setattr(module, "MIN_EXPERT_ROWS", 2500)
         patch.setattr(kernel_experts, "ROWS_PER_EXPERT", 300)
         patch.setattr(kernel_experts, "MAX_LANDMARKS", 128)
-        patch.setattr(kernel_experts, "BUFFER_ROWS", 150)
+        patch.setattr(kernel_experts, "MAX_BUFFER_ROWS", 150)
         patch.setattr("likelier.kernel_machine.estimator.MIN_COMPONENTS", 64)
         patch.setattr("likelier.kernel_machine.estimator.MAX_COMPONENTS", 64)
         yield
 
 
 def board(n, seed=0, n_classes=2, noise_inputs=1):
-    """A chess board, whose colours take turns."""
+    """A checkerboard."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0.0, BOARD, (n, 2))
     y = np.floor(X).sum(axis=1).astype(int) % n_classes
@@ -49,7 +49,7 @@ def model(rows, few_are_many):
     return BayesianKernelClassifier(random_state=0).fit(rows[0], rows[1])
 
 
-def test_experts_see_what_one_machine_cannot(rows, model):
+def test_experts_resolve_what_one_model_cannot(rows, model):
     X, y, X_test, y_test = rows
     alone = BayesianKernelClassifier(n_experts=0, random_state=0).fit(X, y)
     assert alone.experts_ == [{}]
@@ -61,14 +61,14 @@ def test_experts_see_what_one_machine_cannot(rows, model):
 
 
 def smooth(n, seed):
-    """One input says how likely a class is: one machine can learn that."""
+    """One informative input: a single model suffices."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     return X, (X[:, 0] + rng.logistic(size=n) > 0).astype(int)
 
 
 def test_smooth_data_have_experts_by_chance_only():
-    """Let in by half a standard error, for two seeds of five; more than six of eight once in 80."""
+    """Chance passes the half standard error rule; over six of eight seeds once in 80."""
     n_let_in, excess = 0, []
     for seed in range(8):
         X, y = smooth(6000, seed)
@@ -83,7 +83,7 @@ def test_smooth_data_have_experts_by_chance_only():
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_where_experts_are_not_worth_it_all_rows_are_learned(seed, monkeypatch):
-    monkeypatch.setattr(kernel_experts, "COMMON_ROWS", 2000)
+    monkeypatch.setattr(kernel_experts, "GLOBAL_ROWS", 2000)
     monkeypatch.setattr(kernel_experts, "choose_experts", lambda *_: None)
     X, y = smooth(3000, seed)
     model = BayesianKernelClassifier(random_state=seed).fit(X, y)
@@ -92,7 +92,7 @@ def test_where_experts_are_not_worth_it_all_rows_are_learned(seed, monkeypatch):
     np.testing.assert_array_equal(model.weights_[0], alone.weights_[0])
 
 
-def test_far_away_nothing_is_known(rows, model):
+def test_out_of_support_nothing_is_known(rows, model):
     X_test = rows[2]
     far = model.predict_proba(np.full((1, 3), 1e3))
     assert far.max() < 0.65
@@ -119,9 +119,9 @@ def test_more_classes_weights_and_labels(rows):
 def test_a_weight_is_as_many_rows():
     X, y = board(3000)
     twice = np.repeat(np.arange(3000), 2)
-    words = {"random_state": 0, "n_experts": 4}
-    weighted = BayesianKernelClassifier(**words).fit(X, y, np.full(3000, 2.0))
-    repeated = BayesianKernelClassifier(**words).fit(X[twice], y[twice])
+    parameters = {"random_state": 0, "n_experts": 4}
+    weighted = BayesianKernelClassifier(**parameters).fit(X, y, np.full(3000, 2.0))
+    repeated = BayesianKernelClassifier(**parameters).fit(X[twice], y[twice])
     assert weighted.experts_[0]["counts"].sum() == 3000
     away = weighted.predict_proba(X[:500]) - repeated.predict_proba(X[:500])
     assert np.abs(away).mean() < 0.1  # other random subsets and landmarks
@@ -130,9 +130,9 @@ def test_a_weight_is_as_many_rows():
 def test_sparse_rows_are_the_same(rows):
     X, y, X_test, _ = rows
     X, X_test = X.copy(), X_test.copy()
-    words = {"random_state": 0, "n_experts": 8}
-    dense = BayesianKernelClassifier(**words).fit(X, y).predict_proba(X_test)
-    thin = BayesianKernelClassifier(**words).fit(sparse.csr_array(X), y)
+    parameters = {"random_state": 0, "n_experts": 8}
+    dense = BayesianKernelClassifier(**parameters).fit(X, y).predict_proba(X_test)
+    thin = BayesianKernelClassifier(**parameters).fit(sparse.csr_array(X), y)
     away = dense - thin.predict_proba(sparse.csr_array(X_test))
     assert np.abs(away).mean() < 0.02  # sparse rows are not centred, which rounds otherwise
 
@@ -158,7 +158,7 @@ def test_streams_come_close(rows, model, once):
 
 
 def test_batch_by_batch_rows_are_let_go(rows, monkeypatch, tmp_path):
-    monkeypatch.setattr(kernel_expert_stream, "KEEP_VALUES", 3 * 5500)
+    monkeypatch.setattr(kernel_expert_stream, "BUFFERED_VALUES", 3 * 5500)
     X, y = board(8000)
     X_test, y_test = rows[2:]
     model = BayesianKernelClassifier(random_state=0)
@@ -166,7 +166,7 @@ def test_batch_by_batch_rows_are_let_go(rows, monkeypatch, tmp_path):
     for start in range(0, 8000, 2000):
         model.partial_fit(X[start : start + 2000], y[start : start + 2000], classes=[0, 1])
         accuracies.append(model.score(X_test, y_test))
-    assert model.stream_["kept"] is None
+    assert model.stream_["expert_rows"] is None
     waiting = sum(len(part["codes"]) for part in model.stream_["waiting"].values())
     assert model.experts_[0]["counts"].sum() + waiting == 8000
     assert waiting > 0 and model.experts_[0]["counts"].sum() > 6000
@@ -200,14 +200,14 @@ def test_time_budget_leaves_a_model(rows):
 
 def test_interruption_keeps_the_experts_so_far(rows, monkeypatch):
     X, y, X_test, _ = rows
-    learn = kernel_experts.ExpertFit.keep
+    learn = kernel_experts.ExpertFit.store
 
     def keep(self, solution):
         if solution.expert == 5:
             raise KeyboardInterrupt
         learn(self, solution)
 
-    monkeypatch.setattr(kernel_experts.ExpertFit, "keep", keep)
+    monkeypatch.setattr(kernel_experts.ExpertFit, "store", keep)
     model = BayesianKernelClassifier(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -216,7 +216,7 @@ def test_interruption_keeps_the_experts_so_far(rows, monkeypatch):
     assert np.isfinite(model.predict_proba(X_test)).all()
 
 
-def test_progress_tells_the_time_left(rows, capsys):
+def test_progress_reports_the_remaining_time(rows, capsys):
     X, y, _, _ = rows
     BayesianKernelClassifier(random_state=0, verbose=1).fit(X, y)
     out = capsys.readouterr().out
@@ -224,13 +224,13 @@ def test_progress_tells_the_time_left(rows, capsys):
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "many", True])
-def test_words_that_make_no_sense_are_named(rows, wrong):
+def test_invalid_parameters_are_named(rows, wrong):
     with pytest.raises((ValueError, TypeError), match="n_experts"):
         BayesianKernelClassifier(n_experts=wrong).fit(rows[0], rows[1])
 
 
 @pytest.mark.parametrize("word", [{"loss": "hinge"}, {"temperature": 2.0}, {"features": "fourier"}])
-def test_words_that_have_no_experts(rows, word):
+def test_parameters_without_experts(rows, word):
     with pytest.raises(ValueError, match="n_experts above one"):
         BayesianKernelClassifier(n_experts=4, **word).fit(rows[0], rows[1])
     model = BayesianKernelClassifier(random_state=0, **word).fit(rows[0][:2600], rows[1][:2600])
@@ -238,26 +238,26 @@ def test_words_that_have_no_experts(rows, word):
 
 
 @pytest.mark.parametrize("n_experts", ["auto", 4])
-def test_a_class_that_weighs_nothing_has_no_rows(n_experts):
+def test_a_class_of_weight_zero_has_no_rows(n_experts):
     X, y = board(3600, n_classes=3)
     some = y != 2
-    words = {"random_state": 0, "n_experts": n_experts}
-    nothing = BayesianKernelClassifier(class_weight={2: 0.0}, **words).fit(X, y)
-    left_out = BayesianKernelClassifier(**words)
+    parameters = {"random_state": 0, "n_experts": n_experts}
+    nothing = BayesianKernelClassifier(class_weight={2: 0.0}, **parameters).fit(X, y)
+    left_out = BayesianKernelClassifier(**parameters)
     left_out.partial_fit(X[some], y[some], classes=[0, 1, 2])  # the same rows, and three classes
     assert list(nothing.classes_) == [0, 1, 2]
     np.testing.assert_array_equal(nothing.predict_proba(X), left_out.predict_proba(X))
     assert nothing.predict_proba(X[some])[:, 2].max() < 0.1
     blocks = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3600, 500)]
-    read = BayesianKernelClassifier(class_weight={2: 0.0}, **words).fit(blocks)
+    read = BayesianKernelClassifier(class_weight={2: 0.0}, **parameters).fit(blocks)
     assert list(read.classes_) == [0, 1, 2]
-    np.testing.assert_allclose(read.input_spread_, X[some].std(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(read.input_scale_, X[some].std(axis=0), rtol=1e-4)
     if n_experts == 4:
         for model in (nothing, read):
             assert model.experts_[0]["counts"].sum() == some.sum()
 
 
-def test_a_class_that_weighs_nothing_batch_by_batch():
+def test_a_class_of_weight_zero_batch_by_batch():
     X, y = board(6000, n_classes=3)
     model = BayesianKernelClassifier(class_weight={2: 0.0}, random_state=0, n_experts=4)
     for start in range(0, 6000, 1000):
@@ -277,7 +277,7 @@ def test_no_class_weighs_anything():
 
 
 @pytest.mark.parametrize("n_experts", [64, 128])
-def test_more_experts_than_rows_can_judge(n_experts):
+def test_more_experts_than_rows_can_validate(n_experts):
     X, y = board(150)
     model = BayesianKernelClassifier(random_state=0, n_experts=n_experts).fit(X, y)
     assert model.experts_ == [{}]
@@ -285,13 +285,13 @@ def test_more_experts_than_rows_can_judge(n_experts):
     np.testing.assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
 
 
-@pytest.mark.parametrize("words", [{}, {"n_experts": 64}])
-def test_few_distinct_rows(words):
+@pytest.mark.parametrize("parameters", [{}, {"n_experts": 64}])
+def test_few_distinct_rows(parameters):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (6000, 1)).astype(float)
     y = (rng.random(6000) < 0.2 + 0.6 * X[:, 0]).astype(int)
-    model = BayesianKernelClassifier(random_state=0, **words).fit(X, y)
-    if words:
+    model = BayesianKernelClassifier(random_state=0, **parameters).fit(X, y)
+    if parameters:
         assert (model.experts_[0]["counts"] > 0).sum() == 2
     np.testing.assert_allclose(model.predict_proba([[0.0], [1.0]])[:, 1], [0.2, 0.8], atol=0.05)
 
@@ -300,7 +300,7 @@ def test_rows_are_drawn_in_bounded_memory_and_any_blocks():
     X, y = np.arange(10_000.0)[:, None], np.arange(10_000) % 2
     found = []
     for size in (10_000, 700, 7):
-        drawn, most = kernel_experts.Drawn(50, np.random.default_rng(0)), 0
+        drawn, most = kernel_experts.ReservoirSample(50, np.random.default_rng(0)), 0
         for start in range(0, 10_000, size):
             rows = slice(start, start + size)
             drawn.add(Batch(X[rows], y[rows], 2.0 * X[rows, 0]))
@@ -315,19 +315,19 @@ def test_rows_are_drawn_in_bounded_memory_and_any_blocks():
     assert 3500 < found[0].X.mean() < 6500
 
 
-def test_few_rows_are_judged_by_however_many_there_are(rows, monkeypatch):
+def test_validation_uses_few_rows_of_however_many_there_are(rows, monkeypatch):
     X, y = rows[:2]
-    monkeypatch.setattr(kernel_experts, "JUDGE_ROWS", 40)
-    seen, look = [], kernel_experts.Common.region
+    monkeypatch.setattr(kernel_experts, "TRIAL_ROWS", 40)
+    seen, look = [], kernel_experts.GlobalClassifier.region
 
     def region(self, batch):
         seen.append(batch.n_rows)
         return look(self, batch)
 
     def learn(self, choice):
-        """Only the choice is looked at."""
+        """Stop after the choice."""
 
-    monkeypatch.setattr(kernel_experts.Common, "region", region)
+    monkeypatch.setattr(kernel_experts.GlobalClassifier, "region", region)
     monkeypatch.setattr(kernel_experts.ExpertFit, "learn", learn)
     blocks = [(X[i : i + 700], y[i : i + 700]) for i in range(0, 5000, 700)]
     BayesianKernelClassifier(random_state=0, n_experts=16).fit(blocks)
@@ -373,21 +373,21 @@ def test_rows_that_wait_are_learned_at_the_end_by_older_experts(monkeypatch):
     model.partial_fit(X[4500:], y[4500:])
     assert model.stream_["waiting"] and model.experts_[0]["counts"].sum() < 4600
     monkeypatch.setattr(kernel_experts.ExpertFit, "choose", lambda *_: None)
-    model._end_stream()
+    model._finish_stream()
     assert not model.stream_["waiting"] and model.experts_[0]["counts"].sum() == 4600
 
 
 def test_no_experts_are_begun_when_the_time_is_over(rows, monkeypatch):
-    """Without time they are not judged, and the common machine is not learned anew."""
+    """Without time they are not validated, and the global model is not refitted."""
     X, y, X_test, _ = rows
-    monkeypatch.setattr(kernel_experts, "COMMON_ROWS", 2000)
-    monkeypatch.setattr(kernel_experts.ExpertFit, "_judge_parts", None)
+    monkeypatch.setattr(kernel_experts, "GLOBAL_ROWS", 2000)
+    monkeypatch.setattr(kernel_experts.ExpertFit, "_validation_regions", None)
     model = BayesianKernelClassifier(random_state=0, time_budget=1e-9).fit(X, y)
     assert model.experts_ == [{}]
     assert np.isfinite(model.predict_proba(X_test)).all()
 
 
-def test_regions_that_were_not_reached_have_the_common_machine(rows, model):
+def test_regions_that_were_not_reached_use_the_global_model(rows, model):
     X_test = rows[2]
     plain = model.experts_[0]
     model.experts_ = [{**plain, "counts": np.zeros_like(plain["counts"])}]

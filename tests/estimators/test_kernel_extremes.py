@@ -1,4 +1,4 @@
-"""Kernel machines at extremes: kinks, sparse linear machines, far rows, extreme units, words."""
+"""Kernel machines at extremes: kinks, sparse linear models, outliers, units, parameters."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ from sklearn.exceptions import ConvergenceWarning
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.kernel_machine import class_fit as kernel_class_fit
-from likelier.kernel_machine.softmax_weights import fit_head
+from likelier.kernel_machine.softmax_weights import fit_output_weights
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 
 
 # -- tolerance of the hinge -----------------------------------------------------------------
-@pytest.mark.parametrize("words", [{"features": "identity"}, {"n_components": 60}])
+@pytest.mark.parametrize("parameters", [{"features": "identity"}, {"n_components": 60}])
 @pytest.mark.parametrize("load", [load_iris, load_wine])
-def test_the_hinge_ends_within_its_tolerance(monkeypatch, words, load):
-    """27% above the optimum it was called converged, where a step expected little."""
+def test_the_hinge_ends_within_its_tolerance(monkeypatch, parameters, load):
+    """A small expected decrease once passed for convergence, 27% above the optimum."""
     found = []
 
     def spy(problem, W, *rest):
-        best = fit_head(problem, W, 1e-7, 3000)
-        found.append((fit_head(problem, W, *rest), best.value))
+        best = fit_output_weights(problem, W, 1e-7, 3000)
+        found.append((fit_output_weights(problem, W, *rest), best.value))
         return found[-1][0]
 
-    monkeypatch.setattr(kernel_class_fit, "fit_head", spy)
+    monkeypatch.setattr(kernel_class_fit, "fit_output_weights", spy)
     X, y = load(return_X_y=True)
-    model = BayesianKernelClassifier("hinge", random_state=0, **words).fit(X, y)
+    model = BayesianKernelClassifier("hinge", random_state=0, **parameters).fit(X, y)
     fit, best = found[-1]
     assert model.converged_ and model.objective_ == fit.value
     assert fit.value <= best * (1.0 + 1e-3)
 
 
-def test_a_hinge_that_has_not_come_so_far_says_so():
+def test_an_unconverged_hinge_warns():
     X, y = load_wine(return_X_y=True)
-    words = {"n_components": 60, "random_state": 0, "max_iter": 4}
+    parameters = {"n_components": 60, "random_state": 0, "max_iter": 4}
     with pytest.warns(ConvergenceWarning, match="max_iter=4"):
-        model = BayesianKernelClassifier("hinge", **words).fit(X, y)
+        model = BayesianKernelClassifier("hinge", **parameters).fit(X, y)
     assert not model.converged_
 
 
 # -- sparse rows ----------------------------------------------------------------------------
-@pytest.mark.parametrize("words", [{}, {"alpha": 0.5}, {"gamma": 1.0}])
-def test_a_linear_machine_is_the_same_of_sparse_rows(words):
+@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.5}, {"gamma": 1.0}])
+def test_a_linear_machine_is_the_same_of_sparse_rows(parameters):
     X, y = load_iris(return_X_y=True)
-    model = BayesianKernelClassifier(features="identity", random_state=0, **words)
+    model = BayesianKernelClassifier(features="identity", random_state=0, **parameters)
     dense = model.fit(X, y).predict_proba(X)
     thin = model.fit(sparse.csr_matrix(X), y).predict_proba(sparse.csr_matrix(X))
     np.testing.assert_allclose(thin, dense, atol=1e-9)
 
 
-# -- far away -------------------------------------------------------------------------------
+# -- out of support -------------------------------------------------------------------------------
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_far_away_a_hinge_knows_the_shares_only(n_classes):
+def test_out_of_support_a_hinge_predicts_class_frequencies(n_classes):
     X, y = load_iris(return_X_y=True)
     kept = np.flatnonzero((y < n_classes) & (np.arange(150) > 20))
     X, y = X[kept], y[kept]
@@ -89,9 +89,9 @@ def numbers():
 
 
 @pytest.mark.parametrize(("scale", "why"), [(1e-300, "vanish"), (1e300, "overflow")])
-def test_targets_whose_squares_cannot_be_told_are_refused(scale, why):
+def test_targets_whose_squares_overflow_are_refused(scale, why):
     X, y = numbers()
-    with pytest.raises(ValueError, match=f"y holds numbers whose squares {why}.*rescale y"):
+    with pytest.raises(ValueError, match=f"y contains values whose squares {why}.*rescale y"):
         BayesianKernelRegressor(n_components=20).fit(X, scale * y)
 
 
@@ -108,10 +108,10 @@ def test_inputs_whose_squares_vanish_are_refused(kind):
         BayesianKernelRegressor(n_components=20).fit(kind(X * [1.0, 1e-300]), y)
 
 
-# -- words ----------------------------------------------------------------------------------
+# -- parameters ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize(("word", "value"), [("warm_start", "foo"), ("verbose", "x")])
-def test_words_that_are_no_such_thing_are_refused(kind, word, value):
+def test_parameters_of_the_wrong_type_are_refused(kind, word, value):
     X, y = numbers()
     with pytest.raises(TypeError, match=f"{word} must be .* got '{value}'"):
         kind(**{word: value}).fit(X, (y > 0.0).astype(int))

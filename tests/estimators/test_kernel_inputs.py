@@ -1,4 +1,4 @@
-"""Kernel machines give the same answers whatever form the same rows come in.
+"""Kernel machines give the same results for every form of the same rows.
 
 Dense or sparse, in memory or as a stream, near zero or far from it, and in any units.
 """
@@ -20,7 +20,7 @@ FORMS = [np.asarray, sparse.csr_matrix, sparse.csc_array]
 
 @pytest.fixture(scope="module")
 def times():
-    """Ten minutes of times in seconds, by now about 1.7e9, and an input without a mean."""
+    """Unix times within ten minutes (about 1.7e9), and a centred input."""
     rng = np.random.default_rng(0)
     T = 1.7e9 + np.cumsum(rng.exponential(1.0, 600))
     X = np.column_stack([T, rng.normal(size=600)])
@@ -30,12 +30,12 @@ def times():
 
 
 @pytest.mark.parametrize(
-    "words", [{}, {"features": "fourier"}, {"features": "identity"}, {"loss": "hinge"}]
+    "parameters", [{}, {"features": "fourier"}, {"features": "identity"}, {"loss": "hinge"}]
 )
 @pytest.mark.parametrize("learned", [np.asarray, sparse.csr_matrix])
-def test_classes_are_the_same_for_dense_and_sparse_rows(words, learned):
+def test_classes_are_the_same_for_dense_and_sparse_rows(parameters, learned):
     X, y = load_iris(return_X_y=True)
-    model = BayesianKernelClassifier(random_state=0, **words).fit(learned(X), y)
+    model = BayesianKernelClassifier(random_state=0, **parameters).fit(learned(X), y)
     expected = model.predict_proba(X)
     assert model.score(X, y) > 0.95
     for form in FORMS:
@@ -45,7 +45,7 @@ def test_classes_are_the_same_for_dense_and_sparse_rows(words, learned):
 
 
 @pytest.mark.parametrize("learned", [np.asarray, sparse.csr_matrix])
-def test_numbers_are_the_same_for_dense_and_sparse_rows(learned):
+def test_regressions_are_the_same_for_dense_and_sparse_rows(learned):
     X, y = load_diabetes(return_X_y=True)
     X = 10.0 * X + 5.0
     model = BayesianKernelRegressor(random_state=0).fit(learned(X[:200]), y[:200])
@@ -86,9 +86,9 @@ def test_large_means_cost_nothing_in_streams_and_sparse_rows(times):
 
 def test_sparse_rows_stay_sparse_beside_a_column_of_times(times):
     X, y, X_test, y_test = times
-    words = sparse.random(600, 200, density=0.02, random_state=0, format="csr")
-    train = sparse.hstack([sparse.csr_matrix(X), words[:400]]).tocsr()
-    test = sparse.hstack([sparse.csr_matrix(X_test), words[400:]]).tocsr()
+    parameters = sparse.random(600, 200, density=0.02, random_state=0, format="csr")
+    train = sparse.hstack([sparse.csr_matrix(X), parameters[:400]]).tocsr()
+    test = sparse.hstack([sparse.csr_matrix(X_test), parameters[400:]]).tocsr()
     model = BayesianKernelClassifier(random_state=0).fit(train, y)
     assert sparse.issparse(model.maps_[0]["landmarks"])
     dense = BayesianKernelClassifier(random_state=0).fit(train.toarray(), y)
@@ -97,7 +97,7 @@ def test_sparse_rows_stay_sparse_beside_a_column_of_times(times):
     np.testing.assert_allclose(model.predict_proba(test), expected, atol=1e-9)
 
 
-def test_large_means_cost_nothing_in_streams_of_numbers():
+def test_large_means_cost_nothing_in_regression_streams():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 2))
     y = np.sin(2.0 * X[:, 0])
@@ -106,7 +106,7 @@ def test_large_means_cost_nothing_in_streams_of_numbers():
     assert model.score(X + 1e7, y + 1e9) > 0.999
 
 
-def test_a_stream_whose_rows_all_weigh_nothing_says_so():
+def test_a_stream_whose_rows_all_have_weight_zero_is_refused():
     X, y = load_diabetes(return_X_y=True)
     with pytest.raises(ValueError, match="no rows of positive weight"):
         BayesianKernelRegressor().fit([(X, y, np.zeros(len(y)))])
@@ -125,7 +125,7 @@ def test_targets_may_have_any_unit(unit):
 
 
 def test_wide_sparse_rows_are_never_dense_all_at_once():
-    """Dense in single precision the rows would take 240 MB, and they were made in double."""
+    """Densified rows would take 240 MB in single precision."""
     rng = np.random.default_rng(0)
     n, d, k = 3000, 20_000, 20
     places = np.sort(rng.integers(0, d, (n, k)), axis=1)
@@ -147,7 +147,7 @@ def test_wide_sparse_rows_are_never_dense_all_at_once():
 @pytest.mark.parametrize("size", [1e152, 1e160, 1e300])
 @pytest.mark.parametrize("thin", [False, True])
 def test_inputs_whose_squares_overflow_are_named(size, thin):
-    """They were left out of the model, with a warning of NumPy's at best."""
+    """Such inputs were once dropped silently."""
     X = np.random.default_rng(0).normal(size=(60, 2))
     y = X[:, 1] > 0
     X[:, 1] *= size
@@ -166,7 +166,7 @@ def test_missing_values_of_a_file_are_filled_in_and_marked(tmp_path):
     assert list(model.feature_names_in_) == ["a", "a is missing", "b"]
 
 
-def test_faults_of_a_file_are_refused_with_words_that_work(tmp_path):
+def test_faults_of_a_file_are_refused_with_a_remedy(tmp_path):
     path = tmp_path / "t.csv"
     lines = [f"{i % 5},{'tbd' if i == 7 else f'{i}.5'}" for i in range(60)]
     path.write_text("a,y\n" + "\n".join(lines) + "\n")

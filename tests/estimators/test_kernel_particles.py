@@ -1,4 +1,4 @@
-"""Kernel machines by particles: what they learn, their draws, weights, words and saving."""
+"""Particle inference of kernel machines: accuracy, draws, weights, parameters and saving."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ["svgd", "stein_gaussian"]
 
 
 def rings(n=200, seed=0):
-    """A disk and what is around it; the third input tells nothing, units are far apart."""
+    """A disk and its surroundings; the third input is uninformative, the units differ."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     inside = (X[:, :2] ** 2).sum(axis=1) < 1.4
@@ -31,12 +31,12 @@ def wave(n=200, seed=0):
     return X, 10.0 + 4.0 * (np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=n))
 
 
-def classifier(kind, loss="softmax", **words):
-    return BayesianKernelClassifier(loss, inference=kind, **(SMALL | words))
+def classifier(kind, loss="softmax", **parameters):
+    return BayesianKernelClassifier(loss, inference=kind, **(SMALL | parameters))
 
 
-def regressor(kind, loss="gaussian", **words):
-    return BayesianKernelRegressor(loss, inference=kind, **(SMALL | words))
+def regressor(kind, loss="gaussian", **parameters):
+    return BayesianKernelRegressor(loss, inference=kind, **(SMALL | parameters))
 
 
 @pytest.mark.parametrize("loss", ["softmax", "hinge"])
@@ -68,7 +68,7 @@ def test_scales_find_the_inputs_that_tell():
 
 @pytest.mark.parametrize("loss", ["gaussian", "epsilon_insensitive"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_learns_numbers(kind, loss):
+def test_learns_a_regression(kind, loss):
     X, y = wave()
     new, truth = wave(400, seed=1)
     model = regressor(kind, loss, max_iter=25).fit(X, y)
@@ -170,7 +170,7 @@ def test_a_path_is_read_in_passes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("parameters", "told"),
     [
         ({"features": "nystroem"}, "features"),
         ({"gamma": 1.0}, "gamma"),
@@ -178,13 +178,13 @@ def test_a_path_is_read_in_passes(tmp_path):
         ({"n_particles": 0}, "n_particles"),
     ],
 )
-def test_words_that_particles_cannot_follow(words, told):
+def test_parameters_that_particles_do_not_support(parameters, told):
     X, y = rings(40)
     with pytest.raises(ValueError, match=told):
-        classifier("svgd", **words).fit(X, y)
+        classifier("svgd", **parameters).fit(X, y)
 
 
-def test_what_particles_do_not_have():
+def test_methods_without_a_particle_version():
     X, y = rings(40)
     with pytest.raises(ValueError, match="inference must be one of"):
         classifier("mcmc").fit(X, y)
@@ -237,7 +237,7 @@ def test_draws_by_the_evidence_have_the_moments_of_the_posterior(make):
     root, factor = model.roots_[0], 1.0
     centre = model.weights_[0].reshape(21, 1)
     if make is BayesianKernelRegressor:
-        factor = model.noise_[0] / model.target_spread_
+        factor = model.noise_[0] / model.target_scale_
     else:
         root, centre = root[0], centre + model.mean_shift_[0]
         assert np.abs(model.mean_shift_[0]).max() > 0.0

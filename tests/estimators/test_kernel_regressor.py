@@ -49,18 +49,18 @@ def test_agrees_with_an_exact_gaussian_process():
     X, y, _ = wave(200)
     gamma = np.array([1.5, 0.4, 0.1])
     model = BayesianKernelRegressor(gamma=gamma, alpha=0.05, random_state=0).fit(X, y)
-    noise = (model.noise_[0] / model.target_spread_) ** 2
+    noise = (model.noise_[0] / model.target_scale_) ** 2
     kernel = ConstantKernel(noise / 0.05) * RBF(1.0 / gamma) + WhiteKernel(noise)
     peer = GaussianProcessRegressor(kernel, optimizer=None)
-    t = (y - model.target_mean_) / model.target_spread_
+    t = (y - model.target_mean_) / model.target_scale_
     # our constant has a weak prior of its own: variance noise / 0.01
     peer.kernel = kernel + ConstantKernel(noise / 0.01)
     peer.fit(X, t)
     new = wave(50, seed=5)[0]
     mean, std = peer.predict(new, return_std=True)
     got, spread = model.predict(new, return_std=True)
-    np.testing.assert_allclose((got - model.target_mean_) / model.target_spread_, mean, atol=0.02)
-    np.testing.assert_allclose(spread / model.target_spread_, std, rtol=0.02)
+    np.testing.assert_allclose((got - model.target_mean_) / model.target_scale_, mean, atol=0.02)
+    np.testing.assert_allclose(spread / model.target_scale_, std, rtol=0.02)
 
 
 def test_left_out_residuals_by_brute_force():
@@ -80,7 +80,7 @@ def test_left_out_residuals_by_brute_force():
     assert np.mean(rest**2) == pytest.approx(total, rel=1e-6)
 
 
-def test_far_away_the_variance_is_that_of_the_prior():
+def test_out_of_support_the_variance_is_that_of_the_prior():
     X, y, _ = wave(300)
     model = BayesianKernelRegressor(random_state=0).fit(X, y)
     far = model.predict_uncertainty(X[:3] + 1e4)
@@ -150,12 +150,12 @@ def test_labels_are_refused_with_advice():
         BayesianKernelRegressor(epsilon=-1.0).fit(X, X[:, 0])
 
 
-def test_copies_of_rows_do_not_tell_how_large_the_noise_is():
-    """Rows left out would find themselves in their copies, and the noise would be too small."""
+def test_duplicates_of_rows_do_not_tell_how_large_the_noise_is():
+    """Leave-one-out residuals of duplicates would underestimate the noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (1100, 6))
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.normal(size=len(X))
     once = BayesianKernelRegressor(random_state=0).fit(X, y)
     twice = BayesianKernelRegressor(random_state=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
     assert len(X) * 2 > MERGE_ROWS
-    assert twice.noise_[0] > 0.975 * once.noise_[0]  # 0.95 if copies counted as other rows
+    assert twice.noise_[0] > 0.975 * once.noise_[0]  # 0.95 if duplicates counted as other rows

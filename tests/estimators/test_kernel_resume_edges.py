@@ -1,4 +1,4 @@
-"""Kernel fits that go on: what must be told apart, and what must not get lost."""
+"""Edge cases of resuming kernel fits."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine import recipe as kernel_fit
 from likelier.kernel_machine import search as kernel_search
 from likelier.kernel_machine.expert_fit import ExpertFit
-from likelier.kernel_machine.particle_course import Course, Looked
+from likelier.kernel_machine.particle_training import Evaluation, ParticleTraining
 from likelier.kernel_machine.resume import parameters_of
 
 BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_experts_out_of_time_before_their_stage_begin_with_what_came_before(kind):
+def test_experts_out_of_time_before_their_stage_resume_before_it(kind):
     rows = data()
     whole = fit(make(kind, n_experts=2), *rows)
     model = fit(make(kind, n_experts=2, time_budget=1e-9), *rows)
-    assert "words" in model.unfinished_
+    assert "parameters" in model.checkpoint_
     fit(model.set_params(time_budget=None), *rows)
-    assert model.unfinished_ == {}
+    assert model.checkpoint_ == {}
     np.testing.assert_array_equal(says(model, rows[0]), says(whole, rows[0]))
 
 
 def test_an_ample_budget_leaves_out_no_rows(monkeypatch):
-    """More rows than the sample start from its weights, which are paid for beside them."""
+    """Larger fits start from weights of the sample, at an extra cost."""
     monkeypatch.setattr(kernel_fit, "SAMPLE_ROWS", 100)
     X, y, t = data()
-    words = {"features": "fourier", "warm_start": False}
-    without = fit(make(BayesianKernelClassifier, **words), X, y, t)
-    ample = fit(make(BayesianKernelClassifier, time_budget=1e9, **words), X, y, t)
-    assert ample.unfinished_ == {}
+    parameters = {"features": "fourier", "warm_start": False}
+    without = fit(make(BayesianKernelClassifier, **parameters), X, y, t)
+    ample = fit(make(BayesianKernelClassifier, time_budget=1e9, **parameters), X, y, t)
+    assert ample.checkpoint_ == {}
     np.testing.assert_array_equal(says(ample, X), says(without, X))
 
 
@@ -56,30 +56,30 @@ def test_an_ample_budget_leaves_out_no_rows(monkeypatch):
 def test_other_inputs_and_weights_are_refused(other, monkeypatch):
     X, y, t = data()
     model = make(BayesianKernelClassifier)
-    interrupted(monkeypatch, model, (X, y, t), kernel_search.Judge, "losses", 1)
-    left = model.unfinished_
+    interrupted(monkeypatch, model, (X, y, t), kernel_search.ClassValidator, "losses", 1)
+    left = model.checkpoint_
     weight = np.linspace(0.5, 2.0, len(y)) if other == "weights" else None
     given = {"fewer inputs": X[:, :1], "other inputs": X + 1.0, "weights": X}[other]
-    with pytest.raises(ValueError, match="X or sample_weight is another"):
+    with pytest.raises(ValueError, match="X or sample_weight has changed"):
         model.fit(given, y, sample_weight=weight)
-    assert model.unfinished_ is left
+    assert model.checkpoint_ is left
     model.fit(X, y)
-    assert model.unfinished_ == {}
+    assert model.checkpoint_ == {}
 
 
 def test_a_fit_that_fails_at_once_loses_nothing(monkeypatch):
     rows = data()
     model = make(BayesianKernelClassifier)
-    interrupted(monkeypatch, model, rows, kernel_search.Judge, "losses", 1)
-    left = model.unfinished_
+    interrupted(monkeypatch, model, rows, kernel_search.ClassValidator, "losses", 1)
+    left = model.checkpoint_
     with pytest.raises(FileNotFoundError):
         model.fit("no-such-file.csv", "y")
-    assert model.unfinished_ is left
+    assert model.checkpoint_ is left
     interrupted(monkeypatch, model, rows, kernel_fit.Standard, "of", 1)
-    assert model.unfinished_ is left
+    assert model.checkpoint_ is left
 
 
-def test_words_of_arrays_are_whole_whatever_is_printed():
+def test_array_parameters_are_compared_in_full():
     gamma = np.linspace(0.1, 1.0, 1200)
     model = BayesianKernelClassifier(gamma=gamma)
     before = parameters_of(model)
@@ -90,35 +90,35 @@ def test_words_of_arrays_are_whole_whatever_is_printed():
     assert parameters_of(BayesianKernelClassifier(gamma=other)) != before
 
 
-def test_other_words_are_refused_among_experts_too(monkeypatch):
+def test_changed_parameters_are_refused_with_experts_too(monkeypatch):
     rows = data()
     model = make(BayesianKernelClassifier, n_experts=4)
-    interrupted(monkeypatch, model, rows, ExpertFit, "keep", 2)
-    for words in ({"alpha": 5.0}, {"n_experts": 8}):
-        with pytest.raises(ValueError, match="words of the constructor"):
-            fit(model.set_params(**words), *rows)
+    interrupted(monkeypatch, model, rows, ExpertFit, "store", 2)
+    for parameters in ({"alpha": 5.0}, {"n_experts": 8}):
+        with pytest.raises(ValueError, match="constructor parameters have changed"):
+            fit(model.set_params(**parameters), *rows)
         model.set_params(alpha="auto", n_experts=4)
     fit(model, *rows)
-    assert model.unfinished_ == {}
+    assert model.checkpoint_ == {}
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_weights_after_a_climb_that_was_cut_are_not_taken_up(kind):
-    """They belong to other scales, also where the penalty is the same."""
+def test_weights_after_a_truncated_ascent_are_not_resumed(kind):
+    """They belong to other scales, even if the penalty is the same."""
     rows = data()
     whole = fit(make(kind, alpha=0.05), *rows)
     model = fit(make(kind, alpha=0.05, time_budget=1e-9), *rows)
-    assert "weights" not in model.unfinished_
+    assert "weights" not in model.checkpoint_
     fit(model.set_params(time_budget=None), *rows)
     np.testing.assert_array_equal(says(model, rows[0]), says(whole, rows[0]))
 
 
 def out_of_time(monkeypatch, name, at):
-    """Let the time be over when the clock is told so, and not before."""
+    """Simulate a time budget that ends on request."""
     call = getattr(TimeBudget, name)
 
-    def spy(self, stage, *args, **words):
-        over = call(self, stage, *args, **words)
+    def spy(self, stage, *args, **parameters):
+        over = call(self, stage, *args, **parameters)
         if not at(stage, *args):
             return over
         self.cut = True
@@ -127,29 +127,29 @@ def out_of_time(monkeypatch, name, at):
     monkeypatch.setattr(TimeBudget, name, spy)
 
 
-def test_time_that_ends_with_the_last_thing_to_do_cuts_nothing(monkeypatch):
+def test_time_that_ends_with_the_last_step_truncates_nothing(monkeypatch):
     X, _, t = data()
     out_of_time(monkeypatch, "tick", lambda stage, *_: stage == "weights")
-    assert make(BayesianKernelRegressor).fit(X, t).unfinished_ == {}
+    assert make(BayesianKernelRegressor).fit(X, t).checkpoint_ == {}
 
 
 @pytest.mark.parametrize("inference", KINDS)
-def test_time_that_ends_with_the_last_update_cuts_nothing(inference, monkeypatch):
+def test_time_that_ends_with_the_last_update_truncates_nothing(inference, monkeypatch):
     X, y, _ = data()
     out_of_time(
         monkeypatch, "progress", lambda stage, share, *_: stage != "evidence" and share == 1.0
     )
     model = make(BayesianKernelClassifier, inference=inference, **PARTICLES).fit(X, y)
-    assert model.unfinished_ == {}
+    assert model.checkpoint_ == {}
     assert model.converged_
 
 
 @pytest.mark.parametrize("inference", KINDS)
 def test_the_objective_of_particles_is_known_after_the_last_update(inference, monkeypatch):
     X, y, _ = data()
-    words = {"inference": inference, **PARTICLES}
-    whole = make(BayesianKernelClassifier, **words).fit(X, y)
-    model, call = make(BayesianKernelClassifier, **words), TimeBudget.progress
+    parameters = {"inference": inference, **PARTICLES}
+    whole = make(BayesianKernelClassifier, **parameters).fit(X, y)
+    model, call = make(BayesianKernelClassifier, **parameters), TimeBudget.progress
 
     def spy(self, stage, share, *args, **more):
         if share == 1.0 and stage not in ("evidence", "held out"):
@@ -175,28 +175,28 @@ def test_an_interrupted_look_at_rows_held_out_is_made_up(look, monkeypatch):
         return course
 
     def begun():
-        return Course(Walk(), Number(0), 1e-3, held=SimpleNamespace(weight=None))
+        return ParticleTraining(Walk(), Number(0), 1e-3, held=SimpleNamespace(weight=None))
 
-    monkeypatch.setattr(Course, "log_likelihoods", likelihoods)
+    monkeypatch.setattr(ParticleTraining, "log_likelihoods", likelihoods)
     whole, course = end(begun()), begun()
     with monkeypatch.context() as patch:
-        interrupt_at(patch, Course, "log_likelihoods", look)
+        interrupt_at(patch, ParticleTraining, "log_likelihoods", look)
         with pytest.raises(KeyboardInterrupt):
             end(course)
     assert not course.done
     end(course)
     assert course.state == whole.state
-    assert (course.waited, course.settling, course.stopped) == (
-        whole.waited, whole.settling, whole.stopped
+    assert (course.stale_steps, course.decaying, course.stopped) == (
+        whole.stale_steps, whole.decaying, whole.stopped
     )  # fmt: skip
 
 
 def test_few_heavy_rows_held_out_prove_little():
-    """Two of them disagree: the mean is far from zero, and so is its error."""
+    """Two rows disagree: both the mean and its standard error are large."""
     weight, loss = np.ones(60), np.zeros(60)
     weight[:2], loss[:2] = 100.0, (1.0, -0.5)
-    course = Course(Walk(), Number(0), 1e-3, held=SimpleNamespace(weight=weight))
-    course.best, course.latest = Looked(0.0, loss, None), Looked(0.0, 0.0 * loss, None)
+    course = ParticleTraining(Walk(), Number(0), 1e-3, held=SimpleNamespace(weight=weight))
+    course.best, course.latest = Evaluation(0.0, loss, None), Evaluation(0.0, 0.0 * loss, None)
     assert not course._is_worse()
-    course.best = Looked(0.0, np.linspace(0.9, 1.1, 60), None)
+    course.best = Evaluation(0.0, np.linspace(0.9, 1.1, 60), None)
     assert course._is_worse()

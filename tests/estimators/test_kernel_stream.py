@@ -1,4 +1,4 @@
-"""Kernel machines batch by batch: nothing that was given is left unlearned or forgotten."""
+"""`partial_fit` of kernel machines includes every row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sklearn.exceptions import NotFittedError
 import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
 from likelier.kernel_machine import class_stream as kernel_stream
-from likelier.kernel_machine import kept_rows as kernel_kept
-from likelier.kernel_machine import number_fit as kernel_numbers
-from likelier.kernel_machine.kept_rows import precision_of, precision_outside
+from likelier.kernel_machine import regression_stream as regression_stream
+from likelier.kernel_machine import row_buffer as row_buffer
 from likelier.kernel_machine.laplace import posterior_from_blocks
+from likelier.kernel_machine.row_buffer import precision_of, precision_outside
 
 FEW = 600  # rows after which the rows are let go, in tests of what comes then
 
@@ -26,12 +26,12 @@ def quadrants(n, seed=0):
     return X, (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
-def classifier(**words):
-    return BayesianKernelClassifier(**{"n_components": 80, "random_state": 0} | words)
+def classifier(**parameters):
+    return BayesianKernelClassifier(**{"n_components": 80, "random_state": 0} | parameters)
 
 
-def regressor(**words):
-    return BayesianKernelRegressor(**{"n_components": 80, "random_state": 0} | words)
+def regressor(**parameters):
+    return BayesianKernelRegressor(**{"n_components": 80, "random_state": 0} | parameters)
 
 
 def batches(model, X, y, size):
@@ -42,7 +42,7 @@ def batches(model, X, y, size):
 
 @pytest.fixture
 def few_rows_start(monkeypatch):
-    for module in (kernel_kept, kernel_numbers, kernel_stream):
+    for module in (row_buffer, regression_stream, kernel_stream):
         monkeypatch.setattr(module, "START_ROWS", FEW)
 
 
@@ -64,9 +64,9 @@ def test_whoever_predicts_sees_all_rows_learned(make):
 def test_everything_that_looks_at_the_model_learns_first(make, ask):
     X, y = quadrants(130)
     model = make().partial_fit(X[:100], y[:100]).partial_fit(X[100:], y[100:])
-    assert model._waits()
+    assert model._has_pending_rows()
     getattr(model, ask)(2 if ask == "coef_draws" else X[:5])
-    assert model.stream_["learned"] == 130 and not model._waits()
+    assert model.stream_["learned"] == 130 and not model._has_pending_rows()
 
 
 def test_a_model_is_saved_and_copied_with_all_rows_learned(tmp_path):
@@ -99,7 +99,7 @@ def test_one_class_waits_for_another():
     X, y = quadrants(300)
     model = classifier().partial_fit(X[y == 0][:50], np.zeros(50, dtype=int))
     np.testing.assert_array_equal(model.classes_, [0])
-    with pytest.raises(NotFittedError, match="1 class so far, 0; give more rows to partial_fit"):
+    with pytest.raises(NotFittedError, match="1 class so far, 0; call partial_fit with more rows"):
         model.predict(X)
     pickle.dumps(model)  # nothing can be learned, and nothing is in the way
     model.partial_fit(X[y == 1][:50], np.ones(50, dtype=int))
@@ -116,7 +116,7 @@ def test_an_iterator_sorted_by_class_is_as_good_as_any():
     assert (classifier().fit(iter(blocks[:1])).predict(X) == y[order[0]]).all()  # a single class
 
 
-def test_many_rows_of_one_class_are_kept_in_bounded_memory(few_rows_start):
+def test_many_rows_of_one_class_are_buffered_in_bounded_memory(few_rows_start):
     X, y = quadrants(5000)
     X = np.vstack([X[y == 0][:2000], X[y == 1][:400]])
     y = np.repeat([0, 1], [2000, 400])
@@ -141,7 +141,7 @@ def test_a_refused_batch_leaves_no_trace():
         model.partial_fit(X[:10], np.array(["a", "b"])[y[:10]])
     with pytest.raises(ValueError, match="n_particles"):
         model.set_params(n_particles=2).partial_fit(X[100:], y[100:])
-    with pytest.raises(ValueError, match="gamma must be one number or one for each"):
+    with pytest.raises(ValueError, match="gamma must be a number or an array of"):
         model.set_params(n_particles=1, gamma=[1.0]).partial_fit(X[100:], np.full(100, 7))
     np.testing.assert_array_equal(model.classes_, [0, 1])
     assert model.stream_["n_rows"] == len(model.stream_["y"]) == 100
@@ -170,7 +170,7 @@ def test_after_a_small_fit_its_rows_count_as_before(make):
     np.testing.assert_array_equal(model.predict(X), make().fit(X, target).predict(X))
 
 
-def test_rows_of_weight_zero_are_not_kept_and_others_weigh_the_same():
+def test_rows_of_weight_zero_are_not_buffered_and_others_weigh_the_same():
     X, y = quadrants(300)
     weight = np.random.default_rng(0).integers(0, 3, 300).astype(float)
     model = classifier().fit(X[:200], y[:200], sample_weight=weight[:200])
@@ -180,12 +180,12 @@ def test_rows_of_weight_zero_are_not_kept_and_others_weigh_the_same():
     np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-12)
 
 
-def test_rows_are_kept_only_where_they_are_of_use(monkeypatch):
+def test_rows_are_buffered_only_if_useful(monkeypatch):
     X, y = quadrants(60)
     assert not hasattr(classifier(class_weight="balanced").fit(X, y), "stream_")
     assert not hasattr(regressor(loss="epsilon_insensitive").fit(X, X[:, 0]), "stream_")
     assert not hasattr(regressor(n_particles=2).fit(X, X[:, 0]), "stream_")
-    monkeypatch.setattr(kernel_kept, "KEEP_VALUES", 100)
+    monkeypatch.setattr(row_buffer, "BUFFERED_VALUES", 100)
     assert not hasattr(regressor().fit(X, X[:, 0]), "stream_")
 
 
@@ -209,27 +209,27 @@ def test_after_a_large_fit_its_posterior_is_the_prior(few_rows_start, n_classes,
     assert model.score(X[1000:], y[1000:]) > score - 0.05
 
 
-def test_after_a_large_fit_numbers_add_to_its_sums(few_rows_start):
+def test_after_a_large_fit_regression_rows_add_to_its_sums(few_rows_start):
     X, _ = quadrants(1500)
     y = X[:, 0] * X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=1500)
-    words = {"n_components": 100, "gamma": 0.6, "alpha": 0.01, "temperature": 2.0}
-    model = regressor(**words).fit(X[:1000], y[:1000])
+    parameters = {"n_components": 100, "gamma": 0.6, "alpha": 0.01, "temperature": 2.0}
+    model = regressor(**parameters).fit(X[:1000], y[:1000])
     assert not hasattr(model, "stream_")
     model.partial_fit(X[1000:], y[1000:])
     # the same features, and all rows at once
-    twin = regressor(**words).fit(X[:1000], y[:1000])
-    made = kernel_numbers.restore_map(twin.maps_[0])
-    targets = (y - twin.target_mean_) / twin.target_spread_
+    twin = regressor(**parameters).fit(X[:1000], y[:1000])
+    made = regression_stream.restore_map(twin.maps_[0])
+    targets = (y - twin.target_mean_) / twin.target_scale_
     Phi = made(X, np.float64)
-    A = Phi.T @ Phi / 2.0 + np.diag(kernel_numbers.ridge(Phi.shape[1], 0.01))
-    expected = twin.target_mean_ + twin.target_spread_ * Phi @ np.linalg.solve(
+    A = Phi.T @ Phi / 2.0 + np.diag(regression_stream.ridge(Phi.shape[1], 0.01))
+    expected = twin.target_mean_ + twin.target_scale_ * Phi @ np.linalg.solve(
         A, Phi.T @ targets / 2.0
     )
     np.testing.assert_allclose(model.predict(X), expected, atol=1e-5)
     assert model.noise_[0] == pytest.approx(twin.noise_[0], rel=0.15)
 
 
-def test_a_fit_of_a_path_or_list_goes_on(few_rows_start):
+def test_partial_fit_continues_a_fit_of_a_path_or_list(few_rows_start):
     X, y = quadrants(800)
     blocks = [(X[:400], y[:400]), (X[400:], y[400:])]
     for model, score in ((classifier(), 0.9), (regressor(), 0.5)):
@@ -272,7 +272,7 @@ def test_precision_from_bases():
         np.testing.assert_allclose(blocks[k] @ away, outside[k] * away, atol=1e-9)
 
 
-def test_a_fit_of_many_classes_goes_on_from_its_joint_posterior(few_rows_start):
+def test_partial_fit_continues_from_the_joint_posterior(few_rows_start):
     """A batch of few rows leaves the posterior nearly what it was."""
     X, y = quadrants(900)
     y = y + 2 * (X[:, 0] > 0.5)
@@ -290,9 +290,9 @@ def test_a_fit_of_many_classes_goes_on_from_its_joint_posterior(few_rows_start):
 def test_a_row_at_temperature_four_is_a_quarter_of_a_row(features, loss):
     X, _ = quadrants(300)
     y = X[:, 0] + 0.2 * np.random.default_rng(1).normal(size=300)
-    words = {"alpha": 0.1, "gamma": 0.7, "features": features, "loss": loss}
-    warm = regressor(temperature=4.0, **words).fit(X, y)
-    light = regressor(**words).fit(X, y, sample_weight=np.full(300, 0.25))
+    parameters = {"alpha": 0.1, "gamma": 0.7, "features": features, "loss": loss}
+    warm = regressor(temperature=4.0, **parameters).fit(X, y)
+    light = regressor(**parameters).fit(X, y, sample_weight=np.full(300, 0.25))
     atol = 1e-9 if loss == "gaussian" else 2e-3  # a search ends where it may
     np.testing.assert_allclose(warm.predict(X), light.predict(X), atol=atol)
     if loss == "gaussian":
@@ -317,9 +317,9 @@ def test_a_search_does_not_undo_the_temperature():
 def test_the_temperature_holds_batch_by_batch(few_rows_start, make):
     X, y = quadrants(1200)
     target = y if make is classifier else X[:, 0] * X[:, 1] + X[:, 2]
-    words = {"temperature": 20.0, "n_components": 60, "gamma": 0.7, "alpha": 0.5}
-    warm = batches(make(**words), X, target, 600)
-    light = make(**words | {"temperature": 1.0})
+    parameters = {"temperature": 20.0, "n_components": 60, "gamma": 0.7, "alpha": 0.5}
+    warm = batches(make(**parameters), X, target, 600)
+    light = make(**parameters | {"temperature": 1.0})
     for i in (0, 600):
         light.partial_fit(X[i : i + 600], target[i : i + 600], sample_weight=np.full(600, 0.05))
     if make is classifier:
@@ -333,7 +333,7 @@ def test_the_temperature_holds_batch_by_batch(few_rows_start, make):
 
 
 # -- too little ------------------------------------------------------------------------------------
-def test_an_interrupted_refit_says_that_nothing_is_fitted(monkeypatch):
+def test_an_interrupted_refit_is_not_fitted(monkeypatch):
     X, y = quadrants(60)
     model = regressor().fit(X, y)
 

@@ -1,4 +1,4 @@
-"""Weights of rows: what they change in a kernel machine, and what they must not."""
+"""Sample weights of kernel machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bumps(n, seed):
 
 @pytest.mark.parametrize("n", [500, 1200])  # judged by parts in turn, and by rows held out
 @pytest.mark.parametrize("factor", [0.2, 10.0])
-def test_a_common_factor_changes_how_sure_not_what(n, factor):
+def test_a_common_weight_factor_changes_confidence_only(n, factor):
     (X, f), (X_test, f_test) = bumps(n, 0), bumps(1500, 1)
     y, y_test = f > 0.0, f_test > 0.0
     plain = BayesianKernelClassifier(random_state=0).fit(X, y)
@@ -36,7 +36,7 @@ def test_a_common_factor_changes_how_sure_not_what(n, factor):
     assert roots[0] / roots[1] == pytest.approx(factor, rel=0.01)
 
 
-def test_a_common_factor_leaves_a_regression_as_it_is_but_for_its_sureness():
+def test_a_common_weight_factor_changes_regression_confidence_only():
     X, y = bumps(300, 0)
     plain = BayesianKernelRegressor(random_state=0).fit(X, y)
     weighted = BayesianKernelRegressor(random_state=0).fit(X, y, sample_weight=np.full(300, 10.0))
@@ -68,7 +68,7 @@ def test_repeated_rows_are_weights():
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-10)
 
 
-def test_weights_of_the_evidence_are_shares_of_a_typical_row():
+def test_evidence_weights_are_relative_to_a_typical_row():
     assert relative_weights(None) is None
     assert relative_weights(np.full(7, 0.1)) is None
     assert relative_weights(np.full(7, 1e12)) is None
@@ -80,7 +80,7 @@ def test_weights_of_the_evidence_are_shares_of_a_typical_row():
     assert relative_weights(np.array([1e-300, 1.0])).min() > 0.0
 
 
-def test_rows_that_weigh_next_to_nothing_decide_nothing():
+def test_rows_of_negligible_weight_have_no_effect():
     weight = np.append(np.full(270, 1e-9), np.ones(30))
     assert typical_weight(weight) == 1.0
     assert typical_weight(np.append(np.ones(999), 1e9)) < 1.05  # nor does one that is huge
@@ -106,8 +106,8 @@ def test_rows_that_weigh_next_to_nothing_decide_nothing():
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1.0 / 600])
-def test_weights_that_are_shares_leave_predictions_calibrated(factor):
-    """A factor far below one: noise is noise, and rare classes stay rare."""
+def test_weights_that_sum_to_one_leave_predictions_calibrated(factor):
+    """A common factor far below one changes neither noise nor class frequencies."""
     (X, f), (X_test, f_test) = bumps(600, 0), bumps(2000, 1)
     weight = np.full(600, factor)
     plain = BayesianKernelRegressor(random_state=0).fit(X, f)
@@ -127,9 +127,9 @@ def test_weights_that_are_shares_leave_predictions_calibrated(factor):
     assert losses[1] < 1.1 * losses[0]
 
 
-def test_shares_batch_by_batch(monkeypatch):
+def test_normalised_weights_batch_by_batch(monkeypatch):
     """Rows that come later count as the first ones do."""
-    monkeypatch.setattr("likelier.kernel_machine.number_fit.START_ROWS", 300)
+    monkeypatch.setattr("likelier.kernel_machine.regression_stream.START_ROWS", 300)
     X, f = bumps(600, 0)
     models = []
     for factor in (1.0, 1e-3):
@@ -151,7 +151,7 @@ def test_light_rows_of_one_target_say_what_it_is():
 
 
 @pytest.mark.parametrize("missing", [None, np.nan])
-def test_missing_labels_are_told(missing):
+def test_missing_labels_are_reported(missing):
     y = np.array(["a", "b", "a", missing, "b"], dtype=object)
     with pytest.raises(ValueError, match="1 missing labels .* row 3"):
         BayesianKernelClassifier().fit(np.arange(5.0)[:, None], y)
@@ -161,5 +161,5 @@ def test_missing_labels_are_told(missing):
 @pytest.mark.parametrize("machine", [BayesianKernelClassifier, BayesianKernelRegressor])
 def test_weights_without_digits_are_refused_by_name(machine, size):
     X, f = bumps(60, 0)
-    with pytest.raises(ValueError, match="sample_weight goes up to .* divide it by its mean"):
+    with pytest.raises(ValueError, match="sample_weight has the maximum .* divide it by its mean"):
         machine(random_state=0).fit(X, (f > 0.0).astype(float), sample_weight=np.full(60, size))

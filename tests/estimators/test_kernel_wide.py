@@ -1,4 +1,4 @@
-"""Kernel classifiers of few rows and many inputs, where scales could fit any labels."""
+"""Kernel classifiers of few rows and many inputs, where scales could overfit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sklearn.metrics import log_loss
 from likelier import BayesianKernelClassifier
 
 
-def test_labels_that_mean_nothing_are_hardly_believed() -> None:
-    """Knowing nothing costs log 2 = 0.69; scales judged by their own rows cost twice that."""
+def test_random_labels_give_weak_predictions() -> None:
+    """An uninformed model has log loss 0.69; overfitted scales have twice that."""
     losses = []
     for seed in range(4):
         rng = np.random.default_rng(seed)

@@ -25,15 +25,15 @@ from tests.reference.hmc import hmc
 from likelier import BayesianKernelClassifier
 from likelier.kernel_machine.features import IdentityMap, fourier_map, landmark_map
 from likelier.kernel_machine.integrate import class_predictive
-from likelier.kernel_machine.laplace import head_posterior, mean_shift, skewness
+from likelier.kernel_machine.laplace import laplace_posterior, mean_shift, skewness
 from likelier.kernel_machine.softmax_weights import (
-    HeadLoss,
-    HeadProblem,
+    ClassLoss,
     Prior,
-    fit_head,
-    ready_features,
+    WeightProblem,
+    fit_output_weights,
+    in_memory_reduction,
     ridge,
-    rows_in_memory,
+    stored_features,
 )
 
 CASES = ("two classes, landmarks", "three classes, fourier", "two classes, weighted, linear")
@@ -105,11 +105,11 @@ def curvature_by_differences(gradient, point, h=1e-4):
 def posteriors(case, **length):
     """Our posterior, and HMC's draws in the same order of parameters."""
     Phi, codes, weight, n_classes, precision = small_model(case)
-    loss, prior = HeadLoss(n_classes), Prior(ridge(Phi.shape[1], precision))
-    problem = HeadProblem(rows_in_memory(Phi, codes, weight), ready_features, loss, prior)
+    loss, prior = ClassLoss(n_classes), Prior(ridge(Phi.shape[1], precision))
+    problem = WeightProblem(in_memory_reduction(Phi, codes, weight), stored_features, loss, prior)
     shares = np.bincount(codes.astype(int)) / len(codes)
-    fit = fit_head(problem, loss.start(Phi.shape[1], shares), tol=1e-10, max_iter=200)
-    ours = head_posterior(problem, fit.W, 1.0 / precision)
+    fit = fit_output_weights(problem, loss.start(Phi.shape[1], shares), tol=1e-10, max_iter=200)
+    ours = laplace_posterior(problem, fit.W, 1.0 / precision)
     ours = replace(ours, shift=mean_shift(problem, ours))
     value, gradient = log_joint(Phi, codes, weight, n_classes, precision)
     mode = fit.W.T.ravel()
@@ -168,9 +168,9 @@ def test_posterior_of_many_weights_agrees_with_hmc():
     case = CASES[1]
     ours, draws, Phi = posteriors(case, n_chains=32, n_draws=120, n_warm=20)
     _, codes, weight, n_classes, precision = small_model(case)
-    problem = HeadProblem(rows_in_memory(Phi, codes, weight), ready_features,
-                          HeadLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
-    found = head_posterior(problem, ours.mean, 1.0 / precision, "reduced")
+    problem = WeightProblem(in_memory_reduction(Phi, codes, weight), stored_features,
+                          ClassLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
+    found = laplace_posterior(problem, ours.mean, 1.0 / precision, "reduced")
     assert found.layout == "reduced" and found.bases.shape == (3, 9, 9)
     exact = draws.flat()
     own = found.draw(20_000, np.random.default_rng(0)).transpose(0, 2, 1).reshape(20_000, -1)
@@ -199,9 +199,9 @@ def test_the_estimator_predicts_what_hmc_does(case):
     scores = X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=len(X))
     codes = np.digitize(scores, [-0.7, 0.9] if case.startswith("three") else [0.2]).astype(float)
     weight = rng.uniform(0.2, 1.5, len(X)) if "weighted" in case else None
-    words = ESTIMATED[case]
+    parameters = ESTIMATED[case]
     model = BayesianKernelClassifier(
-        posterior_scale=1.0, n_components=12, n_experts=0, tol=1e-12, random_state=0, **words
+        posterior_scale=1.0, n_components=12, n_experts=0, tol=1e-12, random_state=0, **parameters
     ).fit(X, codes, sample_weight=weight)
     made, posterior = model._posteriors()[0]
     Phi = made(X, np.float64)
@@ -209,8 +209,8 @@ def test_the_estimator_predicts_what_hmc_does(case):
     one_row = 1.0 if weight is None else weight.mean()
     logs = np.log(np.bincount(codes.astype(int), weight) + one_row)
     value, gradient = log_joint(
-        Phi, codes, weight, len(model.classes_), words["alpha"] / (2.0 if two else 1.0),
-        0.1 if words["features"] == "nystroem" else 0.01,
+        Phi, codes, weight, len(model.classes_), parameters["alpha"] / (2.0 if two else 1.0),
+        0.1 if parameters["features"] == "nystroem" else 0.01,
         logs[1] - logs[0] if two else logs - logs.mean(),
     )  # fmt: skip
     mode = posterior.mean.T.ravel()
@@ -232,10 +232,10 @@ def test_the_estimator_predicts_what_hmc_does(case):
 def test_draws_have_the_shifted_mean():
     """400,000 draws: a standard error of 0.0016 sd of each mean, bounds of five."""
     Phi, codes, weight, n_classes, precision = small_model(CASES[2])
-    problem = HeadProblem(rows_in_memory(Phi, codes, weight), ready_features,
-                          HeadLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
-    W = fit_head(problem, np.zeros((Phi.shape[1], 1)), tol=1e-10, max_iter=200).W
-    posterior = head_posterior(problem, W, 1.0 / precision)
+    problem = WeightProblem(in_memory_reduction(Phi, codes, weight), stored_features,
+                          ClassLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
+    W = fit_output_weights(problem, np.zeros((Phi.shape[1], 1)), tol=1e-10, max_iter=200).W
+    posterior = laplace_posterior(problem, W, 1.0 / precision)
     shift = mean_shift(problem, posterior)
     sd = np.sqrt((posterior.roots[0] ** 2).sum(axis=0))[:, None]
     assert np.abs(shift / sd).max() > 0.04

@@ -20,23 +20,23 @@ every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.nam
 every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS)
 
 
-def estimates(kernel, sampling, width, repeats=400, **words):
+def estimates(kernel, sampling, width, repeats=400, **parameters):
     """Estimates of one kernel value near 0.5, one per seed, and the value itself."""
     X = np.array([[0.3, -0.2, 0.5, 0.1], [1.2, 0.6, -0.4, 0.9]])
     stream = np.random.default_rng(7)
     found = np.empty(repeats)
     for i in range(repeats):
-        words |= {"kernel": kernel, "sampling": sampling, "random_state": stream}
-        phi = FourierFeatures(width, **words).fit_transform(X)
+        parameters |= {"kernel": kernel, "sampling": sampling, "random_state": stream}
+        phi = FourierFeatures(width, **parameters).fit_transform(X)
         found[i] = phi[0] @ phi[1]
     return found, float(kernel.matrix(X)[0, 1])
 
 
 @every_sampling
 @every_kernel
-@pytest.mark.parametrize("words", [{}, {"paired": False}], ids=["pairs", "phases"])
-def test_no_bias(kernel, sampling, words):
-    found, value = estimates(kernel, sampling, 12, **words)
+@pytest.mark.parametrize("parameters", [{}, {"paired": False}], ids=["pairs", "phases"])
+def test_no_bias(kernel, sampling, parameters):
+    found, value = estimates(kernel, sampling, 12, **parameters)
     assert 0.15 < value < 0.8
     z = (found.mean() - value) / (found.std(ddof=1) / np.sqrt(len(found)))
     assert abs(z) < 4
@@ -79,8 +79,8 @@ def mean_square_error(X, kernel, sampling, width, seeds=6):
     K = kernel.matrix(X)
     total = 0.0
     for seed in range(seeds):
-        words = {"kernel": kernel, "sampling": sampling, "random_state": seed}
-        phi = FourierFeatures(width, **words).fit_transform(X)
+        parameters = {"kernel": kernel, "sampling": sampling, "random_state": seed}
+        phi = FourierFeatures(width, **parameters).fit_transform(X)
         total += ((phi @ phi.T - K) ** 2).mean()
     return total / seeds
 

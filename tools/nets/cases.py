@@ -20,7 +20,19 @@ import numpy as np
 
 from nets.data import Data, make_data, write_table
 
-OLD_NAMES: dict[str, str] = {"label_distribution": "label_law"}
+OLD_NAMES: dict[str, str] = {
+    "label_distribution": "label_law",
+    "checkpoint_": "unfinished_",
+    "extrapolation_scores_": "far_scores_",
+    "extrapolation_std_": "far_spread_",
+    "extrapolation_trust_": "far_known_",
+    "global_noise_": "common_noise_",
+    "global_scale_": "common_scale_",
+    "input_scale_": "input_spread_",
+    "noise_weights_": "noise_shares_",
+    "particle_scale_": "particle_spread_",
+    "target_scale_": "target_spread_",
+}
 """New name of a class, parameter, method or fitted attribute -> what it was called before."""
 
 Answers = dict[str, Any]

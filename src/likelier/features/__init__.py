@@ -1,1 +1,1 @@
-"""Feature maps: from rows to features whose inner products are, or approach, a kernel."""
+"""Feature maps whose inner products equal or approximate a kernel."""

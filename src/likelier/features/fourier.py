@@ -1,4 +1,4 @@
-"""Random Fourier features: rows whose inner products approach a stationary kernel."""
+"""Random Fourier features of stationary kernels."""
 
 from __future__ import annotations
 
@@ -11,68 +11,65 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Array, Matrix
 from likelier.features.loops.fourier_rows import make_waves, map_rows
 from likelier.features.outputs import new_output
-from likelier.features.shell import KernelFeatures, block_rows, count_of, output_for
+from likelier.features.shell import KernelFeatures, block_rows, output_for, resolve_count
 from likelier.features.spectrum import check_spectral, draw_frequencies, scales
 from likelier.kernels import Kernel, make_kernel
 from likelier.loops.sincos import fourier_features
 
-# Dense rows are mapped tile by tile where there are enough of them to pay for the preparation
-# and their inputs are so few that a general matrix product is slower.
-MANY_ROWS, FEW_INPUTS = 128, 256
-TILED_ROWS = 1024  # at a time: as many are copied where rows must be
+# Dense rows are mapped in tiles if there are enough rows to amortise the setup and so few inputs
+# that a general matrix product is slower.
+MIN_TILED_ROWS, MAX_TILED_INPUTS = 128, 256
+TILED_ROWS = 1024  # per call; also bounds the copy, if one is needed
 
 
 class FourierFeatures(KernelFeatures):
     """Random Fourier features of a stationary kernel.
 
     ``phi(x) = D^{-1/2} [cos(omega_i^T x), sin(omega_i^T x)]_{i=1..D}`` with random frequencies
-    ``omega_i``, so that ``phi(x)^T phi(y)`` is an unbiased estimate of the kernel, with an error
-    that falls like ``D^{-1/2}``.
+    ``omega_i``. ``phi(x)^T phi(y)`` is an unbiased estimate of the kernel with an error of order
+    ``D^{-1/2}``.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Number of features ``M = 2 D``; of an odd number the last is a cosine with a random
-        phase, which keeps the estimate unbiased. With "auto" about ``4 sqrt(n) log(n)`` for ``n``
-        rows, rounded up to a power of two between 128 and 2048, and at least two per input
-        (up to 2048).
+        Number of features ``M = 2 D``; if odd, the last one is a cosine with a random phase.
+        "auto": about ``4 sqrt(n) log(n)``, rounded up to a power of two between 128 and 2048, and
+        at least two per input (up to 2048).
     kernel : {"rbf", "laplacian", "matern32", "matern52"} or Kernel, default="rbf"
         A `likelier.kernels.Kernel` brings its own ``gamma``.
     gamma : float, array of shape (n_features,), or {"scale", "auto", "median"}
-        Inverse width of the kernel, the same for all features or one for each: see
-        `likelier.kernels` and `likelier.kernels.gamma_from_data`.
+        Inverse width, shared or per feature; see `likelier.kernels.gamma_from_data`.
     sampling : {"orthogonal", "independent", "quasi"}, default="orthogonal"
-        How frequencies are drawn; see `likelier.features.spectrum`. Each way is unbiased.
-        Orthogonal frequencies have a small error for all kernels that depend on the Euclidean
-        distance; for the Laplacian they gain little, and "quasi" gains more.
+        How frequencies are sampled; see `likelier.features.spectrum`. All are unbiased.
+        "orthogonal" has the smallest error for kernels of the Euclidean distance, "quasi" for the
+        Laplacian.
     paired : bool, default=True
-        Pairs of cosine and sine per frequency, or else ``sqrt(2/M) cos(omega^T x + b)`` with a
-        random phase ``b`` and one frequency for each of ``M`` features. Pairs cost less and
-        have the smaller error where the kernel is large; ``phi(x)^T phi(x)`` is then exactly 1.
+        A cosine and a sine per frequency; else ``sqrt(2/M) cos(omega^T x + b)`` with a random phase
+        ``b`` and one frequency per feature. Pairs cost less and have the smaller error where
+        the kernel is large; ``phi(x)^T phi(x)`` is then exactly 1.
     random_state : int, RandomState, Generator or None, default=None
-        Same number, same frequencies.
+        Seed of the frequencies.
 
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_features, D)
         Frequencies as columns, of the type of the training rows.
     phase_ : ndarray
-        Phases of the last ``len(phase_)`` frequencies, which make one cosine each; the others
-        make pairs. Empty for an even number of paired features.
+        Phases of the last ``len(phase_)`` frequencies, which yield one cosine each; the others
+        yield pairs. Empty for an even number of paired features.
     kernel_ : Kernel
-        The kernel that is approximated, with the ``gamma`` that was used.
+        The approximated kernel, with the resolved ``gamma``.
     n_components_ : int
         Number of features.
 
     Notes
     -----
-    A row costs ``n_features * D`` multiplications (its stored entries times ``D`` if sparse)
-    and ``D`` joint evaluations of sine and cosine, in blocks that stay in the cache. Nothing
-    but the output is allocated that grows with the rows. `transform` takes ``out`` to write
-    into an existing array; without it an output of more than 32 MB gets the memory of an earlier
-    one that nobody refers to any more (up to 128 MB of such memory stay with the process). Of
-    many dense rows with few inputs each row has the same bits whatever the others are; elsewhere
-    the matrix product may round differently by shape.
+    A row costs ``n_features * D`` multiplications (``nnz * D`` if sparse) and ``D`` joint
+    evaluations of sine and cosine, in cache-sized blocks. Only the output grows with the number of
+    rows. `transform` takes ``out`` to write into an existing array; otherwise outputs above 32 MB
+    reuse the memory of earlier outputs that have been freed (the process keeps up to 128 MB). For
+    at least 128 dense rows with at most 256 inputs, the bits of a row do not depend on the other
+    rows; elsewhere the matrix product may round differently for other shapes.
 
     References
     ----------
@@ -108,7 +105,7 @@ class FourierFeatures(KernelFeatures):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the frequencies; of the rows only shape, type and scale matter.
+        """Sample the frequencies; only the shape, type and scale of the rows matter.
 
         Parameters
         ----------
@@ -144,23 +141,27 @@ class FourierFeatures(KernelFeatures):
             out = new_output((rows.shape[0], self.n_components_), rows.dtype)
         return self.apply(params, rows, out)
 
-    # -- as a feature map -----------------------------------------------------------------
+    # -- FeatureMap interface -----------------------------------------------------------
     def init(self, key: np.random.Generator, sample: Matrix) -> Mapping[str, Array]:
-        """Draw ``frequencies`` and ``phase`` for rows like these."""
+        """Sample ``frequencies`` and ``phase`` for rows like these."""
         return self._draw(self.resolve_kernel(sample, key), sample, key)
 
     def resolve_kernel(self, sample: Matrix, key: np.random.Generator) -> Kernel:
-        """The kernel with its ``gamma`` computed from these rows where it is a word."""
+        """The kernel, with ``gamma`` computed from these rows if it is a rule."""
         kernel = make_kernel(self.kernel, gamma=self.gamma, X=sample, random_state=key)
         return check_spectral(kernel)
 
     def apply(self, params: Mapping[str, Array], X: Matrix, out: Array | None = None) -> Array:
-        """Features of the rows of ``X`` under these frequencies."""
+        """Features of the rows of ``X`` for these parameters."""
         frequencies = params["frequencies"].astype(X.dtype, copy=False)
         phase = params["phase"].astype(X.dtype, copy=False)
         out = output_for(X, _width(params), out)
         _check_angles(X, frequencies)
-        if isinstance(X, np.ndarray) and len(X) >= MANY_ROWS and X.shape[1] <= FEW_INPUTS:
+        if (
+            isinstance(X, np.ndarray)
+            and len(X) >= MIN_TILED_ROWS
+            and X.shape[1] <= MAX_TILED_INPUTS
+        ):
             _map_tiles(X, frequencies, phase, out)
             return out
         step = block_rows(frequencies.shape[1])
@@ -179,7 +180,7 @@ class FourierFeatures(KernelFeatures):
         if not isinstance(self.paired, bool | np.bool_):
             raise TypeError(f"paired must be True or False, got {self.paired!r}")
         n_rows, n_features = X.shape
-        width = count_of(self.n_components, _automatic(n_rows, n_features))
+        width = resolve_count(self.n_components, _default_components(n_rows, n_features))
         single = width % 2 if self.paired else width
         count = (width - single) // 2 + single
         frequencies = draw_frequencies(kernel, n_features, count, self.sampling, stream)
@@ -187,7 +188,7 @@ class FourierFeatures(KernelFeatures):
         if not np.abs(frequencies).max() < np.finfo(X.dtype).max:
             raise ValueError(
                 f"gamma is so large that frequencies overflow in {X.dtype}; give X in larger "
-                "units, or a smaller gamma"
+                "units, or use a smaller gamma"
             )
         return {
             "frequencies": np.ascontiguousarray(frequencies, dtype=X.dtype),
@@ -196,7 +197,7 @@ class FourierFeatures(KernelFeatures):
 
 
 def _check_angles(X: Matrix, frequencies: Array) -> None:
-    """Raise where an angle ``omega^T x`` might overflow: its sine would be no number."""
+    """Raise if an angle ``omega^T x`` might overflow."""
     values = X if isinstance(X, np.ndarray) else X.data
     if not values.size:
         return
@@ -205,15 +206,16 @@ def _check_angles(X: Matrix, frequencies: Array) -> None:
     limit = float(np.finfo(X.dtype).max) / X.shape[1]
     if largest > 1.0 and fastest > limit / largest:
         raise ValueError(
-            f"X holds numbers up to {largest:.3g}, which overflow when they are multiplied by "
-            f"frequencies up to {fastest:.3g}; scale X down, or give a smaller gamma"
+            f"X holds numbers up to {largest:.3g}, which overflow when multiplied by frequencies "
+            f"up to {fastest:.3g}; scale X down or use a smaller gamma"
         )
 
 
 def _map_tiles(X: Array, frequencies: Array, phase: Array, out: Array) -> None:
-    """Write the features of dense rows; of another order in memory, or read-only, they are copied.
+    """Write the features of dense rows.
 
-    Otherwise the loop would be compiled anew for each of these.
+    Rows that are not C-contiguous or not writeable are copied: each memory layout would compile its
+    own loop.
     """
     waves = make_waves(np.require(frequencies, None, ["C", "W"]), phase, out.shape[1])
     for start in range(0, len(X), TILED_ROWS):
@@ -222,11 +224,11 @@ def _map_tiles(X: Array, frequencies: Array, phase: Array, out: Array) -> None:
 
 
 def _width(params: Mapping[str, Array]) -> int:
-    """Number of features these parameters make."""
+    """Number of features."""
     return 2 * int(params["frequencies"].shape[1]) - len(params["phase"])
 
 
-def _automatic(n_rows: int, n_features: int) -> int:
-    """Features for this much data: an error below that of learning needs ~ sqrt(n) log(n)."""
+def _default_components(n_rows: int, n_features: int) -> int:
+    """Default number of features: ~ sqrt(n) log(n) keeps the error below the learning error."""
     wanted = max(4.0 * np.sqrt(n_rows) * np.log(max(n_rows, 2)), 2.0 * n_features)
     return int(2 ** np.ceil(np.log2(np.clip(wanted, 128, 2048))))

@@ -1,19 +1,18 @@
-"""Landmarks: which rows a Nystroem map compares all others with.
+"""Selection of Nystroem landmarks.
 
 ==========  ====================================================================
-uniform     any row, with a probability proportional to its weight
-kmeans++    rows far from the landmarks chosen so far, in the kernel's own
-            distance ``k(x,x) + k(z,z) - 2 k(x,z)``; a quarter of as many as there
-            are already is drawn at a time, so that kernel values come in blocks
-leverage    rows that the others explain badly: ridge leverage scores
-            ``(w_i/lambda) (k_ii - k_iS (K_SS + lambda I)^{-1} k_Si)``, at most 1,
-            relative to a random weighted subset ``S`` of the rows, ``lambda`` being
-            what half as many directions as landmarks leave over, divided by their
-            number
+uniform     any row, with probability proportional to its weight
+kmeans++    rows far from the landmarks chosen so far, in the kernel distance
+            ``k(x,x) + k(z,z) - 2 k(x,z)``; batches grow by a quarter of the
+            current number, so that kernel values are computed in blocks
+leverage    ridge leverage scores
+            ``(w_i/lambda) (k_ii - k_iS (K_SS + lambda I)^{-1} k_Si)``, clipped at 1,
+            relative to a random weighted subset ``S``; ``lambda`` is the sum of the
+            eigenvalues beyond the leading ``count / 2``, over that number
 ==========  ====================================================================
 
-Equal rows are one candidate with the sum of their weights: a landmark met twice adds nothing,
-and a row of weight two is the same as two rows, bit for bit.
+Equal rows form one candidate with the sum of their weights, so a row of weight two is bit-identical
+to two rows.
 
 References
 ----------
@@ -36,30 +35,30 @@ MIN_CANDIDATES = 10_000
 CANDIDATES_PER_LANDMARK = 8
 MIN_SUBSET = 256
 BLOCK = 512
-DENSE_KEYS = 1 << 22  # numbers in sparse rows that are compared as dense ones
+DENSE_KEYS = 1 << 22  # values; smaller sparse matrices are compared as dense ones
 
 
 class Candidates(NamedTuple):
-    """Different rows that may become landmarks: their numbers and their weights."""
+    """Distinct rows that may become landmarks: their indices and weights."""
 
-    numbers: Array
+    indices: Array
     weight: Array
 
 
 def find_candidates(
     X: Matrix, weight: Array | None, count: int, stream: np.random.Generator
 ) -> Candidates:
-    """Different rows of positive weight; of very many rows a random part."""
+    """Distinct rows of positive weight, subsampled if there are very many."""
     given = np.ones(X.shape[0]) if weight is None else weight
     present = np.flatnonzero(given > 0)
-    share = given[present]
+    weights = given[present]
     most = max(MIN_CANDIDATES, CANDIDATES_PER_LANDMARK * count)
     if len(present) > most:
-        # drawn by weight, they count alike afterwards
-        order = draw_distinct(share, most, stream)
-        present, share = np.sort(present[order]), np.ones(most)
+        # drawn by weight, hence equal weights afterwards
+        order = draw_distinct(weights, most, stream)
+        present, weights = np.sort(present[order]), np.ones(most)
     _, first, group = np.unique(_row_keys(X, present), return_index=True, return_inverse=True)
-    return Candidates(present[first], np.bincount(group, weights=share))
+    return Candidates(present[first], np.bincount(group, weights=weights))
 
 
 def choose_landmarks(
@@ -70,13 +69,13 @@ def choose_landmarks(
     method: str,
     stream: np.random.Generator,
 ) -> Array:
-    """Numbers of at most ``count`` landmarks among the candidate rows, in increasing order.
+    """Indices of at most ``count`` landmarks among the candidates, in increasing order.
 
     Parameters
     ----------
     kernel : Kernel
     rows : ndarray or CSR matrix
-        The candidates; with a precomputed kernel its values among them.
+        The candidates; for a precomputed kernel, its values among them.
     weight : ndarray
         Positive weights.
     count : int
@@ -85,44 +84,48 @@ def choose_landmarks(
 
     Notes
     -----
-    For ``n`` candidates: nothing for "uniform", ``n count`` kernel values for "kmeans++", the
-    same and ``n count^2`` multiplications for "leverage".
+    For ``n`` candidates "kmeans++" costs ``n count`` kernel values, "leverage" additionally
+    ``n count^2`` multiplications.
     """
     if len(weight) <= count:
         return np.arange(len(weight))
     if method == "uniform":
         chosen = draw_distinct(weight, count, stream)
     elif method == "kmeans++":
-        chosen = _spread_out(kernel.prepare(rows), weight, count, stream)
+        chosen = _kmeans_plus_plus(kernel.prepare(rows), weight, count, stream)
     else:
         scores = _leverage_scores(kernel.prepare(rows), weight, count, stream)
         chosen = draw_distinct(scores, count, stream)
-        rest = weight.copy()  # where all else is explained, any row will do
+        rest = weight.copy()  # fill up with any rows if the scores vanish elsewhere
         rest[chosen] = 0.0
         chosen = np.append(chosen, draw_distinct(rest, count - len(chosen), stream))
     return np.sort(chosen)
 
 
 def draw_distinct(weight: Array, count: int, stream: np.random.Generator) -> Array:
-    """At most ``count`` different positions, by weight; those of weight zero never."""
+    """At most ``count`` distinct indices, drawn by weight; never one of weight zero."""
     positive = np.flatnonzero(weight > 0) if count > 0 else np.empty(0, dtype=np.intp)
     if len(positive) <= count:
         return positive
-    share = weight[positive] / weight[positive].sum()
-    return positive[stream.choice(len(positive), count, replace=False, p=share, shuffle=False)]
+    probabilities = weight[positive] / weight[positive].sum()
+    return positive[
+        stream.choice(len(positive), count, replace=False, p=probabilities, shuffle=False)
+    ]
 
 
-def _spread_out(rows: Prepared, weight: Array, count: int, stream: np.random.Generator) -> Array:
-    """Draw landmarks by their squared distance to the nearest one there is."""
+def _kmeans_plus_plus(
+    rows: Prepared, weight: Array, count: int, stream: np.random.Generator
+) -> Array:
+    """Draw landmarks by squared distance to the nearest chosen one (k-means++)."""
     diagonal = rows.diagonal().astype(np.float64)
     chosen = draw_distinct(weight, 1, stream)
     nearest = np.full(rows.n_rows, np.inf)
-    # what cancellation leaves of a distance is not one
+    # distances below this are rounding error
     noise = 16.0 * float(np.finfo(rows.dtype).eps) * float(np.abs(diagonal).max())
-    fresh = chosen
+    new = chosen
     while True:
-        for start in range(0, len(fresh), BLOCK):
-            part = fresh[start : start + BLOCK]
+        for start in range(0, len(new), BLOCK):
+            part = new[start : start + BLOCK]
             values = rows.rows(part)
             distance = (diagonal[part] - 2.0 * values.T).min(axis=1) + diagonal
             np.minimum(nearest, distance, out=nearest)
@@ -130,21 +133,21 @@ def _spread_out(rows: Prepared, weight: Array, count: int, stream: np.random.Gen
         nearest[chosen] = 0.0
         if len(chosen) >= count:
             return chosen
-        fresh = draw_distinct(
+        new = draw_distinct(
             weight * nearest, min(max(1, len(chosen) // 4), count - len(chosen)), stream
         )
-        if not len(fresh):
+        if not len(new):
             return chosen
-        chosen = np.concatenate([chosen, fresh])
+        chosen = np.concatenate([chosen, new])
 
 
 def _leverage_scores(
     rows: Prepared, weight: Array, count: int, stream: np.random.Generator
 ) -> Array:
-    """Approximate ridge leverage scores of all candidates; exact if the subset is all of them."""
+    """Approximate ridge leverage scores of all candidates; exact if the subset is everything."""
     size = max(count, MIN_SUBSET)
     subset = np.sort(draw_distinct(weight, size, stream))
-    # a row of the subset stands for its weight divided by the chance of being in it
+    # importance weight: row weight over its inclusion probability
     root = np.sqrt(np.maximum(weight[subset], weight.sum() / size))
     if len(subset) == len(weight):
         root = np.sqrt(weight)
@@ -165,10 +168,10 @@ def _leverage_scores(
 
 
 def _row_keys(X: Matrix, rows: Array) -> Array:
-    """A string of bytes for every row, the same for equal rows only."""
+    """A byte string per row, equal only for equal rows."""
     chosen = X[rows]
     if not isinstance(chosen, np.ndarray) and chosen.shape[0] * chosen.shape[1] <= DENSE_KEYS:
-        chosen = chosen.toarray()  # then candidates come in the order of dense rows
+        chosen = chosen.toarray()  # candidates are then ordered like dense rows
     if isinstance(chosen, np.ndarray):
         chosen = np.ascontiguousarray(chosen + 0.0)  # -0.0 becomes 0.0
         width = chosen.dtype.itemsize * chosen.shape[1]

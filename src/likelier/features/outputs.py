@@ -1,8 +1,8 @@
-"""Memory of large outputs that nobody refers to any more, used again for the next ones.
+"""Memory pool for large outputs.
 
-The C library keeps freed pieces of memory of up to 32 MB for the next request and gives larger
-ones back to the system, which then finds and clears every page anew: that takes longer than the
-features that are written there. So some larger pieces are kept here.
+The C library returns freed blocks above 32 MB to the system, so every large output would fault
+in and clear all its pages again, which takes longer than computing the features. This pool keeps
+some of those blocks.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ import numpy as np
 
 from likelier.base import Array
 
-SMALLEST = 32 << 20  # bytes; what is smaller the C library keeps by itself
-KEPT = 128 << 20  # bytes at most that are kept while nobody uses them
+MIN_BYTES = 32 << 20  # bytes; the C library pools smaller blocks itself
+MAX_POOL_BYTES = 128 << 20  # bytes of idle blocks
 
-# Pieces by their identity, the oldest first. There is no lock, because the collector of garbage
-# may give a piece back in the midst of any line here. Every single operation is whole by itself.
-_idle: dict[int, Array] = {}
+# Idle blocks by id, oldest first. No lock: the garbage collector may return a block in the middle
+# of any line here, and every single dict operation is atomic.
+_idle_blocks: dict[int, Array] = {}
 
 
-class _Loan:
-    """The owner of a piece of memory: gone with the last array that shows any part of it."""
+class _PooledMemory:
+    """Owner of a block; returns it to the pool when the last array that views it is gone."""
 
-    __slots__ = ("__array_interface__", "_piece")
+    __slots__ = ("__array_interface__", "_block")
 
-    def __init__(self, piece: Array) -> None:
-        self._piece = piece
-        self.__array_interface__ = piece.__array_interface__
+    def __init__(self, block: Array) -> None:
+        self._block = block
+        self.__array_interface__ = block.__array_interface__
 
     def __del__(self) -> None:
-        _idle[id(self._piece)] = self._piece
-        pieces = _idle.copy()
-        excess = sum(piece.nbytes for piece in pieces.values()) - KEPT
-        for key, piece in pieces.items():
+        _idle_blocks[id(self._block)] = self._block
+        blocks = _idle_blocks.copy()
+        excess = sum(block.nbytes for block in blocks.values()) - MAX_POOL_BYTES
+        for key, block in blocks.items():
             if excess <= 0:
                 break
-            _idle.pop(key, None)
-            excess -= piece.nbytes
+            _idle_blocks.pop(key, None)
+            excess -= block.nbytes
 
 
 def new_output(shape: tuple[int, int], dtype: Any) -> Array:
-    """An array to be filled; where it is large, in memory that an earlier one has left.
+    """An uninitialised array; large ones come from the pool.
 
-    Such an array does not own its memory (``resize`` refuses it) and is like any other otherwise.
+    Pooled arrays do not own their memory, so ``resize`` refuses them.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
-    if not SMALLEST < size <= KEPT:
+    if not MIN_BYTES < size <= MAX_POOL_BYTES:
         return np.empty(shape, dtype=dtype)
-    owned: Array = np.asarray(_Loan(_take(size)))
+    owned: Array = np.asarray(_PooledMemory(_take(size)))
     output: Array = owned[:size].view(dtype).reshape(shape)
     return output
 
 
 def _take(size: int) -> Array:
-    """An idle piece that is large enough and less than twice as large, or a new one."""
-    for key, piece in _idle.copy().items():
+    """An idle block that is large enough but less than twice the size, or a new one."""
+    for key, block in _idle_blocks.copy().items():
         # another thread may have taken it meanwhile
-        if size <= piece.nbytes < 2 * size and _idle.pop(key, None) is not None:
-            return piece
+        if size <= block.nbytes < 2 * size and _idle_blocks.pop(key, None) is not None:
+            return block
     return np.empty(size, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""What the feature maps have in common as scikit-learn transformers."""
+"""Shared scikit-learn interface of the feature maps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from likelier.base import Array, FeatureMap, Matrix
 from likelier.kernels import make_kernel
 from likelier.matrices import validated_rows
 
-# Rows are mapped in blocks whose intermediate results fit the second-level cache of a core.
+# Intermediate values per block, which should fit the L2 cache of a core.
 BLOCK_VALUES = 1 << 17
 
 
 class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer of rows that is a feature map at the same time."""
+    """Base class: a transformer that is also a `FeatureMap`."""
 
     kernel: Any
     gamma: Any
@@ -26,15 +26,15 @@ class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMix
     n_components_: int
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__gamma`` and the like replace the kernel by a changed one.
+        """Set parameters; ``kernel__gamma`` etc. replace the kernel by a modified one.
 
-        Of a kernel that is given by its name they are parameters of the features themselves.
+        If the kernel is given by name, they set the parameters of the transformer itself.
         """
         own = {k: v for k, v in params.items() if not k.startswith("kernel__")}
         super().set_params(**own)
         nested = {k.removeprefix("kernel__"): v for k, v in params.items() if k not in own}
         if isinstance(self.kernel, str) and nested:
-            make_kernel(self.kernel, gamma=1.0).set_params(**nested)  # raises for wrong ones
+            make_kernel(self.kernel, gamma=1.0).set_params(**nested)  # validates
             own = {k: v for k, v in nested.items() if k in self.get_params(deep=False)}
             super().set_params(**own)
             nested = {k: v for k, v in nested.items() if k not in own}
@@ -47,11 +47,11 @@ class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.n_components_
 
     def _rows(self, X: Any, reset: bool) -> Matrix:
-        """Rows as they are computed with: float32 or float64, dense or CSR."""
+        """Validated rows: float32 or float64, dense or CSR."""
         return validated_rows(self, X, reset)
 
     def _stream(self) -> np.random.Generator:
-        """The random numbers of one fit."""
+        """Random generator of one fit."""
         if isinstance(self.random_state, np.random.Generator):
             return self.random_state
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -64,8 +64,8 @@ class KernelFeatures(FeatureMap, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return tags
 
 
-def count_of(n_components: Any, automatic: int) -> int:
-    """The number of features asked for, which "auto" leaves to us."""
+def resolve_count(n_components: Any, automatic: int) -> int:
+    """Validated number of features; ``automatic`` for "auto"."""
     if isinstance(n_components, str):
         if n_components != "auto":
             raise ValueError(
@@ -86,12 +86,12 @@ def count_of(n_components: Any, automatic: int) -> int:
 
 
 def block_rows(width: int) -> int:
-    """How many rows to map at once, if each has this many intermediate values."""
+    """Number of rows per block for this many intermediate values per row."""
     return min(max(BLOCK_VALUES // max(width, 1), 32), 1024)
 
 
 def output_for(X: Matrix, width: int, out: Array | None) -> Array:
-    """``out`` if it can take the features; a new array if there is none."""
+    """Validated ``out``, or a new array."""
     shape = (X.shape[0], width)
     if out is None:
         return np.empty(shape, dtype=X.dtype)

@@ -1,25 +1,25 @@
-"""Random frequencies: draws from the spectral density of a stationary kernel.
+"""Random frequencies from the spectral density of a stationary kernel.
 
-A stationary kernel is the mean of ``cos(omega^T (x - y))`` over its spectral density, so that
-draws of ``omega`` make features. In units where the rbf kernel is ``exp(-|x - y|^2 / 2)``:
+A stationary kernel is the mean of ``cos(omega^T (x - y))`` over its spectral density. For rows
+scaled such that the RBF kernel is ``exp(-|x - y|^2 / 2)``:
 
 =================  ==============================================================
 rbf                ``omega ~ N(0, I)``
 matern, nu         multivariate t with ``2 nu`` degrees of freedom:
                    ``N(0, I) / sqrt(chi2(2 nu) / (2 nu))``
-laplacian          every coordinate Cauchy, alone (a product, not a round density)
+laplacian          independent Cauchy coordinates (not isotropic)
 =================  ==============================================================
 
-`scales` turns these units into those of a kernel's ``gamma``. Every way of sampling gives each
-single frequency exactly this law, so the features are unbiased; they differ in how frequencies
-depend on each other.
+`scales` converts to the ``gamma`` of a kernel. All sampling schemes give every single frequency
+exactly this distribution, so the features are unbiased; they differ in the dependence between
+frequencies.
 
 =================  ==============================================================
-independent        not at all
-orthogonal         in groups of ``d`` at right angles, with the lengths that
-                   independent ones would have; a product density is reached from
-                   there coordinate by coordinate, through the normal distribution
-quasi              a scrambled Sobol sequence fills the space evenly
+independent        none
+orthogonal         groups of ``d`` orthogonal vectors with the lengths of
+                   independent ones; a product density is reached coordinate by
+                   coordinate, through the normal distribution
+quasi              a scrambled Sobol sequence
 =================  ==============================================================
 
 References
@@ -42,7 +42,7 @@ SAMPLINGS = ("independent", "orthogonal", "quasi")
 
 
 def check_spectral(kernel: Kernel) -> Rbf | Laplacian | Matern:
-    """The kernel, if it has a spectral density to draw from."""
+    """Return the kernel if its spectral density can be sampled, else raise."""
     if not isinstance(kernel, Rbf | Laplacian | Matern):
         raise ValueError(
             f"kernel {kernel.name!r} has no random Fourier features; choose 'rbf', 'laplacian', "
@@ -52,7 +52,7 @@ def check_spectral(kernel: Kernel) -> Rbf | Laplacian | Matern:
 
 
 def scales(kernel: Kernel, n_features: int) -> Array:
-    """Factor of every coordinate of a draw that makes it a frequency of this kernel."""
+    """Per-coordinate factor from standard draws to frequencies of this kernel."""
     kernel = check_spectral(kernel)
     gamma = np.full(n_features, 1.0) * kernel.gamma_for(n_features)
     return gamma if isinstance(kernel, Laplacian) else np.sqrt(2.0 * gamma)
@@ -61,12 +61,12 @@ def scales(kernel: Kernel, n_features: int) -> Array:
 def draw_frequencies(
     kernel: Kernel, n_features: int, count: int, sampling: str, stream: np.random.Generator
 ) -> Array:
-    """Draw ``count`` frequencies in standard units, as columns.
+    """Sample ``count`` standard frequencies, as columns.
 
     Parameters
     ----------
     kernel : Rbf, Laplacian or Matern
-        Only its kind (and ``nu``) matters here; ``gamma`` enters by `scales`.
+        Only its type (and ``nu``) matters; ``gamma`` enters through `scales`.
     n_features, count : int
         Shape of the result.
     sampling : {"independent", "orthogonal", "quasi"}
@@ -88,7 +88,7 @@ def draw_frequencies(
     if sampling == "quasi":
         points = _normal_points(n_features + (1 if degrees else 0), count, stream)
         draws = points[:n_features]
-        if degrees:  # one more coordinate of the sequence gives the length
+        if degrees:  # an extra coordinate of the sequence gives the length
             shrink = chdtri(degrees, ndtr(-points[n_features])) / degrees
     else:
         orthogonal = sampling == "orthogonal"
@@ -106,12 +106,12 @@ def _independent_normals(n_features: int, count: int, stream: np.random.Generato
 
 
 def _orthogonal_normals(n_features: int, count: int, stream: np.random.Generator) -> Array:
-    """Columns at right angles in groups of ``n_features``, each of them standard normal."""
+    """Standard normal columns, orthogonal in groups of ``n_features``."""
     groups = []
     for start in range(0, count, n_features):
         normals = stream.standard_normal((n_features, min(n_features, count - start)))
         directions, triangle = np.linalg.qr(normals)
-        # the signs make the directions uniform over all rotations; LAPACK's choice is not
+        # with these signs the directions are uniform over rotations; LAPACK's are not
         directions *= np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0)
         lengths = np.sqrt(stream.chisquare(n_features, directions.shape[1]))
         groups.append(directions * lengths)
@@ -119,20 +119,20 @@ def _orthogonal_normals(n_features: int, count: int, stream: np.random.Generator
 
 
 def _normal_points(n_features: int, count: int, stream: np.random.Generator) -> Array:
-    """A scrambled Sobol sequence mapped to normal coordinates, as columns."""
+    """Scrambled Sobol points mapped to normal coordinates, as columns."""
     if n_features > qmc.Sobol.MAXDIM:
         raise ValueError(
-            f"sampling='quasi' is possible for at most {qmc.Sobol.MAXDIM} features, got "
+            f"sampling='quasi' supports at most {qmc.Sobol.MAXDIM} features, got "
             f"{n_features}; use sampling='orthogonal'"
         )
     sequence = qmc.Sobol(n_features, scramble=True, rng=stream)
     points = sequence.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count].T
-    tiny = 2.0**-40  # a coordinate may be 0, where the quantile is infinite
+    tiny = 2.0**-40  # coordinates may be 0, where the quantile is infinite
     normals: Array = ndtri(np.clip(points, tiny, 1.0 - tiny))
     return np.ascontiguousarray(normals)
 
 
 def _cauchy(normals: Array) -> Array:
-    """Standard normals to standard Cauchy draws, exact in both tails."""
+    """Transform standard normals to standard Cauchy draws, accurate in both tails."""
     upper = np.pi * ndtr(-np.abs(normals))
     return np.asarray(np.copysign(1.0 / np.tan(np.maximum(upper, 1e-300)), normals))

@@ -1,7 +1,7 @@
-"""Adam on minibatches: bounded steps in every coordinate, with a rate that ends near zero.
+"""Adam on minibatches, with per-coordinate step bounds and a decaying rate.
 
-What stochastic inferences share: the moments of Adam as a value, the rate over a planned number
-of updates, and how minibatches come out of an engine.
+Shared by the stochastic inferences: Adam moments as a value, the rate schedule over a planned
+number of updates, and minibatches from an engine.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from likelier.base import Array, Batch, Engine
 
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.99
 TINY = 1e-12
-DECAY_FROM = 0.5  # part of the planned updates after which the rate falls linearly
-FLOOR = 0.01  # of the rate: updates beyond the plan still learn a little
+DECAY_FROM = 0.5  # fraction of the planned updates after which the rate decays
+FLOOR = 0.01  # fraction of the initial rate
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Running means of a direction and of its square, and how many they have seen."""
+    """Running means of a direction and its square, and the number of updates."""
 
     first: Array
     second: Array
@@ -29,15 +29,15 @@ class Moments:
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...]) -> Moments:
-        """Moments that have seen nothing."""
+        """Initial moments."""
         return cls(np.zeros(shape), np.zeros(shape))
 
 
 def adam_change(moments: Moments, direction: Array, rate: float) -> tuple[Moments, Array]:
-    """Moments after one more direction, and the change of the parameters along it.
+    """Update the moments with a direction; return them and the parameter change.
 
-    No coordinate moves by much more than ``rate``, whatever the size of ``direction``. Cost:
-    a few operations per parameter.
+    No coordinate moves by much more than ``rate``, whatever the size of ``direction``. Costs a few
+    operations per parameter.
     """
     first = FIRST_DECAY * moments.first + (1.0 - FIRST_DECAY) * direction
     second = SECOND_DECAY * moments.second + (1.0 - SECOND_DECAY) * direction**2
@@ -48,20 +48,20 @@ def adam_change(moments: Moments, direction: Array, rate: float) -> tuple[Moment
 
 
 def rate_at(rate: float, update: int, n_updates: int) -> float:
-    """Rate of one update: constant at first, then falling linearly towards zero.
+    """Learning rate of one update: constant at first, then decaying linearly.
 
-    Averaging over the noise of minibatches needs small rates at the end; the last updates
-    have `FLOOR` times the rate, and so has every one beyond the plan.
+    Small final rates average out minibatch noise. The rate never falls below `FLOOR` times the
+    initial one, including updates beyond the plan.
     """
-    left = (n_updates - update) / max(1.0, (1.0 - DECAY_FROM) * n_updates)
-    return rate * min(1.0, max(FLOOR, left))
+    remaining = (n_updates - update) / max(1.0, (1.0 - DECAY_FROM) * n_updates)
+    return rate * min(1.0, max(FLOOR, remaining))
 
 
 def minibatches(engine: Engine, batch_size: int, update: int) -> Iterator[Batch]:
-    """Yield the rows of the next updates, the first of them numbered ``update``.
+    """Yield the rows of the next updates, starting with number ``update``.
 
-    In memory that is one random minibatch, drawn without replacement. A stream cannot be
-    addressed by row, so it is read once from end to end, in minibatches of its blocks.
+    In memory: one random minibatch, drawn without replacement. A stream has no random access, so
+    it is read once from end to end, in minibatches of its blocks.
     """
     if engine.in_memory:
         yield engine.draw(batch_size, iteration=update).compact()
@@ -74,13 +74,13 @@ def minibatches(engine: Engine, batch_size: int, update: int) -> Iterator[Batch]
 
 
 def count_rows(engine: Engine) -> int:
-    """Number of rows of positive weight; a stream that nobody has read yet is read once."""
+    """Number of rows of positive weight; an unread stream is read once."""
     if engine.n_rows is not None:
         return engine.n_rows
     if not engine.repeatable:
         raise ValueError(
-            "the number of rows must be known, and the data can be read only once: give the "
-            "temperature (how many observations the data count for) as a number"
+            "the number of rows is unknown and the data can be read only once; pass temperature "
+            "(the effective number of observations) as a number"
         )
     total = engine.reduce(lambda batch: batch.n_rows, lambda a, b: a + b)
     return int(total)

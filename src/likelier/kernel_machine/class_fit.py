@@ -1,4 +1,4 @@
-"""How a kernel classifier is fitted: targets, weights, experts, and what is stored of them."""
+"""Fitting of kernel classifiers: targets, weights, local experts and fitted attributes."""
 
 from __future__ import annotations
 
@@ -23,68 +23,74 @@ from likelier.fitting.targets import (
 )
 from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.class_predictions import ClassPredictions
+from likelier.kernel_machine.cost_model import TIME_FRACTION, affordable_rows, weights_cost
 from likelier.kernel_machine.evidence import Plan, Scales
-from likelier.kernel_machine.expert_fit import N_TRIAL, Common, common_rows, n_landmarks
+from likelier.kernel_machine.expert_fit import N_TRIAL, GlobalClassifier, global_rows, n_landmarks
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap, LandmarkMap
-from likelier.kernel_machine.integrate import choose_spread
-from likelier.kernel_machine.laplace import MAX_JOINT, HeadPosterior, head_posterior, mean_shift
-from likelier.kernel_machine.pace import SHARE, affordable_rows, head_pace
-from likelier.kernel_machine.particle_course import ParticleState
+from likelier.kernel_machine.integrate import choose_posterior_scale
+from likelier.kernel_machine.laplace import (
+    MAX_JOINT,
+    WeightPosterior,
+    laplace_posterior,
+    mean_shift,
+)
+from likelier.kernel_machine.particle_training import ParticleState
 from likelier.kernel_machine.particles import Strength
 from likelier.kernel_machine.prepared import Prepared
 from likelier.kernel_machine.recipe import HOLD_OUT_FROM
-from likelier.kernel_machine.resume import KeptJudge, KeptWeights, PlainPart
+from likelier.kernel_machine.resume import CachedValidator, SavedPart, WeightsCheckpoint
 from likelier.kernel_machine.search import (
     FEW_ROWS_RANGE,
     FEW_ROWS_ROUNDS,
     N_ROUNDS,
     SEARCH_RANGE,
     Choice,
-    Judge,
-    class_shares,
-    head_prior,
+    ClassValidator,
+    class_frequencies,
     output_precision,
     search,
     start_choice,
+    weight_prior,
 )
 from likelier.kernel_machine.softmax_weights import (
     HINGE_SHARPNESS,
-    HeadLoss,
-    HeadProblem,
+    ClassLoss,
     Prior,
-    fit_head,
-    ready_features,
-    rows_in_memory,
+    WeightProblem,
+    fit_output_weights,
+    in_memory_reduction,
+    stored_features,
 )
-from likelier.kernel_machine.weights_state import HeadState
+from likelier.kernel_machine.weights_state import SolverState
 from likelier.losses import MulticlassHinge, Softmax
 
-# Few labels tell less about scales than as many numbers: longer climbs fit their accidents.
+# Labels carry less information about scales than continuous targets; longer ascents overfit.
 FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
-DEFAULT_SPREAD = 0.1  # where rows are too few to hold any out
-HINGE_STEPS = 3  # of the hinge for one of a smooth loss: its kinks make them short
+DEFAULT_POSTERIOR_SCALE = 0.1  # for samples too small to hold out rows
+HINGE_STEPS = 3  # hinge steps per step of a smooth loss: kinks make them short
 
 
 @dataclass(frozen=True)
-class Particle(PlainPart):
-    """One fitted set of hyperparameters and the weights that go with it."""
+class Particle(SavedPart):
+    """One set of hyperparameters with its fitted weights."""
 
-    records: ClassVar = {"posterior": HeadPosterior, "choice": Choice, "experts": Experts}
+    records: ClassVar = {"posterior": WeightPosterior, "choice": Choice, "experts": Experts}
 
     map: KernelMap
-    posterior: HeadPosterior | None
+    posterior: WeightPosterior | None
     choice: Choice
     calibration: dict[str, Any]
     value: float
     converged: bool
-    far: Array = field(default_factory=lambda: np.zeros(1))  # scores where nothing is known
+    # scores without information from the data
+    extrapolation_scores: Array = field(default_factory=lambda: np.zeros(1))
     experts: Experts | None = None
-    unfinished: dict[str, Any] = field(default_factory=dict)
+    checkpoint: dict[str, Any] = field(default_factory=dict)
 
 
 class ClassFit(ClassPredictions):
-    """Fitting of `BayesianKernelClassifier`, whose words it finds on itself."""
+    """Fitting of `BayesianKernelClassifier`."""
 
     _particle_type = Particle
 
@@ -97,7 +103,7 @@ class ClassFit(ClassPredictions):
         return y
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
-        """Class numbers, and weights that include the classes'."""
+        """Class codes, and weights that include the class weights."""
         if hasattr(self, "stream_"):
             return super()._encode(y, weight)
         self._set_classes(np.unique(y))
@@ -106,7 +112,7 @@ class ClassFit(ClassPredictions):
         return codes, combine_weights(weight, per_class, codes)
 
     def _encoded(self, rows: Rows) -> Rows:
-        codes, weight = self._encode(rows.y, rows.weight)  # a class may weigh nothing
+        codes, weight = self._encode(rows.y, rows.weight)  # classes may have weight zero
         return Rows(rows.X, codes, weight)
 
     def _set_classes(self, classes: Array) -> None:
@@ -119,18 +125,18 @@ class ClassFit(ClassPredictions):
         return y
 
     def _evidence_targets(self, y: Array) -> Array:
-        """One column ``+-1`` for two classes, else one column for each."""
+        """One column of ``+-1`` for two classes, else one-hot columns."""
         if self._n_classes() == 2:
             return np.where(y > 0.5, 1.0, -1.0)[:, None]
         return np.eye(self._n_classes())[y.astype(np.intp)]
 
-    def _head_loss(self) -> HeadLoss:
+    def _class_loss(self) -> ClassLoss:
         if self.loss == "hinge":
-            return HeadLoss(self._n_classes(), 1.0, HINGE_SHARPNESS)
-        return HeadLoss(self._n_classes())
+            return ClassLoss(self._n_classes(), 1.0, HINGE_SHARPNESS)
+        return ClassLoss(self._n_classes())
 
     # -- particles ----------------------------------------------------------------------
-    def _is_judged(self) -> bool:
+    def _needs_hold_out(self) -> bool:
         return bool(self.loss == "hinge")
 
     def _particle_loss(self) -> Loss:
@@ -141,10 +147,13 @@ class ClassFit(ClassPredictions):
             return Strength(float(self.alpha))
         return Strength(start_choice(scales.noise, scales.amplitude).precision)
 
-    def _judge(self, posterior: ParticleState, held: Rows, strength: Strength) -> Strength:
+    def _calibrated_strength(
+        self, posterior: ParticleState, held: Rows, strength: Strength
+    ) -> Strength:
         scores = posterior.scores(held.X)
         omega = np.ones(held.n) if held.weight is None else held.weight
-        weight = np.tile(omega / len(scores), len(scores))  # a row counts once for all particles
+        # each row counts once, not once per particle
+        weight = np.tile(omega / len(scores), len(scores))
         codes, flat = np.tile(held.y, len(scores)), scores.reshape(-1, scores.shape[2])
         return replace(strength, calibration=self._calibrate(flat, codes, weight))
 
@@ -166,94 +175,100 @@ class ClassFit(ClassPredictions):
         rng: np.random.Generator,
         budget: TimeBudget,
     ) -> Particle:
-        choice, calibration = self._chosen(prepared, held, rng, budget)
-        made, _ = self._final_map(prepared, choice.scale, n_rows, rng, budget)
-        part = Particle(made, None, choice, calibration, np.nan, False)
-        if self._has_experts(n_rows, made):
+        choice, calibration = self._resumable_choice(prepared, held, rng, budget)
+        feature_map, _ = self._final_map(prepared, choice.scale, n_rows, rng, budget)
+        part = Particle(feature_map, None, choice, calibration, np.nan, False)
+        if self._tries_experts(n_rows, feature_map):
             learned: Particle = self._learn_with_experts(
                 engine, prepared, part, n_rows, rng, budget
             )
             return learned
-        n_few = self._rows_in_time(prepared, made, n_rows, budget)
+        n_few = self._affordable_rows(prepared, feature_map, n_rows, budget)
         if n_few < n_rows:
             if not engine.in_memory:
-                n_few = min(n_few, common_rows(self.n_features_in_))
-            engine, _ = self._few(engine, n_few, n_rows)
+                n_few = min(n_few, global_rows(self.n_features_in_))
+            engine, _ = self._subsample(engine, n_few, n_rows)
         return self._learn_weights(engine, prepared, part, n_few, budget)
 
-    def _rows_in_time(
+    def _affordable_rows(
         self,
         prepared: Prepared,
-        made: KernelMap,
+        feature_map: KernelMap,
         n_rows: int,
         budget: TimeBudget,
-        share: float = SHARE,
+        fraction: float = TIME_FRACTION,
     ) -> int:
-        """How many rows the weights can be learned from; all where there is no time budget."""
+        """Number of rows to learn the weights from; all without a time budget."""
         if budget.left is None:
             return n_rows
-        pace = self._row_seconds(made, prepared.sample) if budget.left else np.inf
-        n_sample = prepared.sample.n  # more rows than that start from weights of the sample,
-        extra = n_sample if n_rows > n_sample else 0  # which have to be paid for too
-        most = affordable_rows(budget, n_rows + extra, pace, share)
+        row_cost = self._row_seconds(feature_map, prepared.sample) if budget.left else np.inf
+        n_sample = prepared.sample.n
+        # larger fits start from weights of the sample, which cost time too
+        extra = n_sample if n_rows > n_sample else 0
+        most = affordable_rows(budget, n_rows + extra, row_cost, fraction)
         if most >= n_rows + extra:
             return n_rows
         return most if most <= n_sample else max(most - n_sample, n_sample)
 
-    def _row_seconds(self, made: KernelMap, sample: Rows) -> float:
-        return head_pace(made, sample, self._head_loss())
+    def _row_seconds(self, feature_map: KernelMap, sample: Rows) -> float:
+        return weights_cost(feature_map, sample, self._class_loss())
 
     def _trial_seconds(
-        self, made: KernelMap, sample: Rows, n_experts: int, n_learned: int
+        self, feature_map: KernelMap, sample: Rows, n_experts: int, n_learned: int
     ) -> float:
-        """A first try of the experts, each with so many landmarks, before the budget is asked."""
-        size = (n_landmarks(n_experts) / made.n_features) ** 2
-        return N_TRIAL * self._row_seconds(made, sample) * size
+        """Cost of the first trial of the experts, before the budget is checked."""
+        size = (n_landmarks(n_experts) / feature_map.n_features) ** 2
+        return N_TRIAL * self._row_seconds(feature_map, sample) * size
 
     def _learn_weights(
         self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, budget: TimeBudget
     ) -> Particle:
         """Weights and their posterior from all rows of the engine."""
-        loss, made, choice = self._head_loss(), part.map, part.choice
+        loss, feature_map, choice = self._class_loss(), part.map, part.choice
         precision = output_precision(choice, loss) * float(self.temperature)
-        place = [choice.precision, choice.scale, n_rows]
-        shares = class_shares(prepared.sample.y, prepared.sample.weight, loss.n_classes)
-        latest = loss.start(made.n_features, shares)
-        # the hinge itself starts without shares, but they are what is known far away
-        part = replace(part, far=replace(loss, margin=0.0).start(1, shares)[-1])
-        prior = head_prior(made, precision, latest)
+        signature = [choice.precision, choice.scale, n_rows]
+        frequencies = class_frequencies(prepared.sample.y, prepared.sample.weight, loss.n_classes)
+        weights = loss.start(feature_map.n_features, frequencies)
+        # the hinge starts at zero, but extrapolates to the class frequencies
+        part = replace(
+            part, extrapolation_scores=replace(loss, margin=0.0).start(1, frequencies)[-1]
+        )
+        prior = weight_prior(feature_map, precision, weights)
         hinge = self.loss == "hinge"
         name = self._stage("weights", n_rows)
-        kept = KeptWeights(budget, name, place)
-        start = kept.start(latest)
-        if start is latest and n_rows > prepared.sample.n:  # most of the way by a sample
-            near = KeptWeights(budget, self._stage("start", n_rows), place)
-            start = self._sample_weights(prepared, made, prior, near.start(latest), near)
-            kept = KeptWeights(budget, name, place)  # not where the start was cut short
-        latest = start.W if isinstance(start, HeadState) else start
+        checkpoint = WeightsCheckpoint(budget, name, signature)
+        start = checkpoint.start(weights)
+        if start is weights and n_rows > prepared.sample.n:  # warm start from the sample
+            sample_checkpoint = WeightsCheckpoint(budget, self._stage("start", n_rows), signature)
+            start = self._sample_weights(
+                prepared, feature_map, prior, sample_checkpoint.start(weights), sample_checkpoint
+            )
+            # no checkpoint if the warm start was cut short
+            checkpoint = WeightsCheckpoint(budget, name, signature)
+        weights = start.W if isinstance(start, SolverState) else start
         with budget.aside(name):
-            rows, features = self._features(engine, made, n_rows)
-        problem = HeadProblem(rows.reduce, features, loss, prior, sure=hinge)
+            rows, features = self._features(engine, feature_map, n_rows)
+        problem = WeightProblem(rows.reduce, features, loss, prior, certify=hinge)
 
-        def watch(state: HeadState) -> bool:
-            nonlocal latest
-            latest = state.W
-            return kept(state)
+        def monitor(state: SolverState) -> bool:
+            nonlocal weights
+            weights = state.W
+            return checkpoint(state)
 
         try:
             most = HINGE_STEPS * int(self.max_iter) if hinge else int(self.max_iter)
-            fit = fit_head(problem, start, float(self.tol), most, watch)
+            fit = fit_output_weights(problem, start, float(self.tol), most, monitor)
             posterior = self._posterior(problem, fit.W, precision)
-        except KeyboardInterrupt:  # keep what has been learned so far
+        except KeyboardInterrupt:  # keep the current weights
             root = np.diag(prior.precision**-0.5).astype(np.float32)
-            posterior = HeadPosterior(latest, root[None], "shared", 1.0 / precision)
-            self._keep_interrupted(replace(part, posterior=posterior), prepared, budget)
+            posterior = WeightPosterior(weights, root[None], "shared", 1.0 / precision)
+            self._store_interrupted(replace(part, posterior=posterior), prepared, budget)
             raise
         if hinge and not (fit.converged or budget.cut):
             self._warn_not_converged()
         calibration = part.calibration
         if calibration == {} and hinge:
-            calibration = self._calibrate(*self._own_scores(prepared, made, fit.W))
+            calibration = self._calibrate(*self._own_scores(prepared, feature_map, fit.W))
         return replace(
             part, posterior=posterior, calibration=calibration, value=fit.value,
             converged=fit.converged,
@@ -261,44 +276,48 @@ class ClassFit(ClassPredictions):
 
     def _warn_not_converged(self) -> None:
         warnings.warn(
-            f"the weights are not known to be within tol={self.tol:g} of the optimum with "
-            f"max_iter={self.max_iter}; raise max_iter or tol",
+            f"the weights did not converge to tol={self.tol:g} within max_iter={self.max_iter}; "
+            "increase max_iter or tol",
             ConvergenceWarning,
             stacklevel=5,
         )
 
-    # -- experts ------------------------------------------------------------------------
-    def _with_verdict(self, part: Particle, verdict: float) -> Particle:
+    # -- local experts ------------------------------------------------------------------
+    def _with_uncertainty(self, part: Particle, uncertainty: float) -> Particle:
         if self.posterior_scale != "auto":
             return part
-        return replace(part, choice=replace(part.choice, spread=verdict))
+        return replace(part, choice=replace(part.choice, posterior_scale=uncertainty))
 
-    def _common(self, part: Particle, n_learned: int) -> Common:
+    def _global_model(self, part: Particle, n_learned: int) -> GlobalClassifier:
         if part.posterior is None or not isinstance(part.map, LandmarkMap):
-            raise TypeError("experts correct a fitted machine with landmarks")
-        return Common(part.map, part.posterior, self._head_loss())
+            raise TypeError("local experts need a fitted global model with Nystroem features")
+        return GlobalClassifier(part.map, part.posterior, self._class_loss())
 
     def _sample_weights(
         self,
         prepared: Prepared,
-        made: KernelMap,
+        feature_map: KernelMap,
         prior: Prior,
-        start: Array | HeadState,
-        watch: KeptWeights,
+        start: Array | SolverState,
+        monitor: WeightsCheckpoint,
     ) -> Array:
-        """Weights for the sample, its rows weighing as much as all rows do."""
-        sample, n_rows = prepared.sample, watch.place[-1]
+        """Weights fitted to the sample, reweighted to the size of all rows."""
+        sample, n_rows = prepared.sample, monitor.signature[-1]
         weight = np.ones(sample.n) if sample.weight is None else sample.weight
-        reduce = rows_in_memory(made(sample.X, np.float32), sample.y, weight * (n_rows / sample.n))
-        near = HeadProblem(reduce, ready_features, self._head_loss(), prior)
-        return fit_head(near, start, 10.0 * float(self.tol), int(self.max_iter), watch).W
+        reduce = in_memory_reduction(
+            feature_map(sample.X, np.float32), sample.y, weight * (n_rows / sample.n)
+        )
+        sample_problem = WeightProblem(reduce, stored_features, self._class_loss(), prior)
+        return fit_output_weights(
+            sample_problem, start, 10.0 * float(self.tol), int(self.max_iter), monitor
+        ).W
 
-    def _posterior(self, problem: HeadProblem, W: Array, precision: float) -> HeadPosterior:
-        """Gaussian posterior; with a temperature the data count for less."""
-        posterior = head_posterior(problem, W, 1.0 / precision)
+    def _posterior(self, problem: WeightProblem, W: Array, precision: float) -> WeightPosterior:
+        """Gaussian posterior, tempered by ``temperature``."""
+        posterior = laplace_posterior(problem, W, 1.0 / precision)
         T = float(self.temperature)
         shift = np.zeros_like(W)
-        if W.size <= MAX_JOINT and self.loss == "softmax":  # small: it costs little
+        if W.size <= MAX_JOINT and self.loss == "softmax":  # cheap for small problems
             shift = T * mean_shift(problem, posterior)
         roots = posterior.roots * np.sqrt(T).astype(posterior.roots.dtype)
         outside = None if posterior.outside is None else T * posterior.outside
@@ -309,46 +328,52 @@ class ClassFit(ClassPredictions):
     def _choose(
         self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
     ) -> tuple[Choice, dict[str, Any]]:
-        """Precision, scale and spread by held-out rows, as far as they are not given."""
-        scales, loss, unit = prepared.scales, self._head_loss(), prepared.unit
+        """Choose precision, scale and posterior scale on held-out rows, unless given."""
+        scales, loss, unit = prepared.scales, self._class_loss(), prepared.unit
         choice = start_choice(scales.noise, scales.amplitude)
         choice = replace(choice, precision=unit * choice.precision)
         if self.alpha != "auto":
             choice = replace(choice, precision=float(self.alpha))
         hinge, fixed = self.loss == "hinge", self.posterior_scale != "auto"
-        spread = 0.0 if hinge else float(self.posterior_scale) if fixed else DEFAULT_SPREAD
+        posterior_scale = (
+            0.0 if hinge else float(self.posterior_scale) if fixed else DEFAULT_POSTERIOR_SCALE
+        )
         move_scale = bool(len(held)) and isinstance(self.gamma, str)
         if self.alpha != "auto" and not move_scale and (fixed and not hinge):
-            return replace(choice, spread=spread), {}
+            return replace(choice, posterior_scale=posterior_scale), {}
         folds = self._folds(prepared, held, rng, budget)
         if not folds:
-            return replace(choice, spread=spread), {}
-        judge = Judge(folds, loss)
-        kept = KeptJudge(judge, budget)
+            return replace(choice, posterior_scale=posterior_scale), {}
+        validator = ClassValidator(folds, loss)
+        cached = CachedValidator(validator, budget)
         limits, rounds = SEARCH_RANGE, N_ROUNDS
         if not len(held):
             limits, rounds = FEW_ROWS_RANGE, FEW_ROWS_ROUNDS
         limits = (unit * limits[0], unit * limits[1])
-        choice = search(kept, choice, self.alpha == "auto", move_scale, kept.stop, rounds, limits)
+        choice = search(
+            cached, choice, self.alpha == "auto", move_scale, cached.stop, rounds, limits
+        )
         if hinge:
-            seen = judge.held(choice)
+            seen = validator.held(choice)
             return choice, self._calibrate(seen.scores, seen.codes, seen.weight)
         if not fixed:
-            seen = judge.held(choice)
-            spread = choose_spread(seen.scores, seen.covariance, seen.codes, seen.weight)
-        return replace(choice, spread=spread), {}
+            seen = validator.held(choice)
+            posterior_scale = choose_posterior_scale(
+                seen.scores, seen.covariance, seen.codes, seen.weight
+            )
+        return replace(choice, posterior_scale=posterior_scale), {}
 
     def _calibrate(self, scores: Array, codes: Array, weight: Array | None) -> dict[str, Any]:
         return fit_calibration(scores, codes, weight)
 
     def _own_scores(
-        self, prepared: Prepared, made: KernelMap, W: Array
+        self, prepared: Prepared, feature_map: KernelMap, W: Array
     ) -> tuple[Array, Array, Array | None]:
-        """Scores of the sample by the model itself, where rows are too few to hold out."""
-        return made(prepared.sample.X) @ W, prepared.sample.y, prepared.sample.weight
+        """In-sample scores, for samples too small to hold out rows."""
+        return feature_map(prepared.sample.X) @ W, prepared.sample.y, prepared.sample.weight
 
     def _store(self, parts: list[Particle], standard: Any) -> None:
-        """Fitted attributes: plain arrays."""
+        """Set fitted attributes, as plain arrays."""
         posteriors = [part.posterior for part in parts if part.posterior is not None]
         self.maps_ = [part.map.to_arrays() for part in parts]
         self.experts_ = [part.experts.to_arrays() if part.experts else {} for part in parts]
@@ -365,11 +390,12 @@ class ClassFit(ClassPredictions):
         self.prior_variance_ = np.array([posterior.prior_variance for posterior in posteriors])
         self.calibration_ = [part.calibration for part in parts]
         self.alpha_ = np.array([part.choice.precision for part in parts])
-        self.posterior_scale_ = np.array([part.choice.spread for part in parts])
-        self.far_scores_, self.far_known_ = [part.far for part in parts], np.zeros(len(parts))
+        self.posterior_scale_ = np.array([part.choice.posterior_scale for part in parts])
+        self.extrapolation_scores_ = [part.extrapolation_scores for part in parts]
+        self.extrapolation_trust_ = np.zeros(len(parts))
         self.gamma_ = np.asarray(self.maps_[0]["gamma"])
-        self.input_spread_ = standard.spread()
+        self.input_scale_ = standard.spread()
         self.n_components_ = parts[0].map.n_features - 1
         self.objective_ = float(parts[0].value)
         self.converged_ = all(part.converged for part in parts)
-        self.unfinished_ = parts[0].unfinished if self._n_particles() == 1 else {}
+        self.checkpoint_ = parts[0].checkpoint if self._n_particles() == 1 else {}

@@ -1,4 +1,4 @@
-"""What a fitted kernel classifier says about rows: classes, probabilities, how sure it is."""
+"""Predictions of kernel classifiers: classes, probabilities and uncertainty."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap, restore_map
 from likelier.kernel_machine.integrate import N_PAIRS, class_predictive, levels, to_predictive
 from likelier.kernel_machine.laplace import (
-    HeadPosterior,
+    WeightPosterior,
     add_variance,
-    far_share,
-    open_far,
-    open_variance,
+    extrapolation_degree,
+    mean_score_variance,
+    restore_prior_variance,
 )
 from likelier.kernel_machine.particles import calibrated_link
 from likelier.predictive import ClassPredictive
 
 PREDICT_ROWS = 4096
-NODE_VALUES = 1 << 20  # pairs x classes of the points that some rows are integrated at together
+NODE_VALUES = 1 << 20  # quadrature pairs x classes per block
 
 
 def _has_draws(model: Any) -> bool:
-    """Whether there is a posterior of the weights to draw from."""
+    """Whether there is a weight posterior to draw from."""
     if model.loss == "hinge" and model.inference == "evidence":
-        raise AttributeError('loss="hinge" has no posterior of the weights here; use "softmax"')
+        raise AttributeError('loss="hinge" has no weight posterior; use loss="softmax"')
     return True
 
 
 class ClassPredictions(ClassStream):
-    """Predictions from the fitted maps, weights and covariances."""
+    """Predictions from the fitted feature maps, weights and covariances."""
 
-    def _posteriors(self) -> list[tuple[KernelMap, HeadPosterior]]:
-        self._settle()
+    def _posteriors(self) -> list[tuple[KernelMap, WeightPosterior]]:
+        self._learn_pending()
         check_is_fitted(self, "maps_")
         posteriors = [
-            HeadPosterior(
+            WeightPosterior(
                 self.weights_[i], self.roots_[i], self.layout_, float(variance),
                 self.mean_shift_[i], self.bases_[i], self.outside_[i],
             )
@@ -57,8 +57,8 @@ class ClassPredictions(ClassStream):
         return list(zip(map(restore_map, self.maps_), posteriors, strict=True))
 
     def _predictives(self, X: Any) -> Iterator[tuple[Any, ClassPredictive]]:
-        """Some rows at a time, by their places, and their predictive; memory is bounded."""
-        self._settle()
+        """Yield (row indices, predictive) in blocks, in bounded memory."""
+        self._learn_pending()
         check_is_fitted(self, "gamma_")
         particles = hasattr(self, "particles_")
         posteriors = [] if particles else self._posteriors()
@@ -70,26 +70,26 @@ class ClassPredictions(ClassStream):
             for rows in blocks:
                 yield rows, posterior.predictive(X[rows], link)
             return
-        added = self._corrections(X)
+        corrections = self._corrections(X)
         for rows in blocks:
-            for places, predictive in self._of_block(posteriors, added, X[rows], rows):
-                yield rows.start + places, predictive
+            for indices, predictive in self._predict_block(posteriors, corrections, X[rows], rows):
+                yield rows.start + indices, predictive
 
     def _corrections(self, X: Matrix) -> list[tuple[Array, Array] | None]:
-        """What the experts of every part of an ensemble add to its scores."""
+        """Expert corrections to the scores, for every ensemble member."""
         return [Experts(**plain).correct(X) if plain else None for plain in self.experts_]
 
-    def _of_block(
-        self, posteriors: Any, added: Any, X: Any, rows: slice
+    def _predict_block(
+        self, posteriors: Any, corrections: Any, X: Any, rows: slice
     ) -> Iterator[tuple[Array, ClassPredictive]]:
-        """Rows of a block that are integrated equally finely, and their predictive."""
+        """Yield (row indices, predictive) of a block, grouped by quadrature level."""
         scores, covariances = [], []
         level = np.zeros(X.shape[0], dtype=np.intp)
-        for i, (made, posterior) in enumerate(posteriors):
-            mean, covariance = self._scores(i, made, posterior, X)
-            if added[i] is not None:
-                mean = mean + added[i][0][rows]
-                covariance = add_variance(covariance, added[i][1][rows])
+        for i, (feature_map, posterior) in enumerate(posteriors):
+            mean, covariance = self._scores(i, feature_map, posterior, X)
+            if corrections[i] is not None:
+                mean = mean + corrections[i][0][rows]
+                covariance = add_variance(covariance, corrections[i][1][rows])
             scores.append(mean)
             covariances.append(covariance)
             if not self.calibration_[i]:
@@ -98,29 +98,29 @@ class ClassPredictions(ClassStream):
             inside = np.flatnonzero(level == fineness)
             most = max(1, NODE_VALUES // (N_PAIRS[fineness] * len(self.classes_)))
             for start in range(0, len(inside), most):
-                places = inside[start : start + most]
+                indices = inside[start : start + most]
                 parts = [
-                    self._integrated(i, scores[i][places], covariances[i][places], int(fineness))
+                    self._integrated(i, scores[i][indices], covariances[i][indices], int(fineness))
                     for i in range(len(posteriors))
                 ]
-                yield places, to_predictive(parts)
+                yield indices, to_predictive(parts)
 
     def _scores(
-        self, i: int, made: KernelMap, posterior: HeadPosterior, X: Matrix
+        self, i: int, feature_map: KernelMap, posterior: WeightPosterior, X: Matrix
     ) -> tuple[Array, Array]:
-        """Mean and covariance of the scores by one part of an ensemble."""
-        Phi = made(X, X.dtype)
-        scores, spread = posterior.scores(Phi), float(self.posterior_scale_[i])
-        residual = made.residual(Phi)
-        away = far_share(residual) * (1.0 - self.far_known_[i])
-        if self.calibration_[i]:  # without a covariance: how far away a row is, stands for it
-            return scores, np.repeat(away[:, None], scores.shape[1], axis=1)
-        if made.local:  # the constants alone are left far away: they must not claim anything
-            scores = scores - away[:, None] * (posterior.mean[-1] - self.far_scores_[i])
-        if not spread > 0.0:
+        """Mean and covariance of the scores by one ensemble member."""
+        Phi = feature_map(X, X.dtype)
+        scores, scale = posterior.scores(Phi), float(self.posterior_scale_[i])
+        residual = feature_map.residual(Phi)
+        degree = extrapolation_degree(residual) * (1.0 - self.extrapolation_trust_[i])
+        if self.calibration_[i]:  # no covariance: return the extrapolation degree
+            return scores, np.repeat(degree[:, None], scores.shape[1], axis=1)
+        if feature_map.local:  # only the intercept remains out of support; replace it by the prior
+            scores = scores - degree[:, None] * (posterior.mean[-1] - self.extrapolation_scores_[i])
+        if not scale > 0.0:
             return scores, np.zeros_like(scores)
         covariance = posterior.covariance(Phi, residual)
-        return scores, open_far(covariance, away, posterior.prior_variance, spread)
+        return scores, restore_prior_variance(covariance, degree, posterior.prior_variance, scale)
 
     def _integrated(
         self, i: int, scores: Array, covariance: Array, level: int
@@ -129,25 +129,25 @@ class ClassPredictions(ClassStream):
             return self._calibrated(i, scores, covariance[:, 0])
         return class_predictive(scores, covariance, float(self.posterior_scale_[i]), level)
 
-    def _calibrated(self, i: int, scores: Array, away: Array) -> tuple[Array, Array]:
-        """Probabilities of calibrated scores; far from all data any class, by its share.
+    def _calibrated(self, i: int, scores: Array, degree: Array) -> tuple[Array, Array]:
+        """Calibrated probabilities, mixed with the class frequencies out of support.
 
-        There it is one class or another, and which one is not known: a part of the mixture for
-        each, so that what is open about a row far away is of the model, not of the data.
+        Out of support the mixture has one component per class, so that the uncertainty there is
+        epistemic rather than aleatoric.
         """
         two, calibrated = scores.shape[1] == 1, restore(self.calibration_[i])
         p = calibrated.probabilities(scores[:, 0] if two else scores)[:, None]
-        if not away.any():
+        if not degree.any():
             return p, np.ones(1)
-        far = self.far_scores_[i]
-        shares = softmax(np.append(0.0, far) if two else far)
-        sure = np.array([0.0, 1.0]) if two else np.eye(len(shares))
-        share = away.reshape(-1, *[1] * (p.ndim - 1))
-        return (1.0 - share) * p + share * sure, shares
+        prior_scores = self.extrapolation_scores_[i]
+        frequencies = softmax(np.append(0.0, prior_scores) if two else prior_scores)
+        one_hot = np.array([0.0, 1.0]) if two else np.eye(len(frequencies))
+        weight = degree.reshape(-1, *[1] * (p.ndim - 1))
+        return (1.0 - weight) * p + weight * one_hot, frequencies
 
     @or_constant
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every class, averaged over the posterior."""
+        """Class probabilities, averaged over the posterior."""
         parts = [(rows, part.probabilities()) for rows, part in self._predictives(X)]
         return _in_order(parts)
 
@@ -159,7 +159,7 @@ class ClassPredictions(ClassStream):
 
     @or_constant
     def predict(self, X: Any) -> Array:
-        """Most probable class of every row, always that of `predict_proba`."""
+        """Most probable class of each row, consistent with `predict_proba`."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -171,7 +171,7 @@ class ClassPredictions(ClassStream):
 
     @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Entropy of the class in nats: in all, within the posterior, and between its parts."""
+        """Total, aleatoric and epistemic entropy of the class, in nats."""
         parts = [(rows, part.uncertainty()) for rows, part in self._predictives(X)]
         return Uncertainty(
             _in_order([(rows, part.total) for rows, part in parts]),
@@ -181,19 +181,19 @@ class ClassPredictions(ClassStream):
 
     @available_if(_has_draws)
     def coef_draws(self, n_draws: int, random_state: Any = None) -> Array:
-        """Draws of the weights from their posterior.
+        """Draw weights from their posterior.
 
         Parameters
         ----------
         n_draws : int
         random_state : int, RandomState or None, default=None
-            With "svgd" nothing is drawn: its particles come in turn.
+            Ignored by "svgd", which cycles through its particles.
 
         Returns
         -------
         ndarray of shape (n_draws, n_components_ + 1, n_outputs)
-            The intercept last. Two classes have one output with ``inference="evidence"``, else
-            every class has one. Parts of an ensemble come in turn.
+            Intercept last. With ``inference="evidence"`` two classes have one output; otherwise
+            there is one output per class. Ensembles cycle through their members.
         """
         check_integer("n_draws", n_draws, 1)
         check_is_fitted(self, "gamma_")
@@ -206,33 +206,33 @@ class ClassPredictions(ClassStream):
 
     @available_if(by_evidence)
     def score_samples(self, X: Any) -> Array:
-        """How well the training data cover each row; low far from them.
+        """Inlier score: how well the training data cover each row; low for outliers.
 
-        Minus the logarithm of the share of the prior variance of the scores that the data left
-        open: about zero far away, where nothing has been learned. That needs features that
-        vanish there, those of "nystroem"; "fourier" and "identity" do not tell such rows.
+        Minus the logarithm of the posterior-to-prior variance ratio of the scores: about zero out
+        of support. This needs features that vanish there ("nystroem"); "fourier" and "identity"
+        cannot detect outliers.
         """
         posteriors = self._posteriors()
         X = self._check_X(X, reset=False)
-        out, added = np.zeros(X.shape[0]), self._corrections(X)
+        out, corrections = np.zeros(X.shape[0]), self._corrections(X)
         for start in range(0, X.shape[0], PREDICT_ROWS):
             rows = slice(start, start + PREDICT_ROWS)
-            for i, (made, posterior) in enumerate(posteriors):
-                Phi = made(X[rows], X.dtype)
-                covariance = posterior.covariance(Phi, made.residual(Phi))
-                left, prior = open_variance(covariance), posterior.prior_variance
-                correction = added[i]
+            for i, (feature_map, posterior) in enumerate(posteriors):
+                Phi = feature_map(X[rows], X.dtype)
+                covariance = posterior.covariance(Phi, feature_map.residual(Phi))
+                variance, prior = mean_score_variance(covariance), posterior.prior_variance
+                correction = corrections[i]
                 if correction is not None:
-                    left = left + correction[1][rows]
+                    variance = variance + correction[1][rows]
                     learned = correction[1][rows] > 0.0
                     prior = prior + self.experts_[i]["prior_variance"] * learned
-                share = left / prior
-                out[rows] -= np.log(np.maximum(share, 1e-300)) / len(posteriors)
+                ratio = variance / prior
+                out[rows] -= np.log(np.maximum(ratio, 1e-300)) / len(posteriors)
         return out
 
 
 def _in_order(parts: list[tuple[Any, Array]]) -> Array:
-    """Values of some rows at a time, each at the place of its row."""
+    """Gather blocks of values into the order of the rows."""
     n = sum(len(values) for _, values in parts)
     out = np.empty((n, *parts[0][1].shape[1:]))
     for rows, values in parts:

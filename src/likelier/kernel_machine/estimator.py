@@ -1,4 +1,4 @@
-"""What the two kernel machines share apart from fitting: words, checks, and one fitted part."""
+"""Shared base of the kernel estimators: parameter validation and feature relevance."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MIN_COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = 512, 1536, 4
 
 
 class KernelEstimator(CallbackSupportMixin, BaseEstimator):
-    """Constructor words of both kernel machines; see the two public classes."""
+    """Constructor parameters of both kernel estimators; see the two public classes."""
 
     _losses: tuple[str, ...] = ()
-    # Every input gets a scale of its own, which thousands of words are too many for.
+    # Every input has its own length scale, which is infeasible for thousands of text features.
     dense_inputs: ClassVar[bool] = True
 
     def __sklearn_tags__(self) -> Any:
@@ -39,7 +39,7 @@ class KernelEstimator(CallbackSupportMixin, BaseEstimator):
         return tags
 
     def _validate_parameters(self) -> None:
-        """Raise for constructor words that make no sense, naming the word."""
+        """Raise on invalid constructor parameters, naming the parameter."""
         check_one_of("loss", self.loss, self._losses)
         check_one_of("features", self.features, FEATURES)
         check_one_of("inference", self.inference, INFERENCES)
@@ -52,9 +52,11 @@ class KernelEstimator(CallbackSupportMixin, BaseEstimator):
         if self.time_budget is not None:
             check_above("time_budget", self.time_budget, 0.0)
         if isinstance(self.gamma, str) and self.gamma != "auto":
-            raise ValueError(f'gamma must be "auto", a number or one per input, got {self.gamma!r}')
-        for word in ("early_stopping", "warm_start"):
-            check_flag(word, getattr(self, word))
+            raise ValueError(
+                f'gamma must be "auto", a number or one value per input, got {self.gamma!r}'
+            )
+        for name in ("early_stopping", "warm_start"):
+            check_flag(name, getattr(self, name))
         if not isinstance(self.verbose, bool | np.bool_):
             check_integer("verbose", self.verbose, 0)
         check_above("validation_fraction", self.validation_fraction, 0.0)
@@ -65,15 +67,15 @@ class KernelEstimator(CallbackSupportMixin, BaseEstimator):
             self._validate_particle_parameters()
 
     def _validate_particle_parameters(self) -> None:
-        """Raise for words that particles cannot follow."""
+        """Raise on parameters that particle inference does not support."""
         wanted = f"with inference={self.inference!r}"
         if self.features == "nystroem":
             raise ValueError(
-                f'features must be "fourier" or "identity" {wanted}: landmarks cannot follow '
-                "scales that move"
+                f'features must be "auto", "fourier" or "identity" {wanted}: landmarks '
+                "cannot follow length scales that change during the fit"
             )
         if not isinstance(self.gamma, str):
-            raise ValueError(f'gamma must be "auto" {wanted}: its scales are learned')
+            raise ValueError(f'gamma must be "auto" {wanted}, which learns it')
 
     def _n_particles(self) -> int:
         if self.n_particles == "auto":
@@ -87,51 +89,51 @@ class KernelEstimator(CallbackSupportMixin, BaseEstimator):
         return validated_rows(self, X, reset, order="C")
 
     def _given_gamma(self, n_inputs: int) -> Array | None:
-        """Scales the caller chose, in the units of the data; None to learn them."""
+        """User-given scales in the units of the data; None to learn them."""
         if isinstance(self.gamma, str):
             return None
         gamma = np.asarray(self.gamma, dtype=np.float64)
         if gamma.ndim > 1 or (gamma.ndim == 1 and len(gamma) != n_inputs):
             raise ValueError(
-                f"gamma must be one number or one for each of {n_inputs} inputs, got shape "
-                f"{gamma.shape}"
+                f"gamma must be a number or an array of {n_inputs} values, one per input, got "
+                f"shape {gamma.shape}"
             )
         if not (np.isfinite(gamma) & (gamma >= 0.0)).all():
             raise ValueError("gamma must hold finite numbers >= 0")
         return np.broadcast_to(gamma, (n_inputs,)).copy()
 
     def _n_components(self, n_rows: int) -> int:
-        """Features: some for every so many rows, so that cost grows no faster than needed."""
+        """Number of features: proportional to the rows, within limits."""
         if self.n_components != "auto":
             return int(self.n_components)
         return int(np.clip(n_rows // ROWS_PER_COMPONENT, MIN_COMPONENTS, MAX_COMPONENTS))
 
     @property
     def feature_relevance_(self) -> Array:
-        """Share of every input in the learned scales: squares of the relative ``gamma_``."""
+        """Squared relative ``gamma_``, normalised to sum to one."""
         check_is_fitted(self, "gamma_")
-        squares = (self.gamma_ * self.input_spread_) ** 2
+        squares = (self.gamma_ * self.input_scale_) ** 2
         total = squares.sum()
         return np.asarray(squares / total if total > 0.0 else squares)
 
     def plot_relevance(self, n_top: int = 20, ax: Any = None) -> Any:
-        """Bars of the most relevant inputs; needs matplotlib. Returns the axes."""
-        from matplotlib import pyplot as plt  # an optional package, only where it is used
+        """Bar plot of the most relevant inputs (needs matplotlib); returns the axes."""
+        from matplotlib import pyplot as plt  # optional dependency
 
         relevance = self.feature_relevance_
         names = getattr(self, "feature_names_in_", np.arange(len(relevance)))
         order = np.argsort(relevance, kind="stable")[::-1][:n_top][::-1]
         axes = plt.subplots()[1] if ax is None else ax
         axes.barh([str(names[j]) for j in order], relevance[order])
-        axes.set_xlabel("share of the learned scales")
+        axes.set_xlabel("feature relevance")
         return axes
 
 
 def by_evidence(estimator: Any) -> bool:
-    """Whether a method is there that particles do not have."""
+    """Whether methods without a particle version are available."""
     if estimator.inference == "evidence":
         return True
     raise AttributeError(
-        f"this method needs inference='evidence'; inference={estimator.inference!r} has neither "
-        "partial_fit nor score_samples: use fit, whose X may be a path"
+        f"inference={estimator.inference!r} supports neither partial_fit nor score_samples; use "
+        "inference='evidence', or call fit (X may be a path)"
     )

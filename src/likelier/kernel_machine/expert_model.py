@@ -1,14 +1,14 @@
-"""Local experts: small kernel machines, each for one region, that correct a machine for all.
+"""Local experts: small kernel machines, one per region, that correct a global model.
 
-A kernel machine with ``m`` landmarks cannot bend more often than it has landmarks, however many
-rows there are. Rows are therefore divided by a balanced tree of planes, and in every region an
-expert with landmarks of its own and a narrower kernel adds to the score of the common machine:
+A kernel machine with ``m`` landmarks has limited resolution, however many rows there are. A
+balanced tree of hyperplanes therefore partitions the rows, and in every region an expert with its
+own landmarks and a narrower kernel adds to the score of the global model:
 
-``f(x) = f_all(x) + phi_r(x)^T w_r``, ``r`` the region of ``x``.
+``f(x) = f_global(x) + phi_r(x)^T w_r``, ``r`` the region of ``x``.
 
-Each expert is a Gaussian process on what the common machine leaves over, so far from its rows it
-adds nothing but its prior variance. A row meets one expert only: cost and memory depend on the
-landmarks of one region, and the number of experts may grow with the data.
+Each expert is a Gaussian process on the residual of the global model; far from its rows it adds
+only its prior variance. A row uses one expert, so cost and memory per row depend on the landmarks
+of one region, and the number of experts may grow with the data.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from likelier.kernel_machine.features import (
 
 @dataclass(frozen=True)
 class Tree:
-    """A complete binary tree of planes; its regions are numbered from the left.
+    """A complete binary tree of hyperplanes; its regions are numbered from the left.
 
     Attributes
     ----------
     directions : array of shape (n_regions - 1, n_inputs)
-        Of the plane of every node; the children of node ``i`` are ``2 i + 1`` and ``2 i + 2``.
+        Normal vector of every node; the children of node ``i`` are ``2 i + 1`` and ``2 i + 2``.
     cuts : array of shape (n_regions - 1,)
-        Rows whose product with the direction is above the cut go to the right.
+        Thresholds; rows whose projection exceeds the threshold go to the right.
     """
 
     directions: Array
@@ -48,11 +48,11 @@ class Tree:
 
     @property
     def n_regions(self) -> int:
-        """A power of two."""
+        """Number of regions, a power of two."""
         return len(self.cuts) + 1
 
     def regions(self, Z: Array) -> Array:
-        """Region of every scaled row. Cost per row: regions x inputs."""
+        """Region of every scaled row. Costs regions x inputs per row."""
         found = np.empty(len(Z), dtype=np.intp)
         depth = self.n_regions.bit_length() - 1
         for start in range(0, len(Z), BLOCK_ROWS):
@@ -65,7 +65,7 @@ class Tree:
 
 
 def grow_tree(Z: Array, n_regions: int) -> Tree:
-    """Halve the rows along the direction in which they spread most, and so on.
+    """Split the rows recursively at the median of their leading principal component.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def grow_tree(Z: Array, n_regions: int) -> Tree:
 
     Notes
     -----
-    Costs ``n x inputs^2`` for every level. Equal rows stay together, so regions of data with
-    few distinct rows may differ in size, or be empty.
+    Costs ``n x inputs^2`` per level. Equal rows stay together, so regions of data with few
+    distinct rows may differ in size or be empty.
     """
     n_nodes, d = n_regions - 1, Z.shape[1]
     directions = np.zeros((n_nodes, d), dtype=np.float32)
@@ -94,7 +94,7 @@ def grow_tree(Z: Array, n_regions: int) -> Tree:
 
 
 def _widest(Z: Array) -> Array:
-    """Direction of the largest variance; its sign is fixed, so that it is the same everywhere."""
+    """Leading principal component, with a deterministic sign."""
     d = Z.shape[1]
     if len(Z) < 2:
         return np.asarray(np.eye(1, d, dtype=np.float32)[0])
@@ -105,7 +105,7 @@ def _widest(Z: Array) -> Array:
 
 
 def _middle(values: Array) -> float:
-    """A cut that leaves as equal parts as ties allow."""
+    """A threshold that splits the values as evenly as ties allow."""
     if not len(values):
         return 0.0
     ordered = np.sort(values)
@@ -121,15 +121,15 @@ def _middle(values: Array) -> float:
 
 @dataclass(frozen=True)
 class Experts:
-    """Fitted experts, stacked: all have the same number of landmarks.
+    """Fitted experts, stacked; all have the same number of landmarks.
 
     Attributes
     ----------
     centre, gamma : array of shape (n_inputs,)
-        Rows are centred (dense only) and multiplied by ``gamma``, the scales of the common
-        machine; the tree cuts rows so scaled.
+        Rows are centred (dense only) and multiplied by ``gamma``, as in the global model, before
+        the tree splits them.
     scale : float
-        How much narrower the kernel of the experts is.
+        Inverse kernel width relative to the global model.
     directions, cuts : arrays
         The tree.
     landmarks : array of shape (n_experts, m, n_inputs)
@@ -137,9 +137,9 @@ class Experts:
     whiten : array of shape (n_experts, m, m)
     weights : array of shape (n_experts, m + 1, n_outputs)
     roots : array of shape (n_experts, m + 1, m + 1)
-        Inverse factors of the precision of the weights, which all outputs share.
+        Inverse factors of the precision of the weights, shared by all outputs.
     counts : array of shape (n_experts,)
-        Rows learned; an expert without any adds nothing, neither to scores nor to variances.
+        Rows learned; experts without any add nothing to scores or variances.
     prior_variance : float
     """
 
@@ -157,7 +157,7 @@ class Experts:
 
     @cached_property
     def tree(self) -> Tree:
-        """The regions."""
+        """The partition into regions."""
         return Tree(self.directions, self.cuts)
 
     def scaled(self, X: Matrix) -> Array:
@@ -165,7 +165,7 @@ class Experts:
         return np.asarray(as_dense(scale_rows(X, self.centre, self.gamma, np.float32)))
 
     def regions(self, X: Matrix) -> Array:
-        """Number of the expert of every row."""
+        """Index of the expert of every row."""
         parts = [
             self.tree.regions(self.scaled(X[start : start + BLOCK_ROWS]))
             for start in range(0, X.shape[0], BLOCK_ROWS)
@@ -173,7 +173,7 @@ class Experts:
         return np.concatenate(parts)
 
     def map(self, expert: int) -> LandmarkMap:
-        """Features of one expert, of rows that are scaled by ``gamma`` already."""
+        """Features of one expert, for rows already scaled by ``gamma``."""
         d = len(self.gamma)
         return LandmarkMap(
             np.zeros(d, dtype=np.float32),
@@ -183,33 +183,33 @@ class Experts:
         )
 
     def correct(self, X: Matrix, dtype: Any = np.float32) -> tuple[Array, Array]:
-        """What the experts add: scores ``(n, n_outputs)`` and the variance ``(n,)`` of each.
+        """Corrections of the scores ``(n, n_outputs)``, and their variance ``(n,)``.
 
-        Features are made in the precision ``dtype``.
+        Features are computed in the precision ``dtype``.
         """
         scores = np.zeros((X.shape[0], self.weights.shape[2]))
         variance = np.zeros(X.shape[0])
         for expert, rows in by_region(self.regions(X)):
             if not self.counts[expert]:
                 continue
-            made, root = self.map(expert), self.roots[expert].T.astype(dtype, copy=False)
+            feature_map, root = self.map(expert), self.roots[expert].T.astype(dtype, copy=False)
             W = self.weights[expert].astype(dtype, copy=False)
             for start in range(0, len(rows), BLOCK_ROWS):
                 part = rows[start : start + BLOCK_ROWS]
-                Phi = made(self.scaled(X[part]), dtype)
+                Phi = feature_map(self.scaled(X[part]), dtype)
                 pushed = Phi @ root
                 scores[part] = Phi @ W
-                variance[part] = self.prior_variance * made.residual(Phi)
+                variance[part] = self.prior_variance * feature_map.residual(Phi)
                 variance[part] += np.einsum("ij,ij->i", pushed, pushed)
         return scores, variance
 
     def to_arrays(self) -> dict[str, Any]:
-        """Plain form."""
+        """Dict of arrays."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 def by_region(regions: Array) -> Iterator[tuple[int, Array]]:
-    """Regions that occur, in order, and the rows of each, in order."""
+    """Yield the occurring regions and the rows of each, both in order."""
     order = np.argsort(regions, kind="stable")
     ordered = regions[order]
     if not len(order):
@@ -222,7 +222,7 @@ def by_region(regions: Array) -> Iterator[tuple[int, Array]]:
 def no_experts(
     tree: Tree, shape: tuple[int, int], scaling: tuple[Array, Array, float], variance: float
 ) -> Experts:
-    """Experts that have learned nothing yet; ``shape`` is (landmarks, outputs)."""
+    """Experts that have not learned anything; ``shape`` is (landmarks, outputs)."""
     (m, n_outputs), (centre, gamma, scale) = shape, scaling
     n, d = tree.n_regions, len(gamma)
     single = np.float32
@@ -235,7 +235,7 @@ def no_experts(
 
 
 def expert_map(Z: Array, scale: float, n_landmarks: int, rng: np.random.Generator) -> LandmarkMap:
-    """Features of an expert whose landmarks are random rows, some twice where they are few."""
+    """Features of an expert with random rows as landmarks, repeated if there are too few."""
     chosen = rng.permutation(len(Z))[:n_landmarks]
     if len(chosen) < n_landmarks:
         chosen = np.resize(chosen, n_landmarks)
@@ -245,9 +245,9 @@ def expert_map(Z: Array, scale: float, n_landmarks: int, rng: np.random.Generato
 
 
 def with_classes(experts: Experts, n_before: int, places: Array, n_classes: int) -> Experts:
-    """Experts with room for more classes; those that were there get these places.
+    """Experts with outputs for more classes; existing classes move to these positions.
 
-    One score of two classes becomes two that differ by it, each with half the variance.
+    For two classes, the single score is split into two, each with half the variance.
     """
     W, roots, variance = experts.weights, experts.roots, experts.prior_variance
     if n_before == 2:

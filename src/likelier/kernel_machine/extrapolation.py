@@ -1,14 +1,14 @@
-"""Numbers far from all data: the mean of the targets, and an interval as wide as theirs.
+"""Out-of-support predictions of a kernel regression: revert to the target mean and spread.
 
-A kernel regression says ``phi(x)^T w + b``, for targets of mean zero. Where the features vanish
-the constant is left alone. It was learned where the data are, as a counterweight of what the
-features add there, and says nothing of what lies far away: there it must be gone. On the way, a
-constant of the size of the targets may be their level, and stays until no feature tells anything;
-what is beyond that can only be a counterweight, and fades with the features' length ``|phi|``.
+A kernel regression predicts ``phi(x)^T w + b`` for targets of mean zero. Where the features vanish
+only the intercept remains, which was fitted to offset the features among the data and is
+meaningless elsewhere, so it must vanish too. An intercept of the size of the targets may be their
+level and stays until no feature is active; the excess can only be an offset, and fades with the
+norm ``|phi|`` of the features.
 
-The prior variance is learned from what smooth functions leave open between rows, which may be far
-less than they move. Beyond the data, as much as the features do not carry, it is made up to the
-spread of the targets and to the counterweight.
+The prior variance is fitted to the function between rows, which may be far less than the function
+varies. Out of support it is raised to the variance of the targets and of the offset, in
+proportion to the residual of the features.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from likelier.base import Array
-from likelier.kernel_machine.laplace import far_share
+from likelier.kernel_machine.laplace import extrapolation_degree
 
-LEVEL = 2.0  # spreads of the targets; a constant beyond is a counterweight
+MAX_LEVEL = 2.0  # standard deviations of the targets; the excess of an intercept is an offset
 COVERAGE = 0.9
 
 
-def far_spread(targets: Array, weight: Array | None) -> float:
-    """Standard deviation of a Gaussian that is as wide as the targets, of mean zero.
+def target_std(targets: Array, weight: Array | None) -> float:
+    """Standard deviation of a zero-mean Gaussian as wide as the targets.
 
-    It has at least their variance, and its central interval of 90% holds as many of them.
+    It has at least their variance, and its central 90% interval covers at least 90% of them.
     """
     omega = np.ones(len(targets)) if weight is None else weight
     size = np.abs(targets)
@@ -40,33 +40,33 @@ def far_spread(targets: Array, weight: Array | None) -> float:
 
 
 @dataclass(frozen=True)
-class FarRows:
-    """How far rows are from all that was learned.
+class OutOfSupport:
+    """Degree to which rows lie outside the support of the training data.
 
     Attributes
     ----------
     residual : array of shape (n,)
-        Share of the prior variance that the features do not carry.
+        Fraction of the prior variance that the features do not carry.
     unknown : float or array of shape (n,)
-        How much of what is said there has not been learned in other ways.
+        Fraction of the out-of-support prediction that has not been learned otherwise.
     """
 
     residual: Array
-    unknown: Array | float = 1.0
+    unlearned: Array | float = 1.0
 
     @property
-    def away(self) -> Array:
-        """Zero among the data, one where nothing is known."""
-        return np.asarray(self.unknown * far_share(self.residual))
+    def degree(self) -> Array:
+        """Extrapolation degree: zero among the data, one without any information."""
+        return np.asarray(self.unlearned * extrapolation_degree(self.residual))
 
-    def fading(self, constant: float) -> Array:
-        """What to subtract from means that include the constant."""
-        level = float(np.clip(constant, -LEVEL, LEVEL))
-        faded = self.unknown * (1.0 - np.sqrt(np.clip(1.0 - self.residual, 0.0, 1.0)))
-        return np.asarray(self.away * level + np.maximum(faded, self.away) * (constant - level))
+    def mean_correction(self, constant: float) -> Array:
+        """Correction to subtract from means that include the intercept."""
+        level = float(np.clip(constant, -MAX_LEVEL, MAX_LEVEL))
+        fade = self.unlearned * (1.0 - np.sqrt(np.clip(1.0 - self.residual, 0.0, 1.0)))
+        return np.asarray(self.degree * level + np.maximum(fade, self.degree) * (constant - level))
 
-    def variance(self, constant: float, spread: float, known: Array) -> Array:
-        """What to add to variances; ``known`` is what they have far away, with the noise."""
-        excess = max(abs(constant) - LEVEL, 0.0)
-        missing = np.maximum(max(spread, excess) ** 2 - known, 0.0)
-        return np.asarray(self.unknown * self.residual**2 * missing)
+    def variance(self, constant: float, std: float, known: Array) -> Array:
+        """Variance to add; ``known`` is the out-of-support variance so far, noise included."""
+        excess = max(abs(constant) - MAX_LEVEL, 0.0)
+        missing = np.maximum(max(std, excess) ** 2 - known, 0.0)
+        return np.asarray(self.unlearned * self.residual**2 * missing)

@@ -1,14 +1,13 @@
-"""The kernel machine: scores ``phi(x)^T W + b`` on features of a kernel with learned scales.
+"""Feature maps of the kernel machine ``phi(x)^T W + b``, with learned length scales.
 
-Features come from landmarks ``z_1..z_m`` (Nystroem): with ``K_zz + jitter I = L L^T``,
-``phi(x) = L^{-1} k_z(x)`` has ``phi(x)^T phi(x') ~ k(x, x')``. What is missing, ``1 - |phi(x)|^2``,
-is the variance that the landmarks leave open: nearly zero among the data, one far from them.
-Random Fourier features and the inputs themselves are the alternatives, without that variance.
+Nystroem features of landmarks ``z_1..z_m``: with ``K_zz + jitter I = L L^T``,
+``phi(x) = L^{-1} k_z(x)`` satisfies ``phi(x)^T phi(x') ~ k(x, x')``. The residual
+``1 - |phi(x)|^2`` is the variance not explained by the landmarks: near zero among the data, one
+far from them. Random Fourier features and the inputs themselves are alternatives without it.
 
-Everything here is NumPy, in the precision of the rows: nothing to compile at the first call.
-A map is a frozen record of arrays. Rows are centred, dense or sparse, which changes no distance
-but saves digits; a map that was made of sparse rows has the centre zero in most columns, so that
-sparse rows stay sparse.
+Everything is NumPy, in the precision of the rows, so nothing is compiled at the first call. A map
+is a frozen record of arrays. Rows are centred, which changes no distance but avoids cancellation;
+for sparse rows most columns have centre zero, so that they stay sparse.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from scipy import linalg, sparse
 from likelier.base import Array, Matrix
 from likelier.kernel_machine.triangles import lower_inverse
 
-JITTER = 1e-5  # of a unit diagonal: duplicated landmarks stay harmless, also in float32
+JITTER = 1e-5  # relative to a unit diagonal; tolerates duplicate landmarks, also in float32
 BLOCK_ROWS = 2048
 SPARSE = (sparse.csr_array, sparse.csr_matrix)
-DENSE_SHARE = 0.25  # of the columns with a centre, from which on sparse rows are made dense
-# Exponents below which a kernel value is as good as none, by precision; what they leave, 1e-13 in
-# single and 4e-18 in double precision, is nothing beside the rounding of features.
-LEAST_EXPONENT = {np.dtype(np.float32): -30.0, np.dtype(np.float64): -40.0}
-# Beyond this a row is far from all others; its squares and their sums can still be told.
-FURTHEST = {np.dtype(np.float32): 1e15, np.dtype(np.float64): 1e140}
-TINY = 1e-20  # elements of a whitening that change no digit of a feature
-DENSE_BLOCK = 256  # rows that are made dense at a time
+DENSE_SHARE = 0.25  # fraction of centred columns above which sparse rows are made dense
+# Exponents below which a kernel value is negligible: 1e-13 in single and 4e-18 in double precision
+# are below the rounding error of the features.
+MIN_EXPONENT = {np.dtype(np.float32): -30.0, np.dtype(np.float64): -40.0}
+# Coordinates are clipped here, so that squares and their sums do not overflow.
+MAX_COORDINATE = {np.dtype(np.float32): 1e15, np.dtype(np.float64): 1e140}
+TINY = 1e-20  # negligible elements of a whitening matrix
+DENSE_BLOCK = 256  # rows densified at a time
 
 
 @dataclass(frozen=True)
 class KernelMap(ABC):
-    """Rows to features; the last feature is one, for the intercept."""
+    """A feature map; the last feature is one, for the intercept."""
 
     kind: ClassVar[str]
     local: ClassVar[bool] = False
-    """Whether all features but the constant vanish far from the data."""
+    """Whether all features except the constant vanish far from the data."""
 
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Number of features, the constant one included."""
+        """Number of features, including the constant."""
 
     @abstractmethod
     def fill(self, X: Matrix, out: Array) -> None:
@@ -56,10 +55,10 @@ class KernelMap(ABC):
 
     @abstractmethod
     def residual(self, features: Array) -> Array:
-        """Share of the prior variance of each row that the features do not carry."""
+        """Fraction of the prior variance of each row that the features do not carry."""
 
     def __call__(self, X: Matrix, dtype: Any = np.float64) -> Array:
-        """Features of the rows, block by block. Cost per row: landmarks x (inputs + landmarks)."""
+        """Features of the rows, by blocks. Costs landmarks x (inputs + landmarks) per row."""
         out = np.empty((X.shape[0], self.n_features), dtype=dtype)
         for start in range(0, X.shape[0], BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
@@ -67,7 +66,7 @@ class KernelMap(ABC):
         return out
 
     def scores(self, X: Matrix, W: Array, dtype: Any = np.float32) -> Array:
-        """Scores ``phi(x)^T W``, without keeping features."""
+        """Scores ``phi(x)^T W``, without storing the features."""
         parts = [
             self(X[start : start + BLOCK_ROWS], dtype) @ W.astype(dtype)
             for start in range(0, X.shape[0], BLOCK_ROWS)
@@ -75,7 +74,7 @@ class KernelMap(ABC):
         return np.concatenate(parts)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Plain form."""
+        """Dict of arrays."""
         return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
 
 
@@ -86,11 +85,11 @@ class LandmarkMap(KernelMap):
     Attributes
     ----------
     centre : array of shape (n_inputs,)
-        Subtracted from rows; zero in most columns where the map was made of sparse ones.
+        Subtracted from rows; zero in most columns if the training rows were sparse.
     gamma : array of shape (n_inputs,)
         Inverse length scales in the units of the rows.
     landmarks : array or CSR matrix of shape (m, n_inputs)
-        Rows, centred and multiplied by ``gamma``.
+        Landmarks, centred and multiplied by ``gamma``.
     whiten : array of shape (m, m)
         ``L^{-T}``, upper triangular.
     """
@@ -105,7 +104,7 @@ class LandmarkMap(KernelMap):
 
     @property
     def n_features(self) -> int:
-        """Landmarks and the constant."""
+        """Landmarks plus the constant."""
         return len(self.whiten) + 1
 
     @cached_property
@@ -113,7 +112,7 @@ class LandmarkMap(KernelMap):
         return {}
 
     def _parts(self, dtype: Any) -> tuple[Any, Array, Array]:
-        """Landmarks, half their squares and the whitening, in one precision."""
+        """Landmarks, half their squared norms and the whitening matrix, in one precision."""
         if dtype not in self._prepared:
             Z = self.landmarks.astype(dtype)
             half = half_squares(Z).astype(dtype)
@@ -131,7 +130,7 @@ class LandmarkMap(KernelMap):
         out[:, -1] = 1.0
 
     def scores(self, X: Matrix, W: Array, dtype: Any = np.float32) -> Array:
-        """Scores from the kernel itself: whitened weights cost less than whitened rows."""
+        """Scores from kernel values: whitening the weights is cheaper than the rows."""
         Z, half, _ = self._parts(np.dtype(dtype))
         raw = (self.whiten.astype(np.float64) @ W[:-1]).astype(dtype)
         parts = []
@@ -158,7 +157,7 @@ class FourierMap(KernelMap):
 
     @property
     def n_features(self) -> int:
-        """A cosine and a sine for every frequency, and the constant."""
+        """A cosine and a sine per frequency, plus the constant."""
         return 2 * len(self.frequencies) + 1
 
     def fill(self, X: Matrix, out: Array) -> None:
@@ -172,13 +171,13 @@ class FourierMap(KernelMap):
         out[:, -1] = 1.0
 
     def residual(self, features: Array) -> Array:
-        """Zero: the features have length one everywhere, also far from the data."""
+        """Zero: the features have norm one everywhere, also far from the data."""
         return np.zeros(len(features))
 
 
 @dataclass(frozen=True)
 class IdentityMap(KernelMap):
-    """The inputs themselves, standardised and scaled: the linear case."""
+    """The standardised and scaled inputs themselves: the linear case."""
 
     kind: ClassVar[str] = "identity"
 
@@ -187,7 +186,7 @@ class IdentityMap(KernelMap):
 
     @property
     def n_features(self) -> int:
-        """Inputs and the constant."""
+        """Inputs plus the constant."""
         return len(self.gamma) + 1
 
     def fill(self, X: Matrix, out: Array) -> None:
@@ -202,7 +201,7 @@ class IdentityMap(KernelMap):
 
 
 def landmark_map(rows: Matrix, centre: Array, gamma: Array) -> LandmarkMap:
-    """Nystroem features whose landmarks are these rows. Costs ``m^3`` multiplications, twice."""
+    """Nystroem features with these rows as landmarks. Costs ``2 m^3`` multiplications."""
     Z = scale_rows(rows, centre, gamma, np.float64)
     kernel = rbf_block(Z, Z, half_squares(Z))
     kernel = 0.5 * (kernel + kernel.T)
@@ -214,7 +213,7 @@ def landmark_map(rows: Matrix, centre: Array, gamma: Array) -> LandmarkMap:
 def fourier_map(
     n_features: int, centre: Array, gamma: Array, rng: np.random.Generator
 ) -> FourierMap:
-    """Orthogonal frequencies of the rbf kernel: directions at right angles, chi lengths."""
+    """Orthogonal random frequencies of the RBF kernel, with chi-distributed lengths."""
     d, m = len(gamma), max(1, n_features // 2)
     blocks = []
     for start in range(0, m, d):
@@ -226,23 +225,23 @@ def fourier_map(
 
 
 def restore_map(plain: dict[str, Any]) -> KernelMap:
-    """The map whose plain form this is."""
+    """The map of this dict of arrays."""
     kinds: dict[str, Any] = {map.kind: map for map in (LandmarkMap, FourierMap, IdentityMap)}
     return kinds[plain["kind"]](**{k: v for k, v in plain.items() if k != "kind"})  # type: ignore[no-any-return]
 
 
 def scale_rows(X: Matrix, centre: Array, gamma: Array, dtype: Any) -> Any:
-    """Rows centred, in double precision, and multiplied by ``gamma``.
+    """Rows centred in double precision and multiplied by ``gamma``.
 
-    Sparse rows stay sparse unless many columns have a centre.
+    Sparse rows stay sparse unless many columns have a nonzero centre.
     """
     if not sparse.issparse(X):
         with np.errstate(over="ignore"):
             rows = (X - centre) * gamma
-        furthest = min(FURTHEST[np.dtype(dtype)], FURTHEST[rows.dtype])
+        furthest = min(MAX_COORDINATE[np.dtype(dtype)], MAX_COORDINATE[rows.dtype])
         return np.clip(rows, -furthest, furthest, out=rows).astype(dtype, copy=False)
-    far = np.flatnonzero(centre)
-    if len(far) > DENSE_SHARE * len(centre):
+    centred = np.flatnonzero(centre)
+    if len(centred) > DENSE_SHARE * len(centre):
         out = np.empty(X.shape, dtype=dtype)
         for start in range(0, len(out), DENSE_BLOCK):
             part = slice(start, start + DENSE_BLOCK)
@@ -250,21 +249,21 @@ def scale_rows(X: Matrix, centre: Array, gamma: Array, dtype: Any) -> Any:
         return out
     scaled = X.astype(dtype)
     scaled = sparse.csr_array(scaled, copy=scaled is X)
-    near = np.where(centre == 0.0, gamma, 0.0) if len(far) else gamma
-    scaled.data *= near.astype(dtype)[scaled.indices]
-    return scaled + _centred_columns(X, far, centre, gamma, dtype) if len(far) else scaled
+    scale = np.where(centre == 0.0, gamma, 0.0) if len(centred) else gamma
+    scaled.data *= scale.astype(dtype)[scaled.indices]
+    return scaled + _centred_columns(X, centred, centre, gamma, dtype) if len(centred) else scaled
 
 
-def _centred_columns(X: Any, far: Array, centre: Array, gamma: Array, dtype: Any) -> Any:
-    """The columns that have a centre, each full, as a sparse matrix of all columns."""
+def _centred_columns(X: Any, centred: Array, centre: Array, gamma: Array, dtype: Any) -> Any:
+    """Columns with a nonzero centre, densely filled, as a sparse matrix of all columns."""
     n = X.shape[0]
-    values = ((X[:, far].toarray() - centre[far]) * gamma[far]).astype(dtype)
-    starts = len(far) * np.arange(n + 1)
-    return sparse.csr_array((values.ravel(), np.tile(far, n), starts), shape=X.shape)
+    values = ((X[:, centred].toarray() - centre[centred]) * gamma[centred]).astype(dtype)
+    starts = len(centred) * np.arange(n + 1)
+    return sparse.csr_array((values.ravel(), np.tile(centred, n), starts), shape=X.shape)
 
 
 def rbf_block(rows: Any, landmarks: Any, half: Array) -> Array:
-    """``exp(-1/2 |x - z|^2)`` of scaled rows; ``half`` are half the squares of the landmarks."""
+    """``exp(-1/2 |x - z|^2)`` of scaled rows; ``half`` is half the landmarks' squared norms."""
     if not sparse.issparse(rows):
         landmarks = as_dense(landmarks)
     products = as_dense(rows @ landmarks.T)
@@ -274,22 +273,22 @@ def rbf_block(rows: Any, landmarks: Any, half: Array) -> Array:
 
 
 def kernel_of(exponents: Array) -> Array:
-    """Exponentials of numbers that are at most zero but for rounding, in place.
+    """Exponentials, in place, of numbers that are non-positive up to rounding.
 
-    None is so small that its square, or a part of it, has fewer digits than others: processors
-    take a hundred times longer for such numbers.
+    Exponents are clipped so that no value, square or fraction of it is subnormal: subnormal
+    arithmetic is about a hundred times slower.
     """
-    least = LEAST_EXPONENT[exponents.dtype]
+    least = MIN_EXPONENT[exponents.dtype]
     np.clip(exponents, least, 0.0, out=exponents)
     return np.exp(exponents, out=exponents)
 
 
 def half_squares(rows: Any) -> Array:
-    """Half the squared length of every row, dense or sparse."""
+    """Half the squared norm of every row, dense or sparse."""
     squares = (rows.multiply(rows) if isinstance(rows, SPARSE) else rows * rows).sum(axis=1)
     return 0.5 * np.asarray(squares).ravel()
 
 
 def as_dense(rows: Any) -> Array:
-    """A dense matrix, from a sparse one if need be."""
+    """Dense version of a matrix."""
     return np.asarray(rows.toarray() if isinstance(rows, SPARSE) else rows)

@@ -1,14 +1,14 @@
-"""The kernel machine with everything random: weights, intercepts and kernel scales together.
+"""Energy of a kernel machine with random weights, intercepts and kernel scales.
 
 Scores are ``g = W^T phi(x) + b`` on ``phi(x) = D^{-1/2} [cos(omega_i^T x), sin(omega_i^T x)]`` with
 ``omega_i = gamma * e_i``, one learned scale ``gamma_j`` per input; without frequencies
-``phi(x) = x``. A particle is the vector ``(W, b, u)``, ``u = log gamma``, and its energy is
+``phi(x) = x``. A particle is the vector ``(W, b, u)``, ``u = log gamma``, with the energy
 
     (T/|B|) sum_B weight_n loss_n / dispersion
     + (lambda/2) |W|^2 + (lambda_b/2) |b|^2 + sum_j gamma_j^2 / (2 s^2) - sum_j u_j
 
-up to a constant: Gaussian priors, that of gamma cut off below zero, and the Jacobian of
-``gamma = exp(u)``. All functions take a matrix with one particle per row.
+up to a constant: Gaussian priors (half-normal for gamma) and the Jacobian of ``gamma = exp(u)``.
+All functions take a matrix with one particle per row.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from likelier.fitting.standardize import Standard
 from likelier.loops.sincos import fourier_features
 from likelier.predictive import Categorical, Gaussian, Predictive
 
-CHUNK_BYTES = 1 << 20  # features of a chunk of particles or rows should stay in the cache
-START_WEIGHT = 0.1  # standard deviation of the first weights
-START_SHIFT, START_SPREAD = 0.3, 0.1  # of first log scales: common to a particle, and of each
-TYPICAL = 1.5  # kernel exp(-TYPICAL^2 / 2) at the median distance
+CHUNK_BYTES = 1 << 20  # features of a chunk of particles or rows, to stay in the cache
+START_WEIGHT = 0.1  # standard deviation of the initial weights
+# std of initial log scales: shared by a particle, and per scale
+START_SHIFT, START_SCALE_STD = (0.3, 0.1)
+TYPICAL = 1.5  # kernel value exp(-TYPICAL^2 / 2) at the median distance
 MEDIAN_ROWS = 500
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Particles taken apart: weights (P, features, K), intercepts (P, K), scales (P, d)."""
+    """Unpacked particles: weights (P, features, K), intercepts (P, K), scales (P, d)."""
 
     weights: Array
     intercept: Array
@@ -44,7 +45,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """Mean weighted loss of a batch by each particle, and its gradients."""
+    """Mean weighted loss of a batch for each particle, and its gradients."""
 
     value: Array
     weights: Array
@@ -59,31 +60,31 @@ class FourierMachine(Model):
     Parameters
     ----------
     loss : Loss
-        With one score per class, or for regression with one score.
+        Multiclass (one score per class) or regression (one score).
     n_features, n_outputs : int
-        Inputs, and scores: classes, or 1 for regression.
+        Number of inputs, and of scores: classes, or 1 for regression.
     frequencies : array of shape (D, n_features), optional
         ``e_i``, standard normal (or orthogonal with such norms). None is the linear case.
     gamma0 : float
-        Where kernel scales start, for instance `start_scale`.
+        Initial kernel scale, for instance `start_scale`.
     alpha : float
         ``lambda``, the prior precision of the weights. With T = N it is N times the strength
         of a penalty on the mean loss.
     intercept_precision : float
-        ``lambda_b``: weak, yet not zero, since adding a number to all classes changes nothing.
+        ``lambda_b``: weak, but nonzero since a common shift of all classes changes nothing.
     gamma_scale : float, optional
-        ``s``, the prior's scale of gamma; by default ``gamma0``, where the prior density of
-        log gamma is largest. A constant would make the kernel vanish in high dimension.
+        ``s``, the prior scale of gamma; by default ``gamma0``, which maximises the prior density
+        of log gamma there. A fixed scale would make the kernel vanish in high dimensions.
     dispersion : float
-        What losses are divided by: the noise variance of squared error.
+        Divisor of the loss: the noise variance of squared error.
     temperature : float, optional
-        ``T``, how many observations the data count for; None is one for each row.
+        ``T``, the effective number of observations; None is one per row.
 
     Notes
     -----
-    Cost of a gradient, of P particles on n rows: ``2 P n D (d + 3 K)`` products (``d`` the
-    nonzeros per row of sparse data) and ``P n D`` sines and cosines. Rows are read in their
-    own precision; parameters and sums over classes are float64.
+    A gradient of P particles on n rows costs ``2 P n D (d + 3 K)`` products (``d`` the nonzeros
+    per row of sparse data) and ``P n D`` sines and cosines. Rows are read in their own precision;
+    parameters and sums over classes are float64.
     """
 
     has_energy: ClassVar[bool] = True
@@ -102,11 +103,11 @@ class FourierMachine(Model):
     def __post_init__(self) -> None:
         if self.loss.task not in ("multiclass", "regression"):
             raise ValueError(
-                f"loss={self.loss.name!r} is not for a kernel machine of this kind; use "
-                "'softmax' or 'multiclass_hinge' (two classes included), or a regression loss"
+                f"loss={self.loss.name!r} is not supported; use 'softmax' or 'multiclass_hinge' "
+                "(also for two classes), or a regression loss"
             )
         if not self.loss.coupled and self.n_outputs != 1:
-            raise ValueError(f"loss={self.loss.name!r} has one output, not {self.n_outputs}")
+            raise ValueError(f"loss={self.loss.name!r} needs n_outputs=1, got {self.n_outputs}")
         E = self.frequencies
         if E is not None and (E.ndim != 2 or E.shape[1] != self.n_features):
             raise ValueError(f"frequencies must have shape (D, {self.n_features}), got {E.shape}")
@@ -122,7 +123,7 @@ class FourierMachine(Model):
 
     @property
     def prior_scale(self) -> float:
-        """``s``, the scale of the prior of gamma."""
+        """``s``, the prior scale of gamma."""
         return self.gamma0 if self.gamma_scale is None else self.gamma_scale
 
     @property
@@ -137,27 +138,27 @@ class FourierMachine(Model):
 
     @property
     def n_parameters(self) -> int:
-        """Length of a particle."""
+        """Dimension of a particle."""
         return (self.n_components + 1) * self.n_outputs + self.n_scales
 
     # -- particles -------------------------------------------------------------------------
     def split(self, theta: Array) -> Parameters:
-        """Take particles apart; gamma is the exponential of what is stored."""
+        """Unpack particles, with gamma from its logarithm."""
         P, F, K = len(theta), self.n_components, self.n_outputs
         weights = theta[:, : F * K].reshape(P, F, K)
         intercept = theta[:, F * K : (F + 1) * K]
         return Parameters(weights, intercept, np.exp(theta[:, (F + 1) * K :]))
 
     def join(self, weights: Array, intercept: Array, log_gamma: Array) -> Array:
-        """Put particles together again."""
+        """Inverse of `split`, from log gamma."""
         return np.concatenate([weights.reshape(len(weights), -1), intercept, log_gamma], axis=1)
 
     def start(self, n_particles: int, stream: np.random.Generator) -> Array:
-        """Random first particles: small weights, scales around ``gamma0``."""
+        """Random initial particles: small weights, scales around ``gamma0``."""
         shape = (n_particles, self.n_components, self.n_outputs)
         weights = START_WEIGHT * stream.standard_normal(shape)
         shift = START_SHIFT * stream.standard_normal((n_particles, 1))
-        spread = START_SPREAD * stream.standard_normal((n_particles, self.n_scales))
+        spread = START_SCALE_STD * stream.standard_normal((n_particles, self.n_scales))
         log_gamma = np.log(self.gamma0) + shift + spread
         return self.join(weights, np.zeros((n_particles, self.n_outputs)), log_gamma)
 
@@ -169,7 +170,7 @@ class FourierMachine(Model):
     def energy_gradient(self, theta: Array, batch: Batch, count: float) -> tuple[Array, Array]:
         """Energy of every particle and its gradient, of the shape of ``theta``.
 
-        ``count`` is T. On a random batch both are unbiased estimates of those of all rows.
+        ``count`` is T. On a random batch both are unbiased estimates.
         """
         terms, parts = self.loss_terms(theta, batch), self.split(theta)
         factor = count / self.dispersion
@@ -198,30 +199,30 @@ class FourierMachine(Model):
     def _loss_terms(self, parts: Parameters, batch: Batch) -> tuple[Array, Array, Array, Array]:
         X, n = batch.X, batch.n_rows
         phi = self._features(parts.gamma, X)
-        value, slope = self._slopes(_scores(parts, phi), batch)
-        narrow = slope.astype(X.dtype, copy=False)
+        value, derivative = self._loss_derivatives(_scores(parts, phi), batch)
+        narrow = derivative.astype(X.dtype, copy=False)
         if sparse.issparse(phi):
             by_weight = np.stack([phi.T @ s for s in narrow])
         else:
             by_weight = np.swapaxes(phi, -1, -2) @ narrow
         by_gamma = self._gamma_gradient(parts, phi, narrow, X)
-        return value / n, by_weight / n, slope.sum(axis=1) / n, by_gamma / n
+        return value / n, by_weight / n, derivative.sum(axis=1) / n, by_gamma / n
 
-    def _slopes(self, scores: Array, batch: Batch) -> tuple[Array, Array]:
-        """Summed weighted loss by each particle, and weighted slopes of all scores."""
+    def _loss_derivatives(self, scores: Array, batch: Batch) -> tuple[Array, Array]:
+        """Total weighted loss of each particle, and weighted derivatives by all scores."""
         if batch.y is None:
-            raise ValueError("y is missing: the energy needs the target of every row")
+            raise ValueError("y is missing; the energy needs a target for every row")
         P, n, K = scores.shape
         y = np.tile(batch.y, P)
         flat = scores.reshape(P * n, K) if self.loss.coupled else scores.reshape(P * n)
         value = self.loss.value(y, flat).reshape(P, n)
-        slope = self.loss.derivative(y, flat).reshape(P, n, K)
+        derivative = self.loss.derivative(y, flat).reshape(P, n, K)
         if batch.weight is not None:
-            value, slope = value * batch.weight, slope * batch.weight[:, None]
-        return value.sum(axis=1), slope
+            value, derivative = value * batch.weight, derivative * batch.weight[:, None]
+        return value.sum(axis=1), derivative
 
     def _features(self, gamma: Array, X: Matrix) -> Matrix:
-        """``phi`` of all rows by each particle, (P, rows, 2 D); ``X`` itself if linear."""
+        """``phi`` of all rows for each particle, (P, rows, 2 D); ``X`` itself if linear."""
         E = self.frequencies
         if E is None:
             return X
@@ -234,20 +235,22 @@ class FourierMachine(Model):
             fourier_features(angles, no_phase, out)
         return phi
 
-    def _gamma_gradient(self, parts: Parameters, phi: Matrix, slope: Array, X: Matrix) -> Array:
-        """``sum_i e_i * sum_n x_n (-sin d_cos + cos d_sin)``, with ``D^{-1/2}`` inside phi."""
+    def _gamma_gradient(
+        self, parts: Parameters, phi: Matrix, derivative: Array, X: Matrix
+    ) -> Array:
+        """``sum_i e_i * sum_n x_n (-sin d_cos + cos d_sin)``; ``D^{-1/2}`` is part of phi."""
         E = self.frequencies
         if E is None:
             return np.zeros((len(parts.gamma), 0))
         D = len(E)
         W = parts.weights.astype(X.dtype, copy=False)
-        by_phi = slope @ np.swapaxes(W, 1, 2)
+        by_phi = derivative @ np.swapaxes(W, 1, 2)
         by_angle = phi[..., :D] * by_phi[..., D:] - phi[..., D:] * by_phi[..., :D]
-        return np.stack([np.einsum("ji,ij->j", X.T @ turn, E) for turn in by_angle])
+        return np.stack([np.einsum("ji,ij->j", X.T @ by_angle_row, E) for by_angle_row in by_angle])
 
     # -- prediction ------------------------------------------------------------------------
     def scores(self, theta: Array, X: Matrix) -> Array:
-        """Scores by every particle, (P, rows, K); cost as half a gradient."""
+        """Scores of every particle, (P, rows, K); costs half a gradient."""
         parts = self.split(theta)
         out = np.empty((len(theta), X.shape[0], self.n_outputs))
         size = max(1, CHUNK_BYTES // (self.n_components * X.dtype.itemsize))
@@ -261,10 +264,10 @@ class FourierMachine(Model):
     def predictive(
         self, theta: Array, X: Matrix, link: Callable[[Array], Array] | None = None
     ) -> Predictive:
-        """Mixture with one component per particle: probabilities are averaged, not scores.
+        """Mixture with one component per particle: averages probabilities, not scores.
 
-        ``link`` takes scores (rows x classes) to probabilities. Softmax brings its own; a
-        hinge loss is no likelihood, so its scores must be calibrated first.
+        ``link`` maps scores (rows x classes) to probabilities. Softmax has its own; a hinge loss is
+        not a likelihood and needs a calibrated one.
         """
         scores = self.scores(theta, X)
         if not self.loss.coupled:
@@ -282,8 +285,8 @@ class FourierMachine(Model):
     def _numbers(self, loc: Array) -> Gaussian:
         if self.loss.name != "squared_error":
             raise ValueError(
-                f"loss={self.loss.name!r} does not say how targets scatter around the scores; "
-                "use loss='squared_error', or calibrate intervals on held-out rows"
+                f"loss={self.loss.name!r} has no noise distribution; use loss='squared_error', or "
+                "calibrate intervals on held-out rows"
             )
         return Gaussian(loc, np.full(loc.shape, np.sqrt(self.dispersion)))
 
@@ -293,10 +296,9 @@ PARTS = ("weights", "intercept", "gamma")
 
 @dataclass(frozen=True)
 class ScaledMachine:
-    """A `FourierMachine` that takes rows in their own units, block by block.
+    """A `FourierMachine` that standardises rows on the fly.
 
-    Rows are standardised as they come. With means of zero sparse rows are only divided by the
-    spreads, so they stay sparse.
+    With zero means sparse rows are only rescaled, so they stay sparse.
     """
 
     machine: FourierMachine
@@ -304,11 +306,11 @@ class ScaledMachine:
 
     @property
     def temperature(self) -> float | None:
-        """How many observations the data count for."""
+        """Effective number of observations."""
         return self.machine.temperature
 
     def scale(self, X: Matrix, dtype: Any = None) -> Matrix:
-        """Rows as the machine sees them, by default in their own precision; cost of a copy."""
+        """Standardised rows, by default in their own precision; costs a copy."""
         dtype = X.dtype if dtype is None else dtype
         if not sparse.issparse(X) or self.standard.mean.any():
             return self.standard.apply(X, dtype)
@@ -316,20 +318,20 @@ class ScaledMachine:
         return type(X)((values, X.indices, X.indptr), shape=X.shape)
 
     def start(self, n_particles: int, stream: np.random.Generator) -> Array:
-        """Random first particles."""
+        """Random initial particles."""
         return self.machine.start(n_particles, stream)
 
     def energy_gradient(self, theta: Array, batch: Batch, count: float) -> tuple[Array, Array]:
         """Energy of every particle and its gradient.
 
-        Standardised rows need single precision only: minibatches are far noisier.
+        Single precision suffices for standardised rows: minibatch noise is far larger.
         """
         batch = batch.compact()
         scaled = replace(batch, X=self.scale(batch.X, np.float32))
         return self.machine.energy_gradient(theta, scaled, count)
 
     def scores(self, theta: Array, X: Matrix) -> Array:
-        """Scores by every particle, (P, rows, K)."""
+        """Scores of every particle, (P, rows, K)."""
         return self.machine.scores(theta, self.scale(X))
 
     def predictive(
@@ -340,7 +342,7 @@ class ScaledMachine:
 
 
 def _scores(parts: Parameters, phi: Matrix) -> Array:
-    """``W^T phi + b`` in float64, (P, rows, K); a matrix ``phi`` is shared by all particles."""
+    """``W^T phi + b`` in float64, (P, rows, K); a 2-D ``phi`` is shared by all particles."""
     if sparse.issparse(phi):
         products = np.stack([np.asarray(phi @ W) for W in parts.weights])
     else:
@@ -349,14 +351,14 @@ def _scores(parts: Parameters, phi: Matrix) -> Array:
 
 
 def draw_frequencies(n_components: int, n_features: int, stream: np.random.Generator) -> Array:
-    """``e_i ~ N(0, I)``: the D frequencies of unit scale behind ``2 D`` features."""
+    """``e_i ~ N(0, I)``: D standard frequencies for ``2 D`` features."""
     return stream.standard_normal((n_components, n_features))
 
 
 def start_scale(X: Matrix) -> float:
-    """Scale ``gamma`` that suits the median distance of distinct rows.
+    """Scale ``gamma`` that fits the median distance of distinct rows.
 
-    Looks at the first `MEDIAN_ROWS` rows, so ``X`` should be a random sample.
+    Uses the first `MEDIAN_ROWS` rows, so ``X`` should be a random sample.
     """
     rows = X[:MEDIAN_ROWS]
     dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)

@@ -1,4 +1,4 @@
-"""From Gaussian scores to classes: the integral of their probabilities over the scores of a row."""
+"""From Gaussian scores to class probabilities, by quadrature."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from likelier.base import Array
 from likelier.kernel_machine.evidence import typical_weight
 from likelier.predictive import Bernoulli, Categorical
 
-# Points of the integral over scores, by the largest variance of a row: errors stay below 0.01.
+# Number of quadrature points by the largest variance of a row; errors stay below 0.01.
 LEVELS = (0.5, 2.0, 16.0)
 N_NODES, N_PAIRS = (31, 31, 31, 127), (16, 64, 256, 1024)
-NARROWER, LEAST_SPREAD = 0.9, 1e-4  # share of the loss that is left, and of the smallest factor
-SPREADS = np.geomspace(1e-2, 1.0, 9)
-FLAT = 1e-5  # of its trace: variance that a direction without any gets, beyond single precision
-LARGEST_EXPONENT = np.float32(80.0)  # sums of its exponential are still numbers in single
+MIN_IMPROVEMENT, MIN_SCALE = 0.9, 1e-4  # required loss ratio, and limit relative to the grid
+SCALE_GRID = np.geomspace(1e-2, 1.0, 9)
+FLAT = 1e-5  # jitter relative to the trace, above single precision rounding
+LARGEST_EXPONENT = np.float32(80.0)  # sums of exponentials do not overflow in float32
 
 
-def levels(covariance: Array, spread: float) -> Array:
-    """How finely each row is to be integrated: numbers for `class_predictive`."""
+def levels(covariance: Array, scale: float) -> Array:
+    """Quadrature level that each row needs, for `class_predictive`."""
     if covariance.ndim == 3:
         covariance = np.diagonal(centred(covariance), axis1=1, axis2=2)
-    return np.asarray(np.searchsorted(LEVELS, spread * covariance.max(axis=1)))
+    return np.asarray(np.searchsorted(LEVELS, scale * covariance.max(axis=1)))
 
 
 def centred(covariance: Array) -> Array:
-    """Covariance matrices of scores minus their mean over the classes, which decides nothing."""
+    """Covariance of scores minus their mean over classes, which does not affect probabilities."""
     rows = covariance - covariance.mean(axis=2, keepdims=True)
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
 def class_predictive(
-    scores: Array, covariance: Array, spread: float, level: int | None = None
+    scores: Array, covariance: Array, scale: float, level: int | None = None
 ) -> tuple[Array, Array]:
-    """Class probabilities at nodes of the Gaussian of the scores, and the nodes' weights.
+    """Class probabilities at quadrature nodes of the Gaussian scores, and the node weights.
 
-    Returns probabilities of shape ``(n, nodes, K)`` (one score: ``(n, nodes)``, of class 1) and
-    weights ``(nodes,)``. One score is integrated by Gauss-Hermite quadrature, several by
-    antithetic quasi-random points, the same for all rows: nothing is left to chance. Their
-    coordinates belong to the classes by the order of the scores, not of the labels, so other
-    names of the classes give the same probabilities. ``level`` says how many points there are,
-    by default as many as the widest row needs.
+    Returns probabilities of shape ``(n, nodes, K)`` (``(n, nodes)`` for the second class if there
+    is one score) and weights ``(nodes,)``. One score uses Gauss-Hermite quadrature, several use
+    antithetic quasi-random points, which are deterministic and shared by all rows. Their
+    coordinates are assigned to classes in the order of the scores, so the result does not depend on
+    the order of the labels. ``level`` sets the number of points, by default what the widest row
+    needs.
     """
-    if spread == 0.0:
+    if scale == 0.0:
         p = expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)[:, None]
         return np.asarray(p), np.ones(1)
     if level is None:
-        level = int(levels(covariance, spread).max(initial=0))
-    away, weights = _around(scores, covariance, level)
-    return _probabilities_at(scores, away, spread), weights
+        level = int(levels(covariance, scale).max(initial=0))
+    deviation, weights = _centred_nodes(scores, covariance, level)
+    return _probabilities_at(scores, deviation, scale), weights
 
 
-def _around(scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
-    """Nodes of the Gaussian of the scores of each row, minus its mean, and their weights."""
+def _centred_nodes(scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
+    """Nodes of each row's Gaussian scores relative to the mean, and their weights."""
     n_classes = scores.shape[1]
     if n_classes == 1:
         nodes, weights = hermite_nodes(N_NODES[level])
@@ -75,21 +75,21 @@ def _around(scores: Array, covariance: Array, level: int) -> tuple[Array, Array]
     return np.matmul(nodes, by_class.transpose(0, 2, 1)), weights
 
 
-def _probabilities_at(scores: Array, away: Array, spread: float) -> Array:
-    """Class probabilities at nodes, whose distance from the mean is scaled."""
+def _probabilities_at(scores: Array, deviation: Array, scale: float) -> Array:
+    """Class probabilities at the nodes, whose deviation from the mean is scaled."""
     if scores.shape[1] == 1:
-        return np.asarray(expit(scores + np.sqrt(spread) * away))
-    at = np.sqrt(spread) * away
-    at += scores[:, None]
-    at -= at.max(axis=2, keepdims=True)
-    np.exp(at, out=at)
-    at /= at.sum(axis=2, keepdims=True)
-    return np.asarray(at)
+        return np.asarray(expit(scores + np.sqrt(scale) * deviation))
+    nodes = np.sqrt(scale) * deviation
+    nodes += scores[:, None]
+    nodes -= nodes.max(axis=2, keepdims=True)
+    np.exp(nodes, out=nodes)
+    nodes /= nodes.sum(axis=2, keepdims=True)
+    return np.asarray(nodes)
 
 
 @lru_cache(maxsize=4)
 def hermite_nodes(n_nodes: int) -> tuple[Array, Array]:
-    """Nodes and weights of the Gauss-Hermite rule for a standard normal."""
+    """Gauss-Hermite nodes and weights for a standard normal."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
     return nodes, weights / weights.sum()
 
@@ -104,7 +104,7 @@ def normal_points(n_dims: int, n_pairs: int = N_PAIRS[0]) -> Array:
 
 
 def to_predictive(parts: list[tuple[Array, Array]]) -> Bernoulli | Categorical:
-    """One mixture of several models with equal weights."""
+    """Mixture of several models with equal weights."""
     probs = np.concatenate([p for p, _ in parts], axis=1)
     weights = np.concatenate([w for _, w in parts])
     return (
@@ -114,48 +114,51 @@ def to_predictive(parts: list[tuple[Array, Array]]) -> Bernoulli | Categorical:
     )
 
 
-def choose_spread(scores: Array, covariance: Array, codes: Array, weight: Array | None) -> float:
-    """The factor of the covariance with the smallest log loss on rows that were held out.
+def choose_posterior_scale(
+    scores: Array, covariance: Array, codes: Array, weight: Array | None
+) -> float:
+    """Covariance factor with the smallest log loss on held-out rows.
 
-    A larger factor must be worth it: ties go to the smaller one. The grid is `SPREADS`, for rows
-    that weigh one; lighter ones have a wider covariance, and know no less about their scores. A
-    prior that is far too weak leaves more open than the smallest of them allows for: then it is
-    less, where that gains much. Few points are enough to compare factors: their errors are alike.
+    The grid is `SCALE_GRID`, for rows of weight one; ties go to the smaller factor. Rows of smaller
+    weight widen the covariance without making its scores less certain, so the grid shrinks with the
+    typical weight. With a far too weak prior even the smallest factor is too large; the grid is
+    then extended downwards while the gain is large. A coarse quadrature suffices to compare
+    factors, since their errors are similar.
     """
     omega = np.ones(len(scores)) if weight is None else weight
-    spreads = min(typical_weight(weight), 1.0) * SPREADS
-    away, weights = _around(scores, covariance, 0)
-    behind, away = _behind(scores[:, None], codes), _behind(away, codes)
-    if len(behind) > 1:  # a class is not behind itself
-        behind[codes.astype(np.intp), np.arange(len(codes))] = -np.inf
+    scales = min(typical_weight(weight), 1.0) * SCALE_GRID
+    deviation, weights = _centred_nodes(scores, covariance, 0)
+    margins, deviation = _margins(scores[:, None], codes), _margins(deviation, codes)
+    if len(margins) > 1:  # no margin over itself
+        margins[codes.astype(np.intp), np.arange(len(codes))] = -np.inf
 
-    def loss(spread: float) -> float:
-        others = np.float32(spread**0.5) * away
-        others += behind
+    def loss(scale: float) -> float:
+        others = np.float32(scale**0.5) * deviation
+        others += margins
         np.minimum(others, LARGEST_EXPONENT, out=others)
         given = 1.0 / (1.0 + np.exp(others, out=others).sum(axis=0))
         return float(omega @ -np.log(np.maximum(given @ weights, 1e-12)))
 
-    losses = [loss(float(spread)) for spread in spreads]
+    losses = [loss(float(scale)) for scale in scales]
     best = int(np.argmin(losses))
-    chosen, least = float(spreads[best]), losses[best]
-    while best == 0 and chosen > LEAST_SPREAD * spreads[0]:
-        narrower = loss(chosen / 10.0)
-        if not narrower < NARROWER * least:
+    chosen, least = float(scales[best]), losses[best]
+    while best == 0 and chosen > MIN_SCALE * scales[0]:
+        smaller = loss(chosen / 10.0)
+        if not smaller < MIN_IMPROVEMENT * least:
             break
-        chosen, least = chosen / 10.0, narrower
+        chosen, least = chosen / 10.0, smaller
     return chosen
 
 
-def _behind(at: Array, codes: Array) -> Array:
-    """How far scores at nodes, ``(n, nodes, K)``, are above that of the class that was given.
+def _margins(nodes: Array, codes: Array) -> Array:
+    """Score margins of all classes over the true class at the nodes ``(n, nodes, K)``.
 
-    Classes come first, in single precision; of two classes the score ``(n, nodes)`` of the
-    second says it for the other one.
+    Classes come first, in single precision. For two classes the score ``(n, nodes)`` of the second
+    class gives the margin of the wrong class.
     """
     k = codes.astype(np.intp)
-    if at.shape[-1] == 1 or at.ndim == 2:
-        at = at.reshape(len(at), -1)
-        return np.asarray(np.where(k > 0, -1.0, 1.0)[:, None] * at, dtype=np.float32)[None]
-    own = np.take_along_axis(at, k[:, None, None], axis=2)
-    return np.ascontiguousarray((at - own).transpose(2, 0, 1), dtype=np.float32)
+    if nodes.shape[-1] == 1 or nodes.ndim == 2:
+        nodes = nodes.reshape(len(nodes), -1)
+        return np.asarray(np.where(k > 0, -1.0, 1.0)[:, None] * nodes, dtype=np.float32)[None]
+    own = np.take_along_axis(nodes, k[:, None, None], axis=2)
+    return np.ascontiguousarray((nodes - own).transpose(2, 0, 1), dtype=np.float32)

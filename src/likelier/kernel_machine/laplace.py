@@ -1,24 +1,24 @@
-"""The posterior of the head's weights: a Gaussian with the curvature of the softmax.
+"""Laplace approximation of the weight posterior.
 
-Around the optimum the log posterior of ``W`` has the curvature
+At the optimum the log posterior of ``W`` has the curvature
 ``H = sum_i omega_i Lambda_i (x) phi_i phi_i^T + prior``, ``Lambda_i = diag p_i - p_i p_i^T``.
-How much of it is kept depends on its size:
+The layout depends on its size:
 
 =============  ==================================================================
-joint          all of it: two classes, or outputs x features at most `MAX_JOINT`
-reduced        all of it within the directions in which rows tell a class from the
-               others, one number outside of them: see `joint_curvature`
-per_class      the diagonal blocks, ``p_ik (1 - p_ik)``: what classes say about
-               each other is left out; of streams, whose sums are kept
+joint          exact: two classes, or outputs x features at most `MAX_JOINT`
+reduced        exact within the leading directions of each class, a scalar outside:
+               see `joint_curvature`
+per_class      diagonal blocks ``p_ik (1 - p_ik)``, without cross-class terms; used
+               for streams, where these sums are accumulated
 shared         one block for all classes, the mean curvature: the hinge, very many
                classes, and local experts, which have one matrix each
 =============  ==================================================================
 
-Scores of a row are then Gaussian. What the features of a row do not carry, the residual
-variance of its kernel, has its prior variance. A Gaussian around the mode overstates what is
-open where rows are few and sure, so predictions scale the covariance by a factor that held-out
-rows chose (``spread``); one is the posterior itself, zero is the plug-in. Held-out rows are like
-the data: far from all data the prior variance counts in full (`open_far`).
+The scores of a row are then Gaussian. The residual of its kernel value, which the features do not
+carry, keeps its prior variance. A Gaussian around the mode overestimates the uncertainty for few,
+confidently fitted rows, so predictions scale the covariance by a factor chosen on held-out rows
+(the posterior scale): one is the posterior itself, zero the plug-in estimate. Held-out rows
+resemble the data, so out of support the full prior variance is restored (`restore_prior_variance`).
 """
 
 from __future__ import annotations
@@ -32,33 +32,34 @@ from likelier.base import Array, Batch
 from likelier.kernel_machine.features import TINY
 from likelier.kernel_machine.integrate import centred
 from likelier.kernel_machine.joint_curvature import is_reducible, reduced_curvature
-from likelier.kernel_machine.softmax_weights import HeadProblem, lower_factor, weighted_gram
+from likelier.kernel_machine.softmax_weights import WeightProblem, lower_factor, weighted_gram
 from likelier.kernel_machine.triangles import lower_inverse
 
 MAX_JOINT = 600  # outputs x features
-FAR = 0.9999  # residual from which on a row begins to be far from all data: three length scales
-FAR_ROWS = 10.0  # rows far from all landmarks after which the constants are half believed there
+# residual above which a row is out of support: about three length scales away
+OUT_OF_SUPPORT = 0.9999
+TRUST_ROWS = 10.0  # out-of-support rows after which intercepts are half trusted there
 ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class HeadPosterior:
+class WeightPosterior:
     """Mean and covariance of the weights.
 
     Attributes
     ----------
     mean : array of shape (n_features, n_outputs)
     roots : array of shape (blocks, size, size)
-        Inverse Cholesky factors of the blocks of ``H``, so that a variance is a square.
+        Inverse Cholesky factors of the blocks of ``H``; variances are squared norms.
     layout : {"joint", "reduced", "per_class", "shared"}
     prior_variance : float
-        Variance of a score that no feature informs.
+        Variance of a score without informative features.
     shift : array of the shape of ``mean``, optional
-        How far the mean of the posterior is from its mode, by `mean_shift`. Draws have it;
-        scores do not: held-out rows chose the spread around the mode.
+        Posterior mean minus mode, by `mean_shift`. Included in draws but not in scores, since
+        held-out rows chose the posterior scale around the mode.
     bases : array of shape (n_outputs, n_features, r), optional
-        Of the layout "reduced": orthonormal directions of every class, in which the roots are
-        given. The last one is the constant.
+        For the layout "reduced": orthonormal basis per class, in which the roots are given. The
+        last column is the constant.
     outside : array of shape (n_outputs,), optional
         Variance of the weights of every class outside of its basis.
     """
@@ -78,8 +79,8 @@ class HeadPosterior:
     def covariance(self, Phi: Array, residual: Array) -> Array:
         """Covariance of the scores of each row: ``(n, n_outputs)`` variances, or matrices.
 
-        Cost per row: (blocks x) size^2 multiplications; of all outputs together half of it, and
-        features x size to reach the bases.
+        Costs (blocks x) size^2 multiplications per row; half of it for the joint layout, plus
+        features x size for the bases.
         """
         extra = self.prior_variance * residual
         n_outputs = self.mean.shape[1]
@@ -96,7 +97,7 @@ class HeadPosterior:
         return np.asarray(full + extra[:, None, None] * np.eye(n_outputs))
 
     def _reduced_covariance(self, Phi: Array, extra: Array, bases: Array) -> Array:
-        """In single precision: what is asked for is a spread."""
+        """Covariance in single precision, which suffices for a scale."""
         C, D, r = bases.shape
         flat = np.ascontiguousarray(bases.transpose(1, 0, 2).reshape(D, C * r), np.float32)
         root = np.asarray(self.roots[0], dtype=np.float32)
@@ -104,7 +105,7 @@ class HeadPosterior:
         for start in range(0, len(Phi), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             part = Phi[rows].astype(np.float32)
-            part[np.abs(part) < TINY] = 0.0  # rounded, such numbers are slow
+            part[np.abs(part) < TINY] = 0.0  # avoid slow subnormal arithmetic
             inside = part @ flat
             pushed = np.zeros((C, len(part), C * r), dtype=np.float32)
             for k in range(C):
@@ -115,8 +116,8 @@ class HeadPosterior:
             inside = inside.reshape(len(part), C, r)[:, :, :-1]
             known = np.einsum("nkr,nkr->nk", inside, inside, dtype=np.float64)
             length = np.einsum("nd,nd->n", part[:, :-1], part[:, :-1], dtype=np.float64)
-            left = self.outside * np.maximum(length[:, None] - known, 0.0)
-            full[rows, range(C), range(C)] += left + extra[rows, None]
+            remainder = self.outside * np.maximum(length[:, None] - known, 0.0)
+            full[rows, range(C), range(C)] += remainder + extra[rows, None]
         return full
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> Array:
@@ -126,10 +127,10 @@ class HeadPosterior:
         if self.bases is not None and self.outside is not None:
             bases, root = self.bases.astype(np.float64), self.roots[0].astype(np.float64)
             inside = (rng.standard_normal((n_draws, len(root))) @ root).reshape(n_draws, C, -1)
-            left = np.sqrt(self.outside)[:, None] * rng.standard_normal((n_draws, C, D))
-            inside -= np.einsum("skd,kdr->skr", left, bases, optimize=True)
+            remainder = np.sqrt(self.outside)[:, None] * rng.standard_normal((n_draws, C, D))
+            inside -= np.einsum("skd,kdr->skr", remainder, bases, optimize=True)
             return np.asarray(
-                centre + left.transpose(0, 2, 1)
+                centre + remainder.transpose(0, 2, 1)
                 + np.einsum("skr,kdr->sdk", inside, bases, optimize=True)
             )  # fmt: skip
         if self.layout == "joint":
@@ -141,57 +142,60 @@ class HeadPosterior:
 
 
 def add_variance(covariance: Array, variance: Array) -> Array:
-    """Covariances of scores plus a variance of each row that their outputs have alike."""
+    """Add a variance per row to the scores of all outputs."""
     if covariance.ndim == 2:
         return np.asarray(covariance + variance[:, None])
     return np.asarray(covariance + variance[:, None, None] * np.eye(covariance.shape[1]))
 
 
-def far_share(residual: Array) -> Array:
-    """How far from all data rows are: zero among them, one where no feature tells anything."""
-    return np.asarray(np.clip((residual - FAR) / (1.0 - FAR), 0.0, 1.0))
+def extrapolation_degree(residual: Array) -> Array:
+    """Extrapolation degree of rows: zero among the data, one where no feature is active."""
+    return np.asarray(np.clip((residual - OUT_OF_SUPPORT) / (1.0 - OUT_OF_SUPPORT), 0.0, 1.0))
 
 
-def open_variance(covariance: Array) -> Array:
-    """Mean variance of the scores of each row; of matrices without what all classes have alike.
+def mean_score_variance(covariance: Array) -> Array:
+    """Mean variance of the scores of each row.
 
-    No row says anything about the mean of all scores, so that its variance stays the prior's.
+    For matrices it is that of the deviation from the class mean: data never inform the mean of all
+    scores, whose variance stays that of the prior.
     """
     if covariance.ndim == 2:
         return np.asarray(covariance.mean(axis=1))
-    apart = centred(covariance).trace(axis1=1, axis2=2)
-    return np.asarray(apart / (covariance.shape[1] - 1))
+    deviation_variance = centred(covariance).trace(axis1=1, axis2=2)
+    return np.asarray(deviation_variance / (covariance.shape[1] - 1))
 
 
-def open_far(covariance: Array, away: Array, prior_variance: float, spread: float) -> Array:
-    """Covariances that have the whole prior variance far from the data, once scaled by ``spread``.
+def restore_prior_variance(
+    covariance: Array, degree: Array, prior_variance: float, scale: float
+) -> Array:
+    """Restore the full prior variance out of support, before scaling by ``scale``.
 
-    Held-out rows chose the spread; about rows that are like none of them they say nothing.
-    ``away`` is `far_share` of the rows.
+    Held-out rows chose the posterior scale, which says nothing about rows unlike them. ``degree``
+    is the `extrapolation_degree` of the rows.
     """
-    if not 0.0 < spread < 1.0:
+    if not 0.0 < scale < 1.0:
         return covariance
-    return add_variance(covariance, (1.0 / spread - 1.0) * prior_variance * away)
+    return add_variance(covariance, (1.0 / scale - 1.0) * prior_variance * degree)
 
 
-def choose_layout(problem: HeadProblem, n_features: int, n_outputs: int) -> str:
-    """How much of the curvature to keep; see the table above."""
+def choose_layout(problem: WeightProblem, n_features: int, n_outputs: int) -> str:
+    """Layout for this size; see the table above."""
     if n_outputs == 1 or n_outputs * n_features <= MAX_JOINT:
         return "joint"
     return "reduced" if is_reducible(problem, n_outputs) else "shared"
 
 
-def head_posterior(
-    problem: HeadProblem,
+def laplace_posterior(
+    problem: WeightProblem,
     W: Array,
     prior_variance: float,
     layout: str | None = None,
     n_directions: int | None = None,
-) -> HeadPosterior:
-    """Curvature at the optimum and its inverse factors; one pass over the rows, reduced: two.
+) -> WeightPosterior:
+    """Curvature at the optimum and its inverse factors, in one pass (reduced: two).
 
-    ``n_directions`` is how many the layout "reduced" has for all classes together. Costs
-    rows x features^2 / 2 for each block, joint: for each pair of outputs; reduced: see
+    ``n_directions`` is the total number of directions of the layout "reduced". Costs
+    rows x features^2 / 2 per block (joint: per pair of outputs); for reduced see
     `likelier.kernel_machine.joint_curvature.reduced_curvature`.
     """
     D, C = W.shape
@@ -199,9 +203,9 @@ def head_posterior(
     if layout == "reduced":
         found = reduced_curvature(problem, W, n_directions)
         root, outside = _inverse_root(found.inside)[None], 1.0 / found.outside
-        return HeadPosterior(W, root, layout, prior_variance, None, found.bases, outside)
+        return WeightPosterior(W, root, layout, prior_variance, None, found.bases, outside)
 
-    def look(batch: Batch) -> Array:
+    def map_block(batch: Batch) -> Array:
         Phi = problem.features(batch)
         _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
         weight = np.ones(1) if batch.weight is None else batch.weight
@@ -211,41 +215,41 @@ def head_posterior(
             return weighted_gram(Phi, problem.loss.row_curvature(p) * weight)[None]
         return _class_grams(problem, Phi, p, weight)
 
-    blocks = np.asarray(problem.reduce(look, np.add))
-    if C * D <= MAX_JOINT:  # small: the digits cost nothing
+    blocks = np.asarray(problem.reduce(map_block, np.add))
+    if C * D <= MAX_JOINT:  # double precision is cheap for small problems
         blocks = blocks.astype(np.float64)
     _add_prior(blocks, problem.prior.precision.astype(blocks.dtype), C)
     roots = np.stack([_inverse_root(block) for block in blocks])
-    return HeadPosterior(W, roots, layout, prior_variance)
+    return WeightPosterior(W, roots, layout, prior_variance)
 
 
-def mean_shift(problem: HeadProblem, posterior: HeadPosterior) -> Array:
-    """Mean of the posterior minus its mode, to the first order in one over the rows.
+def mean_shift(problem: WeightProblem, posterior: WeightPosterior) -> Array:
+    """Posterior mean minus mode, to first order in 1 / rows.
 
     The log posterior is skewed: with ``T_i`` the third derivative of a row's loss by its scores
     and ``V_i`` their covariance, the shift is ``-1/2 H^{-1} sum_i omega_i (T_i : V_i) phi_i``.
-    For a softmax and the joint layout. One pass; cost as `head_posterior`.
+    For a softmax and the joint layout. One pass; costs as much as `laplace_posterior`.
     """
     if posterior.layout != "joint" or problem.loss.sharpness != 1.0:
-        raise ValueError("the mean is known for the joint posterior of a softmax only")
+        raise ValueError("mean_shift needs a softmax loss and the joint layout")
     W = posterior.mean
 
-    def look(batch: Batch) -> Array:
+    def map_block(batch: Batch) -> Array:
         Phi = np.asarray(problem.features(batch), dtype=np.float64)
         scores = problem.scores(batch, Phi, W)
         p = expit(scores) if W.shape[1] == 1 else softmax(scores, axis=1)
-        push = skewness(p, posterior.covariance(Phi, np.zeros(len(Phi))))
+        third_order = skewness(p, posterior.covariance(Phi, np.zeros(len(Phi))))
         if batch.weight is not None:
-            push = push * batch.weight[:, None]
-        return Phi.T @ push
+            third_order = third_order * batch.weight[:, None]
+        return Phi.T @ third_order
 
-    total = np.asarray(problem.reduce(look, np.add))
+    total = np.asarray(problem.reduce(map_block, np.add))
     root = posterior.roots[0].astype(np.float64)
     return np.asarray(-0.5 * (root.T @ (root @ total.T.ravel())).reshape(W.shape[::-1]).T)
 
 
 def skewness(p: Array, V: Array) -> Array:
-    """``sum_lm d^3 loss / (df_k df_l df_m) V_lm`` of every row: one score, or one per class."""
+    """``sum_lm d^3 loss / (df_k df_l df_m) V_lm`` of every row, for one score or one per class."""
     if p.shape[1] == 1:
         return np.asarray(p * (1.0 - p) * (1.0 - 2.0 * p) * V)
     variance = np.diagonal(V, axis1=1, axis2=2)
@@ -255,27 +259,27 @@ def skewness(p: Array, V: Array) -> Array:
     return np.asarray(p * (variance - mean_variance - 2.0 * (with_mean - variance_of_mean)))
 
 
-def class_curvature(problem: HeadProblem, W: Array) -> Array:
-    """Curvature of the loss for each output, ``(n_outputs, D, D)``, full and in double."""
+def class_curvature(problem: WeightProblem, W: Array) -> Array:
+    """Curvature of the loss per output, ``(n_outputs, D, D)``, full and in double precision."""
 
-    def look(batch: Batch) -> Array:
+    def map_block(batch: Batch) -> Array:
         Phi = problem.features(batch)
         _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
         weight = np.ones(1) if batch.weight is None else batch.weight
         return _class_grams(problem, Phi, p, weight)
 
-    lower = np.tril(np.asarray(problem.reduce(look, np.add), dtype=np.float64))
+    lower = np.tril(np.asarray(problem.reduce(map_block, np.add), dtype=np.float64))
     return np.asarray(lower + np.tril(lower, -1).transpose(0, 2, 1))
 
 
-def posterior_from_blocks(W: Array, precision: Array, prior_variance: float) -> HeadPosterior:
-    """Posterior whose precision is known for each output."""
+def posterior_from_blocks(W: Array, precision: Array, prior_variance: float) -> WeightPosterior:
+    """Posterior from the precision of each output."""
     roots = np.stack([_inverse_root(block) for block in precision]).astype(np.float32)
     layout = "joint" if W.shape[1] == 1 else "per_class"
-    return HeadPosterior(W, roots, layout, prior_variance)
+    return WeightPosterior(W, roots, layout, prior_variance)
 
 
-def _class_grams(problem: HeadProblem, Phi: Array, p: Array, weight: Array) -> Array:
+def _class_grams(problem: WeightProblem, Phi: Array, p: Array, weight: Array) -> Array:
     rows = problem.loss.sharpness * p * (1.0 - p) * weight[:, None]
     return np.stack([weighted_gram(Phi, rows[:, k]) for k in range(rows.shape[1])])
 
@@ -289,14 +293,14 @@ def _add_prior(blocks: Array, precision: Array, n_outputs: int) -> None:
         blocks += precision
     elif blocks.shape[1] == precision.shape[1]:
         blocks += precision.mean(axis=0)
-    else:  # joint blocks of several outputs
+    else:  # joint block of several outputs
         D = precision.shape[1]
         for k in range(n_outputs):
             blocks[0, k * D : (k + 1) * D, k * D : (k + 1) * D] += precision[k]
 
 
 def _joint_gram(Phi: Array, p: Array, weight: Array) -> Array:
-    """The whole curvature of a block of rows, outputs in turn: ``weight (diag p - p p^T)``."""
+    """Joint curvature of a block of rows, by outputs: ``weight (diag p - p p^T)``."""
     C, D = p.shape[1], Phi.shape[1]
     H = np.empty((1, C * D, C * D))
     for k in range(C):

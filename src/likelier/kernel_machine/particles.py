@@ -1,9 +1,8 @@
-"""Kernel machines whose weights and scales are particles, or Gaussians that move like them.
+"""Particle inference over weights and kernel scales: SVGD, or mixtures of Gaussians.
 
-The evidence of a Gaussian process still says how strong the prior and how large the noise are;
-weights, intercepts and kernel scales are then random together, moved by `SVGD` or
-`SteinGaussian` over a `FourierMachine`. Where a loss does not say how targets scatter, a first
-fit is judged on rows that it has not seen.
+The Gaussian process evidence sets the prior strength and the noise; weights, intercepts and kernel
+scales are then sampled jointly by `SVGD` or `SteinGaussian` on a `FourierMachine`. If the loss has
+no noise distribution, a first fit estimates the noise on held-out rows.
 """
 
 from __future__ import annotations
@@ -29,17 +28,22 @@ from likelier.kernel_machine.fourier_machine import (
     draw_frequencies,
     start_scale,
 )
-from likelier.kernel_machine.particle_course import UPDATES, Course, ParticleState
+from likelier.kernel_machine.particle_training import (
+    UPDATES_PER_STEP,
+    ParticleState,
+    ParticleTraining,
+)
 from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior, SteinGaussian
 from likelier.kernel_machine.svgd import SVGD, ParticlePosterior
 
 N_FEATURES = 256
-JUDGE_SHARE, JUDGE_FROM = 0.25, 20  # rows held out, where a loss needs them
+# held-out rows for the noise, and the sample size from which on there are any
+HOLD_OUT_FRACTION, HOLD_OUT_MIN_ROWS = (0.25, 20)
 
 
 @dataclass(frozen=True)
 class Strength:
-    """How strong the prior is and how much a target scatters, in the machine's units."""
+    """Prior precision and noise, in the units of the machine."""
 
     alpha: float
     dispersion: float = 1.0
@@ -48,8 +52,8 @@ class Strength:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """Particles, what the objective was, and whether the fit came to its end."""
+class TrainedParticles:
+    """Result of training: particles, objective, and how it ended."""
 
     posterior: ParticleState
     objective: float
@@ -58,10 +62,11 @@ class Learned:
 
 
 class KernelParticles(KernelEstimator, ABC):
-    """Fitting and reading particles; the two public classes say what their targets need.
+    """Particle inference; subclasses handle their targets.
 
-    ``_particle_loss`` is the loss, ``_particle_strength`` takes what the evidence said to the
-    strengths, ``_judge`` learns from held-out scores, ``_store_particles`` what is special.
+    ``_particle_loss`` is the loss, ``_particle_strength`` derives the strengths from the evidence,
+    ``_calibrated_strength`` updates them from held-out scores, ``_store_particles`` sets
+    target-specific attributes.
     """
 
     def _fit_particles(
@@ -74,23 +79,23 @@ class KernelParticles(KernelEstimator, ABC):
         budget: TimeBudget,
     ) -> None:
         """Strengths from the sample, particles from the engine."""
-        nothing = np.empty(0, dtype=np.intp)
-        prepared = self._prepare(sample, nothing, standard, rng, budget)
+        no_rows = np.empty(0, dtype=np.intp)
+        prepared = self._prepare(sample, no_rows, standard, rng, budget)
         strength = self._particle_strength(prepared.scales)
         model = self._particle_model(prepared, strength, n_rows, rng)
-        outside = self._rows_to_judge(sample, rng)
-        if len(outside):
-            strength, model = self._learn_strength(model, sample, outside, strength, budget)
-        learned = self._move(model, engine, budget, "particles")
-        if self._is_judged() and not len(outside):
-            strength = self._judge(learned.posterior, sample, strength)
-        self._keep_particles(model, learned, strength)
+        held = self._hold_out_rows(sample, rng)
+        if len(held):
+            strength, model = self._learn_strength(model, sample, held, strength, budget)
+        learned = self._train(model, engine, budget, "particles")
+        if self._needs_hold_out() and not len(held):
+            strength = self._calibrated_strength(learned.posterior, sample, strength)
+        self._store_particle_fit(model, learned, strength)
         self.n_iter_ = budget.n_iter
         if learned.interrupted:
             raise KeyboardInterrupt
 
     def _stops_early(self) -> bool:
-        """Whether rows are held out to stop by: only particles need it."""
+        """Whether rows are held out for early stopping, which only particles need."""
         return bool(self.early_stopping and self.inference != "evidence")
 
     def _particle_model(
@@ -102,7 +107,7 @@ class KernelParticles(KernelEstimator, ABC):
             wanted = N_FEATURES if self.n_components == "auto" else int(self.n_components)
             frequencies = draw_frequencies((wanted + 1) // 2, d, rng)
         standard = prepared.standard
-        if sparse.issparse(prepared.sample.X):  # rows keep their zeros
+        if sparse.issparse(prepared.sample.X):  # keeps sparse rows sparse
             standard = Standard(standard.centre(of_sparse=True), standard.inverse)
         loss = self._particle_loss()
         chosen = rng.permutation(prepared.sample.n)[:MEDIAN_ROWS]
@@ -119,44 +124,44 @@ class KernelParticles(KernelEstimator, ABC):
     @staticmethod
     def _with_strength(model: ScaledMachine, strength: Strength) -> ScaledMachine:
         machine = model.machine
-        # the inputs themselves have a squared length of their number, not of one
+        # squared norms: n_features for the inputs themselves, one for Fourier features
         factor = machine.n_features if machine.frequencies is None else 1
         alpha, dispersion = factor * strength.alpha, strength.dispersion
         return replace(model, machine=replace(machine, alpha=alpha, dispersion=dispersion))
 
-    def _rows_to_judge(self, sample: Any, rng: np.random.Generator) -> Array:
-        """Rows of the sample for `_judge`, some of every class; none where rows are few."""
-        if not self._is_judged() or sample.n < JUDGE_FROM:
+    def _hold_out_rows(self, sample: Any, rng: np.random.Generator) -> Array:
+        """Held-out rows of the sample, stratified by class; none for small samples."""
+        if not self._needs_hold_out() or sample.n < HOLD_OUT_MIN_ROWS:
             return np.empty(0, dtype=np.intp)
         groups = self._strata(sample.y)
         parts = []
         for group in np.unique(groups):
             inside = rng.permutation(np.flatnonzero(groups == group))
-            parts.append(inside[: int(JUDGE_SHARE * len(inside))])
+            parts.append(inside[: int(HOLD_OUT_FRACTION * len(inside))])
         return np.sort(np.concatenate(parts))
 
     def _learn_strength(
         self,
         model: ScaledMachine,
         sample: Any,
-        outside: Array,
+        held: Array,
         strength: Strength,
         budget: TimeBudget,
     ) -> tuple[Strength, ScaledMachine]:
-        """What a fit to some rows says about the others, and the machine that believes it.
+        """Fit to some rows, estimate the strength on the others; return it and the updated model.
 
-        Where that fit is interrupted, its particles are what has been learned.
+        If this fit is interrupted, its particles become the fitted ones.
         """
         known = budget.before.get("strength")
         if known is None:
-            inside = sample.take(np.setdiff1d(np.arange(sample.n), outside))
+            inside = sample.take(np.setdiff1d(np.arange(sample.n), held))
             counts = inside.n / float(self.temperature)
             few = replace(model, machine=replace(model.machine, temperature=counts))
             with LocalEngine(inside.X, inside.y, inside.weight) as engine:
-                learned = self._move(few, engine, budget, "held out")
-            found = self._judge(learned.posterior, sample.take(outside), strength)
+                learned = self._train(few, engine, budget, "held out")
+            found = self._calibrated_strength(learned.posterior, sample.take(held), strength)
             if learned.interrupted:
-                self._keep_particles(few, learned, found)
+                self._store_particle_fit(few, learned, found)
                 self.n_iter_ = budget.n_iter
                 raise KeyboardInterrupt
             known = asdict(found)
@@ -165,72 +170,76 @@ class KernelParticles(KernelEstimator, ABC):
         strength = Strength(**known)
         return strength, self._with_strength(model, strength)
 
-    def _move(
+    def _train(
         self, model: ScaledMachine, engine: Engine, budget: TimeBudget, stage: str
-    ) -> Learned:
-        """Move particles until the planned updates are done, or there is an end to time.
+    ) -> TrainedParticles:
+        """Train particles until the planned updates are done or the time is over.
 
-        With rows held out, also until these are predicted no better; the best particles count.
+        With held-out rows, also until these are predicted no better; the best particles are kept.
         """
-        n_updates = UPDATES * int(self.max_iter)
+        n_updates = UPDATES_PER_STEP * int(self.max_iter)
         kind: Any = SVGD if self.inference == "svgd" else SteinGaussian
         inference = kind(n_particles=self._n_particles(), n_updates=n_updates)
-        course = Course(inference, inference.init(model, engine), float(self.tol), budget.held)
-        course.restore(budget.before.get("particles", {}), stage)
-        skipped = course.state.n_updates / n_updates
-        whole = not budget.cut  # what comes after a stage that was cut short has to be done again
+        training = ParticleTraining(
+            inference, inference.init(model, engine), float(self.tol), budget.held
+        )
+        training.restore(budget.before.get("particles", {}), stage)
+        skipped = training.state.n_updates / n_updates
+        whole = not budget.cut  # stages after a truncated one are not checkpointed
         try:
-            while not course.done:
-                course.step(engine)
+            while not training.done:
+                training.step(engine)
                 if whole:
-                    budget.kept["particles"] = course.to_plain(stage)
-                share = min(1.0, course.state.n_updates / n_updates)
-                if budget.progress(stage, share, course.told(), skipped):
+                    budget.kept["particles"] = training.to_plain(stage)
+                fraction = min(1.0, training.state.n_updates / n_updates)
+                if budget.progress(stage, fraction, training.progress_text(), skipped):
                     break
-        except KeyboardInterrupt:  # keep what has been learned so far
+        except KeyboardInterrupt:  # keep the current particles
             if whole:
-                budget.kept["particles"] = course.to_plain(stage)
-            return Learned(course.posterior(), np.nan, False, True)
-        if whole and course.done:
-            budget.cut = False  # time ended with the last step
-        return Learned(course.posterior(), course.info.objective, course.done, False)
+                budget.kept["particles"] = training.to_plain(stage)
+            return TrainedParticles(training.posterior(), np.nan, False, True)
+        if whole and training.done:
+            budget.cut = False  # the time was over just after the last step
+        return TrainedParticles(training.posterior(), training.info.objective, training.done, False)
 
     # -- fitted attributes --------------------------------------------------------------
-    def _keep_particles(self, model: ScaledMachine, learned: Learned, strength: Strength) -> None:
+    def _store_particle_fit(
+        self, model: ScaledMachine, learned: TrainedParticles, strength: Strength
+    ) -> None:
         machine, posterior = model.machine, learned.posterior
         if isinstance(posterior, GaussianMixturePosterior):
-            self.particles_, self.particle_spread_ = posterior.mean, posterior.scale
+            self.particles_, self.particle_scale_ = posterior.mean, posterior.scale
         else:
             self.particles_ = posterior.theta
-            self.particle_spread_ = np.zeros((0, machine.n_parameters))
+            self.particle_scale_ = np.zeros((0, machine.n_parameters))
         E = machine.frequencies
         self.frequencies_ = np.zeros((0, machine.n_features)) if E is None else E
-        self.input_mean_, self.input_spread_ = model.standard.mean, model.standard.spread()
+        self.input_mean_, self.input_scale_ = model.standard.mean, model.standard.spread()
         gamma = np.full(machine.n_features, machine.n_features**-0.5)
-        if E is not None:  # the mean of the logarithms: scales are positive
+        if E is not None:  # geometric mean
             log_gamma = np.log(machine.split(self.particles_).gamma)
             gamma = np.exp(log_gamma.mean(axis=0))
         self.gamma_ = gamma * model.standard.inverse
         self.alpha_ = np.array([strength.alpha * strength.dispersion])
         self.n_components_ = machine.n_components
         self.objective_, self.converged_ = float(learned.objective), learned.converged
-        self.unfinished_: dict[str, Any] = {}
+        self.checkpoint_: dict[str, Any] = {}
         self._store_particles(strength)
 
     def _particle_posterior(self) -> ParticleState:
-        """The posterior, from the fitted arrays."""
+        """Rebuild the posterior from the fitted arrays."""
         E = self.frequencies_ if len(self.frequencies_) else None
-        loss, d = self._particle_loss(), len(self.input_spread_)
+        loss, d = self._particle_loss(), len(self.input_scale_)
         machine = FourierMachine(loss, d, self._n_classes() if loss.coupled else 1, frequencies=E)
-        told = self.input_spread_ > 0.0
-        inverse = np.divide(1.0, self.input_spread_, out=np.zeros(d), where=told)
+        varying = self.input_scale_ > 0.0
+        inverse = np.divide(1.0, self.input_scale_, out=np.zeros(d), where=varying)
         model = ScaledMachine(machine, Standard(self.input_mean_, inverse))
-        if len(self.particle_spread_):
-            return GaussianMixturePosterior(model, self.particles_, self.particle_spread_)
+        if len(self.particle_scale_):
+            return GaussianMixturePosterior(model, self.particles_, self.particle_scale_)
         return ParticlePosterior(model, self.particles_)
 
     def _particle_draws(self, n_draws: int, rng: np.random.Generator) -> Array:
-        """Weights of draws, the intercept last, ``(n_draws, n_components_ + 1, outputs)``."""
+        """Weights of draws, intercept last, ``(n_draws, n_components_ + 1, outputs)``."""
         posterior = self._particle_posterior()
         if isinstance(posterior, GaussianMixturePosterior):
             theta = posterior.draws(n_draws, rng)
@@ -242,9 +251,9 @@ class KernelParticles(KernelEstimator, ABC):
     def _particle_scores(self, X: Matrix) -> Array:
         return np.asarray(self._particle_posterior().scores(X))
 
-    # -- what targets need --------------------------------------------------------------
-    def _is_judged(self) -> bool:
-        """Whether rows are held out to say how targets scatter around scores."""
+    # -- implemented by subclasses ------------------------------------------------------
+    def _needs_hold_out(self) -> bool:
+        """Whether the noise is estimated on held-out rows."""
         return True
 
     @abstractmethod
@@ -254,14 +263,16 @@ class KernelParticles(KernelEstimator, ABC):
     def _particle_strength(self, scales: Any) -> Strength: ...
 
     @abstractmethod
-    def _judge(self, posterior: ParticleState, held: Any, strength: Strength) -> Strength: ...
+    def _calibrated_strength(
+        self, posterior: ParticleState, held: Any, strength: Strength
+    ) -> Strength: ...
 
     @abstractmethod
     def _store_particles(self, strength: Strength) -> None: ...
 
 
 def calibrated_link(calibration: dict[str, Any]) -> Callable[[Array], Array] | None:
-    """Scores of all classes to probabilities; None where the loss brings its own."""
+    """Map from scores to probabilities; None if the loss has its own."""
     if not calibration:
         return None
     fitted = restore(calibration)

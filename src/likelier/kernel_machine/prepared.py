@@ -1,4 +1,4 @@
-"""Rows of a fit, with their targets and weights, and what is known of them before the weights."""
+"""Training sample with its statistics, before the weights are fitted."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from likelier.kernel_machine.evidence import Scales, typical_weight
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known before the weights: how inputs are scaled, and the learned scales."""
+    """Statistics gathered before the weights: standardisation, sample and length scales."""
 
     standard: Standard
     scales: Scales
     standardised: StandardRows  # the sample
     sample: Rows
-    centred: bool = False  # in all columns, also of sparse rows
+    centred: bool = False  # also for all columns of sparse rows
 
     def centre(self) -> Array:
-        """What to subtract from rows in their own units.
+        """Centre to subtract from rows in their own units.
 
-        Distances are the same whatever it is. A linear function is not: beside columns that are
-        not centred its constant would have to make up for them, against its prior.
+        Distances do not depend on it. A linear function does: with uncentred columns its intercept
+        would have to compensate against its prior.
         """
         if self.centred:
             return self.standard.mean
@@ -35,16 +35,16 @@ class Prepared:
 
     @property
     def unit(self) -> float:
-        """Weight of a typical row: the scales were told of rows that weigh one."""
+        """Weight of a typical row; scales are learned from relative weights."""
         return typical_weight(self.sample.weight)
 
-    def judged(self) -> tuple[Matrix, Array, Array]:
-        """Rows for small fits, with their centre and scales: standardised where they are dense."""
+    def validation_rows(self) -> tuple[Matrix, Array, Array]:
+        """Rows for validation fits with their centre and scales, standardised if dense."""
         Z = self.standardised
         if Z.standard is None:
             return Z.X, np.zeros(Z.shape[1]), self.scales.gamma
         return self.sample.X, self.centre(), self.gamma()
 
     def gamma(self, scale: float = 1.0) -> Array:
-        """Scales in the units of the data."""
+        """Inverse length scales in the units of the data."""
         return scale * self.scales.gamma * self.standard.inverse

@@ -1,8 +1,8 @@
-"""Particles that are Gaussians: a mixture that keeps its variance in any dimension.
+"""Particles with covariance: a mixture of Gaussians that keeps its variance in high dimensions.
 
-The posterior is approximated by ``q = (1/C) sum_c N(mean_c, diag(scale_c^2))``, moved down the
-gradient of ``KL(q, posterior)``. A Gaussian carries its own variance, so none has to be made
-by particles keeping apart, which is what fails in many dimensions.
+The posterior is approximated by ``q = (1/C) sum_c N(mean_c, diag(scale_c^2))``, by gradient descent
+on ``KL(q, posterior)``. Each Gaussian has its own variance, so it need not come from repulsion
+between particles, which fails in many dimensions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from likelier.predictive import Predictive
 
 @dataclass(frozen=True)
 class SteinGaussianState:
-    """Means and log scales of the Gaussians, and what the next update needs."""
+    """Means and log scales of the Gaussians, with the optimiser state."""
 
     model: Any
     mean: Array
@@ -33,7 +33,7 @@ class SteinGaussianState:
 
 @dataclass(frozen=True)
 class GaussianMixturePosterior(Posterior):
-    """Equal mixture of Gaussians with diagonal covariances; one row for each."""
+    """Uniform mixture of Gaussians with diagonal covariances, one per row."""
 
     model: Any
     mean: Array
@@ -42,7 +42,7 @@ class GaussianMixturePosterior(Posterior):
     seed: int = 0
 
     def draws(self, n: int, stream: np.random.Generator) -> Array:
-        """``n`` draws of the parameters, spread evenly over the Gaussians."""
+        """``n`` draws of the parameters, evenly divided among the Gaussians."""
         part = np.arange(n) % len(self.mean)
         noise = stream.standard_normal((n, self.mean.shape[1]))
         return np.asarray(self.mean[part] + self.scale[part] * noise)
@@ -53,48 +53,48 @@ class GaussianMixturePosterior(Posterior):
         return self.mean.mean(axis=0), variance
 
     def as_particles(self) -> ParticlePosterior:
-        """The same `n_draws` draws at every call; each Gaussian gives at least one."""
+        """The same `n_draws` draws at every call, at least one per Gaussian."""
         n = max(self.n_draws, len(self.mean))
         return ParticlePosterior(self.model, self.draws(n, np.random.default_rng(self.seed)))
 
     def scores(self, X: Matrix) -> Array:
-        """Scores by every draw, ``(draws, rows, outputs)``."""
+        """Scores of every draw, ``(draws, rows, outputs)``."""
         return self.as_particles().scores(X)
 
     def predictive(self, X: Matrix, link: Link | None = None) -> Predictive:
-        """Average of the draws' probabilities, never of their scores."""
+        """Mixture of the draws' predictions: averages probabilities, not scores."""
         return self.as_particles().predictive(X, link)
 
 
 @dataclass(frozen=True)
 class SteinGaussian(Inference):
-    """A mixture of diagonal Gaussians by stochastic gradients of its divergence.
+    """Mixture of diagonal Gaussians, by stochastic gradients of the KL divergence.
 
-    Each Gaussian draws ``theta = mean + scale e`` and sees the gradient ``g`` of ``log p - log q``
+    Each Gaussian samples ``theta = mean + scale e`` with the gradient ``g`` of ``log p - log q``
     there. Its mean moves along ``E[g]`` and its log scale along ``scale E[g e]``, which by Stein's
-    identity is ``1 - scale^2 E[curvature]`` for a Gaussian that is alone: no second derivatives
-    are taken, and a loss with kinks will do. Where Gaussians overlap, the entropy of the mixture
-    keeps them apart. With ``q`` inside ``g`` the noise vanishes as ``q`` reaches the posterior.
-    Draws come in pairs ``+-e``.
+    identity is ``1 - scale^2 E[curvature]`` for an isolated Gaussian: no second derivatives are
+    needed, and losses with kinks work. The entropy of the mixture repels overlapping Gaussians.
+    Since ``q`` is part of ``g``, the gradient noise vanishes as ``q`` approaches the posterior.
+    Draws are antithetic pairs.
 
-    Cost per update, of C Gaussians over p parameters: 2 C gradients of a minibatch, and
-    ``10 C^2 p`` products for the mixture. On a stream a step is one pass, many updates.
+    Cost per update of C Gaussians over p parameters: 2 C minibatch gradients, and ``10 C^2 p``
+    products for the mixture. On a stream a step is one pass, with many updates.
 
     Parameters
     ----------
     n_particles : int
-        Number of Gaussians. They find several modes if the starts do; one mode needs only one.
+        Number of Gaussians. They find several modes if initialised near them; one mode needs one.
     n_updates, batch_size, rate
         As for `likelier.kernel_machine.svgd.SVGD`; ``rate`` also bounds the change of a log scale.
     start_scale : float
-        First standard deviation of every parameter.
+        Initial standard deviation of every parameter.
     n_draws, seed
-        How many draws the posterior predicts with, and their seed.
+        Number of draws for predictions, and their seed.
 
     Notes
     -----
-    Means and marginal variances are right where the posterior is a product; correlated
-    parameters get the variance of each given the others, which is smaller.
+    Means and marginal variances are exact for product posteriors; correlated parameters get their
+    conditional variances, which are smaller.
 
     References
     ----------
@@ -113,7 +113,7 @@ class SteinGaussian(Inference):
     def init(
         self, model: ParticleModel, engine: Engine, theta: Array | None = None
     ) -> SteinGaussianState:
-        """Start at ``theta`` (one row per Gaussian) or at the model's random particles."""
+        """Start at ``theta`` (one row per Gaussian) or at random particles of the model."""
         if theta is None:
             theta = model.start(self.n_particles, engine.stream(0, 0))
         count = model.temperature
@@ -123,7 +123,7 @@ class SteinGaussian(Inference):
         return SteinGaussianState(model, np.array(theta), log_scale, moments, count)
 
     def step(self, state: SteinGaussianState, engine: Engine) -> tuple[SteinGaussianState, Info]:
-        """One update by a random minibatch; on a stream, one pass of updates."""
+        """One update on a random minibatch; on a stream, one pass of updates."""
         info, n_rows = Info(), 0
         for batch in minibatches(engine, self.batch_size, state.n_updates):
             n_rows += batch.n_rows
@@ -134,19 +134,19 @@ class SteinGaussian(Inference):
     def learn(
         self, state: SteinGaussianState, batch: Batch, stream: np.random.Generator
     ) -> tuple[SteinGaussianState, Info]:
-        """Move all Gaussians by one minibatch.
+        """Update all Gaussians on one minibatch.
 
-        The objective told is an estimate of the divergence, up to the evidence.
+        The reported objective is an estimate of the KL divergence minus the log evidence.
         """
         mean, scale = state.mean, np.exp(state.log_scale)
         noise = stream.standard_normal(mean.shape)
         theta = np.concatenate([mean + scale * noise, mean - scale * noise])
-        energy, slope = state.model.energy_gradient(theta, batch, state.count)
-        log_q, slope_q = mixture_slope(theta, mean, scale)
-        plus, minus = np.split(-slope - slope_q, 2)
-        towards = 0.5 * np.stack([plus + minus, scale * noise * (plus - minus)])
+        energy, gradient = state.model.energy_gradient(theta, batch, state.count)
+        log_q, gradient_q = mixture_log_density(theta, mean, scale)
+        plus, minus = np.split(-gradient - gradient_q, 2)
+        direction = 0.5 * np.stack([plus + minus, scale * noise * (plus - minus)])
         rate = rate_at(self.rate, state.n_updates, self.n_updates)
-        moments, change = adam_change(state.moments, towards, rate)
+        moments, change = adam_change(state.moments, direction, rate)
         n_updates = state.n_updates + 1
         state = SteinGaussianState(
             state.model, mean + change[0], state.log_scale + change[1], moments, state.count,
@@ -156,23 +156,23 @@ class SteinGaussian(Inference):
         return state, Info(divergence, converged=n_updates >= self.n_updates)
 
     def posterior(self, state: SteinGaussianState) -> GaussianMixturePosterior:
-        """Return the mixture of Gaussians."""
+        """The mixture of Gaussians."""
         scale = np.exp(state.log_scale)
         return GaussianMixturePosterior(state.model, state.mean, scale, self.n_draws, self.seed)
 
 
-def mixture_slope(theta: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
-    """``log q`` and its gradient at the rows of ``theta``, q the equal mixture of Gaussians.
+def mixture_log_density(theta: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
+    """``log q`` of a uniform Gaussian mixture and its gradient, at the rows of ``theta``.
 
-    Cost ``5 n C p`` for n rows and C Gaussians, by matrix products.
+    Costs ``5 n C p`` for n rows and C Gaussians, by matrix products.
     """
     precision = scale**-2.0
-    centre = mean.mean(axis=0)  # what is common would only cancel
+    centre = mean.mean(axis=0)  # centred to avoid cancellation
     x, m = theta - centre, mean - centre
     weighted = precision * m
     squares = x**2 @ precision.T - 2.0 * x @ weighted.T + np.sum(m * weighted, axis=1)
     constant = 0.5 * mean.shape[1] * np.log(2.0 * np.pi) + np.log(len(mean))
     log_parts = -0.5 * squares - np.log(scale).sum(axis=1) - constant
     log_q = logsumexp(log_parts, axis=1)
-    share = np.exp(log_parts - log_q[:, None])
-    return log_q, share @ weighted - x * (share @ precision)
+    responsibility = np.exp(log_parts - log_q[:, None])
+    return log_q, responsibility @ weighted - x * (responsibility @ precision)

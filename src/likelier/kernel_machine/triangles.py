@@ -1,4 +1,4 @@
-"""Inverses of triangular matrices, by halves: nearly all of the work in products of matrices."""
+"""Recursive inversion of triangular matrices, mostly by matrix products."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from scipy.linalg import blas, lapack
 
 from likelier.base import Array
 
-LEAF = 64  # rows that LAPACK inverts by itself; its own blocks are slow for hundreds of rows
+LEAF = 64  # size below which LAPACK inverts; it is slow for hundreds of rows
 
 
 def lower_inverse(factor: Array) -> Array:
     """Inverse of a lower triangular matrix, zero above the diagonal, in Fortran order.
 
-    What ``factor`` holds above its diagonal does not matter. Float32 or float64. Costs
-    ``n^3 / 3`` multiplications, three times as fast as LAPACK's at some hundred rows.
+    Entries of ``factor`` above its diagonal are ignored. Float32 or float64. Costs ``n^3 / 3``
+    multiplications; three times as fast as LAPACK for a few hundred rows.
     """
     out = np.zeros(factor.shape, dtype=factor.dtype, order="F")
     single = factor.dtype == np.float32
@@ -26,7 +26,7 @@ def lower_inverse(factor: Array) -> Array:
 
 
 def _fill(factor: Array, out: Array, invert: Any, multiply: Any) -> None:
-    """Write the inverse; that of ``[[A, 0], [B, C]]`` has ``-C^-1 B A^-1`` in the place of B."""
+    """Write the inverse; that of ``[[A, 0], [B, C]]`` has ``-C^-1 B A^-1`` in place of B."""
     n = len(factor)
     if n <= LEAF:
         out[:] = np.tril(invert(factor, lower=1)[0])

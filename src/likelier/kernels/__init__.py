@@ -1,4 +1,4 @@
-"""Kernels: frozen values that turn two sets of rows into their matrix of similarities.
+"""Kernel functions, as frozen values that compute the kernel matrix of two sets of rows.
 
 ====================  =========================================================
 `Rbf`                 ``exp(-sum_j gamma_j (x_j - y_j)^2)``
@@ -8,15 +8,15 @@
 `Poly`                ``(gamma <x, y> + coef0)^degree``
 `Sigmoid`             ``tanh(gamma <x, y> + coef0)``
 `Linear`              ``<x, y>``
-`Precomputed`         the rows are the kernel values themselves
+`Precomputed`         rows are rows of the kernel matrix
 `Custom`              any function of two matrices
 ====================  =========================================================
 
-The scale of all Matern kernels is that of the rbf they tend to when nu grows, so one ``gamma``
-serves the whole family; as a length scale it is ``gamma = 1 / (2 length^2)``.
+``gamma`` means the same for every Matern kernel and the RBF limit (nu to infinity). In terms of a
+length scale, ``gamma = 1 / (2 length^2)``.
 
-Work that belongs to one set of rows (scaling, squared norms) is done once by `Kernel.prepare`,
-for callers that ask for many blocks. Values are float32 if all rows are, else float64.
+`Kernel.prepare` caches per-row work (scaling, squared norms) for callers that need many blocks.
+Values are float32 if all rows are, else float64.
 """
 
 from __future__ import annotations

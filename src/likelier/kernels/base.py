@@ -1,4 +1,4 @@
-"""What a kernel is, and rows that are ready for one."""
+"""The `Kernel` base class, and rows prepared for a kernel."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Rows = slice | Array
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows ready for a kernel: what `Kernel.prepare` returns.
+    """Rows preprocessed for a kernel by `Kernel.prepare`.
 
-    ``X`` holds the rows as the kernel wants them (shifted, scaled per feature), ``norms``
-    their squared norms or None, ``shift`` what was subtracted from every row or None.
+    ``X`` holds the shifted and scaled rows, ``norms`` their squared norms (or None), ``shift`` the
+    vector subtracted from every row (or None).
     """
 
     kernel: Kernel
@@ -36,11 +36,11 @@ class Prepared:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the kernel values of these rows among themselves."""
+        """Type of the kernel matrix of these rows."""
         return self.X.dtype
 
     def rows(self, index: Rows, out: Array | None = None) -> Array:
-        """Kernel values ``K[index, :]`` of some of these rows with all of them.
+        """Rows ``K[index, :]`` of the kernel matrix.
 
         Parameters
         ----------
@@ -51,11 +51,11 @@ class Prepared:
         return self.take(index).block(self, out)
 
     def against(self, Z: Matrix, out: Array | None = None) -> Array:
-        """Kernel values of new rows ``Z`` with these, of shape (len(Z), n_rows)."""
-        return self.kernel._place(Z, self.shift, self).block(self, out)
+        """Kernel values of new rows ``Z`` against these, of shape (len(Z), n_rows)."""
+        return self.kernel._preprocess(Z, self.shift, self).block(self, out)
 
     def block(self, other: Prepared, out: Array | None = None) -> Array:
-        """Kernel values of these rows with those of ``other``, prepared alike."""
+        """Kernel values of these rows against those of ``other`` (same kernel and shift)."""
         if self.kernel.precomputed:
             return copied(self.X, out)
         if self.X.shape[1] != other.X.shape[1]:
@@ -68,7 +68,7 @@ class Prepared:
         return out
 
     def take(self, index: Rows) -> Prepared:
-        """Some of the rows, with what was computed for them."""
+        """Subset of the rows, with their cached values."""
         norms = None if self.norms is None else self.norms[index]
         if isinstance(index, np.ndarray) and isinstance(self.X, np.ndarray):
             X: Matrix = self.X.take(index, axis=0) if index.dtype != bool else self.X[index]
@@ -77,18 +77,18 @@ class Prepared:
         return Prepared(self.kernel, X, norms, self.shift)
 
     def diagonal(self) -> Array:
-        """Kernel value of each row with itself."""
+        """Diagonal of the kernel matrix."""
         return self.kernel._diagonal(self)
 
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """A similarity of rows; a frozen value, with parameters, equality and a JSON form.
+    """A kernel function: a frozen value with parameters, equality and a JSON form.
 
-    Declared on the type:
+    Class attributes:
 
     ``stationary``   depends on ``x - y`` only; the diagonal is 1 and ``gamma`` may hold one
-                     number per feature.
+                     value per feature.
     ``precomputed``  rows are rows of the kernel matrix.
     ``positive``     positive semi-definite for all parameters.
     """
@@ -99,7 +99,7 @@ class Kernel(ABC):
     positive: ClassVar[bool] = True
 
     def matrix(self, X: Matrix, Y: Matrix | None = None, out: Array | None = None) -> Array:
-        """Kernel values of all rows of ``X`` with all rows of ``Y`` (of ``X`` if None).
+        """Kernel matrix between the rows of ``X`` and ``Y`` (``X`` if None).
 
         Parameters
         ----------
@@ -117,28 +117,28 @@ class Kernel(ABC):
         return self.prepare(X).diagonal()
 
     def prepare(self, X: Matrix) -> Prepared:
-        """Do once what belongs to these rows alone: O(entries of X)."""
-        return self._place(X, None, None)
+        """Cache per-row work; O(nnz(X))."""
+        return self._preprocess(X, None, None)
 
-    def _place(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
-        """Bring rows into the form `_fill` takes; ``like`` holds the rows they will meet."""
+    def _preprocess(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
+        """Preprocess rows; ``like`` holds the rows they will be compared with."""
         return Prepared(self, floating(X))
 
     @abstractmethod
     def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
-        """Write the kernel values of all pairs."""
+        """Write the kernel values of all pairs to ``out``."""
 
     @abstractmethod
     def _diagonal(self, rows: Prepared) -> Array:
         """Kernel value of each row with itself."""
 
-    # -- a kernel is a value, as a loss is ----------------------------------------------
+    # -- value semantics, as for losses --------------------------------------------------
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the kernel by name."""
+        """Parameters by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
-        """Return this kernel with some parameters changed; the kernel itself never changes."""
+        """Return a copy of this kernel with some parameters changed."""
         known = self.get_params()
         for key in params:
             if key not in known:
@@ -149,7 +149,7 @@ class Kernel(ABC):
         return replace(self, **params)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain form: the name and the parameters."""
+        """JSON-compatible dict: the name and the parameters."""
         params = self.get_params().items()
         return {
             "name": self.name,
@@ -158,21 +158,21 @@ class Kernel(ABC):
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the kernel that `to_json` described; see also `kernel_from_json`."""
+        """Inverse of `to_json`; see also `kernel_from_json`."""
         return cls().set_params(**{key: value for key, value in plain.items() if key != "name"})
 
 
 def floating(X: Matrix) -> Matrix:
-    """Rows as float32 or float64, dense or CSR without duplicates; copied only if they must."""
+    """Rows as float32 or float64, dense or CSR without duplicates; copied only if necessary."""
     X = checked_matrix(X)
     X = as_csr(X) if sparse.issparse(X) else np.asarray(X)
     if X.ndim != 2:
-        raise ValueError(f"a kernel needs a matrix of rows, got an array of shape {X.shape}")
+        raise ValueError(f"X must be a 2-D matrix of rows, got an array of shape {X.shape}")
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
 def copied(X: Matrix, out: Array | None) -> Array:
-    """The entries of ``X`` in an array of their own, or in ``out``."""
+    """Dense copy of ``X``, written to ``out`` if given."""
     if out is None:
         return X.toarray() if sparse.issparse(X) else np.array(X)
     out = checked_out(out, X.shape, out.dtype)
@@ -181,7 +181,7 @@ def copied(X: Matrix, out: Array | None) -> Array:
 
 
 def checked_out(out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
-    """``out`` if it can take the result; a new array if there is none."""
+    """Validated ``out``, or a new array."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:

@@ -1,4 +1,4 @@
-"""The kernels themselves, from inner products or distances to values in place."""
+"""Kernel classes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from likelier.loops.rows import row_norms
 Gamma = float | tuple[float, ...]
 
 
-# -- functions of the difference of two rows --------------------------------------------
+# -- stationary kernels -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Stationary(Kernel):
-    """A function of a distance; ``gamma`` is one number, or one per feature."""
+    """A function of a distance; ``gamma`` is a scalar or one value per feature."""
 
     gamma: Gamma = 1.0
 
@@ -41,7 +41,7 @@ class _Stationary(Kernel):
         object.__setattr__(self, "gamma", _checked_gamma(self.gamma, self.name))
 
     def gamma_for(self, n_features: int) -> Array:
-        """``gamma`` as an array of one entry, or one per feature of such rows."""
+        """``gamma`` as an array with one entry, or one per feature."""
         if isinstance(self.gamma, tuple) and len(self.gamma) != n_features:
             raise ValueError(
                 f"gamma has {len(self.gamma)} entries, one per feature, "
@@ -49,30 +49,30 @@ class _Stationary(Kernel):
             )
         return np.atleast_1d(np.asarray(self.gamma, dtype=np.float64))
 
-    def _place(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
+    def _preprocess(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
         X = floating(X)
         gamma = self.gamma_for(X.shape[1])
         if like is None:
             shift = self._shift(X)
-        if shift is not None:  # sparse rows become dense if those they will meet are
+        if shift is not None:  # sparse rows become dense if the rows they are compared with are
             X = (X if isinstance(X, np.ndarray) else X.toarray()) - shift.astype(X.dtype)
         if isinstance(self.gamma, tuple):
             X = _scaled(X, gamma**self.root)
         return Prepared(self, X, self._norms(X), shift)
 
     def _shift(self, X: Matrix) -> Array | None:
-        """What to subtract from these rows, and from those they meet, to keep digits."""
+        """Shift applied to all rows to avoid cancellation, or None."""
         return None
 
     def _norms(self, X: Matrix) -> Array | None:
-        """Squared norms, where the distance is computed from them."""
+        """Squared norms, if the distance is computed from them."""
         return None
 
     def _diagonal(self, rows: Prepared) -> Array:
         return np.ones(rows.n_rows, dtype=rows.dtype)
 
     def _scale(self, kind: Any) -> Any:
-        """Factor of the distance, of the type of the values; scaled features need none."""
+        """Factor of the distance as a scalar of this type; 1 if features are already scaled."""
         if isinstance(self.gamma, tuple):
             return kind(1.0)
         if self.gamma > float(np.finfo(kind).max):
@@ -85,26 +85,28 @@ class _Stationary(Kernel):
 
 @dataclass(frozen=True)
 class _Euclidean(_Stationary):
-    """A function of the Euclidean distance, from inner products and squared norms."""
+    """A function of the Euclidean distance, computed from inner products and squared norms."""
 
     root: ClassVar[float] = 0.5
 
     def _shift(self, X: Matrix) -> Array | None:
-        return _needed_shift(X) if isinstance(X, np.ndarray) else None
+        return _mean_shift(X) if isinstance(X, np.ndarray) else None
 
     def _norms(self, X: Matrix) -> Array | None:
         return row_norms(X).astype(X.dtype)
 
     def _fill(self, left: Prepared, right: Prepared, out: Array) -> None:
         products(left.X, right.X, out)
-        ours, theirs = (np.asarray(side.norms, dtype=out.dtype) for side in (left, right))
-        self._values(out, ours, theirs, self._scale(out.dtype.type))
+        left_norms, right_norms = (
+            np.asarray(side.norms, dtype=out.dtype) for side in (left, right)
+        )
+        self._values(out, left_norms, right_norms, self._scale(out.dtype.type))
         if left is right:
             np.fill_diagonal(out, 1.0)
 
     @abstractmethod
     def _values(self, G: Array, left: Array, right: Array, scale: Any) -> None:
-        """From inner products and squared norms to kernel values, in place."""
+        """Turn inner products into kernel values, in place."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Rbf(_Euclidean):
 
 @dataclass(frozen=True)
 class Matern(_Euclidean):
-    """The Matern kernel of ``nu`` 1.5 or 2.5; ``gamma = 1 / (2 length^2)``."""
+    """Matern kernel with ``nu`` 1.5 or 2.5; ``gamma = 1 / (2 length^2)``."""
 
     nu: float = 2.5
 
@@ -147,7 +149,7 @@ class Laplacian(_Stationary):
         exp_values(out, self._scale(out.dtype.type))
 
 
-# -- functions of the inner product -----------------------------------------------------
+# -- kernels of the inner product ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Linear(Kernel):
         return squares
 
     def _values(self, G: Array) -> None:
-        """From inner products to kernel values, in place."""
+        """Turn inner products into kernel values, in place."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Poly(Linear):
         object.__setattr__(self, "coef0", _checked_number(self.coef0, "coef0", self.name))
         if self.degree != int(self.degree) or self.degree < 1:
             raise ValueError(
-                f"degree of kernel 'poly' must be a whole number from 1 on, got {self.degree!r}"
+                f"degree of kernel 'poly' must be a positive integer, got {self.degree!r}"
             )
 
     def _values(self, G: Array) -> None:
@@ -217,18 +219,18 @@ class Sigmoid(Linear):
         np.tanh(G, out=G)
 
 
-# -- given by the user ------------------------------------------------------------------
+# -- user-supplied ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
-    """Rows hold kernel values: a square matrix to fit on, (new rows, fitted rows) after."""
+    """Rows are rows of the kernel matrix: square in fit, (new rows, training rows) later."""
 
     name: ClassVar[str] = "precomputed"
     precomputed: ClassVar[bool] = True
     positive: ClassVar[bool] = False
 
-    def _place(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
+    def _preprocess(self, X: Matrix, shift: Array | None, like: Prepared | None) -> Prepared:
         X = floating(X)
         expected = X.shape[0] if like is None else like.n_rows
         if X.shape[1] != expected:
@@ -272,17 +274,17 @@ class Custom(Kernel):
         return np.array([pair.block(pair)[0, 0] for pair in pairs], dtype=rows.dtype)
 
     def to_json(self) -> dict[str, Any]:
-        raise TypeError("a kernel that is a function of the user has no plain form")
+        raise TypeError("a custom kernel function cannot be serialised to JSON")
 
 
-# -- arrays and numbers ------------------------------------------------------------------
+# -- helpers --------------------------------------------------------------------------------
 
 
-def _needed_shift(X: Array) -> Array | None:
-    """The mean row, if it is long compared with the spread of the rows around it.
+def _mean_shift(X: Array) -> Array | None:
+    """The mean row, if its norm exceeds the standard deviation of the rows around it.
 
-    Squared distances are differences of squared norms: data far from the origin would lose
-    in them the digits that a shift keeps.
+    Squared distances are differences of squared norms and cancel for data far from the origin;
+    shifting the rows avoids that.
     """
     if X.shape[0] == 0:
         return None
@@ -292,7 +294,7 @@ def _needed_shift(X: Array) -> Array | None:
 
 
 def _scaled(X: Matrix, factor: Array) -> Matrix:
-    """Every feature times its factor."""
+    """Multiply every feature by its factor."""
     factor = factor.astype(X.dtype)
     if not sparse.issparse(X):
         return X * factor
@@ -312,7 +314,7 @@ def products(X: Matrix, Y: Matrix, out: Array) -> None:
 
 
 def _checked_number(value: Any, name: str, kernel: str, positive: bool = False) -> float:
-    """The number as a float; one that is a float already stays the same object."""
+    """The value as a float; a float is returned as the same object."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} of kernel {kernel!r} must be a number, got {value!r}")
     if not np.isfinite(value) or (positive and value <= 0):
@@ -322,7 +324,7 @@ def _checked_number(value: Any, name: str, kernel: str, positive: bool = False) 
 
 
 def _checked_gamma(gamma: Any, kernel: str) -> Gamma:
-    """One positive number, or a tuple of non-negative numbers, one per feature."""
+    """A positive number, or a tuple of one non-negative number per feature."""
     if isinstance(gamma, tuple) and all(type(value) is float for value in gamma):
         each = gamma
     elif isinstance(gamma, (tuple, list)) or (isinstance(gamma, np.ndarray) and gamma.ndim == 1):

@@ -1,7 +1,7 @@
-"""All pairs of rows of two matrices: inner products of sparse rows, L1 distances of any.
+"""Pairwise inner products of sparse rows, and pairwise L1 distances.
 
-A row of the left matrix is spread out in a buffer as wide as the data, and the rows of the
-right matrix are walked along, so that a pair of sparse rows costs the entries of one of them.
+Each left row is scattered into a dense buffer, so a pair of sparse rows costs only the stored
+entries of the right row.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _compiled = njit(cache=True, nogil=True, fastmath=_REORDER)
 
 
 @_compiled
-def _spread(data, indices, start, stop, buffer):
-    """Write a row into the buffer, duplicate columns added; return its L1 norm."""
+def _scatter(data, indices, start, stop, buffer):
+    """Scatter a row into the buffer, summing duplicate columns; return its L1 norm."""
     for p in range(start, stop):
         buffer[column(indices, start, p)] += data[p]
     total = buffer[0] * 0
@@ -37,13 +37,13 @@ def _clear(indices, start, stop, buffer):
 
 @_compiled
 def _all_products(left, right, same, out):
-    """``out[i, j] = <x_i, y_j>``; half of them if both are the same rows."""
+    """``out[i, j] = <x_i, y_j>``; the lower half only, mirrored, if both sides are the same."""
     data, indices, indptr, n_columns = left
     other, other_indices, other_indptr, _ = right
     buffer = np.zeros(n_columns, dtype=out.dtype)
     for i in range(out.shape[0]):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        _spread(data, indices, start, stop, buffer)
+        _scatter(data, indices, start, stop, buffer)
         for j in range(i + 1 if same else out.shape[1]):
             begin = row_start(other_indptr, n_columns, j)
             end = row_start(other_indptr, n_columns, j + 1)
@@ -55,28 +55,28 @@ def _all_products(left, right, same, out):
 
 @_compiled
 def _l1_pair(data, indices, start, stop, buffer, norm):
-    """``sum_j |b_j - x_j|`` of a spread row ``b`` of this norm and a row ``x``."""
+    """``sum_j |b_j - x_j|`` of the buffered row ``b``, whose L1 norm is ``norm``, and ``x``."""
     total = norm
     if indices is None:
         total = norm * 0
         for p in range(start, stop):
             total += abs(buffer[p - start] - data[p])
         return total
-    for p in range(start, stop):  # columns absent here differ by what the buffer holds
-        held = buffer[column(indices, start, p)]
-        total += abs(held - data[p]) - abs(held)
+    for p in range(start, stop):  # columns not stored here contribute the buffer alone
+        value = buffer[column(indices, start, p)]
+        total += abs(value - data[p]) - abs(value)
     return max(total, norm * 0)
 
 
 @_compiled
 def _all_l1(left, right, same, out):
-    """``out[i, j] = |x_i - y_j|_1``; half of them if both are the same rows."""
+    """``out[i, j] = |x_i - y_j|_1``; the lower half only, mirrored, if both sides are the same."""
     data, indices, indptr, n_columns = left
     other, other_indices, other_indptr, _ = right
     buffer = np.zeros(n_columns, dtype=out.dtype)
     for i in range(out.shape[0]):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        norm = _spread(data, indices, start, stop, buffer)
+        norm = _scatter(data, indices, start, stop, buffer)
         for j in range(i + 1 if same else out.shape[1]):
             begin = row_start(other_indptr, n_columns, j)
             end = row_start(other_indptr, n_columns, j + 1)
@@ -87,14 +87,14 @@ def _all_l1(left, right, same, out):
 
 
 def sparse_products(X: Matrix, Y: Matrix, out: Array) -> None:
-    """Inner products of all pairs of rows, into ``out``; duplicate entries must be summed."""
+    """Write all pairwise inner products to ``out``; duplicate entries must be summed."""
     left: Any = as_rows(X)
     right: Any = as_rows(Y)
     _all_products(tuple(left), tuple(right), X is Y, out)
 
 
 def l1_distances(X: Matrix, Y: Matrix, out: Array) -> None:
-    """L1 distances of all pairs of rows, into ``out``; duplicate entries must be summed."""
+    """Write all pairwise L1 distances to ``out``; duplicate entries must be summed."""
     left: Any = as_rows(X)
     right: Any = as_rows(Y)
     _all_l1(tuple(left), tuple(right), X is Y, out)

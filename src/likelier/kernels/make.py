@@ -1,4 +1,4 @@
-"""From what a user writes to a kernel: names, plain forms, and scales taken from the data."""
+"""Build kernels from names, JSON dicts and data-dependent scales."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from likelier.loops.rows import row_norms
 KERNELS: dict[str, type[Kernel]] = {
     cls.name: cls for cls in (Rbf, Laplacian, Matern, Poly, Sigmoid, Linear, Precomputed)
 }
-# nu is part of the name, for estimators that have no parameter of their own for it
+# nu is part of the name for estimators without a nu parameter
 _WITH_NU = {"matern32": 1.5, "matern52": 2.5}
 GAMMA_RULES = ("scale", "auto", "median")
 MEDIAN_ROWS = 1000
-LEAST_SPREAD = 1e-300  # of squares; below it they have lost digits, and their inverse overflows
+MIN_SQUARE = 1e-300  # of squares; smaller ones have lost digits, and their inverse overflows
 
 
 def make_kernel(
@@ -44,24 +44,24 @@ def make_kernel(
     sample_weight: Array | None = None,
     random_state: np.random.Generator | None = None,
 ) -> Kernel:
-    """Return a kernel from a name, a kernel, its plain form, or a function of two matrices.
+    """Build a kernel from a name, a `Kernel`, its JSON dict, or a function of two matrices.
 
     Parameters
     ----------
     kernel : str, Kernel, mapping or callable
         One of "rbf", "laplacian", "matern" (or "matern52"), "matern32", "poly", "sigmoid",
-        "linear", "precomputed"; or a `Kernel` or its plain form, which keep their parameters;
+        "linear", "precomputed"; a `Kernel` or its JSON dict, which keep their own parameters;
         or a function ``function(X, Y)``.
     gamma : float, array of shape (n_features,), or {"scale", "auto", "median"}
-        See `gamma_from_data`. One number per feature is for stationary kernels only.
+        See `gamma_from_data`. An array is for stationary kernels only.
     degree, coef0 : int and float
         For the kernels that have them.
     X : ndarray or CSR matrix, optional
-        Rows from which a ``gamma`` given by a word is computed.
+        Rows for a data-dependent ``gamma``.
     sample_weight : array of shape (n_rows,), optional
         Weights of the rows, for "scale".
     random_state : Generator, optional
-        Chooses the rows for "median" where there are many; by default always the same.
+        Subsamples the rows for "median"; seed 0 by default.
     """
     if isinstance(kernel, Kernel):
         return kernel
@@ -88,7 +88,7 @@ def make_kernel(
 
 
 def kernel_from_json(plain: Mapping[str, Any]) -> Kernel:
-    """Return the kernel that `Kernel.to_json` described."""
+    """Inverse of `Kernel.to_json`."""
     params = dict(plain)
     name = params.pop("name", None)
     if not isinstance(name, str) or name not in KERNELS:
@@ -103,66 +103,66 @@ def gamma_from_data(
     sample_weight: Array | None = None,
     random_state: np.random.Generator | None = None,
 ) -> float:
-    """Return the ``gamma`` that a word stands for.
+    """Compute ``gamma`` by one of these rules.
 
     ========  ==================================================================
     auto      ``1 / d``, ``d`` the number of features
-    scale     ``1 / (d v)``, ``v`` the variance of all entries of ``X`` together
-              (for the L1 distance of the Laplacian ``1 / (d sqrt(v))``)
-    median    ``1 / (2 m^2)``, ``m`` the median distance of different rows,
-              at most 1000 of them (for the Laplacian ``1 / m``, ``m`` in L1)
+    scale     ``1 / (d v)``, ``v`` the variance of all entries of ``X``
+              (``1 / (d sqrt(v))`` for the L1 distance of the Laplacian)
+    median    ``1 / (2 m^2)``, ``m`` the median distance of distinct rows,
+              at most 1000 of them (``1 / m`` in L1 for the Laplacian)
     ========  ==================================================================
 
-    Data without any spread give 1.
+    Constant data give 1.
     """
     if rule not in GAMMA_RULES:
-        raise ValueError(f"gamma={rule!r} is not known; give a number or one of {GAMMA_RULES}")
+        raise ValueError(f"gamma={rule!r} is not known; pass a number or one of {GAMMA_RULES}")
     if X is None:
-        raise ValueError(f"gamma={rule!r} is computed from data, but no rows were given")
+        raise ValueError(f"gamma={rule!r} is computed from data; pass X")
     if rule == "auto":
         return 1.0 / int(X.shape[1])
     by_l1 = kernel is Laplacian
     with np.errstate(over="ignore", invalid="ignore"):
         if rule == "scale":
-            spread = _variance(X, sample_weight)
-            spread = int(X.shape[1]) * (float(np.sqrt(spread)) if by_l1 else spread)
+            denominator = _variance(X, sample_weight)
+            denominator = int(X.shape[1]) * (float(np.sqrt(denominator)) if by_l1 else denominator)
         else:
-            spread = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
-            spread = spread if by_l1 else float(2.0 * np.square(spread))
-    if spread == 0.0 and not _is_tiny(X):
+            denominator = _median_distance(X, by_l1, random_state or np.random.default_rng(0))
+            denominator = denominator if by_l1 else float(2.0 * np.square(denominator))
+    if denominator == 0.0 and not _is_tiny(X):
         return 1.0
-    if not LEAST_SPREAD < spread < 1.0 / LEAST_SPREAD:
-        size, squares = ("small", "vanish") if spread < 1.0 else ("large", "overflow")
+    if not MIN_SQUARE < denominator < 1.0 / MIN_SQUARE:
+        size, squares = ("small", "vanish") if denominator < 1.0 else ("large", "overflow")
         raise ValueError(
             f"X is too {size}: gamma={rule!r} cannot be computed from it, because its squares "
-            f"{squares}; rescale X, for instance by StandardScaler, or give gamma as a number"
+            f"{squares}; rescale X (e.g. with StandardScaler) or pass gamma as a number"
         )
-    return 1.0 / spread
+    return 1.0 / denominator
 
 
 def _is_tiny(X: Matrix) -> bool:
-    """Whether entries differ, but by so little that no square of it is left."""
+    """Whether entries differ, but by so little that their squares underflow."""
     least, most = float(X.min()), float(X.max())
-    return least < most and max(most, -least) < LEAST_SPREAD**0.5
+    return least < most and max(most, -least) < MIN_SQUARE**0.5
 
 
 def _variance(X: Matrix, weight: Array | None) -> float:
-    """Variance of all entries together, those not stored included."""
+    """Variance of all entries, implicit zeros included."""
     if weight is None and not sparse.issparse(X):
         return float(np.var(X, dtype=np.float64))
-    share = np.ones(X.shape[0]) if weight is None else weight.astype(np.float64)
-    share = share / (share.sum() * X.shape[1])
+    weights = np.ones(X.shape[0]) if weight is None else weight.astype(np.float64)
+    weights = weights / (weights.sum() * X.shape[1])
     if not sparse.issparse(X):
-        mean = float(share @ X.sum(axis=1, dtype=np.float64))
-        return float(share @ ((X - mean) ** 2).sum(axis=1))
+        mean = float(weights @ X.sum(axis=1, dtype=np.float64))
+        return float(weights @ ((X - mean) ** 2).sum(axis=1))
     values = X.data.astype(np.float64)
-    share = np.repeat(share, np.diff(X.indptr))
-    mean = float(share @ values)
-    return float(share @ (values - mean) ** 2) + (1.0 - float(share.sum())) * mean * mean
+    weights = np.repeat(weights, np.diff(X.indptr))
+    mean = float(weights @ values)
+    return float(weights @ (values - mean) ** 2) + (1.0 - float(weights.sum())) * mean * mean
 
 
 def _median_distance(X: Matrix, by_l1: bool, stream: np.random.Generator) -> float:
-    """Median over pairs of rows; of those that differ, if more than half are the same."""
+    """Median distance of row pairs; of distinct pairs only, if most pairs coincide."""
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.sort(stream.choice(X.shape[0], MEDIAN_ROWS, replace=False))]
     X = X.astype(np.float64)
@@ -174,13 +174,13 @@ def _median_distance(X: Matrix, by_l1: bool, stream: np.random.Generator) -> flo
     pairs = distances[np.triu_indices(len(distances), 1)]
     if not len(pairs):
         return 0.0
-    middle = float(np.median(pairs))
-    apart = pairs[pairs > 0]
-    return middle if middle > 0 or not len(apart) else float(np.median(apart))
+    median = float(np.median(pairs))
+    distinct = pairs[pairs > 0]
+    return median if median > 0 or not len(distinct) else float(np.median(distinct))
 
 
 def _distances(X: Matrix, out: Array) -> Array:
-    """Euclidean distances of all pairs of rows; those lost in rounding are 0."""
+    """Euclidean distances of all pairs of rows; 0 where only rounding error remains."""
     if not sparse.issparse(X):
         X = X - X.mean(axis=0)
     products(X, X, out)

@@ -1,4 +1,4 @@
-"""Feature maps at extremes: units whose squares cannot be told, and words that make no sense."""
+"""Feature maps at extremes: overflowing units, and invalid parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_scale_that_cannot_be_computed_names_the_rows(kind, rule, scale, why):
 
 
 @pytest.mark.parametrize("rule", ["scale", "median"])
-def test_rows_without_spread_still_give_one(rule):
+def test_constant_rows_still_give_one(rule):
     assert gamma_from_data(rule, np.full((4, 2), 1e-200)) == 1.0
     assert gamma_from_data(rule, np.zeros((4, 2))) == 1.0
 
@@ -44,7 +44,7 @@ def test_a_kernel_too_narrow_for_single_precision_is_refused():
         NystroemFeatures(8).fit((1e-20 * X).astype(np.float32))
 
 
-def test_words_that_are_no_such_thing_are_refused():
+def test_parameters_of_the_wrong_type_are_refused():
     with pytest.raises(TypeError, match="paired must be True or False, got 'foo'"):
         FourierFeatures(paired="foo").fit(X)
     for kind in (FourierFeatures, NystroemFeatures):

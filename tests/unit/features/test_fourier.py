@@ -1,4 +1,4 @@
-"""Fourier features: what is drawn, how it is applied, and what is said to bad arguments."""
+"""Fourier features: distribution of the frequencies, transform, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier import FourierFeatures
-from likelier.features.fourier import FEW_INPUTS, MANY_ROWS, _automatic
+from likelier.features.fourier import MAX_TILED_INPUTS, MIN_TILED_ROWS, _default_components
 from likelier.features.spectrum import draw_frequencies, scales
 from likelier.kernels import Laplacian, Matern, Poly, Rbf
 
@@ -65,7 +65,7 @@ def test_too_many_features_for_a_sobol_sequence():
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("width", [1, 2, 9, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [50, MANY_ROWS + 5])
+@pytest.mark.parametrize("n", [50, MIN_TILED_ROWS + 5])
 def test_features_are_the_formula(n, dtype, width, paired):
     X = rows(n, dtype=dtype)
     model = FourierFeatures(width, gamma=0.3, paired=paired, random_state=0).fit(X)
@@ -107,9 +107,9 @@ def test_order_in_memory_does_not_show(dtype):
         np.testing.assert_array_equal(model.apply(params, other), expected)
 
 
-@pytest.mark.parametrize("n_inputs", [FEW_INPUTS, FEW_INPUTS + 1])
+@pytest.mark.parametrize("n_inputs", [MAX_TILED_INPUTS, MAX_TILED_INPUTS + 1])
 def test_few_and_many_inputs(n_inputs):
-    X = rows(MANY_ROWS, n_inputs)
+    X = rows(MIN_TILED_ROWS, n_inputs)
     model = FourierFeatures(40, random_state=0).fit(X)
     angles = X @ model.frequencies_
     expected = np.sqrt(2 / 40) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
@@ -119,10 +119,10 @@ def test_few_and_many_inputs(n_inputs):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sparse_rows_have_the_features_of_dense_ones(dtype):
     X = rows(dtype=dtype) * (np.random.default_rng(1).random((50, 5)) < 0.5)
-    for words in ({}, {"gamma": "median"}, {"gamma": [1.0, 0.2, 0.1, 0.0, 3.0]}):
-        dense = FourierFeatures(20, random_state=0, **words).fit(X)
+    for parameters in ({}, {"gamma": "median"}, {"gamma": [1.0, 0.2, 0.1, 0.0, 3.0]}):
+        dense = FourierFeatures(20, random_state=0, **parameters).fit(X)
         for kind in (sparse.csr_array, sparse.csr_matrix, sparse.csc_array):
-            other = FourierFeatures(20, random_state=0, **words).fit(kind(X))
+            other = FourierFeatures(20, random_state=0, **parameters).fit(kind(X))
             features = other.transform(kind(X))
             assert features.dtype == dtype
             np.testing.assert_allclose(features, dense.transform(X), atol=2e-6)
@@ -169,12 +169,12 @@ def test_huge_rows_stay_bounded(n):
 
 def test_automatic_sizes():
     sizes = {(10, 3): 128, (1000, 3): 1024, (10**6, 3): 2048, (10, 300): 1024, (10, 4000): 2048}
-    assert {shape: _automatic(*shape) for shape in sizes} == sizes
-    assert FourierFeatures().fit(rows()).n_components_ == _automatic(50, 5) == 128
+    assert {shape: _default_components(*shape) for shape in sizes} == sizes
+    assert FourierFeatures().fit(rows()).n_components_ == _default_components(50, 5) == 128
 
 
 @pytest.mark.parametrize(
-    ("words", "error", "message"),
+    ("parameters", "error", "message"),
     [
         ({"n_components": 0}, ValueError, "n_components must be at least 1"),
         ({"n_components": 2.5}, TypeError, "n_components must be a positive integer"),
@@ -187,6 +187,6 @@ def test_automatic_sizes():
         ({"gamma": [1.0, 2.0]}, ValueError, "gamma has 2 entries.*5 features"),
     ],
 )
-def test_bad_words(words, error, message):
+def test_bad_parameters(parameters, error, message):
     with pytest.raises(error, match=message):
-        FourierFeatures(**words).fit(rows())
+        FourierFeatures(**parameters).fit(rows())

@@ -1,4 +1,4 @@
-"""Fourier features of dense rows in one go: right everywhere, and row by row the same."""
+"""Fused Fourier features of dense rows: accuracy, and independence of the other rows."""
 
 from __future__ import annotations
 

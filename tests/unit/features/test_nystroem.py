@@ -1,4 +1,4 @@
-"""Nystroem features: exactness, rank, landmarks, weights, and what is said to bad arguments."""
+"""Nystroem features: exactness, rank, landmarks, weights, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_any_kernel_value_and_any_function():
 def test_a_precomputed_kernel(landmarks, layout):
     X, new = rows(), rows(7, seed=1)
     kernel = Rbf(0.3)
-    words = {"landmarks": landmarks, "random_state": 0}
-    model = NystroemFeatures(12, kernel="precomputed", **words).fit(layout(kernel.matrix(X)))
+    parameters = {"landmarks": landmarks, "random_state": 0}
+    model = NystroemFeatures(12, kernel="precomputed", **parameters).fit(layout(kernel.matrix(X)))
     ours = model.transform(layout(kernel.matrix(new, X)))
     chosen = X[model.landmark_indices_]
     cross = kernel.matrix(new, chosen)
@@ -149,7 +149,7 @@ def test_dropping_only_exact_zeros_fails_and_ours_does_not():
     np.testing.assert_allclose(features @ features.T, K, atol=1e-12)
 
 
-def test_nothing_but_zeros_is_one_feature_that_is_zero():
+def test_a_zero_kernel_gives_one_zero_feature():
     model = NystroemFeatures(kernel="linear").fit(np.zeros((5, 2)))
     assert (model.rank_, model.n_components_) == (0, 1)
     np.testing.assert_array_equal(model.transform(np.ones((3, 2))), np.zeros((3, 1)))
@@ -179,9 +179,9 @@ def test_weights_are_repetitions(landmarks):
     X = rows()
     weight = np.random.default_rng(1).integers(0, 4, 60)
     repeated = np.repeat(X, weight, axis=0)[np.random.default_rng(2).permutation(weight.sum())]
-    words = {"n_components": 12, "landmarks": landmarks, "random_state": 0}
-    weighted = NystroemFeatures(**words).fit(X, sample_weight=weight)
-    plain = NystroemFeatures(**words).fit(repeated)
+    parameters = {"n_components": 12, "landmarks": landmarks, "random_state": 0}
+    weighted = NystroemFeatures(**parameters).fit(X, sample_weight=weight)
+    plain = NystroemFeatures(**parameters).fit(repeated)
     np.testing.assert_array_equal(weighted.landmarks_, plain.landmarks_)
     np.testing.assert_allclose(weighted.transform(X), plain.transform(X), rtol=1e-9)
     assert (weight[weighted.landmark_indices_] > 0).all()
@@ -192,10 +192,10 @@ def test_weights_are_repetitions(landmarks):
 def test_candidates_are_different_rows(landmarks, layout):
     X = np.concatenate([rows(5), rows(5), [[0.0, -0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]])
     found = find_candidates(layout(X), None, 3, np.random.default_rng(0))
-    assert len(found.numbers) == 6
+    assert len(found.indices) == 6
     assert sorted(found.weight) == [2.0] * 6
     chosen = choose_landmarks(
-        Linear(), layout(X)[found.numbers], found.weight, 4, landmarks, np.random.default_rng(0)
+        Linear(), layout(X)[found.indices], found.weight, 4, landmarks, np.random.default_rng(0)
     )
     assert len(chosen) == len(set(chosen)) == 4
 
@@ -204,8 +204,8 @@ def test_of_very_many_rows_a_part_is_looked_at():
     X = np.arange(25_000.0)[:, None]
     weight = np.where(X[:, 0] < 5_000, 0.0, 1.0)
     found = find_candidates(X, weight, 10, np.random.default_rng(0))
-    assert len(found.numbers) == 10_000
-    assert found.numbers.min() >= 5_000
+    assert len(found.indices) == 10_000
+    assert found.indices.min() >= 5_000
 
 
 @pytest.mark.parametrize("landmarks", ["kmeans++", "leverage"])
@@ -279,7 +279,7 @@ def test_automatic_sizes():
 
 
 @pytest.mark.parametrize(
-    ("words", "error", "message"),
+    ("parameters", "error", "message"),
     [
         ({"n_components": 0}, ValueError, "n_components must be at least 1"),
         ({"n_components": None}, TypeError, "n_components must be a positive integer"),
@@ -290,9 +290,9 @@ def test_automatic_sizes():
         ({"kernel": "poly", "degree": 0.5}, ValueError, "degree"),
     ],
 )
-def test_bad_words(words, error, message):
+def test_bad_parameters(parameters, error, message):
     with pytest.raises(error, match=message):
-        NystroemFeatures(**words).fit(rows())
+        NystroemFeatures(**parameters).fit(rows())
 
 
 def test_bad_weights():
@@ -306,12 +306,12 @@ def test_bad_weights():
 
 @pytest.mark.parametrize("landmarks", ["kmeans++", "uniform", "leverage"])
 @pytest.mark.parametrize(
-    ("words", "size", "shift"),
+    ("parameters", "size", "shift"),
     [({}, 1e-7, 1.0), ({"degree": 5, "gamma": 1.0}, 1e4, 0.0), ({"degree": 2}, 1e12, 0.0)],
 )
-def test_single_precision_where_kernel_values_need_double(landmarks, words, size, shift):
+def test_single_precision_where_kernel_values_need_double(landmarks, parameters, size, shift):
     X = (shift + size * np.random.default_rng(0).normal(size=(300, 6))).astype(np.float32)
-    made = NystroemFeatures(50, kernel="poly", landmarks=landmarks, random_state=0, **words)
+    made = NystroemFeatures(50, kernel="poly", landmarks=landmarks, random_state=0, **parameters)
     phi = made.fit_transform(X)
     assert phi.dtype == np.float32 and np.isfinite(phi).all()
     rows = made.landmark_indices_

@@ -1,4 +1,4 @@
-"""Memory of outputs: used again when nobody refers to it, never before, and not without bound."""
+"""The pool of output memory: reuse, exclusivity and bounds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from likelier.features import outputs
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Pieces of a few kB in place of many MB, and none that other tests have left."""
-    monkeypatch.setattr(outputs, "SMALLEST", 1000)
-    monkeypatch.setattr(outputs, "KEPT", 10_000)
-    outputs._idle.clear()
+    monkeypatch.setattr(outputs, "MIN_BYTES", 1000)
+    monkeypatch.setattr(outputs, "MAX_POOL_BYTES", 10_000)
+    outputs._idle_blocks.clear()
     yield
-    outputs._idle.clear()
+    outputs._idle_blocks.clear()
 
 
 def address(array):
@@ -30,11 +30,11 @@ def address(array):
 
 
 def idle_bytes():
-    return sum(piece.nbytes for piece in outputs._idle.values())
+    return sum(piece.nbytes for piece in outputs._idle_blocks.values())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_memory_is_used_again_once_nobody_refers_to_it(dtype):
+def test_freed_memory_is_reused(dtype):
     first = outputs.new_output((500, 2), dtype)
     assert first.shape == (500, 2)
     assert first.dtype == dtype
@@ -58,7 +58,7 @@ def test_memory_that_any_view_shows_is_left_alone(part):
     second = outputs.new_output((500, 2), np.float64)
     second.fill(2.0)
     np.testing.assert_array_equal(np.array(view), before)
-    assert not outputs._idle
+    assert not outputs._idle_blocks
 
 
 def test_a_little_less_fits_and_much_less_does_not():
@@ -78,7 +78,7 @@ def test_idle_memory_is_bounded_and_the_latest_is_kept():
         del arrays[0]
         assert idle_bytes() <= 10_000
     assert idle_bytes() == 3 * 3200
-    assert last in [address(piece) for piece in outputs._idle.values()]
+    assert last in [address(piece) for piece in outputs._idle_blocks.values()]
 
 
 @pytest.mark.parametrize("n", [10, 2000])
@@ -86,7 +86,7 @@ def test_small_and_very_large_outputs_are_plain_arrays(n):
     array = outputs.new_output((n, 1), np.float64)
     assert array.flags.owndata
     del array
-    assert not outputs._idle
+    assert not outputs._idle_blocks
 
 
 def test_memory_in_a_cycle_comes_back_with_the_collector():

@@ -1,4 +1,4 @@
-"""Small densities with known answers, in the form particle inferences take."""
+"""Small densities with known moments, as models for particle inference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class StandardNormal:
-    """``N(0, I_d)``; the data play no part."""
+    """``N(0, I_d)``, independent of the data."""
 
     d: int
     spread: float = 1.0

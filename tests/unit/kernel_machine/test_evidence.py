@@ -1,4 +1,4 @@
-"""The evidence of the kernel machine: gradients, weights, and what it learns."""
+"""Evidence of the kernel machine: gradients, weights and learned scales."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_learned_scales_find_the_inputs_that_matter():
     assert len(scales.values) == Plan().n_steps
 
 
-def test_a_watch_may_end_the_climb():
+def test_a_monitor_may_end_the_ascent():
     X, targets, _, _ = problem()
 
     class Watch:
@@ -102,7 +102,7 @@ def test_a_watch_may_end_the_climb():
 
     watch = Watch()
     assert len(climbed(watch).values) == 1
-    # and goes on from where it was, to the same scales
+    # and resumes to the same scales
     np.testing.assert_array_equal(climbed(Watch(watch.state, 0)).gamma, climbed(None).gamma)
 
 

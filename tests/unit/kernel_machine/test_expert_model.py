@@ -94,7 +94,7 @@ def test_every_row_meets_its_own_expert():
         np.testing.assert_allclose(variance[i], expected, rtol=1e-3, atol=1e-3)
 
 
-def test_who_has_learned_nothing_adds_nothing():
+def test_experts_without_rows_add_nothing():
     Z, experts = filled(1)
     experts.counts[2] = 0
     scores, variance = experts.correct(Z)

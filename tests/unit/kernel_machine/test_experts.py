@@ -1,4 +1,4 @@
-"""The convex problem of an expert, its later rows, and the choice that all experts share."""
+"""Fitting, updating and validating local experts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from likelier.kernel_machine.expert_model import expert_map
 from likelier.kernel_machine.experts import (
-    ExpertJudge,
+    ClassExpertValidator,
     Region,
     absorb_rows,
     choose_experts,
@@ -18,15 +18,15 @@ from likelier.kernel_machine.experts import (
     fit_expert,
     join_regions,
 )
-from likelier.kernel_machine.number_experts import (
-    LeftOut,
-    absorb_numbers,
-    fit_number_expert,
-    noise_law,
-)
 from likelier.kernel_machine.regression import leave_out, regression_sums, solve_weights
+from likelier.kernel_machine.regression_experts import (
+    LeaveOneOut,
+    absorb_regression_rows,
+    fit_noise,
+    fit_regression_expert,
+)
 from likelier.kernel_machine.search import Choice
-from likelier.kernel_machine.softmax_weights import HeadLoss
+from likelier.kernel_machine.softmax_weights import ClassLoss
 
 
 def region(n=300, n_classes=2, seed=0, frequency=4.0):
@@ -41,7 +41,7 @@ def region(n=300, n_classes=2, seed=0, frequency=4.0):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_optimum_is_that_of_a_plain_minimiser(n_classes):
-    rows, loss = region(n_classes=n_classes), HeadLoss(n_classes)
+    rows, loss = region(n_classes=n_classes), ClassLoss(n_classes)
     made = expert_map(rows.Z, 2.0, 12, np.random.default_rng(0))
     choice = Choice(0.5, 2.0)
     prior = first_prior(made, choice, loss)
@@ -65,7 +65,7 @@ def test_the_optimum_is_that_of_a_plain_minimiser(n_classes):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_gradient_with_an_offset(n_classes):
-    rows, loss = region(n_classes=n_classes), HeadLoss(n_classes)
+    rows, loss = region(n_classes=n_classes), ClassLoss(n_classes)
     made = expert_map(rows.Z, 2.0, 6, np.random.default_rng(0))
     prior = first_prior(made, Choice(0.5, 2.0), loss)
     problem, _ = expert_problem(rows, made, loss, prior)
@@ -92,7 +92,7 @@ def _whole(rows, Phi):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_later_rows_lead_to_nearly_the_same_posterior(n_classes):
-    rows, loss, choice = region(800, n_classes), HeadLoss(n_classes), Choice(0.5, 2.0)
+    rows, loss, choice = region(800, n_classes), ClassLoss(n_classes), Choice(0.5, 2.0)
     made = expert_map(rows.Z, 2.0, 12, np.random.default_rng(0))
     whole = fit_expert(rows, made, loss, choice, 1e-8)
     half = fit_expert(rows.take(np.arange(400)), made, loss, choice, 1e-8)
@@ -112,7 +112,7 @@ def judge(frequency, n_classes=2):
     for seed in range(3):
         whole = region(400, n_classes, seed, frequency)
         parts.append((whole.take(np.arange(300)), whole.take(np.arange(300, 400))))
-    return ExpertJudge(parts, HeadLoss(n_classes), 64, 0)
+    return ClassExpertValidator(parts, ClassLoss(n_classes), 64, 0)
 
 
 def test_narrow_stripes_choose_a_narrow_kernel():
@@ -128,14 +128,14 @@ def test_no_experts_where_there_is_nothing_to_correct():
             p = 1.0 / (1.0 + np.exp(-part.offset[:, 0]))
             part.codes[:] = rng.random(part.n) < p
     assert choose_experts(known, 0.1) is None
-    assert choose_experts(known, 0.1, must=True) is not None
+    assert choose_experts(known, 0.1, required=True) is not None
 
 
 def test_no_time_to_choose():
     known, asked = judge(2.0), []
     losses = known.losses
     known.losses = lambda choice: asked.append(choice) or losses(choice)
-    assert choose_experts(known, 0.1, lambda: True, must=True) == Choice(0.1, 1.0)
+    assert choose_experts(known, 0.1, lambda: True, required=True) == Choice(0.1, 1.0)
     assert len(asked) == 1
 
 
@@ -146,7 +146,7 @@ def test_rows_of_several_blocks():
         np.testing.assert_array_equal(one, other)
 
 
-# -- numbers --------------------------------------------------------------------------------
+# -- regression --------------------------------------------------------------------------------
 def number_region(n=120, seed=0):
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, 2)).astype(np.float32)
@@ -167,12 +167,12 @@ def test_a_row_that_is_left_out_is_as_one_that_was_never_there():
         assert inside[i] == pytest.approx(weights.variance(Phi[[i]], np.zeros(1))[0])
 
 
-def test_numbers_in_parts_are_the_numbers_at_once():
+def test_regression_rows_in_parts_or_at_once():
     region, choice = number_region(), Choice(0.1, 2.0)
     made = expert_map(region.Z, 2.0, 30, np.random.default_rng(0))
-    whole = fit_number_expert(region, made, choice)
-    parts = fit_number_expert(region.take(np.arange(50)), made, choice)
-    parts = absorb_numbers(region.take(np.arange(50, 120)), made, parts)
+    whole = fit_regression_expert(region, made, choice)
+    parts = fit_regression_expert(region.take(np.arange(50)), made, choice)
+    parts = absorb_regression_rows(region.take(np.arange(50, 120)), made, parts)
     Phi = made(region.Z, np.float32)
     np.testing.assert_allclose(parts.scores(Phi), whole.scores(Phi), atol=1e-4)
     residual = made.residual(Phi)
@@ -181,14 +181,14 @@ def test_numbers_in_parts_are_the_numbers_at_once():
     )
 
 
-def test_the_common_machine_stays_as_unsure_as_it_was():
+def test_the_global_model_keeps_its_uncertainty():
     rng = np.random.default_rng(0)
     nothing = np.zeros(5000)
-    left = LeftOut(rng.normal(size=5000), nothing, nothing + 0.01, nothing + 1.0)
-    law = noise_law(left, 4.0)
-    assert law.noise * law.common_scale == pytest.approx(4.0, rel=0.05)
+    left = LeaveOneOut(rng.normal(size=5000), nothing, nothing + 0.01, nothing + 1.0)
+    law = fit_noise(left, 4.0)
+    assert law.noise * law.global_scale == pytest.approx(4.0, rel=0.05)
     assert law.noise == pytest.approx(1.0, rel=0.06)
-    alone = noise_law(left)
-    assert alone.common_scale == 1.0 and alone.noise == pytest.approx(1.0, rel=0.05)
+    alone = fit_noise(left)
+    assert alone.global_scale == 1.0 and alone.noise == pytest.approx(1.0, rel=0.05)
     gaussian = 0.5 * np.log(2 * np.pi * np.e)
     assert alone.losses(left).mean() == pytest.approx(gaussian, abs=0.03)

@@ -31,7 +31,7 @@ def test_all_rows_as_landmarks_give_the_kernel():
     assert made.residual(Phi).max() < 1e-3
 
 
-def test_residual_is_one_far_away_and_zero_at_landmarks():
+def test_residual_is_one_out_of_support_and_zero_at_landmarks():
     X = rows()
     made = landmark_map(X[:20], np.zeros(4), GAMMA)
     far = X[:3] + 1e3
@@ -114,7 +114,7 @@ def test_standard_of_large_means_and_constants():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_feature_is_so_small_that_it_loses_digits(dtype):
-    """Products with such numbers would take a hundred times longer."""
+    """Subnormal products would be a hundred times slower."""
     rng = np.random.default_rng(0)
     X = 12.0 * rng.normal(size=(400, 3))  # distances from none to far beyond any kernel value
     made = landmark_map(X[:200], np.zeros(3), np.ones(3))

@@ -137,7 +137,7 @@ def test_start_suits_the_median_distance():
         ({"temperature": -1.0}, "temperature"),
         ({"frequencies": np.ones((4, 3))}, "frequencies"),
         ({"loss": LogLoss()}, "softmax"),
-        ({"loss": SquaredError()}, "one output"),
+        ({"loss": SquaredError()}, "n_outputs=1"),
     ],
 )
 def test_bad_parameters_are_named(options, word):
@@ -155,7 +155,7 @@ def test_what_cannot_be_predicted_is_refused():
         model.energy(theta, Batch(batch.X), 1.0)
 
 
-def test_regression_predicts_normal_laws():
+def test_regression_predicts_normal_distributions():
     model, theta, batch = case("gaussian")
     predictive = model.predictive(theta, batch.X)
     scores = model.scores(theta, batch.X)[..., 0]

@@ -1,4 +1,4 @@
-"""The Gaussian posterior of the head: curvature, variances, draws and predictions."""
+"""Gaussian posterior of the output weights: curvature, variances, draws and predictions."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import pytest
 from scipy.special import expit, softmax
 
 from likelier.kernel_machine.integrate import (
-    SPREADS,
-    choose_spread,
+    SCALE_GRID,
+    choose_posterior_scale,
     class_predictive,
     normal_points,
     to_predictive,
 )
 from likelier.kernel_machine.laplace import (
-    FAR,
-    HeadPosterior,
+    OUT_OF_SUPPORT,
+    WeightPosterior,
     class_curvature,
-    far_share,
-    head_posterior,
-    open_far,
-    open_variance,
+    extrapolation_degree,
+    laplace_posterior,
+    mean_score_variance,
+    restore_prior_variance,
 )
 from likelier.kernel_machine.softmax_weights import (
-    HeadLoss,
-    HeadProblem,
+    ClassLoss,
     Prior,
-    fit_head,
-    ready_features,
+    WeightProblem,
+    fit_output_weights,
+    in_memory_reduction,
     ridge,
-    rows_in_memory,
+    stored_features,
 )
 
 
@@ -37,11 +37,14 @@ def fitted(n_classes, n=150, D=4, seed=0):
     rng = np.random.default_rng(seed)
     Phi = np.column_stack([rng.normal(size=(n, D - 1)), np.ones(n)])
     y = rng.integers(0, n_classes, n).astype(float)
-    loss = HeadLoss(n_classes)
-    problem = HeadProblem(
-        rows_in_memory(Phi, y, rng.uniform(0.5, 2.0, n)), ready_features, loss, Prior(ridge(D, 0.4))
+    loss = ClassLoss(n_classes)
+    problem = WeightProblem(
+        in_memory_reduction(Phi, y, rng.uniform(0.5, 2.0, n)),
+        stored_features,
+        loss,
+        Prior(ridge(D, 0.4)),
     )
-    W = fit_head(problem, np.zeros((D, loss.n_outputs)), 1e-10, 300).W
+    W = fit_output_weights(problem, np.zeros((D, loss.n_outputs)), 1e-10, 300).W
     return problem, Phi, W
 
 
@@ -61,7 +64,7 @@ def numerical_hessian(problem, W):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_joint_covariance_is_the_inverse_of_the_true_curvature(n_classes):
     problem, Phi, W = fitted(n_classes)
-    posterior = head_posterior(problem, W, 2.5)
+    posterior = laplace_posterior(problem, W, 2.5)
     assert posterior.layout == "joint"
     covariance = np.linalg.inv(numerical_hessian(problem, W))
     root = posterior.roots[0]
@@ -79,7 +82,7 @@ def test_joint_covariance_is_the_inverse_of_the_true_curvature(n_classes):
 @pytest.mark.parametrize("layout", ["per_class", "shared"])
 def test_structured_covariances(layout):
     problem, Phi, W = fitted(5)
-    posterior = head_posterior(problem, W, 1.0, layout)
+    posterior = laplace_posterior(problem, W, 1.0, layout)
     assert posterior.layout == layout
     variance = posterior.covariance(Phi, np.zeros(len(Phi)))
     assert variance.shape == (len(Phi), 5)
@@ -95,7 +98,7 @@ def test_structured_covariances(layout):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_draws_have_the_covariance(n_classes):
     problem, Phi, W = fitted(n_classes)
-    posterior = head_posterior(problem, W, 1.0)
+    posterior = laplace_posterior(problem, W, 1.0)
     draws = posterior.draw(40_000, np.random.default_rng(0))
     scores = np.einsum("nd,sdk->snk", Phi[:5], draws)
     found = scores.var(axis=0)
@@ -136,25 +139,25 @@ def test_points_are_balanced():
     np.testing.assert_allclose((points**2).mean(axis=0), 1.0, rtol=1e-12)
 
 
-def test_zero_spread_is_the_plug_in():
+def test_zero_posterior_scale_is_the_plug_in():
     scores = np.random.default_rng(0).normal(size=(4, 3))
     p = to_predictive([class_predictive(scores, np.ones((4, 3)), 0.0)]).probabilities()
     np.testing.assert_allclose(p, softmax(scores, axis=1))
 
 
-def test_spread_is_large_where_scores_are_too_sure():
+def test_posterior_scale_is_large_for_overconfident_scores():
     rng = np.random.default_rng(5)
     truth = rng.normal(size=4000)
     noisy = 4.0 * (truth + rng.normal(size=4000))[:, None]  # sure beyond what is known
     y = (rng.random(4000) < expit(4.0 * truth)).astype(float)
-    sure = choose_spread(noisy, np.full((4000, 1), 16.0), y, None)
-    right = choose_spread(4.0 * truth[:, None], np.full((4000, 1), 16.0), y, None)
+    sure = choose_posterior_scale(noisy, np.full((4000, 1), 16.0), y, None)
+    right = choose_posterior_scale(4.0 * truth[:, None], np.full((4000, 1), 16.0), y, None)
     assert sure > 10.0 * right
 
 
 @pytest.mark.parametrize("kind", ["one score", "variances", "matrices"])
-def test_the_spread_is_the_one_of_the_least_log_loss(kind):
-    """The factors are compared by the same probabilities that predictions are made of."""
+def test_the_posterior_scale_minimises_the_log_loss(kind):
+    """Factors are compared by the probabilities that predictions use."""
     rng, n, K = np.random.default_rng(3), 300, 2 if kind == "one score" else 4
     scores = rng.normal(size=(n, 1 if K == 2 else K)) * 6.0
     covariance = rng.uniform(1.0, 20.0, scores.shape)
@@ -166,13 +169,13 @@ def test_the_spread_is_the_one_of_the_least_log_loss(kind):
         y = (softmax(truth, axis=1).cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
         weight = rng.uniform(1.0, 3.0, n)
         losses = []
-        for spread in SPREADS:
+        for spread in SCALE_GRID:
             p, nodes = class_predictive(scores, covariance, spread, level=0)
             mean = p @ nodes if K == 2 else np.tensordot(nodes, p, (0, 1))
             mean = np.stack([1.0 - mean, mean], axis=1) if K == 2 else mean
             losses.append(-weight @ np.log(mean[np.arange(n), y]))
-        found = choose_spread(scores, covariance, y.astype(float), weight)
-        assert found == pytest.approx(SPREADS[np.argmin(losses)])
+        found = choose_posterior_scale(scores, covariance, y.astype(float), weight)
+        assert found == pytest.approx(SCALE_GRID[np.argmin(losses)])
 
 
 def test_posterior_of_two_models_is_their_mixture():
@@ -184,7 +187,7 @@ def test_posterior_of_two_models_is_their_mixture():
 
 
 def test_a_record_is_complete():
-    posterior = HeadPosterior(np.zeros((3, 2)), np.eye(3)[None], "shared", 1.0)
+    posterior = WeightPosterior(np.zeros((3, 2)), np.eye(3)[None], "shared", 1.0)
     assert posterior.draw(2, np.random.default_rng(0)).shape == (2, 3, 2)
 
 
@@ -223,20 +226,22 @@ def test_one_wide_score_is_integrated_well():
 
 
 def test_far_rows_have_their_whole_prior_variance():
-    residual = np.array([0.0, 0.5, FAR, 0.5 * (1.0 + FAR), 1.0])
+    residual = np.array([0.0, 0.5, OUT_OF_SUPPORT, 0.5 * (1.0 + OUT_OF_SUPPORT), 1.0])
     learned = np.full((5, 1), 0.3)
     covariance = learned + 40.0 * residual[:, None]
-    np.testing.assert_array_equal(far_share(residual)[[0, 1, 2, 4]], [0.0, 0.0, 0.0, 1.0])
-    away = far_share(residual)
-    opened = 0.01 * open_far(covariance, away, 40.0, 0.01)[:, 0]
+    np.testing.assert_array_equal(
+        extrapolation_degree(residual)[[0, 1, 2, 4]], [0.0, 0.0, 0.0, 1.0]
+    )
+    away = extrapolation_degree(residual)
+    opened = 0.01 * restore_prior_variance(covariance, away, 40.0, 0.01)[:, 0]
     np.testing.assert_allclose(opened[:3], 0.01 * covariance[:3, 0])
     assert opened[2] < opened[3] < opened[4] == pytest.approx(0.01 * 0.3 + 40.0)
     for spread in (0.0, 1.0):
-        assert open_far(covariance, away, 40.0, spread) is covariance
+        assert restore_prior_variance(covariance, away, 40.0, spread) is covariance
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_what_all_classes_have_alike_changes_no_probability(full):
+def test_a_common_shift_changes_no_probability(full):
     rng = np.random.default_rng(3)
     scores, root = rng.normal(size=(5, 4)), rng.normal(size=(5, 4, 4))
     covariance = root @ root.transpose(0, 2, 1)
@@ -245,7 +250,9 @@ def test_what_all_classes_have_alike_changes_no_probability(full):
     found, _ = class_predictive(scores, covariance, 0.5, 0)
     alike, _ = class_predictive(scores, covariance + 50.0, 0.5, 0)
     np.testing.assert_allclose(alike, found, atol=1e-4)
-    np.testing.assert_allclose(open_variance(covariance + 50.0), open_variance(covariance))
+    np.testing.assert_allclose(
+        mean_score_variance(covariance + 50.0), mean_score_variance(covariance)
+    )
     independent = np.broadcast_to(2.5 * np.eye(4), covariance.shape)
-    np.testing.assert_allclose(open_variance(independent), 2.5)
-    np.testing.assert_allclose(open_variance(np.full((5, 4), 2.5)), 2.5)
+    np.testing.assert_allclose(mean_score_variance(independent), 2.5)
+    np.testing.assert_allclose(mean_score_variance(np.full((5, 4), 2.5)), 2.5)

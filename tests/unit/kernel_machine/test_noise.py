@@ -1,4 +1,4 @@
-"""The learned shape of the noise."""
+"""The fitted noise distribution."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,19 @@ from scipy import stats
 
 from likelier.kernel_machine.noise import (
     CENTRES,
-    IMAGINED_ROWS,
+    PSEUDO_COUNTS,
     WIDTHS,
     NoiseShape,
     component_log_density,
+    noise_mixture,
     noise_shape,
-    with_shapes,
 )
 
 
 def around_zero(shape, n):
     """The predictive of n residuals."""
     std = np.full((n, 1), np.sqrt(shape.variance))
-    return with_shapes(np.zeros((n, 1)), std, [shape])
+    return noise_mixture(np.zeros((n, 1)), std, [shape])
 
 
 def log_density(shape, z):
@@ -34,8 +34,8 @@ def half_width(shape, coverage=0.9):
 def test_gaussian_noise_stays_gaussian():
     z = np.random.default_rng(0).standard_normal(5000)
     shape = noise_shape(z)
-    assert shape.shares @ (shape.widths**2 + shape.centres**2) == pytest.approx(1.0)
-    assert shape.shares @ shape.centres == pytest.approx(0.0, abs=1e-12)
+    assert shape.weights @ (shape.widths**2 + shape.centres**2) == pytest.approx(1.0)
+    assert shape.weights @ shape.centres == pytest.approx(0.0, abs=1e-12)
     fresh = np.random.default_rng(1).standard_normal(5000)
     assert log_density(shape, fresh).mean() > stats.norm.logpdf(fresh).mean() - 0.003
 
@@ -51,7 +51,7 @@ def test_heavy_tails_are_learned():
 
 
 def test_shoulders_are_learned():
-    """Most rows are known well, the others off by a typical size: no widths around zero fit."""
+    """Most residuals are small, the others of a typical size: zero-mean widths do not fit."""
 
     def draw(rng, n):
         off = rng.choice([-2.0, 2.0], n) + 0.5 * rng.standard_normal(n)
@@ -63,14 +63,14 @@ def test_shoulders_are_learned():
     shape = noise_shape(z)
     # the share of 2,000 rows beyond a quantile has a standard error of 0.007
     assert np.mean(np.abs(fresh) < half_width(shape)) == pytest.approx(0.9, abs=0.015)
-    assert shape.shares[shape.centres != 0.0].sum() > 0.1
+    assert shape.weights[shape.centres != 0.0].sum() > 0.1
     widths_alone = best_widths(z)
     assert np.mean(np.abs(fresh) < half_width(widths_alone)) < 0.88
     assert log_density(shape, fresh).mean() > log_density(widths_alone, fresh).mean() + 0.02
 
 
 def best_widths(z):
-    """Shares of widths around zero only."""
+    """Fit of the zero-mean widths only."""
     widths = WIDTHS[CENTRES == 0.0]
     density = stats.norm.pdf(z[:, None], scale=widths)
     shares = np.full(len(widths), 1.0 / len(widths))
@@ -86,20 +86,20 @@ def test_components_are_densities():
     np.testing.assert_allclose(areas, 2.0 * np.sqrt(2.0 * np.pi), rtol=1e-9)
 
 
-def test_shares_are_the_best_ones():
+def test_mixture_weights_are_optimal():
     z = np.random.default_rng(3).laplace(size=400)
     z /= z.std()
     shape = noise_shape(z)
     scale = np.sqrt(shape.variance)
-    found = zip(scale * shape.widths, scale * np.abs(shape.centres), shape.shares, strict=True)
+    found = zip(scale * shape.widths, scale * np.abs(shape.centres), shape.weights, strict=True)
     shares = np.zeros(len(WIDTHS))
     for width, centre, share in found:
         shares[np.argmin(np.abs(WIDTHS - width) + np.abs(CENTRES - centre))] += share
 
     def objective(w):
         density = np.exp(component_log_density(z)) @ w
-        return np.log(density).sum() + IMAGINED_ROWS[IMAGINED_ROWS > 0] @ np.log(
-            w[IMAGINED_ROWS > 0]
+        return np.log(density).sum() + PSEUDO_COUNTS[PSEUDO_COUNTS > 0] @ np.log(
+            w[PSEUDO_COUNTS > 0]
         )
 
     best = objective(shares)
@@ -113,10 +113,10 @@ def test_a_weight_is_a_repetition():
     z = np.random.default_rng(5).standard_t(4, 50)
     weight = np.random.default_rng(6).integers(1, 4, 50).astype(float)
     a, b = noise_shape(z, weight), noise_shape(np.repeat(z, weight.astype(int)))
-    np.testing.assert_allclose(a.shares, b.shares, rtol=1e-9)
+    np.testing.assert_allclose(a.weights, b.weights, rtol=1e-9)
 
 
 def test_no_residuals_at_all_are_a_gaussian():
     shape = noise_shape(np.zeros(0))
-    np.testing.assert_allclose(shape.shares @ (shape.widths**2 + shape.centres**2), 1.0)
-    assert shape.shares.max() > 0.99
+    np.testing.assert_allclose(shape.weights @ (shape.widths**2 + shape.centres**2), 1.0)
+    assert shape.weights.max() > 0.99

@@ -1,4 +1,4 @@
-"""The search for precision and scale by rows held out: which choices are tried."""
+"""Validation search for precision and scale: which choices are tried."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from likelier.kernel_machine.search import Choice, is_between, search
 
 
 class Told:
-    """Held-out losses that depend on how far a choice is from the best one."""
+    """Held-out losses that grow with the distance from the best choice."""
 
     omega = np.ones(50)
 
@@ -31,8 +31,8 @@ def test_the_best_of_the_grid_is_found(precision):
     assert len(set(judge.tried)) == len(judge.tried)
 
 
-def test_nothing_is_tried_behind_what_was_worse():
-    """From 0.008 the smallest allowed, 0.005, is better: three times that lies behind 0.008."""
+def test_no_trials_beyond_a_worse_choice():
+    """From 0.008 the lower limit 0.005 is better; 0.015 lies beyond 0.008 and is skipped."""
     judge = Told(0.001)
     found = search(judge, Choice(0.008), True, False, n_rounds=4, limits=(0.005, 5.0))
     assert found.precision == 0.005

@@ -1,4 +1,4 @@
-"""The convex head: gradients, curvature, optimum, weights and priors."""
+"""Convex problem of the output weights: gradients, curvature, optimum and priors."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sklearn.linear_model import LogisticRegression
 from likelier.kernel_machine.regression import EpsilonLoss
 from likelier.kernel_machine.softmax_weights import (
     HINGE_SHARPNESS,
-    HeadLoss,
-    HeadProblem,
+    ClassLoss,
     Prior,
-    fit_head,
+    WeightProblem,
+    fit_output_weights,
+    in_memory_reduction,
     lower_factor,
-    ready_features,
     ridge,
-    rows_in_memory,
+    stored_features,
 )
 
 LOSSES = [
-    HeadLoss(2),
-    HeadLoss(4),
-    HeadLoss(2, 1.0, HINGE_SHARPNESS),
-    HeadLoss(4, 1.0, HINGE_SHARPNESS),
+    ClassLoss(2),
+    ClassLoss(4),
+    ClassLoss(2, 1.0, HINGE_SHARPNESS),
+    ClassLoss(4, 1.0, HINGE_SHARPNESS),
     EpsilonLoss(0.3),
 ]
 
@@ -35,8 +35,8 @@ def problem(loss, n=80, D=6, seed=0, precision=0.3, weighted=False):
     y = rng.normal(size=n) if isinstance(loss, EpsilonLoss) else rng.integers(0, loss.n_classes, n)
     weight = rng.uniform(0.5, 2.0, n) if weighted else None
     prior = Prior(ridge(D, precision))
-    reduce = rows_in_memory(Phi, y.astype(float), weight)
-    return HeadProblem(reduce, ready_features, loss, prior), Phi, y, weight
+    reduce = in_memory_reduction(Phi, y.astype(float), weight)
+    return WeightProblem(reduce, stored_features, loss, prior), Phi, y, weight
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -65,15 +65,15 @@ def test_reaches_the_optimum(loss):
         return value, gradient.ravel()
 
     best = minimize(flat, np.zeros(shape).ravel(), jac=True, options={"maxiter": 2000})
-    fit = fit_head(head, np.zeros(shape), 1e-10, 500)
+    fit = fit_output_weights(head, np.zeros(shape), 1e-10, 500)
     assert fit.value <= best.fun + 1e-6 * abs(best.fun)
     assert all(np.diff(fit.values) <= 0.0)
 
 
 def test_softmax_agrees_with_logistic_regression():
-    loss = HeadLoss(3)
+    loss = ClassLoss(3)
     head, Phi, y, _ = problem(loss, precision=0.5)
-    fit = fit_head(head, np.zeros((Phi.shape[1], 3)), 1e-12, 500)
+    fit = fit_output_weights(head, np.zeros((Phi.shape[1], 3)), 1e-12, 500)
     peer = LogisticRegression(C=2.0, tol=1e-10, max_iter=5000).fit(Phi[:, :-1], y)
     scores = Phi @ fit.W
     mine = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -84,7 +84,7 @@ def test_softmax_agrees_with_logistic_regression():
 
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_rounded_hinge_is_an_upper_bound_within_its_promise(n_classes):
-    loss = HeadLoss(n_classes, 1.0, HINGE_SHARPNESS)
+    loss = ClassLoss(n_classes, 1.0, HINGE_SHARPNESS)
     rng = np.random.default_rng(2)
     scores, y = 2.0 * rng.normal(size=(200, loss.n_outputs)), rng.integers(0, n_classes, 200)
     value, _, _ = loss.terms(scores, y.astype(float))
@@ -108,7 +108,7 @@ def test_huge_scores_stay_finite(loss, dtype):
 
 
 def test_a_matrix_prior_is_a_quadratic():
-    loss, rng = HeadLoss(3), np.random.default_rng(3)
+    loss, rng = ClassLoss(3), np.random.default_rng(3)
     head, Phi, _, _ = problem(loss)
     D = Phi.shape[1]
     roots = rng.normal(size=(3, D, D))
@@ -117,18 +117,22 @@ def test_a_matrix_prior_is_a_quadratic():
     W = rng.normal(size=(D, 3))
     expected = 0.5 * sum((W - M)[:, k] @ H[k] @ (W - M)[:, k] for k in range(3))
     assert prior.value(W) == pytest.approx(expected)
-    fit = fit_head(HeadProblem(head.reduce, ready_features, loss, prior), M, 1e-10, 300)
-    _, gradient = HeadProblem(head.reduce, ready_features, loss, prior).value_gradient(fit.W)
+    fit = fit_output_weights(
+        WeightProblem(head.reduce, stored_features, loss, prior), M, 1e-10, 300
+    )
+    _, gradient = WeightProblem(head.reduce, stored_features, loss, prior).value_gradient(fit.W)
     assert np.abs(gradient).max() < 1e-3
 
 
 def test_a_watch_may_end_the_search():
-    head, Phi, _, _ = problem(HeadLoss(3))
-    fit = fit_head(head, np.zeros((Phi.shape[1], 3)), 0.0, 50, lambda state: state.step == 2)
+    head, Phi, _, _ = problem(ClassLoss(3))
+    fit = fit_output_weights(
+        head, np.zeros((Phi.shape[1], 3)), 0.0, 50, lambda state: state.step == 2
+    )
     assert fit.n_iter == 2 and not fit.converged
 
 
-def test_factor_mends_what_rounding_broke():
+def test_factor_repairs_rounding():
     ones = np.ones((5, 5), dtype=np.float32)
     factor = lower_factor(ones - 1e-6 * np.eye(5, dtype=np.float32))
     np.testing.assert_allclose(factor @ factor.T, np.ones((5, 5)), atol=1e-4)

@@ -9,7 +9,7 @@ from tests.unit.kernel_machine.particle_targets import run
 
 from likelier.engines import LocalEngine
 from likelier.kernel_machine.fourier_machine import FourierMachine
-from likelier.kernel_machine.stein_gaussian import SteinGaussian, mixture_slope
+from likelier.kernel_machine.stein_gaussian import SteinGaussian, mixture_log_density
 from likelier.losses import SquaredError
 
 
@@ -22,7 +22,7 @@ def test_mixture_density_and_its_slope():
         parts = norm.logpdf(points[:, None], mean, scale).sum(axis=2)
         return np.logaddexp.reduce(parts, axis=1) - np.log(3.0)
 
-    found, slope = mixture_slope(theta, mean, scale)
+    found, slope = mixture_log_density(theta, mean, scale)
     np.testing.assert_allclose(found, log_q(theta), rtol=1e-10)
     for j in range(4):
         step = 1e-6 * np.eye(4)[j]
@@ -31,10 +31,10 @@ def test_mixture_density_and_its_slope():
 
 
 def test_mixture_density_far_from_zero():
-    """Tight Gaussians far out: nothing is lost to cancellation."""
+    """Narrow Gaussians far from zero: no cancellation."""
     mean = 1e4 + np.random.default_rng(0).standard_normal((3, 50))
     scale = np.full((3, 50), 1e-3)
-    found, slope = mixture_slope(mean + 1e-3, mean, scale)
+    found, slope = mixture_log_density(mean + 1e-3, mean, scale)
     alone = norm.logpdf(1.0, scale=1.0) * 50 - 50 * np.log(1e-3) - np.log(3.0)
     np.testing.assert_allclose(found, alone, rtol=1e-6)
     np.testing.assert_allclose(slope, -1e3, rtol=1e-6)
@@ -59,7 +59,7 @@ def gaussian_regression(n=80, temperature=None):
 
 @pytest.mark.parametrize("temperature", [None, 20.0, 320.0])
 def test_gaussian_posterior(temperature):
-    """Exact means; variances of each parameter given the others, as a product law has them."""
+    """Exact means; conditional variances, as in a product distribution."""
     model, engine, mean, precision = gaussian_regression(temperature=temperature)
     inference = SteinGaussian(1, n_updates=1500, batch_size=1000, rate=0.03)
     state, info = run(inference, model, engine)
@@ -70,7 +70,7 @@ def test_gaussian_posterior(temperature):
 
 
 def test_minibatches_find_the_same_posterior():
-    """With a quarter of the rows at a time the noise of the rows is averaged out."""
+    """Minibatch noise averages out."""
     model, engine, mean, precision = gaussian_regression()
     inference = SteinGaussian(1, n_updates=3000, batch_size=20, rate=0.02)
     state, _ = run(inference, model, engine)

@@ -53,7 +53,7 @@ def posterior_theta(posterior):
 
 
 def test_median_over_distinct_pairs():
-    """Each pair once, nobody with itself, and the median of distances, not of squares."""
+    """Each pair once, no self-pairs, and the median of distances, not of squares."""
     theta = np.array([[0.0], [1.0], [3.0], [7.0]])  # distances 1 2 3 4 6 7: median 3.5
     assert median_bandwidth(theta) == pytest.approx(3.5**2 / np.log(5.0))
     everyone = np.abs(theta - theta.T)
@@ -101,7 +101,7 @@ def test_direction_does_not_feel_where_the_origin_is():
     np.testing.assert_allclose(near, far, rtol=1e-6)
 
 
-def test_one_particle_climbs_and_equal_particles_stay_equal():
+def test_one_particle_ascends_and_equal_particles_stay_equal():
     slope = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(stein_direction(np.ones((1, 3)), slope[:1]), slope[:1])
     moved = stein_direction(np.ones((2, 3)), slope)
@@ -135,7 +135,7 @@ def test_rate_falls_and_never_vanishes():
 
 @pytest.mark.parametrize("loss", [Softmax(), MulticlassHinge()], ids=lambda loss: loss.name)
 def test_minibatches_are_unbiased(loss):
-    """Exactly: the mean over all minibatches of two out of six rows is that of all six."""
+    """The mean over all minibatches of two out of six rows equals the full gradient."""
     X, y, _ = rows()
     weight = np.linspace(0.5, 2.0, 6)
     model = machine(loss)
@@ -191,7 +191,7 @@ def test_same_seed_same_bits(inference):
 
 @each
 def test_a_step_leaves_the_state_as_it_was(inference):
-    """So an interrupted step loses nothing: the same step can be taken again."""
+    """States are immutable, so an interrupted step can be repeated."""
     X, y, _ = rows()
     engine = LocalEngine(X, y, seed=5)
     state, _ = inference.step(inference.init(machine(), engine), engine)
@@ -244,7 +244,7 @@ def test_it_learns(inference):
 
 
 def test_probabilities_are_averaged_and_scores_are_not():
-    """Two particles sure of opposite things: even odds, not the surer one's word."""
+    """Two particles confident of opposite classes average to even odds."""
     model = FourierMachine(Softmax(), 1, 2)
     theta = np.array([[0.0, 0.0, 9.0, 0.0], [0.0, 0.0, 0.0, 3.0]])  # intercepts only
     predictive = ParticlePosterior(model, theta).predictive(np.zeros((1, 1)))

@@ -1,4 +1,4 @@
-"""Kernels as values, prepared rows, and what is said to bad arguments."""
+"""Kernels as values, prepared rows, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_changed_parameters_make_another_kernel():
         kernel.gamma = 3.0
 
 
-def test_a_function_of_the_user_has_no_plain_form():
-    with pytest.raises(TypeError, match="no plain form"):
+def test_a_custom_function_cannot_be_serialised():
+    with pytest.raises(TypeError, match="cannot be serialised"):
         Custom(lambda X, Y: X @ Y.T).to_json()
 
 
-# -- from words to kernels -----------------------------------------------------------------------
+# -- from names to kernels -----------------------------------------------------------------------
 
 
 def test_names():
@@ -96,13 +96,13 @@ def test_names():
 
 
 @pytest.mark.parametrize(
-    ("words", "error", "message"),
+    ("parameters", "error", "message"),
     [
         ({"kernel": "cosine"}, ValueError, "kernel='cosine' is not known"),
         ({"kernel": 3}, TypeError, "kernel must be a name"),
         ({"kernel": {"name": "none"}}, ValueError, "'none' is not known"),
         ({"kernel": "rbf", "gamma": "wide", "X": rows()}, ValueError, "gamma='wide' is not known"),
-        ({"kernel": "rbf", "gamma": "scale"}, ValueError, "no rows were given"),
+        ({"kernel": "rbf", "gamma": "scale"}, ValueError, "computed from data; pass X"),
         ({"kernel": "rbf", "gamma": 0.0}, ValueError, "gamma of kernel 'rbf' .* greater than 0"),
         ({"kernel": "rbf", "gamma": np.inf}, ValueError, "gamma of kernel 'rbf'"),
         ({"kernel": "rbf", "gamma": True}, TypeError, "gamma of kernel 'rbf' must be a number"),
@@ -110,14 +110,14 @@ def test_names():
         ({"kernel": "rbf", "gamma": []}, ValueError, "one finite number per feature"),
         ({"kernel": "rbf", "gamma": [1.0, np.nan]}, ValueError, "gamma of kernel 'rbf'"),
         ({"kernel": "poly", "gamma": [1.0, 1.0]}, TypeError, "gamma of kernel 'poly'"),
-        ({"kernel": "poly", "gamma": 1.0, "degree": 1.5}, ValueError, "degree .* whole number"),
-        ({"kernel": "poly", "gamma": 1.0, "degree": 0}, ValueError, "degree .* from 1 on"),
+        ({"kernel": "poly", "gamma": 1.0, "degree": 1.5}, ValueError, "degree .* positive integer"),
+        ({"kernel": "poly", "gamma": 1.0, "degree": 0}, ValueError, "degree .* positive integer"),
         ({"kernel": "sigmoid", "gamma": 1.0, "coef0": "a"}, TypeError, "coef0"),
     ],
 )
-def test_bad_words(words, error, message):
+def test_bad_parameters(parameters, error, message):
     with pytest.raises(error, match=message):
-        make_kernel(**words)
+        make_kernel(**parameters)
 
 
 def test_bad_nu():
@@ -125,7 +125,7 @@ def test_bad_nu():
         Matern(1.0, nu=0.5)
 
 
-def test_gamma_of_data_without_spread_is_one():
+def test_gamma_of_constant_data_is_one():
     for rule in ("scale", "median"):
         for data in (np.full((5, 3), 7.0), sparse.csr_array((5, 3))):
             assert gamma_from_data(rule, data) == 1.0

@@ -1,11 +1,11 @@
-"""Fourier features of dense rows in one go: angles of a few rows, then their cosines and sines.
+"""Fused Fourier features of dense rows: angles of a few rows, then their cosines and sines.
 
-The angles stay in the nearest cache until they are used. Frequencies are divided by pi
-beforehand, so that angles count half turns: to subtract the nearest whole number is then exact,
-and an odd one turns the signs of both functions. What is left lies in ``[-1/2, 1/2]``, where the
-polynomials have the scale of the features inside and are right to 4e-16 (float64) or 2e-7
-(float32) of it. A row whose length allows angles beyond `LIMIT`, or that is not finite, has each
-angle tested; those beyond, infinities and NaN are given to the functions of the C library.
+Angles stay in the L1 cache until they are used. Frequencies are divided by pi beforehand, so
+angles count half turns: subtracting the nearest integer is exact, and an odd integer flips the
+signs of both functions. The remainder lies in ``[-1/2, 1/2]``, where polynomials that include the
+feature scale are accurate to 4e-16 (float64) or 2e-7 (float32) of it. Rows whose norm allows
+angles beyond `LIMIT`, or that are not finite, get every angle checked; large angles, infinities
+and NaN go to the C library.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from likelier.jit import njit
 from likelier.loops.rows import prefetch
 from likelier.loops.sincos import COSINE, FLAGS, SINE, careful_sincos
 
-# Half turns: well within what adding a large number rounds to the nearest whole one.
+# Half turns; adding a large constant still rounds such angles to the nearest integer.
 LIMIT = {np.dtype(np.float32): 2.0**21, np.dtype(np.float64): 2.0**50}
-LINE_BYTES = 64  # what a cache loads at once
+LINE_BYTES = 64  # cache line
 
 _compiled = njit(cache=True, nogil=True, fastmath=FLAGS)
 
 
 class Waves(NamedTuple):
-    """Frequencies and phases as the compiled loop takes them."""
+    """Frequencies and phases in the layout of the compiled loop."""
 
-    panels: Array  # frequencies in half turns, in the groups of a tile
-    phase: Array  # half turns, of the last frequencies
-    sine: tuple[Any, ...]  # coefficients, that of the highest power first
+    panels: Array  # frequencies in half turns, grouped by tile
+    phase: Array  # of the last frequencies, in half turns
+    sine: tuple[Any, ...]  # coefficients, highest power first
     cosine: tuple[Any, ...]
     limit: Any  # half turns
-    largest: Any  # the sum of squares of a row up to which its angles are within the limit
+    largest: Any  # squared norm of a row up to which its angles are within the limit
 
 
 def make_waves(frequencies: Array, phase: Array, width: int) -> Waves:
-    """Prepare frequencies (inputs, D) and the phases of the last, for ``width`` features.
+    """Prepare frequencies (inputs, D) and the phases of the last ones for ``width`` features.
 
     Costs about as much as the features of twenty rows.
     """
@@ -60,7 +60,7 @@ def make_waves(frequencies: Array, phase: Array, width: int) -> Waves:
 
 @lru_cache(maxsize=64)
 def _coefficients(kind: np.dtype[Any], width: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Those of ``scale sin(pi r)`` and ``scale cos(pi r)``, the scale that of the features."""
+    """Coefficients of ``scale sin(pi r)`` and ``scale cos(pi r)``, scaled as the features are."""
     scale = (2.0 / max(width, 1)) ** 0.5
     tables = [(SINE[kind], 2 * len(SINE[kind]) - 1), (COSINE[kind], 2 * len(COSINE[kind]) - 2)]
     sine, cosine = (
@@ -72,7 +72,7 @@ def _coefficients(kind: np.dtype[Any], width: int) -> tuple[tuple[Any, ...], tup
 
 @_compiled
 def _fill_panels(frequencies, panels):
-    """Copy the frequencies, divided by pi in double precision: rounded, it would turn them all."""
+    """Copy the frequencies divided by pi, in double precision: a rounded 1/pi would bias all."""
     columns = panels.shape[2]
     for p in range(len(panels)):
         for k in range(len(frequencies)):
@@ -85,9 +85,9 @@ def _fill_panels(frequencies, panels):
 def map_rows(X: Array, waves: Waves, out: Array) -> None:
     """Write ``sqrt(2/M) [cos(a), sin(a), cos(b + phase)]`` of the rows to the columns of ``out``.
 
-    ``b`` are the angles of the last frequencies, as many as there are phases, ``a`` the others.
-    ``X`` and ``out`` are of the type of the frequencies, in C order, and do not overlap. What
-    is written for a row does not depend on the other rows.
+    ``b`` are the angles of the last ``len(phase)`` frequencies, ``a`` the others. ``X`` and ``out``
+    have the type of the frequencies, are in C order and do not overlap. The output of a row does
+    not depend on the other rows.
     """
     panels = waves.panels
     angles = np.empty((ROWS, panels.shape[0] * panels.shape[2]), dtype=X.dtype)
@@ -95,7 +95,7 @@ def map_rows(X: Array, waves: Waves, out: Array) -> None:
 
 
 def waves_at(turns, sine, cosine):
-    """Sine and cosine of one angle in half turns, with their factor, in compiled code."""
+    """Scaled sine and cosine of an angle in half turns; overloaded in compiled code."""
     return np.polyval(sine, turns), np.polyval(cosine, turns)
 
 
@@ -111,7 +111,7 @@ def _waves_single(turns, sine, cosine):
     z = r * r
     s = ((((a[0] * z + a[1]) * z + a[2]) * z + a[3]) * z + a[4]) * r
     p = ((((c[0] * z + c[1]) * z + c[2]) * z + c[3]) * z + c[4]) * z + c[5]
-    odd = np.float32(shifted).view(np.int32) << np.int32(31)  # the last bit as a sign
+    odd = np.float32(shifted).view(np.int32) << np.int32(31)  # parity as a sign bit
     s = np.int32(np.float32(s).view(np.int32) ^ odd).view(np.float32)
     return s, np.int32(np.float32(p).view(np.int32) ^ odd).view(np.float32)
 
@@ -142,7 +142,7 @@ def _pair_row(angles, row, sine, cosine):
 
 @_compiled
 def _phase_row(angles, phase, row, sine, cosine):
-    """Write the cosines of the angles and their phases, which are added to the angles."""
+    """Add the phases to the angles and write the cosines."""
     count = np.uintp(len(angles))
     for j in range(count):
         angles[j] += phase[j]
@@ -152,8 +152,8 @@ def _phase_row(angles, phase, row, sine, cosine):
 
 
 @_compiled
-def _mend_row(angles, pairs, row, scale, limit):
-    """Write again what angles beyond the limit gave, phases included."""
+def _fix_row(angles, pairs, row, scale, limit):
+    """Recompute features whose angle exceeds the limit, phases included."""
     for j in range(len(angles)):
         if not abs(angles[j]) <= limit:
             s, c = careful_sincos(math.pi * np.float64(angles[j]))
@@ -172,12 +172,12 @@ def _sum_of_squares(row):
 
 @_compiled
 def _angles_of(X, first, panels, angles, flat, width):
-    """Angles of a tile of rows; the memory of their features is fetched meanwhile."""
+    """Angles of a tile of rows; prefetches the memory of their features meanwhile."""
     line = LINE_BYTES // flat.itemsize
     begin, stop = first * width, min(first + ROWS, X.shape[0]) * width
-    share = -(-(stop - begin) // (len(panels) * line)) * line
+    chunk = -(-(stop - begin) // (len(panels) * line)) * line
     for p in range(len(panels)):
-        for k in range(begin + p * share, min(begin + (p + 1) * share, stop), line):
+        for k in range(begin + p * chunk, min(begin + (p + 1) * chunk, stop), line):
             prefetch(flat, np.uintp(k))
         multiply_tile(X, np.uintp(first), panels, np.uintp(p), angles)
 
@@ -190,9 +190,12 @@ def _map_rows(X, waves, angles, out):
     for first in range(0, X.shape[0], ROWS):
         _angles_of(X, first, waves.panels, angles, flat, width)
         for i in range(first, min(first + ROWS, X.shape[0])):
-            here = angles[i - first, : pairs + single]
-            far = not _sum_of_squares(X[i]) <= waves.largest  # before out, which may be X itself
-            _pair_row(here[:pairs], out[i, : 2 * pairs], waves.sine, waves.cosine)
-            _phase_row(here[pairs:], waves.phase, out[i, 2 * pairs :], waves.sine, waves.cosine)
-            if far:
-                _mend_row(here, pairs, out[i], waves.cosine[-1], waves.limit)
+            row_angles = angles[i - first, : pairs + single]
+            # read before out is written, which may be X itself
+            large = not _sum_of_squares(X[i]) <= waves.largest
+            _pair_row(row_angles[:pairs], out[i, : 2 * pairs], waves.sine, waves.cosine)
+            _phase_row(
+                row_angles[pairs:], waves.phase, out[i, 2 * pairs :], waves.sine, waves.cosine
+            )
+            if large:
+                _fix_row(row_angles, pairs, out[i], waves.cosine[-1], waves.limit)

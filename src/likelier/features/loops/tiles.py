@@ -1,7 +1,7 @@
-"""Products of rows with groups of columns whose sums stay in registers: tiles of a product.
+"""Matrix products whose sums stay in registers: register tiles.
 
-A general matrix product copies both factors, and clears, reads and writes its result once more
-than it must. For rows of few numbers that takes a good part of the time of the product itself.
+A general matrix product packs both factors and makes an extra pass over its result. For rows with
+few columns that overhead is a large part of the run time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numba.extending import intrinsic
 
 from likelier.base import Array
 
-ROWS, VECTORS = 4, 3  # twelve sums and what they are made of fill the registers of AVX2
+ROWS, VECTORS = 4, 3  # twelve accumulators plus operands fill the AVX2 registers
 VECTOR_BYTES = 32
 _CONTRACT = ("contract", "nsz")
 _int64, _int32 = ir.IntType(64), ir.IntType(32)
 
 
 def empty_panels(matrix: Array) -> Array:
-    """Room for the columns in groups of a tile's: (groups, rows of the matrix, columns)."""
+    """Buffer for the columns grouped by tile: (groups, rows of the matrix, columns)."""
     columns = VECTORS * VECTOR_BYTES // matrix.dtype.itemsize
     groups = -(-matrix.shape[1] // columns)
     return np.empty((groups, matrix.shape[0], columns), dtype=matrix.dtype)
@@ -32,13 +32,13 @@ def empty_panels(matrix: Array) -> Array:
 
 @dataclass
 class _Tile:
-    """The arrays of a tile while code is generated."""
+    """Arrays of a tile during code generation."""
 
     build: Any
     rows: Any
     panels: Any
     result: Any
-    size: int  # bytes of a number
+    size: int  # bytes per element
     vector: Any
 
     @classmethod
@@ -52,30 +52,30 @@ class _Tile:
         return cls(build, X, panels, result, size, vector)
 
     def row_starts(self, first: Any) -> list[Any]:
-        """Where rows begin; behind the last of all stands that one again."""
+        """Pointers to the rows; past the end, the last row is repeated."""
         build = self.build
         count, length = cgutils.unpack_tuple(build, self.rows.shape)
         last = build.sub(count, _int64(1))
-        numbers = [build.add(first, _int64(r)) for r in range(ROWS)]
-        held = [build.select(build.icmp_unsigned("<", k, last), k, last) for k in numbers]
-        return [build.gep(self.rows.data, [build.mul(k, length)]) for k in held]
+        indices = [build.add(first, _int64(r)) for r in range(ROWS)]
+        clamped = [build.select(build.icmp_unsigned("<", k, last), k, last) for k in indices]
+        return [build.gep(self.rows.data, [build.mul(k, length)]) for k in clamped]
 
     def vectors(self, data: Any, position: Any) -> list[Any]:
-        """Addresses of the vectors of a tile's row, the first of which begins at this number."""
+        """Pointers to the vectors of a tile row that starts at this element."""
         build = self.build
-        places = [build.add(position, _int64(v * self.vector.count)) for v in range(VECTORS)]
+        offsets = [build.add(position, _int64(v * self.vector.count)) for v in range(VECTORS)]
         kind = self.vector.as_pointer()
-        return [build.bitcast(build.gep(data, [place]), kind) for place in places]
+        return [build.bitcast(build.gep(data, [offset]), kind) for offset in offsets]
 
-    def everywhere(self, value: Any) -> Any:
-        """A vector of this number."""
-        nothing = ir.Constant(self.vector, ir.Undefined)
-        single = self.build.insert_element(nothing, value, _int32(0))
+    def broadcast(self, value: Any) -> Any:
+        """Broadcast a scalar to a vector."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        single = self.build.insert_element(undefined, value, _int32(0))
         zeros = ir.Constant(ir.VectorType(_int32, self.vector.count), [0] * self.vector.count)
-        return self.build.shuffle_vector(single, nothing, zeros)
+        return self.build.shuffle_vector(single, undefined, zeros)
 
     def zero_sums(self) -> list[list[Any]]:
-        """Variables for the sums of each row, which the compiler keeps in registers."""
+        """Accumulators of each row, which the compiler keeps in registers."""
         zeros = ir.Constant(self.vector, [0.0] * self.vector.count)
         return [
             [cgutils.alloca_once_value(self.build, zeros) for _ in range(VECTORS)]
@@ -92,8 +92,8 @@ class _Tile:
 def multiply_tile(_, X, first, panels, p, result):
     """Write rows ``first, first + 1, ...`` of ``X`` times panel ``p`` to the rows of ``result``.
 
-    Each array is in C order, ``result`` as wide as all panels. The terms of a sum are added in
-    the order of the columns of ``X``, whatever the other rows are.
+    All arrays are in C order, ``result`` as wide as all panels. Terms are added in the order of the
+    columns of ``X``, independently of the other rows.
     """
 
     def generate(context, build, signature, args):
@@ -103,17 +103,17 @@ def multiply_tile(_, X, first, panels, p, result):
         rows, sums = tile.row_starts(args[1]), tile.zero_sums()
         start = build.mul(args[3], build.mul(length, columns))
         with cgutils.for_range(build, length) as loop:
-            place = build.add(start, build.mul(loop.index, columns))
-            addresses = tile.vectors(tile.panels.data, place)
+            offset = build.add(start, build.mul(loop.index, columns))
+            addresses = tile.vectors(tile.panels.data, offset)
             vectors = [build.load(address, align=tile.size) for address in addresses]
             for row, totals in zip(rows, sums, strict=True):
-                x = tile.everywhere(build.load(build.gep(row, [loop.index])))
+                x = tile.broadcast(build.load(build.gep(row, [loop.index])))
                 for total, vector in zip(totals, vectors, strict=True):
                     tile.add_product(total, x, vector)
         width = cgutils.unpack_tuple(build, tile.result.shape)[1]
         for r, totals in enumerate(sums):
-            place = build.add(build.mul(_int64(r), width), build.mul(args[3], columns))
-            addresses = tile.vectors(tile.result.data, place)
+            offset = build.add(build.mul(_int64(r), width), build.mul(args[3], columns))
+            addresses = tile.vectors(tile.result.data, offset)
             for total, address in zip(totals, addresses, strict=True):
                 build.store(build.load(total), address, align=tile.size)
         return context.get_dummy_value()

@@ -1,4 +1,4 @@
-"""Kernel regression with a tube: its words are heard, and it does not claim a posterior."""
+"""Kernel regression with the epsilon-insensitive loss."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def rows():
 
 
 def loss(model, X, y):
-    """What is minimised, but for the rounding of the kinks."""
-    rest = np.abs(y - model.predict(X)) / model.target_spread_
+    """The objective without smoothing."""
+    rest = np.abs(y - model.predict(X)) / model.target_scale_
     penalty = 0.5 * model.alpha_[0] * (model.weights_[0][:-1] ** 2).sum()
     return np.maximum(rest - model.epsilon, 0.0).sum() + penalty
 
 
-@pytest.mark.parametrize("words", [{"max_iter": 1}, {"tol": 0.5}])
-def test_steps_and_tolerance_are_heard(rows, words):
+@pytest.mark.parametrize("parameters", [{"max_iter": 1}, {"tol": 0.5}])
+def test_steps_and_tolerance_are_heard(rows, parameters):
     X, y = rows
     model = BayesianKernelRegressor("epsilon_insensitive", random_state=0)
     best = loss(model.fit(X, y), X, y)
-    assert loss(model.set_params(**words).fit(X, y), X, y) > 1.01 * best
+    assert loss(model.set_params(**parameters).fit(X, y), X, y) > 1.01 * best
 
 
 def test_it_has_no_coverage_to_tell(rows):

@@ -1,4 +1,4 @@
-"""Far from the data a kernel machine claims nothing, and integrals over scores are right."""
+"""Kernel classifiers out of support, and quadrature over scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def entropy(p):
 
 
 @pytest.mark.parametrize("n", [200, 1500])
-def test_far_away_two_classes_are_at_most_as_sure_as_their_shares(n):
+def test_out_of_support_two_classes_are_at_most_as_confident_as_their_frequencies(n):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 2))
     y = ((X**2).sum(axis=1) < 1.0).astype(int)
@@ -31,7 +31,7 @@ def test_far_away_two_classes_are_at_most_as_sure_as_their_shares(n):
     assert near.total.mean() < 0.2 and near.epistemic.mean() < 0.05
 
 
-def test_far_away_the_rarer_class_is_not_the_more_probable_one():
+def test_out_of_support_the_rarer_class_is_not_the_more_probable_one():
     X, y = load_breast_cancer(return_X_y=True)
     model = BayesianKernelClassifier(random_state=0).fit(X, y)
     rng = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def test_far_away_the_rarer_class_is_not_the_more_probable_one():
     assert (p[:, 0] < 0.5).all() and (p[:, 0] > 0.36).all()
 
 
-def test_far_away_after_batches_and_a_new_class():
+def test_out_of_support_after_batches_and_a_new_class():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(4800, 2))
     y = ((X**2).sum(axis=1) < 1.0).astype(int)
@@ -97,7 +97,7 @@ def test_a_prior_that_is_too_weak_still_knows_its_rows():
 
 
 def test_an_input_that_was_constant_in_training_decides_nothing():
-    """A column of the year, say: with another one, rows are what their other inputs tell."""
+    """A constant column, such as the year, is ignored when it changes."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((200, 2)), np.full(200, 2025.0)])
     later = X + np.array([0.0, 0.0, 1.0])

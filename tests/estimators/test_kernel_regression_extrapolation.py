@@ -1,4 +1,4 @@
-"""Far from the data a kernel regression says what is known of the targets, and no more."""
+"""Kernel regressions out of support revert to the target distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMOOTH = {
     "exp": lambda X: np.exp(X[:, 0]),
     "slope": lambda X: 1e3 + 5.0 * X[:, 0],
 }
-FAR = np.full((2, 2), 1e6) * [[1.0], [-3.0]]
+OUT_OF_SUPPORT = np.full((2, 2), 1e6) * [[1.0], [-3.0]]
 
 
 def smooth(kind="squares", n=1000):
@@ -23,8 +23,8 @@ def smooth(kind="squares", n=1000):
     return X, SMOOTH[kind](X)
 
 
-def check_far(model, y, far=FAR, weight=None):
-    """The targets' mean, in an interval that covers nine tenths of them, by every method."""
+def check_far(model, y, far=OUT_OF_SUPPORT, weight=None):
+    """The target mean, and an interval that covers nine tenths of the targets."""
     mean, spread = np.average(y, weights=weight), y.std()
     found, std = model.predict(far, return_std=True)
     np.testing.assert_allclose(found, mean, rtol=0.0, atol=1e-5 * spread)  # experts: float32
@@ -42,13 +42,13 @@ def check_far(model, y, far=FAR, weight=None):
 
 @pytest.mark.parametrize("kind", SMOOTH)
 @pytest.mark.parametrize("loss", ["gaussian", "epsilon_insensitive"])
-def test_far_away_is_the_mean_of_the_targets_and_an_interval_of_theirs(kind, loss):
+def test_out_of_support_is_the_mean_of_the_targets_and_an_interval_of_theirs(kind, loss):
     X, y = smooth(kind)
     check_far(BayesianKernelRegressor(loss, random_state=0).fit(X, y), y)
 
 
 def test_beyond_the_data_the_interval_grows_with_what_is_not_known():
-    """How soon it grows follows from length scales that another processor rounds to others."""
+    """The growth depends on length scales, which round differently across processors."""
     X, y = smooth()
     model = BayesianKernelRegressor(random_state=0).fit(X, y)
     along = np.array([1.0, 3.0, 5.0, 7.0, 20.0])[:, None] * np.ones(2)
@@ -58,19 +58,19 @@ def test_beyond_the_data_the_interval_grows_with_what_is_not_known():
     assert np.abs(model.predict(X) - y).max() < 0.1 * y.std()
 
 
-def test_far_away_with_weights_sparse_rows_several_fits_and_from_a_file(tmp_path):
+def test_out_of_support_with_weights_sparse_rows_several_fits_and_from_a_file(tmp_path):
     X, y = smooth()
     weight = np.random.default_rng(1).uniform(0.0, 3.0, len(y)) * (y > 1.0) + 0.01
     check_far(BayesianKernelRegressor(random_state=0).fit(X, y, weight), y, weight=weight)
     thin = BayesianKernelRegressor(random_state=0).fit(sparse.csr_matrix(X), y)
-    check_far(thin, y, sparse.csr_matrix(FAR))
+    check_far(thin, y, sparse.csr_matrix(OUT_OF_SUPPORT))
     several = BayesianKernelRegressor(n_particles=2, random_state=0).fit(X, y)
-    assert np.abs(several.predict(FAR) - y.mean()).max() < 1e-6 * y.std()
+    assert np.abs(several.predict(OUT_OF_SUPPORT) - y.mean()).max() < 1e-6 * y.std()
     likelier.save(thin, tmp_path / "m")
     check_far(likelier.load(tmp_path / "m"), y)
 
 
-def test_far_away_from_streams_batches_and_experts():
+def test_out_of_support_from_streams_batches_and_experts():
     X, y = smooth(n=9000)
     blocks = [(X[i : i + 1500], y[i : i + 1500]) for i in range(0, 6000, 1500)]
     check_far(BayesianKernelRegressor(n_components=100, random_state=0).fit(blocks), y[:6000])
@@ -78,7 +78,10 @@ def test_far_away_from_streams_batches_and_experts():
     for part in blocks:
         model.partial_fit(*part)
     assert model.stream_["absorbing"]
-    mean, half = model.predict(FAR), np.diff(model.predict_interval(FAR)) / 2.0
+    mean, half = (
+        model.predict(OUT_OF_SUPPORT),
+        np.diff(model.predict_interval(OUT_OF_SUPPORT)) / 2.0,
+    )
     assert np.abs(mean - y.mean()).max() < 0.1 * y.std()
     assert (half > np.quantile(np.abs(y - y.mean()), 0.9)).all()
     experts = BayesianKernelRegressor(n_experts=8, random_state=0).fit(X, y)
@@ -93,7 +96,7 @@ def test_rows_far_from_all_landmarks_are_believed_once_they_have_been_learned():
     rng = np.random.default_rng(2)
     for _ in range(3):
         model.partial_fit(1e4 + rng.normal(size=(300, 2)), 50.0 + 0.1 * rng.normal(size=300))
-    assert model.far_known_[0] > 0.98
+    assert model.extrapolation_trust_[0] > 0.98
     np.testing.assert_allclose(model.predict(np.full((1, 2), 1e4)), 50.0, atol=2.0)
     assert model.score(X, y) > 0.99
 

@@ -1,9 +1,9 @@
-"""How a kernel machine goes on with an unfinished fit: first what the whole fit needs.
+"""Fits in one run or in several resumed ones.
 
-A fit that begins leaves out what its time budget does not pay for. One that goes on does what is
-left to do, piece by piece, until time is over, and predicts meanwhile by the model that it found.
-So fits that are repeated come to an end, and to the model of one fit without a budget. Only where
-a stage has been finished since is there another model in between, of as few rows as can be.
+A new fit skips what its time budget does not allow. A resumed fit completes the remaining work
+piece by piece until the time is over, and meanwhile predicts with the previous model, so that
+repeated fits converge to the result of one fit without a budget. Only when a stage has been
+completed since is an intermediate model fitted, to as few rows as possible.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from likelier.fitting.time_budget import OutOfTime, TimeBudget
 from likelier.kernel_machine.particles import KernelParticles
 from likelier.kernel_machine.prepared import Prepared
 from likelier.kernel_machine.resume import (
-    KEPT,
+    CHECKPOINT_KEYS,
     check_same_rows,
-    finished_parts,
-    keep_finished,
-    leave,
+    save_checkpoint,
+    save_finished,
+    saved_parts,
 )
 
 
-class GoingOn(KernelParticles):
-    """From rows and a sample of them to a fitted model, in one fit or in several."""
+class ResumableFit(KernelParticles):
+    """From rows and a sample of them to a fitted model, in one or several fits."""
 
     _particle_type: Any
 
@@ -42,22 +42,22 @@ class GoingOn(KernelParticles):
         rng: np.random.Generator,
         budget: TimeBudget,
     ) -> None:
-        """Hyperparameters from the sample, weights from the engine, for every particle."""
-        self.n_rows_seen_ = n_rows  # also of a fit that is interrupted
-        check_same_rows(budget, n_rows, self._target_units(), standard)
+        """Hyperparameters from the sample and weights from the engine, for every particle."""
+        self.n_rows_seen_ = n_rows  # also if the fit is interrupted
+        check_same_rows(budget, n_rows, self._target_encoding(), standard)
         learn = self._fit_evidence if self.inference == "evidence" else self._fit_particles
-        # updates of particles are short, and a model at every moment
+        # particle updates are short and can stop at any time
         budget.thorough = bool(budget.before) and self.inference == "evidence"
-        random, late = rng.bit_generator.state, False
+        random_state, out_of_time = rng.bit_generator.state, False
         try:
             try:
                 learn(engine, sample, n_rows, standard, rng, budget)
             except OutOfTime:
-                late, budget.cut, budget.thorough = True, True, False
-            if late and not self._goes_back(budget):
-                rng.bit_generator.state = random
+                out_of_time, budget.cut, budget.thorough = True, True, False
+            if out_of_time and not self._restore_previous_model(budget):
+                rng.bit_generator.state = random_state
                 budget.before = {
-                    k: v for k, v in budget.before.items() if k not in KEPT
+                    k: v for k, v in budget.before.items() if k not in CHECKPOINT_KEYS
                 } | budget.kept
                 learn(engine, sample, n_rows, standard, rng, budget)
         except KeyboardInterrupt:
@@ -67,7 +67,7 @@ class GoingOn(KernelParticles):
             raise
         finally:
             if budget.cut:
-                leave(self, budget, n_rows, self._target_units(), standard)
+                save_checkpoint(self, budget, n_rows, self._target_encoding(), standard)
 
     def _fit_evidence(
         self,
@@ -78,8 +78,8 @@ class GoingOn(KernelParticles):
         rng: np.random.Generator,
         budget: TimeBudget,
     ) -> None:
-        """One machine after another, each with hyperparameters of its own."""
-        parts = [self._particle_type.from_plain(part) for part in finished_parts(budget, rng)]
+        """Fit the ensemble members in turn, each with its own hyperparameters."""
+        parts = [self._particle_type.from_plain(part) for part in saved_parts(budget, rng)]
         n_particles = self._n_particles()
         try:
             while len(parts) < n_particles:
@@ -87,29 +87,29 @@ class GoingOn(KernelParticles):
                 prepared = self._prepare(sample, held, standard, rng, budget)
                 parts.append(self._learn_particle(engine, prepared, held, n_rows, rng, budget))
                 if n_particles > 1 and not budget.cut:
-                    keep_finished(budget, parts[-1].to_plain(), rng)
+                    save_finished(budget, parts[-1].to_plain(), rng)
                 if len(parts) < n_particles:
                     budget.pause()
                     if budget.over:
-                        break  # fewer particles are a model all the same
+                        break  # fewer members are a valid model
         except KeyboardInterrupt:
-            self._keep_parts(parts, standard, budget)
+            self._store_parts(parts, standard, budget)
             raise
         except OutOfTime:
             if not parts:
                 raise
             budget.cut = True
-        self._keep_parts(parts, standard, budget)
+        self._store_parts(parts, standard, budget)
 
-    def _keep_parts(self, parts: list[Any], standard: Standard, budget: TimeBudget) -> None:
+    def _store_parts(self, parts: list[Any], standard: Standard, budget: TimeBudget) -> None:
         if parts:
             self._store(parts, standard)
             self.n_iter_ = budget.n_iter
 
-    def _goes_back(self, budget: TimeBudget) -> bool:
-        """Whether the model of the unfinished fit is still the one to predict by; it is put back.
+    def _restore_previous_model(self, budget: TimeBudget) -> bool:
+        """Restore the previous model if it is still the best one; return whether it is.
 
-        It is not where a stage has been finished since: its scales or its prior can be better.
+        It is not if a stage has been completed since, which may improve scales or prior.
         """
         if not budget.model or _n_stages(budget.kept) > _n_stages(budget.before):
             return False
@@ -117,9 +117,9 @@ class GoingOn(KernelParticles):
         self.n_iter_ += budget.n_iter
         return True
 
-    # -- what the public classes and their other halves say -------------------------------
+    # -- implemented by subclasses -------------------------------------------------------
     @abstractmethod
-    def _target_units(self) -> Array: ...
+    def _target_encoding(self) -> Array: ...
 
     @abstractmethod
     def _held_rows(self, sample: Rows, rng: np.random.Generator) -> Array: ...
@@ -139,13 +139,13 @@ class GoingOn(KernelParticles):
     def _store(self, parts: list[Any], standard: Standard) -> None: ...
 
 
-def earlier_model(estimator: Any) -> dict[str, Any]:
-    """Fitted attributes of an unfinished fit that can predict."""
+def previous_model(estimator: Any) -> dict[str, Any]:
+    """Fitted attributes of an interrupted fit that can predict."""
     fitted = {k: v for k, v in vars(estimator).items() if k[-1] == "_" and k[0] != "_"}
-    fitted = {k: v for k, v in fitted.items() if k not in ("unfinished_", "stream_")}
+    fitted = {k: v for k, v in fitted.items() if k not in ("checkpoint_", "stream_")}
     return fitted if "maps_" in fitted or "particles_" in fitted else {}
 
 
-def _n_stages(kept: dict[str, Any]) -> int:
-    """How many stages before the weights have been finished: the scales, then the search."""
-    return 2 if "choice" in kept else int("search" in kept)
+def _n_stages(checkpoint: dict[str, Any]) -> int:
+    """Number of completed stages before the weights: the scales, then the search."""
+    return 2 if "choice" in checkpoint else int("search" in checkpoint)
