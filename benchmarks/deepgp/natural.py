@@ -73,8 +73,8 @@ def with_best_q(model: Any, X: Any, y: Any) -> tuple[Any, tuple[float, float]]:
     """
     layer, rows = model.layers_[-1], last_inputs(model, X)
     n_draws = len(rows) // len(y)
-    targets = np.repeat((y - model.target_mean_) / model.target_spread_, n_draws)
-    noise = (model.noise_ / model.target_spread_) ** 2
+    targets = np.repeat((y - model.target_mean_) / model.target_scale_, n_draws)
+    noise = (model.noise_ / model.target_scale_) ** 2
     inverse, log_amplitude = np.exp(-layer["log_scale"][0]), layer["log_amplitude"][0]
     Z = layer["inducing"] * inverse
     K_zz = correlation(np, model.kernel, half_squares(np, Z, Z), log_amplitude)

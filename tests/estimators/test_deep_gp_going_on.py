@@ -322,7 +322,7 @@ def test_streams_far_from_zero_learn_as_rows_in_memory_do(fitted):
     far, high = X + np.array([1.7e9, 0.0, 0.0]), Y + 1e9
     parts = [(far[rows], high[rows]) for rows in np.array_split(np.arange(N), 3)]
     model = regressor(max_iter=400).fit(parts)
-    np.testing.assert_allclose(model.target_spread_, fitted.target_spread_, rtol=1e-5)
+    np.testing.assert_allclose(model.target_scale_, fitted.target_scale_, rtol=1e-5)
     np.testing.assert_allclose(model.input_inverse_, fitted.input_inverse_, rtol=1e-5)
     assert model.score(far, high) > 0.9
 

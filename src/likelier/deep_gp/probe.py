@@ -23,7 +23,7 @@ from likelier.fitting.time_budget import TimeBudget
 MAX_ROWS, MAX_HELD_OUT = 10_000, 2000
 MIN_BUDGET, BUDGET_FRACTION = 30.0, 0.1  # seconds for the fit, fraction of it for one probe
 SIGNIFICANCE = 4.0  # standard errors
-ENCODING = ("classes_", "target_mean_", "target_spread_", "noise_floor_")
+ENCODING = ("classes_", "target_mean_", "target_scale_", "noise_floor_")
 
 
 @dataclass(frozen=True)

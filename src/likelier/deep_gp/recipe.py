@@ -281,7 +281,7 @@ class DeepFit(DeepGPEstimator):
         params = {**self.get_params(deep=False), "classes": list(known.get("classes_", ()))}
         data = (
             task.n_rows, task.total, standard.mean, standard.inverse,
-            known.get("target_mean_", 0.0), known.get("target_spread_", 0.0),
+            known.get("target_mean_", 0.0), known.get("target_scale_", 0.0),
             task.engine.reduce(moments, np.add),
         )  # fmt: skip
         return fingerprint(params, data)

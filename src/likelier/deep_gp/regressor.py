@@ -109,10 +109,10 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     noise_ : float
         Standard deviation of the noise in the units of the target; NaN if it is not constant.
         Too small at power 1; see Notes.
-    target_mean_, target_spread_ : float
+    target_mean_, target_scale_ : float
         Mean and scale that standardise the targets; see Notes.
     noise_floor_ : float
-        Minimum variance of the noise, in target_scale of ``target_spread_ ** 2``.
+        Minimum variance of the noise, in target_scale of ``target_scale_ ** 2``.
     power_ : float
         Power used in training.
     n_iter_ : int
@@ -245,12 +245,12 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         if self.warm_start and hasattr(self, "training_"):
             self._warn_if_targets_moved(target_scale)
             return  # a resumed fit keeps its standardisation
-        self.target_mean_, self.target_spread_ = target_scale.mean, target_scale.scale
+        self.target_mean_, self.target_scale_ = target_scale.mean, target_scale.scale
         self.noise_floor_ = target_scale.noise_floor
 
     def _warn_if_targets_moved(self, target_scale: TargetScale) -> None:
         """Warn if the targets differ much from those of the fit to resume."""
-        known = self.target_spread_
+        known = self.target_scale_
         moved = abs(target_scale.mean - self.target_mean_) > MAX_TARGET_SHIFT * known
         if moved or not 1.0 / MAX_TARGET_SHIFT < target_scale.scale / known < MAX_TARGET_SHIFT:
             warnings.warn(
@@ -271,7 +271,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _standardise(self, y: Array, weight: Array | None) -> Array:
         """Standardised targets: mean zero and unit variance."""
         self._set_target_scale(TargetMoments.of(y, weight))
-        return np.asarray((y - self.target_mean_) / self.target_spread_)
+        return np.asarray((y - self.target_mean_) / self.target_scale_)
 
     def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
         """One pass for the moments of inputs and targets."""
@@ -286,7 +286,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             collect, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
         )
         self._set_target_scale(targets)
-        encoded = _StandardisedSource(source, self.target_mean_, self.target_spread_)
+        encoded = _StandardisedSource(source, self.target_mean_, self.target_scale_)
         return encoded, n_rows, inputs.weight, Standard.from_moments(inputs)
 
     def _outputs(self) -> tuple[str, int]:
@@ -294,7 +294,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
 
     def _store_likelihood(self) -> None:
         variance = self.noise_floor_ + float(np.exp(self.likelihood_))
-        self.noise_ = float(np.sqrt(variance)) * self.target_spread_
+        self.noise_ = float(np.sqrt(variance)) * self.target_scale_
         if self._learns_noise():
             self.noise_ = float("nan")
 
@@ -309,10 +309,10 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
             noise = np.full(mean.shape[:2], self.noise_**2)
             if self._learns_noise():
                 log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * self.normals_[:, -1]
-                noise = self.target_spread_**2 * (self.noise_floor_ + np.exp(log_noise))
+                noise = self.target_scale_**2 * (self.noise_floor_ + np.exp(log_noise))
             yield (
-                self.target_mean_ + self.target_spread_ * mean[..., 0],
-                self.target_spread_**2 * variance[..., 0],
+                self.target_mean_ + self.target_scale_ * mean[..., 0],
+                self.target_scale_**2 * variance[..., 0],
                 noise,
             )
 
@@ -327,7 +327,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
 
     def _log_density(self, X: Matrix, y: Array) -> Array:
         """Log density of encoded targets, for validation."""
-        return _log_densities(self._mixtures(X), self.target_mean_ + self.target_spread_ * y)
+        return _log_densities(self._mixtures(X), self.target_mean_ + self.target_scale_ * y)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation.
