@@ -203,6 +203,13 @@ class Posterior(ABC):
     def check_rows(self, X: Matrix) -> None:  # noqa: B027 (most take any numbers)
         """Raise for rows that the model cannot have made, such as negative counts."""
 
+    def check(self, n_features: int, n_classes: int | None) -> None:  # noqa: B027
+        """Raise a ValueError unless all arrays have the shapes and ranges that predicting needs.
+
+        Loading a model calls this: what a file holds may have been changed. ``n_classes`` is None
+        for a regression.
+        """
+
 
 class Model(ABC):
     """Parameters and what they mean.

@@ -185,7 +185,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     save : the way there.
     load_predictor : the same for a program that only predicts.
     """
-    return _decoded(path, Decoder)
+    model = _decoded(path, Decoder)
+    inner = getattr(model, "estimator_", model) if type(model).__name__ == "TabularModel" else model
+    name = type(inner).__name__
+    if name in _POSTERIORS and hasattr(inner, "n_features_in_"):
+        _checked(path, inner, name)
+    return model
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Predictor:
@@ -207,27 +212,33 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         As `load` does; or the file holds no fitted model of a class that has a posterior.
     """
     fitted, encoding = _decoded(path, FittedDecoder), None
-    if not isinstance(fitted, Fitted):
+    if getattr(fitted, "name", None) == "TabularModel":
+        fitted, encoding = getattr(fitted, "estimator_", None), getattr(fitted, "encoder_", None)
+    if not isinstance(fitted, Fitted) or not hasattr(fitted, "n_features_in_"):
         raise ValueError(f"{path} holds no fitted model.")
+    if fitted.name not in _POSTERIORS:
+        raise ValueError(f"{path}: {fitted.name} has no predictor yet; use likelier.load.")
+    return _checked(path, fitted, fitted.name, encoding)
+
+
+def _checked(path: Any, fitted: Any, name: str, encoding: Any = None) -> Predictor:
+    """The predictor of what a file holds, if it is whole: what loads can predict."""
     try:
-        if fitted.name == "TabularModel":
-            fitted, encoding = fitted.estimator_, fitted.encoder_
-        if fitted.name not in _POSTERIORS:
-            raise ValueError(f"{path}: {fitted.name} has no predictor yet; use likelier.load.")
-        return _predictor(fitted, encoding)
-    except AttributeError as error:
-        raise ValueError(f"{path} holds no fitted model: {error}") from error
-
-
-def _predictor(fitted: Any, encoding: Any) -> Predictor:
-    """The predictor of what a file holds."""
-    classes = getattr(fitted, "classes_", None)
-    names = getattr(fitted, "feature_names_in_", None)
-    posterior: Posterior = ConstantPosterior()
-    if not getattr(fitted, "constant_", False):
-        module, _, function = _POSTERIORS[fitted.name].partition(":")
-        posterior = getattr(importlib.import_module(module), function)(fitted)
-    return Predictor(posterior, int(fitted.n_features_in_), classes, names, encoding)
+        posterior: Posterior = ConstantPosterior()
+        if not getattr(fitted, "constant_", False):
+            module, _, function = _POSTERIORS[name].partition(":")
+            posterior = getattr(importlib.import_module(module), function)(fitted)
+        found = Predictor(
+            posterior,
+            fitted.n_features_in_,
+            getattr(fitted, "classes_", None),
+            getattr(fitted, "feature_names_in_", None),
+            encoding,
+        )
+        found.check()
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ValueError(f"{path}: {name} cannot predict: {error}") from error
+    return found
 
 
 def _decoded(path: str | os.PathLike[str], decoder: type[Decoder]) -> Any:

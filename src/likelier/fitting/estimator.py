@@ -29,7 +29,10 @@ def fitting(
     callbacks = Callbacks(estimator, *((None, None) if is_stream(X) else (X, y)))
     verbose = bool(getattr(estimator, "verbose", False))
     with unchanged_on_failure(estimator, unless_new=unless_new):
-        yield Monitor(verbose=verbose, callbacks=callbacks, journal=journal)
+        yield Monitor(
+            verbose=verbose, callbacks=callbacks, journal=journal,
+            time_budget=getattr(estimator, "time_budget", None),
+        )  # fmt: skip
     if journal is not None:
         journal.finish()
     callbacks.end()

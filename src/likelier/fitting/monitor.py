@@ -46,12 +46,14 @@ class Callbacks:
             self.context = estimator._init_callback_context(max_subtasks=None)
             self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
-    def after_step(self, attributes: Callable[[], dict[str, Any]]) -> bool:
+    def after_step(
+        self, attributes: Callable[[], dict[str, Any] | None], task: str = "iteration"
+    ) -> bool:
         """Tell the callbacks of a step; True where one asks for an end."""
         if self.context is None or not getattr(self._estimator, "_skl_callbacks", None):
             return False
         X, y = self._data
-        step = self.context.subcontext(task_name="iteration")
+        step = self.context.subcontext(task_name=task)
         step.call_on_fit_task_begin(estimator=self._estimator, X=X, y=y)
         return bool(
             step.call_on_fit_task_end(
@@ -81,6 +83,8 @@ class Monitor:
     callbacks : Callbacks, optional
     journal : Journal, optional
         Where results are recorded; None for nowhere.
+    time_budget : float, optional
+        Seconds after which a fit should end with what it has.
 
     Attributes
     ----------
@@ -100,8 +104,10 @@ class Monitor:
         verbose: bool = False,
         callbacks: Callbacks | None = None,
         journal: Journal | None = None,
+        time_budget: float | None = None,
     ) -> None:
         self.verbose, self.callbacks, self.journal = verbose, callbacks, journal
+        self._begin, self._time_budget = time.perf_counter(), time_budget
         self.attributes: Callable[[Any], dict[str, Any]] = lambda posterior: {}
         self.stop: Callable[[Any], bool] | None = None
         self.n_steps = 0
@@ -123,16 +129,48 @@ class Monitor:
         return result
 
     def step(self, info: Info, posterior: Posterior) -> bool:
-        """A step is done; True asks for an end."""
-        self.n_steps += 1
+        """A step of an inference is done; True asks for an end."""
         self.info, self.posterior = info, posterior
-        if self.verbose:
-            print(f"iteration {self.n_steps}: objective {info.objective:.6g}, gap {info.gap:.2g}")
-        if self.callbacks is not None:
-            self.stopped = self.callbacks.after_step(lambda: self.attributes(posterior()))
+        text = f"objective {info.objective:.6g}, gap {info.gap:.2g}"
+        self.tick("iteration", text, lambda: self.attributes(posterior()))
         if not self.stopped and self.stop is not None:
             self.stopped = self.stop(posterior())
-        return self.stopped
+        return self.over
+
+    def tick(
+        self,
+        what: str,
+        text: str = "",
+        attributes: Callable[[], dict[str, Any] | None] = dict,
+    ) -> bool:
+        """A piece of work is done; True asks for an end.
+
+        ``attributes`` gives what a callback may see of the model, or None where it could not
+        predict yet.
+        """
+        self.n_steps += 1
+        if self.verbose:
+            print(f"{what} {self.n_steps}: {text}")
+        if self.callbacks is not None:
+            self.stopped = self.callbacks.after_step(attributes, what) or self.stopped
+        return self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether the fit should end: asked to, or out of time."""
+        left = self.left
+        return self.stopped or (left is not None and left <= 0.0)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds of the time budget that are left; None where there is none."""
+        if self._time_budget is None:
+            return None
+        return max(0.0, float(self._time_budget) - (time.perf_counter() - self._begin))
+
+    def allows(self, seconds: float) -> bool:
+        """Whether a piece of work that takes so long fits into the time budget."""
+        return self.left is None or seconds < self.left
 
     def state(self, stage: str) -> Any:
         """The state of a stage as an earlier fit kept it, or None."""

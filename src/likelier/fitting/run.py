@@ -36,7 +36,7 @@ def run(
     """
     kept = monitor.state(stage) if inference.resumable else None
     state, info = state if kept is None else kept, monitor.info
-    while monitor.n_steps < max_steps and not monitor.stopped:
+    while monitor.n_steps < max_steps and not monitor.over:
         try:
             state, info = inference.step(state, engine)
         except KeyboardInterrupt:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Loss, Matrix, Posterior, Uncertainty
+from likelier.calibration import restore
+from likelier.files.declared import check_array, check_number
 from likelier.fitting.probabilities import class_probabilities
 from likelier.losses import make_loss
 from likelier.predictive import Categorical, Gaussian
@@ -38,6 +40,16 @@ class ClassifierPosterior(Posterior):
         """Number of the class of the largest score, for losses without probabilities too."""
         scores = self.scores(X)
         return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        K = n_classes or 0
+        n_outputs = 1 if K == 2 else K
+        check_array("coef_", self.coef, (n_outputs, n_features))
+        check_array("intercept_", self.intercept, (n_outputs,))
+        if self.loss.task not in ("binary", "multiclass"):
+            raise ValueError(f"loss={self.loss.name!r} is not one of a classifier")
+        if self.calibration:
+            restore(self.calibration)  # checks its parts
 
     def predictive(self, X: Matrix) -> Categorical:
         return Categorical(class_probabilities(self.loss, self.scores(X), self.calibration))
@@ -78,6 +90,18 @@ class RegressorPosterior(Posterior):
         """Variance of the target: of the noise, and of the score from not knowing coefficients."""
         total, epistemic = super().uncertainty(X).total, self.coefficient_variance(X)
         return Uncertainty(total, total - epistemic, epistemic)
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        check_array("coef_", self.coef, (n_features,))
+        check_array("intercept_", self.intercept, (1,))
+        if self.loss.task not in ("regression", "count"):
+            raise ValueError(f"loss={self.loss.name!r} is not one of a regression")
+        if np.isnan(self.noise):
+            return  # no likelihood, or interrupted: there are no intervals
+        check_number("noise_", self.noise, 0.0)
+        if self.covariance.size:
+            p = n_features + int(self.fit_intercept)
+            check_array("covariance_", self.covariance, (1, p, p))
 
     def predictive(self, X: Matrix) -> Gaussian:
         variance = self.noise**2 + self.coefficient_variance(X)

@@ -17,6 +17,10 @@ from likelier.predictor.unseen_levels import mixed_interval, mixed_prediction, m
 class ConstantPosterior(Posterior):
     """Of a classifier whose training rows were all of one class."""
 
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        if n_classes != 1:
+            raise ValueError("a constant has a single class")
+
     def predictive(self, X: Matrix) -> Categorical:
         return Categorical(np.ones((X.shape[0], 1)))
 
@@ -62,6 +66,19 @@ class Predictor:
     ) -> None:
         self.posterior, self.n_features, self.classes = posterior, n_features, classes
         self.names, self.encoding = names, encoding
+
+    def check(self) -> None:
+        """Raise a ValueError unless the parts belong together, so that the model can predict."""
+        if not isinstance(self.n_features, int) or self.n_features < 1:
+            raise ValueError(f"n_features_in_ must be a positive integer, not {self.n_features!r}")
+        n_classes = None
+        if self.classes is not None:
+            if np.ndim(self.classes) != 1 or not len(self.classes):
+                raise ValueError("classes_ must be a list of labels")
+            n_classes = len(self.classes)
+        if self.names is not None and len(self.names) != self.n_features:
+            raise ValueError(f"feature_names_in_ must hold {self.n_features} names")
+        self.posterior.check(self.n_features, n_classes)
 
     def predict(self, X: Any) -> Array:
         """Most probable class, or the predicted number, of every row."""
