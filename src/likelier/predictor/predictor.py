@@ -69,8 +69,9 @@ class Predictor:
 
     def check(self) -> None:
         """Raise a ValueError unless the parts belong together, so that the model can predict."""
-        if not isinstance(self.n_features, int) or self.n_features < 1:
-            raise ValueError(f"n_features_in_ must be a positive integer, not {self.n_features!r}")
+        n_features: Any = self.n_features
+        if not isinstance(n_features, int) or n_features < 1:
+            raise ValueError(f"n_features_in_ must be a positive integer, not {n_features!r}")
         n_classes = None
         if self.classes is not None:
             if np.ndim(self.classes) != 1 or not len(self.classes):
