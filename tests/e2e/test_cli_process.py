@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from tests.e2e.helpers import command, environment_without_threads, flowers, run_ok, start, write
 
+import likelier
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 
 
@@ -164,3 +166,26 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         peak["evaluate", path] = peak_memory("evaluate", model, path)
     for name in ("fit", "predict", "evaluate"):
         assert peak[name, large] < peak[name, small] + 60, peak
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_fit_resumes_from_its_checkpoint(sent, code, endless, tmp_path):
+    fit = (
+        "fit", endless, "-t", "species", "-m", "linear", "--memory", 0, "--tol", 1e-12,
+        "--checkpoint", tmp_path / "checkpoints",
+    )  # fmt: skip
+    process = start(*fit, "-o", tmp_path / "model", env=environment_without_threads())
+    for line in process.stderr:
+        if line.startswith("Task"):
+            break
+    time.sleep(2.0)
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "The same command resumes the fit" in errors
+    assert not (tmp_path / "model").exists()
+    run_ok(*fit, "-o", tmp_path / "model")
+    assert not list((tmp_path / "checkpoints").iterdir())
+    run_ok(*fit[:-2], "-o", tmp_path / "whole")
+    found, whole = (likelier.load(tmp_path / name).estimator_ for name in ("model", "whole"))
+    np.testing.assert_array_equal(found.coef_, whole.coef_)

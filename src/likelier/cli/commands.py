@@ -85,6 +85,12 @@ def main(ctx: click.Context) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Random seed.")
 @click.option("--jobs", type=int, metavar="N", help="Number of threads; -1 uses all cores.")
 @click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="Save the progress of the fit in FOLDER. If interrupted, the same command resumes it.",
+)
+@click.option(
     "--param",
     multiple=True,
     metavar="NAME=VALUE",
@@ -143,15 +149,20 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
     options = {name: given[name] for name in ("target", "task", "exclude")}
     options["kinds"] = column_kinds(given["kind"])
     options["memory_limit"] = given["memory"] << 20
-    model = fit_model(
-        file,
-        choose_model(given),
-        estimator_parameters(given),
-        options,
-        reading_arguments(given),
-        log,
-        quiet,
-    )
+    try:
+        model = fit_model(
+            file,
+            choose_model(given),
+            estimator_parameters(given),
+            options,
+            reading_arguments(given),
+            log,
+            quiet,
+        )
+    except (KeyboardInterrupt, SystemExit):
+        if given["checkpoint"] is not None:
+            log(f"The same command resumes the fit from {given['checkpoint']}.")
+        raise
     save(model, output)
     name, features = type(model.estimator_).__name__, len(model.feature_names())
     log(f"Saved {name} for {model.target_!r} with {features} features to {output}.")

@@ -167,7 +167,7 @@ def choose_model(given: Mapping[str, Any]) -> ModelChoice:
 
 def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constructor parameters that were given, by name."""
-    names = ("loss", "alpha", "max_iter", "tol", "seed", "jobs")
+    names = ("loss", "alpha", "max_iter", "tol", "seed", "jobs", "checkpoint")
     renamed = {"seed": "random_state", "jobs": "n_jobs"}
     found = {renamed.get(name, name): given[name] for name in names if given[name] is not None}
     named: set[str] = set()

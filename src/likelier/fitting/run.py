@@ -39,7 +39,7 @@ def run(
     while monitor.n_steps < max_steps and not monitor.over:
         try:
             state, info = inference.step(state, engine)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # the command line exits on SIGTERM
             if inference.resumable:
                 monitor.keep(stage, state, now=True)
             raise
