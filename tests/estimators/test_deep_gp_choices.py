@@ -102,6 +102,25 @@ def test_numbers_are_asked_where_rows_are_too_few_to_tell_scales_from_noise(told
     assert told[1] == [200, 200]
 
 
+def test_nodes_beyond_the_inputs_are_judged_in_all_layers(monkeypatch):
+    """One layer cannot learn the branches that such nodes tell apart."""
+    judged = set()
+
+    def fit(estimator, rows, seed, probe):
+        judged.add(probe.layers)
+        return Told(rows, 0.0, [])
+
+    monkeypatch.setattr(deep_gp_probe, "fit_probe", fit)
+    for make, layers, hidden, expected in (
+        (regressor, 2, "auto", 1), (regressor, 3, 2, 1), (regressor, 1, 3, 1),
+        (regressor, 2, 3, 2), (regressor, 3, 3, 3), (classifier, 2, 3, 1),
+    ):  # fmt: skip
+        model = make(layers=layers, hidden_dim=hidden, length_scales="auto")
+        model._find_kernel(task_of(600))
+        assert judged == {expected}
+        judged.clear()
+
+
 def test_few_rows_copied_many_times_are_few_rows(told):
     rows = np.random.default_rng(3).standard_normal((11, 2))
     engine = LocalEngine(np.tile(rows, (4, 1)), np.tile(rows[:, 0], 4), seed=0)

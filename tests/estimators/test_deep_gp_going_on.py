@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import tracemalloc
 import warnings
 from types import SimpleNamespace
@@ -20,7 +21,6 @@ from likelier.deep_gp import feed as deep_feed
 from likelier.deep_gp import monitor as deep_gp_monitor
 from likelier.deep_gp import recipe as deep_gp_fit
 from likelier.fitting.time_budget import TimeBudget
-from likelier.kernel_machine import estimator as kernel_words
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
 
@@ -283,9 +283,9 @@ def test_a_time_budget_counts_the_reading_of_a_stream():
         waited[0] = 100.0  # at the first reading only
         yield X, Y
 
-    waited, now = [0.0], kernel_words.time.perf_counter
+    waited, now = [0.0], time.perf_counter
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel_words.time, "perf_counter", lambda: now() + waited[0])
+        patch.setattr(time, "perf_counter", lambda: now() + waited[0])
         model = regressor(max_iter=400, time_budget=50.0).fit(blocks)
     assert model.n_iter_ == 20  # one call of the loop
 

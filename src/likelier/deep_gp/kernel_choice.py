@@ -3,7 +3,10 @@
 The energy at power one treats the variance of the outputs like label noise. Where classes overlap
 this is favourable, and prior variances and length scales overfit the training rows. A fixed kernel
 of nearly linear functions cannot overfit in this way, but misses nonlinearity. One layer is enough
-to compare both, in a fraction of the time of a deep fit.
+to compare both, in a fraction of the time of a deep fit. But one layer cannot show what hidden
+nodes beyond the inputs are for, the branches of a target: nearly linear functions would then seem
+as good as any, and could not learn them. So where a regression has such nodes, all layers are
+compared.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ STEPS = 500
 def find_kernel(estimator: Any, task: Task) -> FixedKernel | None:
     """The fixed kernel of nearly linear functions, or None if the kernel should be learned.
 
-    Cost: two to six fits of one layer, of at most `STEPS` minibatches each.
+    Cost: two to six fits of one layer, or of all if there are nodes beyond the inputs, of at most
+    `STEPS` minibatches each.
     """
     if estimator.length_scales != "auto":
         return LONG if estimator.length_scales == "long" else None
@@ -44,7 +48,8 @@ def find_kernel(estimator: Any, task: Task) -> FixedKernel | None:
     rows = comparison_rows(task)
     if rows.n < MIN_ROWS:  # most were duplicates
         return None
-    probes = (Probe(1, STEPS, task.power, LONG), Probe(1, STEPS, task.power))
+    layers = _n_layers(estimator, len(task.standard.mean))
+    probes = (Probe(layers, STEPS, task.power, LONG), Probe(layers, STEPS, task.power))
     found = np.empty(0)
     folded = FOLDED_CLASSIFICATION if is_classifier(estimator) else FOLDED_REGRESSION
     for out in _parts(rows.n, folded, task.seed):
@@ -52,6 +57,14 @@ def find_kernel(estimator: Any, task: Task) -> FixedKernel | None:
         if is_significant(found):  # the other folds would hardly change the sign
             break
     return LONG if found.sum() > 0.0 else None
+
+
+def _n_layers(estimator: Any, n_inputs: int) -> int:
+    """Layers to compare: one, or all if hidden nodes may tell branches of a target apart."""
+    hidden = estimator._widths(n_inputs, 1)[1:-1]
+    if is_classifier(estimator) or max(hidden, default=0) <= n_inputs:
+        return 1
+    return int(estimator.layers)
 
 
 def _parts(n_rows: int, folded: int, seed: int) -> list[Array]:

@@ -46,7 +46,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         Number of layers; 1 is a sparse Gaussian process.
     hidden_dim : int or "auto", default="auto"
         Nodes per inner layer; "auto" is the number of inputs, at most 30. Nodes beyond the number
-        of inputs are initialised with noise, which can model bimodal targets.
+        of inputs are initialised with noise, which can model bimodal targets unless the length
+        scales are long.
     n_inducing : int or "auto", default="auto"
         Inducing points per layer; "auto" is 100, or 50 for at most 250 rows.
     kernel : {"rbf", "matern32", "matern52"}, default="rbf"
@@ -56,8 +57,9 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     length_scales : {"auto", "learned", "long"}, default="auto"
         "learned": one per input, learned. "long": fixed at four times the typical length of the
         rows, for nearly linear functions that do not overfit. "auto" chooses by the held-out log
-        density of short fits for 12 to 3000 rows; otherwise, or for a ``time_budget`` under 30
-        seconds, it is "learned".
+        density of short fits for 12 to 3000 rows, of one layer, or of all for a ``hidden_dim``
+        beyond the number of inputs; otherwise, or for a ``time_budget`` under 30 seconds, it is
+        "learned".
     heteroscedastic : bool, default=False
         Whether the noise depends on the inputs, through a second output.
     power : float or "auto", default="auto"

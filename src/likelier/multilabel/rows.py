@@ -217,8 +217,9 @@ class Rows:
     """Distinct rows in a canonical order, with labels and weights.
 
     Equal rows with equal labels are merged and their weights added, and the order depends on the
-    values only. So neither the order of the data, nor whether a row is repeated or has twice the
-    weight, makes a difference. ``group`` identifies rows of equal features.
+    values only, but not on labels that are the same in every row. So neither the order of the data,
+    nor whether a row is repeated or has twice the weight, nor a constant label, makes a difference.
+    ``group`` identifies rows of equal features.
     """
 
     X: Matrix
@@ -234,15 +235,22 @@ def distinct_rows(X: Matrix, Y: Array, sample_weight: Any, seed: int) -> Rows:
     if sample_weight is not None:
         weight = checked_weight(sample_weight, X)
     rng = np.random.default_rng([seed, 5])
-    features = _hashes(X, rng)
-    keys = features * np.uint64(0x9E3779B97F4A7C15) + _hashes(np.where(Y == Y, Y, -1.0), rng)
     present = np.flatnonzero(weight > 0.0)
     if not len(present):
         raise ValueError("sample_weight must be positive for at least one row")
+    features = _hashes(X, rng)
+    labels = _varying_columns(np.where(Y == Y, Y, -1.0), present)
+    keys = features * np.uint64(0x9E3779B97F4A7C15) + _hashes(labels, rng)
     _, first, group = np.unique(keys[present], return_index=True, return_inverse=True)
     rows = present[first]
     merged = np.bincount(group, weights=weight[present])
     return Rows(take_rows(X, rows), np.ascontiguousarray(Y[rows]), merged, features[rows])
+
+
+def _varying_columns(values: Array, rows: Array) -> Array:
+    """The columns that are not the same in all of the listed rows."""
+    varying = (values != values[rows[0]])[rows].any(axis=0)
+    return values if varying.all() else values[:, varying]
 
 
 def known_counts(Y: Array, weight: Array) -> Array:
