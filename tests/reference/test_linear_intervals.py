@@ -143,7 +143,7 @@ def refuse(model, reason):
     assert not hasattr(model, "coef_stderr_")
     with pytest.raises(UncertifiedError, match=reason) as caught:
         model.coef_interval()
-    assert "Intervals need" in str(caught.value)
+    assert "They need" in str(caught.value)
 
 
 def labelled(n=300, d=4):
