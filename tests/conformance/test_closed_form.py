@@ -39,8 +39,8 @@ def subclasses(kind):
     return found | {below for sub in found for below in subclasses(sub)}
 
 
-def engine(matrix, weighted=True, **words):
-    return LocalEngine(matrix(X), Y, W if weighted else None, **words)
+def engine(matrix, weighted=True, **params):
+    return LocalEngine(matrix(X), Y, W if weighted else None, **params)
 
 
 def run(model, data):
@@ -85,8 +85,8 @@ def test_one_step_is_all_it_takes(name, matrix):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_blocks_threads_and_streams_do_not_matter(name, matrix, weighted):
     _, whole, _ = run(MODELS[name], engine(matrix, weighted, block_rows=300))
-    for words in ({"block_rows": 7}, {"block_rows": 64, "n_jobs": 2}):
-        _, parts, _ = run(MODELS[name], engine(matrix, weighted, **words))
+    for params in ({"block_rows": 7}, {"block_rows": 64, "n_jobs": 2}):
+        _, parts, _ = run(MODELS[name], engine(matrix, weighted, **params))
         close(parts.stats, whole.stats)
     blocks = [(b.X, b.y, b.weight) for b in engine(matrix, weighted, block_rows=50).blocks()]
     _, flow, _ = run(MODELS[name], StreamEngine(block_source(lambda: iter(blocks))))
@@ -111,14 +111,14 @@ def test_statistics_form_a_group(name, matrix):
     a, b, c = (model.stats(Batch(matrix(X[i::3]), Y[i::3], W[i::3])) for i in range(3))
     close((a + b) + c, a + (c + b))
     close((a + b + c) - c, a + b, rtol=1e-9)
-    places = np.array([0, 2, 5])
-    spread = a.spread(places, 6)
+    positions = np.array([0, 2, 5])
+    reindexed = a.reindex(positions, 6)
     for field, array in a.to_arrays().items():
-        wide = spread.to_arrays()[field]
+        wide = reindexed.to_arrays()[field]
         if field.startswith("row_"):  # of all rows, whatever their class
             np.testing.assert_array_equal(wide, array)
             continue
-        np.testing.assert_array_equal(wide[places], array)
+        np.testing.assert_array_equal(wide[positions], array)
         assert not wide[[1, 3, 4]].any()
     close(type(a).from_arrays(a.to_arrays()), a, rtol=0)
 
@@ -129,14 +129,16 @@ def test_dense_and_sparse_agree(name):
     one = model.stats(Batch(X, Y, W))
     two = model.stats(Batch(sparse.csr_array(X), Y, W))
     close(one, two)
-    laws = model.laws(one)
+    distributions = model.distributions(one)
     np.testing.assert_allclose(
-        laws.log_density(X), laws.log_density(sparse.csr_array(X)), rtol=1e-12
+        distributions.log_density(X), distributions.log_density(sparse.csr_array(X)), rtol=1e-12
     )
-    np.testing.assert_allclose(laws.log_measure(X), laws.log_measure(sparse.csr_array(X)))
+    np.testing.assert_allclose(
+        distributions.log_measure(X), distributions.log_measure(sparse.csr_array(X))
+    )
 
 
 @every
 def test_rows_without_labels_are_refused(name):
-    with pytest.raises(ValueError, match="no class numbers"):
+    with pytest.raises(ValueError, match="no class indices"):
         MODELS[name].stats(Batch(X))

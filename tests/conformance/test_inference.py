@@ -154,7 +154,7 @@ def test_init_step_posterior(kind, loss):
         assert isinstance(predictive, Predictive)
         assert predictive.n_rows == 5
     else:
-        with pytest.raises(ValueError, match="no distribution"):
+        with pytest.raises(ValueError, match="does not define a distribution"):
             posterior.predictive(X)
 
 
@@ -228,7 +228,7 @@ def optimum(loss):
 
 @every_pair
 def test_a_reported_gap_bounds_the_distance(kind, loss):
-    """Where an inference says how far it is, it is about right, and it means it when done."""
+    """The reported gap of an inference is about right, and holds at convergence."""
     model, engine = problem(loss)
     make, _, n_steps = CASES[kind]
     theta, infos = run(make(), model, engine, n_steps)
@@ -264,7 +264,7 @@ def test_streams_will_do(kind, loss):
 
 @pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)
 def test_a_start_is_a_start(loss):
-    """Every inference that can, begins where it is told to."""
+    """Every inference that supports it starts at given parameters."""
     model, engine = problem(loss)
     theta = np.random.default_rng(0).standard_normal((D + 1, model.n_outputs))
     for kind in (ScheduledSGD, AdaptiveSGD, Newton, LBFGS, ActiveSet):

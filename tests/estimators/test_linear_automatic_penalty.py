@@ -12,8 +12,8 @@ from likelier.linear.penalty import Columns, Penalty, automatic_strengths
 AUTO = Penalty("l2", "auto", 0.15)
 
 
-def words(n=400, d=300, seed=0):
-    """Rows of Zipf-distributed words, and two classes that a few common ones tell apart."""
+def documents(n=400, d=300, seed=0):
+    """Rows of Zipf-distributed words, and two classes that a few common ones separate."""
     rng = np.random.default_rng(seed)
     often = 1.0 / np.arange(1, d + 1)
     X = (rng.random((n, d)) < np.minimum(2.0 * often, 0.5)) * rng.uniform(0.5, 1.5, (n, d))
@@ -37,14 +37,14 @@ def test_wide_dense_features_keep_their_units():
 
 @pytest.mark.parametrize("variance", [1.0, 10.0])
 def test_rare_features_share_one_strength_that_gives_scores_their_variance(variance):
-    X, _ = words()
+    X, _ = documents()
     found = automatic_strengths(columns(X), variance)
     assert np.ptp(found) == 0.0
     assert (X.var(axis=0) / found).sum() == pytest.approx(variance)
 
 
 def test_a_feature_in_other_units_keeps_its_own_and_leaves_the_rest_alone():
-    X, _ = words()
+    X, _ = documents()
     plain = automatic_strengths(columns(X), 10.0)
     for scale in (1e-6, 1e6):
         Z = X.copy()
@@ -55,7 +55,7 @@ def test_a_feature_in_other_units_keeps_its_own_and_leaves_the_rest_alone():
 
 
 def test_features_that_never_occur_are_harmless():
-    X, _ = words()
+    X, _ = documents()
     X[:, 100:150] = 0.0
     found = automatic_strengths(columns(X), 1.0)
     assert np.isfinite(found).all()
@@ -67,14 +67,14 @@ def test_features_that_never_occur_are_harmless():
     [(losses.LogLoss(), 10.0), (losses.Softmax(), 10.0), (losses.Hinge(), 1.0)],
 )
 def test_margins_want_smaller_scores_than_logits(loss, variance):
-    X, _ = words()
+    X, _ = documents()
     strengths = AUTO.strengths(columns(X), len(X), True, loss)
     expected = automatic_strengths(columns(X), variance) / len(X)
     np.testing.assert_allclose(strengths.l2, np.append(expected, 0.0))
 
 
 def test_layout_and_blocks_do_not_matter():
-    X, y = words()
+    X, y = documents()
     dense = LinearClassifier(random_state=0, tol=1e-8).fit(X, y)
     rows = LinearClassifier(random_state=0, tol=1e-8).fit(sparse.csr_array(X), y)
     np.testing.assert_allclose(dense.coef_, rows.coef_, atol=1e-5)
@@ -84,7 +84,7 @@ def test_layout_and_blocks_do_not_matter():
 
 
 def test_one_huge_column_does_not_drown_the_words():
-    X, y = words(800)
+    X, y = documents(800)
     Z = X.copy()
     Z[:, 50] *= 1e5
     train, test = slice(0, 400), slice(400, None)
@@ -95,7 +95,7 @@ def test_one_huge_column_does_not_drown_the_words():
 
 
 def test_partial_fit_has_the_same_rule():
-    X, y = words(2000)
+    X, y = documents(2000)
     model = LinearClassifier(random_state=0)
     for first in range(0, 2000, 250):
         rows = slice(first, first + 250)

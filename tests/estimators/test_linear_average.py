@@ -1,8 +1,8 @@
 """``average=True`` is the mean of all iterates, replayed row by row from the formulas.
 
 Implicitly, with ``s = 1 / (1 + a alpha)``: ``g = -loss'(s x^T w + b + a (s |x|^2 + 1) g)``,
-``w <- s (w + a g x)``, ``b <- b + a g``; explicitly ``w <- (1 - a alpha) w + a g x`` with the slope
-at ``x^T w + b``.
+``w <- s (w + a g x)``, ``b <- b + a g``; explicitly ``w <- (1 - a alpha) w + a g x`` with minus
+the derivative at ``x^T w + b``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def draw(n_classes, seed=0):
     return X, y
 
 
-def make(loss, n_classes, **words):
+def make(loss, n_classes, **params):
     kind = LinearClassifier if n_classes else LinearRegressor
     more = {"probability": False} if n_classes else {}  # which would take fits of their own
-    return kind(loss, **PLAIN | more | words)
+    return kind(loss, **PLAIN | more | params)
 
 
-def told(loss, n_classes, label):
+def output_target(loss, n_classes, label):
     """Targets of the outputs: one for two classes or a number."""
     if not n_classes:
         return np.array([label])
@@ -69,7 +69,7 @@ def replay(name, X, y, n_classes, order, schedule, update):
                 else -loss.derivative(y[i], m[None])[0]
             )
         else:
-            target = told(loss, n_classes, y[i])
+            target = output_target(loss, n_classes, y[i])
             g = loss.prox(target, m, c) if implicit else -loss.derivative(target, m)
         W = (s if implicit else 1.0 - a * ALPHA) * W + a * (s if implicit else 1.0) * np.outer(
             X[i], g
@@ -94,8 +94,8 @@ def assert_mean(model, iterates):
 @every_update
 def test_in_memory(loss, n_classes, kind, schedule, update):
     X, y = draw(n_classes)
-    words = {"learning_rate": schedule, "update": update, "average": True}
-    model = make(loss, n_classes, **words)
+    params = {"learning_rate": schedule, "update": update, "average": True}
+    model = make(loss, n_classes, **params)
     engine = LocalEngine(X, y.astype(float), seed=model._seed())
     order = [i for k in range(PASSES) for batch in engine.blocks(k) for i in batch.rows]
     assert len(order) == PASSES * N and order != sorted(order)
@@ -147,7 +147,7 @@ def test_from_a_number_of_rows_on(kind, first):
     assert_mean(model.fit(kind(X), y), path[first - 1 :])
 
 
-def test_a_class_that_comes_late_has_the_mean_of_a_lane_that_learned_it_never():
+def test_a_class_that_comes_late_has_the_mean_of_an_output_that_never_learned_it():
     X, y = draw(3)
     y = np.where(np.arange(N) < 60, y % 2, y)
     model = make("log_loss", 3, learning_rate="constant", average=True)

@@ -22,9 +22,9 @@ def draw(n=120, d=4, seed=0):
     return X, (signal + rng.standard_normal(n) > 0).astype(int), np.round(abs(signal) + 1.0)
 
 
-def make(loss, **words):
+def make(loss, **params):
     estimator = LinearClassifier if loss in CLASSIFICATION else LinearRegressor
-    return estimator(loss, random_state=0, **words)
+    return estimator(loss, random_state=0, **params)
 
 
 def target(loss, y, counts):
@@ -52,18 +52,18 @@ def test_empty_rows_and_empty_columns(loss):
 
 @ignore
 @every_loss
-@pytest.mark.parametrize("words", [{}, {"alpha": 0.0}, {"learning_rate": "constant"}])
-def test_nothing_but_zeros(loss, words):
-    """Without a feature to learn from, the intercept says what there is to say."""
+@pytest.mark.parametrize("params", [{}, {"alpha": 0.0}, {"learning_rate": "constant"}])
+def test_nothing_but_zeros(loss, params):
+    """Without a feature to learn from, the intercept is the whole model."""
     _, y, counts = draw()
     X = sparse.csr_array((120, 3))
-    model = make(loss, **words).fit(X, target(loss, y, counts))
+    model = make(loss, **params).fit(X, target(loss, y, counts))
     np.testing.assert_array_equal(model.coef_, np.zeros_like(model.coef_))
     assert np.isfinite(model.intercept_).all()
 
 
-@pytest.mark.parametrize("words", [{}, {"learning_rate": "constant"}, {"early_stopping": True}])
-def test_doubled_entries_are_summed_and_the_caller_keeps_them(words):
+@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}, {"early_stopping": True}])
+def test_doubled_entries_are_summed_and_the_caller_keeps_them(params):
     X, y, _ = draw()
     clean = sparse.csr_array(X)
     rows = np.repeat(np.arange(120), 8)
@@ -72,8 +72,8 @@ def test_doubled_entries_are_summed_and_the_caller_keeps_them(words):
     doubled = sparse.csr_array((data, np.repeat(np.tile(np.arange(4), 120), 2), indptr))
     assert doubled.nnz == 960 == len(rows)
     stored = doubled.data.copy(), doubled.indices.copy(), doubled.indptr.copy()
-    one = LinearClassifier(random_state=0, **words).fit(doubled, y)
-    two = LinearClassifier(random_state=0, **words).fit(clean, y)
+    one = LinearClassifier(random_state=0, **params).fit(doubled, y)
+    two = LinearClassifier(random_state=0, **params).fit(clean, y)
     np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-9)
     np.testing.assert_allclose(one.predict_proba(doubled), two.predict_proba(X), rtol=1e-9)
     one.set_params(early_stopping=False).partial_fit(doubled, y)
@@ -143,8 +143,8 @@ def test_more_features_than_rows(loss):
 def test_separable_classes_without_penalty_stay_finite(loss):
     X = np.linspace(-1.0, 1.0, 40)[:, None]
     y = (X[:, 0] > 0.0).astype(int)
-    for words in ({"alpha": 0.0}, {"penalty": None}, {"alpha": 0.0, "learning_rate": "constant"}):
-        model = make(loss, max_iter=100, **words).fit(X, y)
+    for params in ({"alpha": 0.0}, {"penalty": None}, {"alpha": 0.0, "learning_rate": "constant"}):
+        model = make(loss, max_iter=100, **params).fit(X, y)
         assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
         assert model.score(X, y) > 0.9
         assert np.isfinite(model.predict_proba(X)).all()
@@ -161,10 +161,10 @@ def test_one_row_of_numbers():
     assert model.predict([[2.0]]) == pytest.approx(3.0, rel=0.05)
 
 
-@pytest.mark.parametrize("words", [{}, {"early_stopping": True, "validation_fraction": 0.5}])
-def test_one_class_is_a_constant(words):
+@pytest.mark.parametrize("params", [{}, {"early_stopping": True, "validation_fraction": 0.5}])
+def test_one_class_is_a_constant(params):
     X, _, _ = draw()
-    model = LinearClassifier(**words).fit(X, np.zeros(120))
+    model = LinearClassifier(**params).fit(X, np.zeros(120))
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert fitted == {"n_features_in_", "classes_", "constant_"}
     np.testing.assert_array_equal(model.predict(X), np.zeros(120))
@@ -213,13 +213,13 @@ def test_huge_targets():
         np.testing.assert_allclose(model.coef_ / size, plain.coef_, rtol=1e-6)
 
 
-@pytest.mark.parametrize("words", [{}, {"tol": None, "max_iter": 5}, {"max_iter": 1, "tol": 1.0}])
-def test_number_of_iterations(words):
+@pytest.mark.parametrize("params", [{}, {"tol": None, "max_iter": 5}, {"max_iter": 1, "tol": 1.0}])
+def test_number_of_iterations(params):
     X, y, _ = draw()
-    model = LinearClassifier(**words).fit(X, y)
+    model = LinearClassifier(**params).fit(X, y)
     assert isinstance(model.n_iter_, int)
-    assert 1 <= model.n_iter_ <= words.get("max_iter", 1000)
-    if words.get("tol", 1.0) is None:
+    assert 1 <= model.n_iter_ <= params.get("max_iter", 1000)
+    if params.get("tol", 1.0) is None:
         assert model.n_iter_ == 5
         assert not model.converged_
 

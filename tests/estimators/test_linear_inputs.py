@@ -185,18 +185,18 @@ def test_narrow_floats_stay_narrow(loss, kind):
 
 
 @pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
-@pytest.mark.parametrize("words", [{}, {"learning_rate": "constant"}, {"early_stopping": True}])
-def test_read_only_data(estimator, words):
+@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}, {"early_stopping": True}])
+def test_read_only_data(estimator, params):
     X, y, _ = draw()
     weight = np.ones(100)
-    plain = estimator(random_state=0, **words).fit(X, y, sample_weight=weight)
+    plain = estimator(random_state=0, **params).fit(X, y, sample_weight=weight)
     thin = sparse.csr_array(X)
     arrays = (X, y, weight, thin.data, thin.indices, thin.indptr)
     for array in arrays:
         array.flags.writeable = False
     before = [array.copy() for array in arrays]
     for rows in (X, thin):
-        model = estimator(random_state=0, **words).fit(rows, y, sample_weight=weight)
+        model = estimator(random_state=0, **params).fit(rows, y, sample_weight=weight)
         np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-6)
         model.set_params(early_stopping=False).partial_fit(rows, y, sample_weight=weight)
     for array, old in zip(arrays, before, strict=True):
@@ -254,7 +254,7 @@ def peak_bytes(call):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [np.ascontiguousarray, sparse.csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize(
-    "words",
+    "params",
     [
         {},
         {"learning_rate": "constant", "max_iter": 2, "tol": None},
@@ -263,7 +263,7 @@ def peak_bytes(call):
     ],
     ids=["auto", "constant", "early_stopping", "dual"],
 )
-def test_rows_are_not_copied(dtype, kind, words):
+def test_rows_are_not_copied(dtype, kind, params):
     """Vectors with a few numbers per row may grow with the rows, another matrix may not."""
     d = 100
     rng = np.random.default_rng(0)
@@ -272,6 +272,6 @@ def test_rows_are_not_copied(dtype, kind, words):
     for n in (16_000, 32_000):
         X = rng.standard_normal((n, d), dtype=np.float32).astype(dtype)
         y = (X[:, 0] + rng.standard_normal(n) > 0).astype(int)
-        rows, model = kind(X), LinearClassifier(random_state=0, **words)
+        rows, model = kind(X), LinearClassifier(random_state=0, **params)
         peaks.append(peak_bytes(functools.partial(model.fit, rows, y)))
     assert peaks[1] - peaks[0] < 0.6 * 16_000 * d * np.dtype(dtype).itemsize

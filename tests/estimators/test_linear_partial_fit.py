@@ -31,10 +31,10 @@ def batches(*arrays, size=60):
 
 @every_loss
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-@pytest.mark.parametrize("words", [{}, {"learning_rate": "constant"}], ids=["auto", "constant"])
-def test_batches_learn(loss, n_classes, words):
+@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}], ids=["auto", "constant"])
+def test_batches_learn(loss, n_classes, params):
     X, y = draw(1200, n_classes)
-    model = LinearClassifier(loss, **words)
+    model = LinearClassifier(loss, **params)
     for rows, labels in batches(X, y):
         model.partial_fit(rows, labels)
     assert model.score(X, y) > 0.85
@@ -108,11 +108,11 @@ def test_the_order_of_announcement_does_not_matter(loss):
 
 @pytest.mark.parametrize("rate", ["constant", "invscaling"])
 def test_a_class_that_appears_later_starts_as_one_that_was_always_negative(rate):
-    """With independent lanes and one rate, announcing a class and meeting it later are the same."""
-    words = {"learning_rate": rate}
+    """With independent outputs and one rate, announcing a class makes no difference."""
+    params = {"learning_rate": rate}
     X, y = draw(n_classes=4)
-    announced = LinearClassifier(**words)
-    surprised = LinearClassifier(**words)
+    announced = LinearClassifier(**params)
+    surprised = LinearClassifier(**params)
     for known in (2, 3, 4):  # one more class with every batch
         rows = y < known
         announced.partial_fit(X[rows], y[rows], classes=[0, 1, 2, 3])
@@ -155,10 +155,10 @@ def test_a_fit_after_batches_starts_afresh():
     assert model.classes_.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("words", [{}, {"learning_rate": "invscaling"}])
-def test_the_same_batches_give_the_same_bits(words):
+@pytest.mark.parametrize("params", [{}, {"learning_rate": "invscaling"}])
+def test_the_same_batches_give_the_same_bits(params):
     X, y = draw()
-    models = [LinearClassifier(**words) for _ in range(2)]
+    models = [LinearClassifier(**params) for _ in range(2)]
     for rows, labels in batches(X, y):
         for model in models:
             model.partial_fit(rows, labels)
@@ -213,12 +213,12 @@ def test_intervals_of_numbers_come_from_rows_not_learned_yet():
 def test_many_rows_drop_the_losing_rates():
     X, y = draw(3000, 2)
     model = LinearClassifier()
-    lanes = []
+    n_outputs = []
     for rows, labels in batches(X, y, size=1000):
         model.partial_fit(rows, labels)
-        lanes.append(len(model.stream_["etas"]))
-    assert lanes[0] == 8 * 3  # eight rates, two classes and one to come
-    assert lanes[-1] in (3, 6, 9)  # the best one and up to two larger ones
+        n_outputs.append(len(model.stream_["etas"]))
+    assert n_outputs[0] == 8 * 3  # eight rates, two classes and one to come
+    assert n_outputs[-1] in (3, 6, 9)  # the best one and up to two larger ones
 
 
 @pytest.mark.parametrize("batch", [20, 500])
@@ -247,7 +247,7 @@ def test_partial_fit_after_fit_keeps_what_was_learned(batch):
 
 
 def frozen(model):
-    """Everything a model knows apart from its words."""
+    """Everything a model knows except its parameters."""
     return pickle.dumps({k: v for k, v in vars(model).items() if k.endswith("_")})
 
 
@@ -269,9 +269,9 @@ def frozen(model):
 def test_words_that_the_state_is_bound_to_do_not_change_between_batches(before, after, n_classes):
     X, y = draw(120, n_classes)
     model = LinearClassifier(**before).partial_fit(X, y)
-    old, (word,) = frozen(model), after
+    old, (name,) = frozen(model), after
     model.set_params(**after)
-    with pytest.raises(ValueError, match=f"partial_fit goes on with {word}=.*fit"):
+    with pytest.raises(ValueError, match=f"partial_fit started with {name}=.*fit"):
         model.partial_fit(X, y)
     assert frozen(model) == old
     model.fit(X, y)  # which begins anew
@@ -292,8 +292,8 @@ def test_words_that_the_state_is_bound_to_do_not_change_between_batches(before, 
 def test_the_same_words_of_a_regressor(before, after):
     X, y = draw(120)
     model = LinearRegressor(**before).partial_fit(X, y)
-    old, (word,) = frozen(model), after
-    with pytest.raises(ValueError, match=f"partial_fit goes on with {word}="):
+    old, (name,) = frozen(model), after
+    with pytest.raises(ValueError, match=f"partial_fit started with {name}="):
         model.set_params(**after).partial_fit(X, y)
     assert frozen(model) == old
 

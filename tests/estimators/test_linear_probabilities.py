@@ -156,7 +156,7 @@ def test_intervals_are_wider_far_from_the_data_and_for_few_rows():
     assert model.predict_uncertainty(near).epistemic[0] < parts.epistemic[0]
 
 
-def test_spread_of_a_prediction():
+def test_standard_deviation_of_a_prediction():
     X, y = numbers(2000)
     model = LinearRegressor().fit(X, y)
     mean, std = model.predict(X, return_std=True)
@@ -180,14 +180,14 @@ def test_noise_counts_weights_and_parameters():
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile", "epsilon_insensitive", "poisson"])
-def test_losses_that_say_nothing_about_spread(loss):
+def test_losses_without_a_distribution(loss):
     X, y = numbers(100)
     model = LinearRegressor(loss).fit(X, abs(y))
     for method in ("predict_interval", "predict_quantiles", "predict_uncertainty"):
         with pytest.raises(AttributeError) as caught:
             getattr(model, method)
-        assert "says nothing about the spread" in str(caught.value.__cause__)
-    with pytest.raises(ValueError, match="says nothing about the spread"):
+        assert "does not define a distribution" in str(caught.value.__cause__)
+    with pytest.raises(ValueError, match="does not define a distribution"):
         model.predict(X, return_std=True)
 
 
@@ -208,7 +208,7 @@ def test_nonsense_coverage(coverage):
 
 @pytest.mark.parametrize(("share", "folds"), [(0.3, 1), (0.02, 5)], ids=["common", "rare"])
 def test_rare_positives_are_scored_by_as_many_folds_as_it_takes(share, folds, monkeypatch):
-    """Sixteen positives in a fifth of the rows tell too little of their probability."""
+    """Sixteen positives in a fifth of the rows are too few to estimate their probability."""
     seen = []
 
     def spy(scores, codes, weight):

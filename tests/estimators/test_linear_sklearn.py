@@ -227,16 +227,16 @@ SETTINGS = [
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("words", SETTINGS, ids=str)
+@pytest.mark.parametrize("params", SETTINGS, ids=str)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-def test_same_seed_and_threads_same_bits(words, kind, monkeypatch):
+def test_same_seed_and_threads_same_bits(params, kind, monkeypatch):
     monkeypatch.setattr("likelier.engines.blocks.MAX_DENSE_ROWS", 256)  # something to share
     X, y, _ = draw(n=1500, n_classes=3)
     found = {}
     for n_jobs in (1, 2):
         runs = []
         for _ in range(2):
-            model = LinearClassifier(random_state=7, n_jobs=n_jobs, **words).fit(kind(X), y)
+            model = LinearClassifier(random_state=7, n_jobs=n_jobs, **params).fit(kind(X), y)
             runs.append((model.coef_, model.intercept_, model.predict_proba(X)))
         for one, two in zip(*runs, strict=True):
             np.testing.assert_array_equal(one, two)

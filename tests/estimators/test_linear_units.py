@@ -51,15 +51,15 @@ def test_an_automatic_fit_moves_with_the_unit_of_the_targets(loss, unit):
 def test_huber_reaches_its_optimum_from_where_it_is_straight():
     """At zero every residual is beyond delta: its own Hessian there is zero."""
     X, y = load_diabetes(return_X_y=True)
-    spread = X.std(axis=0)
+    scale = X.std(axis=0)
     for delta in (1.35, 20.0, 100.0):
         loss = Huber(delta)
         model = LinearRegressor(loss, alpha=0.0, tol=1e-4, random_state=0).fit(X, y)
 
         def objective(theta, loss=loss):
-            return float(loss.value(y, X @ (theta[:-1] / spread) + theta[-1]).mean())
+            return float(loss.value(y, X @ (theta[:-1] / scale) + theta[-1]).mean())
 
-        found = np.append(model.coef_ * spread, model.intercept_)
+        found = np.append(model.coef_ * scale, model.intercept_)
         best = minimize(objective, found, method="Powell", options={"ftol": 1e-12}).fun
         assert objective(found) <= best * (1.0 + 1e-4)
 
@@ -194,7 +194,7 @@ def test_an_interrupted_fit_keeps_no_noise_of_an_earlier_one(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LinearRegressor, "_left_out", stop)
+    monkeypatch.setattr(LinearRegressor, "_out_of_fold", stop)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     with pytest.raises(AttributeError) as caught:

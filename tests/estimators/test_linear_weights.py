@@ -99,24 +99,24 @@ def test_weight_zero_is_absence_in_a_wide_sparse_matrix(loss, way):
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "softmax"])
 def test_weight_zero_is_absence_with_class_weights(loss, class_weight):
     X, y, weight, present = draw()
-    words = {"class_weight": class_weight, "random_state": 0}
-    whole = LinearClassifier(loss, **words).fit(X, y, sample_weight=weight)
-    rest = LinearClassifier(loss, **words)
+    params = {"class_weight": class_weight, "random_state": 0}
+    whole = LinearClassifier(loss, **params).fit(X, y, sample_weight=weight)
+    rest = LinearClassifier(loss, **params)
     rest.fit(X[present], y[present], sample_weight=weight[present])
     assert_same(whole, rest, X)
 
 
-@pytest.mark.parametrize("words", [{}, {"learning_rate": "constant"}])
+@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}])
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "softmax"])
-def test_weight_zero_is_absence_in_batches(loss, words):
+def test_weight_zero_is_absence_in_batches(loss, params):
     X, y, weight, present = draw()
-    whole = LinearClassifier(loss, **words)
-    rest = LinearClassifier(loss, **words)
+    whole = LinearClassifier(loss, **params)
+    rest = LinearClassifier(loss, **params)
     for half in (slice(0, 75), slice(75, 150)):
-        kept = np.flatnonzero(present)[(np.flatnonzero(present) >= half.start)]
-        kept = kept[kept < half.stop]
+        chosen = np.flatnonzero(present)[(np.flatnonzero(present) >= half.start)]
+        chosen = chosen[chosen < half.stop]
         whole.partial_fit(X[half], y[half], sample_weight=weight[half])
-        rest.partial_fit(X[kept], y[kept], sample_weight=weight[kept])
+        rest.partial_fit(X[chosen], y[chosen], sample_weight=weight[chosen])
     assert_same(whole, rest, X)
     np.testing.assert_array_equal(whole.predict_proba(X), rest.predict_proba(X))
 
@@ -250,6 +250,6 @@ def test_no_weight_at_all_is_refused(estimator, method):
 def test_the_caller_keeps_the_weights():
     X, y, weight, _ = draw()
     before = weight.copy()
-    for words in ({}, {"early_stopping": True}, {"class_weight": "balanced"}):
-        LinearClassifier("hinge", **words).fit(X, y, sample_weight=weight)
+    for params in ({}, {"early_stopping": True}, {"class_weight": "balanced"}):
+        LinearClassifier("hinge", **params).fit(X, y, sample_weight=weight)
     np.testing.assert_array_equal(weight, before)

@@ -33,7 +33,7 @@ def rows(n=400, d=6, K=3, seed=0):
 def assert_same_model(one, two, rtol=1e-12):
     np.testing.assert_array_equal(one.classes_, two.classes_)
     names = [n for n in vars(one) if n.endswith("_") and n not in ("classes_", "stats_")]
-    names = [n for n in names if not n.startswith("ordinary") and not n.startswith("feature_name")]
+    names = [n for n in names if not n.startswith("inlier") and not n.startswith("feature_name")]
     for name in names:
         a, b = getattr(one, name), getattr(two, name)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max(), err_msg=name)
@@ -170,14 +170,14 @@ def test_an_interrupted_batch_changes_nothing(kind, monkeypatch):
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
-# -- strange rows -----------------------------------------------------------------------------
+# -- outliers ---------------------------------------------------------------------------------
 @every
 @every_mode
 def test_the_share_of_outliers_is_what_was_asked_for(kind, bayesian):
-    """Fresh rows of the same law: within four standard errors of ``1 - coverage``."""
+    """Fresh rows of the same distribution: within four standard errors of ``1 - coverage``."""
     X, y = rows(n=4000)
     model = kind(bayesian=bayesian, random_state=0).fit(X[:2000], y[:2000])
-    assert len(model.ordinary_scores_) == 1000
+    assert len(model.inlier_scores_) == 1000
     for coverage in (0.8, 0.95):
         share = model.is_outlier(X[2000:], coverage).mean()
         error = np.sqrt(coverage * (1 - coverage) * (1 / 2000 + 1 / 1000))
@@ -186,7 +186,7 @@ def test_the_share_of_outliers_is_what_was_asked_for(kind, bayesian):
 
 
 def test_scores_behind_the_threshold_are_out_of_fold():
-    """Few rows in many dimensions: scores of learned rows would be far too good."""
+    """Few rows in many dimensions: in-sample scores would be far too high."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 80)), np.arange(30) % 3
     model = GaussianNB(random_state=0).fit(X, y)
@@ -208,7 +208,9 @@ def test_held_out_scores_are_those_of_a_model_without_the_rows(kind):
             stats = model._stats(model.classes_)
             inference = ClosedForm(model._prior(3))
             part = Batch(matrix(X[:50]), y[:50])
-            found = inference.held_out(ClosedState(model._model(3, 6), stats), part, len(y))[0]
+            found = inference.out_of_fold_scores(
+                ClosedState(model._model(3, 6), stats), part, len(y)
+            )[0]
             rest = kind(bayesian=bayesian).fit(matrix(X[50:]), y[50:])
             expected = rest._posterior().typicality(matrix(X[:50]))
             np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -248,8 +250,8 @@ def test_noise_and_shuffled_pixels_score_below_digits(data_set, kind):
     noise = rng.integers(0, 256, digits.shape).astype(float)
     shuffled = rng.permuted(digits, axis=1)
     one_order = digits[:, rng.permutation(784)]
-    for strange in (noise, shuffled, one_order):
-        bad = model.score_samples(strange)
+    for odd in (noise, shuffled, one_order):
+        bad = model.score_samples(odd)
         auc = roc_auc_score(np.r_[np.ones(2000), np.zeros(2000)], np.r_[good, bad])
         assert auc >= 0.9
     assert abs(model.is_outlier(digits, 0.95).mean() - 0.05) < 0.04
@@ -276,7 +278,7 @@ def test_uncertainty_shrinks_with_data(kind):
 def test_the_same_seed_gives_the_same_bits(kind):
     X, y = rows()
     one, two = (kind(bayesian=True, random_state=7).fit(X, y) for _ in range(2))
-    np.testing.assert_array_equal(one.ordinary_scores_, two.ordinary_scores_)
+    np.testing.assert_array_equal(one.inlier_scores_, two.inlier_scores_)
     np.testing.assert_array_equal(
         one.predict_uncertainty(X).total, two.predict_uncertainty(X).total
     )
@@ -378,7 +380,7 @@ def test_infinity_is_refused_everywhere(kind, matrix):
 
 
 @every
-def test_words_that_make_no_sense(kind):
+def test_invalid_parameters(kind):
     X, y = rows()
     with pytest.raises(ValueError, match="bayesian"):
         kind(bayesian="yes").fit(X, y)
@@ -393,7 +395,7 @@ def test_words_that_make_no_sense(kind):
                 kind(**{word: value}).fit(X, y)
 
 
-def test_more_words_that_make_no_sense():
+def test_more_invalid_parameters():
     X, y = rows()
     with pytest.raises(ValueError, match="Negative values in data.*column 4"):
         MultinomialNB().fit(X - 10.0 * (np.arange(6) == 4), y)
@@ -430,12 +432,12 @@ def test_rows_of_the_classes_asked_for(kind, bayesian):
     assert set(labels) == {"b"}
     _, labels = model.sample(3, y=["c", "a", "c"])
     assert list(labels) == ["c", "a", "c"]
-    with pytest.raises(ValueError, match="y holds np.str_\\('z'\\)|y holds 'z'"):
+    with pytest.raises(ValueError, match="y contains np.str_\\('z'\\)|y contains 'z'"):
         model.sample(3, y="z")
     with pytest.raises(ValueError, match="one label or 3 labels"):
         model.sample(3, y=["a", "b"])
     for n in (0, 2.5, True):
-        with pytest.raises(ValueError, match="n must be a whole number"):
+        with pytest.raises(ValueError, match="n must be an integer"):
             model.sample(n)
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from likelier import BernoulliNB, GaussianNB, MultinomialNB
-from likelier.naive_bayes.held_out import HELD_OUT, OrdinaryRows
+from likelier.naive_bayes.inliers import MAX_SCORES, InlierScores
 
 every = pytest.mark.parametrize("kind", [GaussianNB, MultinomialNB, BernoulliNB])
 every_mode = pytest.mark.parametrize("bayesian", [False, True])
@@ -89,7 +89,7 @@ def test_batches_leave_the_threshold_where_a_fit_has_it(order, n, n_batches, see
     With the scores of all rows it was 0.017 for small batches, 0.06 class by class.
     """
     share = mean_share(in_batches(order, n_batches), n, seeds)
-    error = np.sqrt(0.1 * 0.9 / (seeds * min(n // 2, HELD_OUT)))
+    error = np.sqrt(0.1 * 0.9 / (seeds * min(n // 2, MAX_SCORES)))
     assert abs(share - 0.1) < 0.02 + 3.0 * error
 
 
@@ -97,12 +97,12 @@ def test_batches_leave_the_threshold_where_a_fit_has_it(order, n, n_batches, see
 def test_no_score_weighs_much_after_many_batches(order, fewest):
     """One score stood for 0.7% of all rows, so that hardly any row was an outlier at 0.99.
 
-    Class by class there are fewer still: rows that a later class explains were strange before it.
+    Class by class there are fewer still: rows that a later class explains were outliers before it.
     """
     X, y = gaussian_rows(6000, 0)
     model = in_batches(order, 150)(GaussianNB(random_state=0), X, y)
-    weight = model.ordinary_weight_
-    assert len(weight) == HELD_OUT and abs(weight.sum() - 6000) < 1e-6
+    weight = model.inlier_weight_
+    assert len(weight) == MAX_SCORES and abs(weight.sum() - 6000) < 1e-6
     assert weight.max() < 0.0025 * weight.sum()
     assert fewest < model.is_outlier(gaussian_rows(20_000, 1)[0], 0.99).mean() < 0.015
 
@@ -115,8 +115,8 @@ def test_merged_models_count_for_as_many_rows_as_they_have_seen():
     fresh = np.concatenate([many[1::2], few[1::2]])
     for first, second in ((one, two), (two, one)):
         model = copy.deepcopy(first).merge(second)
-        assert abs(model.ordinary_weight_.sum() - 10_250) < 1e-6
-        assert len(model.ordinary_scores_) <= HELD_OUT
+        assert abs(model.inlier_weight_.sum() - 10_250) < 1e-6
+        assert len(model.inlier_scores_) <= MAX_SCORES
         assert abs(model.is_outlier(fresh, 0.9).mean() - 0.1) < 0.03
 
 
@@ -140,34 +140,34 @@ def test_shards_of_one_law_merge_to_one_threshold():
     assert abs(mean_share(learn, 2000, 4) - 0.1) < 0.03
 
 
-def ordinary(scores, weight, codes, count):
+def inlier_scores(scores, weight, codes, count):
     values = [np.asarray(a, dtype=float) for a in (scores, weight, count)]
     codes = np.asarray(codes)
-    return OrdinaryRows(values[0], values[1], codes, values[2], np.ones(len(codes)))
+    return InlierScores(values[0], values[1], codes, values[2], np.ones(len(codes)))
 
 
 def test_scores_made_when_a_class_was_little_known_are_forgotten():
-    early = ordinary([-9, -2, -5], [1, 1, 3], [0, 1, 0], [10, 7, 12])
-    late = ordinary([-1, -3, -4], [1, 2, 1], [0, 0, 0], [24, 24, 24])
-    both = early.joined(late, 0.5)
+    early = inlier_scores([-9, -2, -5], [1, 1, 3], [0, 1, 0], [10, 7, 12])
+    late = inlier_scores([-1, -3, -4], [1, 2, 1], [0, 0, 0], [24, 24, 24])
+    both = early.merge(late, 0.5)
     np.testing.assert_array_equal(both.scores, [-2, -5, -1, -3, -4])
     np.testing.assert_allclose(both.weight, np.array([1, 3, 1, 2, 1]) * ([1] + [8 / 7] * 4))
-    few = ordinary([-1], [1], [0], [99])
-    assert len(early.joined(few, 0.5).scores) == 4  # one good score is worse than four fair ones
+    few = inlier_scores([-1], [1], [0], [99])
+    assert len(early.merge(few, 0.5).scores) == 4  # one good score is worse than four fair ones
 
 
 def test_of_too_many_scores_each_stays_with_a_chance_like_its_weight():
     rng = np.random.default_rng(0)
-    n = HELD_OUT
-    known = ordinary(rng.normal(size=n), np.full(n, 30.0), np.arange(n) % 2, np.full(n, 100.0))
-    new = ordinary([-7.0, 0.1], [1.0, 1.0], [0, 1], [100.0, 100.0])
+    n = MAX_SCORES
+    known = inlier_scores(rng.normal(size=n), np.full(n, 30.0), np.arange(n) % 2, np.full(n, 100.0))
+    new = inlier_scores([-7.0, 0.1], [1.0, 1.0], [0, 1], [100.0, 100.0])
     starts = (np.arange(300) + 0.5) / 300
-    joined = [known.joined(new, start) for start in starts]
-    for rows in joined:
+    merged_scores = [known.merge(new, start) for start in starts]
+    for rows in merged_scores:
         assert len(rows.scores) <= n
         assert abs(rows.weight.sum() - (30 * n + 2)) < 1e-6
         assert abs(rows.weight[rows.codes == 0].sum() - (15 * n + 1)) < 2 * 30.1
-    entered = [np.isin(rows.scores, new.scores).sum() for rows in joined]
+    entered = [np.isin(rows.scores, new.scores).sum() for rows in merged_scores]
     assert abs(np.mean(entered) - 2 / 30) < 0.01
 
 
@@ -177,9 +177,9 @@ def test_of_too_many_scores_each_stays_with_a_chance_like_its_weight():
 def test_class_priors_are_shares(kind, bayesian):
     rng = np.random.default_rng(0)
     X, y = rng.poisson(1.0, size=(60, 4)).astype(float), np.arange(60) % 3
-    words = {"bayesian": bayesian, "random_state": 0}
-    given = kind(class_prior=[2.0, 1.0, 1.0], **words).fit(X, y)
-    scaled = kind(class_prior=[0.5, 0.25, 0.25], **words).fit(X, y)
+    params = {"bayesian": bayesian, "random_state": 0}
+    given = kind(class_prior=[2.0, 1.0, 1.0], **params).fit(X, y)
+    scaled = kind(class_prior=[0.5, 0.25, 0.25], **params).fit(X, y)
     np.testing.assert_array_equal(given.sample(30)[1], scaled.sample(30)[1])
     for name in ("score_samples", "predict_proba"):
         np.testing.assert_allclose(getattr(given, name)(X), getattr(scaled, name)(X), rtol=1e-12)
@@ -202,7 +202,7 @@ def test_the_sum_of_the_priors_does_not_move_the_threshold_of_a_merge():
         .merge(MultinomialNB(random_state=0).fit(X[200:], y[200:]))
         for share in (0.5, 50.0)
     ]  # fmt: skip
-    one, two = (model.ordinary_scores_ for model in merged)
+    one, two = (model.inlier_scores_ for model in merged)
     np.testing.assert_allclose(one, two, rtol=1e-12)
     assert abs(merged[0].is_outlier(X, 0.8).mean() - 0.2) < 0.05
 
@@ -315,11 +315,11 @@ def test_missing_labels_are_counted(kind, missing):
 
 # -- rows of counts of any length ----------------------------------------------------------------
 @every_mode
-@pytest.mark.parametrize("spread", [None, 20.0])
-def test_odd_rows_of_any_length_are_outliers_and_length_alone_makes_none(bayesian, spread):
-    """Rows as the law has them, and rows that vary more (shares drawn anew for every row).
+@pytest.mark.parametrize("concentration", [None, 20.0])
+def test_odd_rows_of_any_length_are_outliers_and_length_alone_makes_none(bayesian, concentration):
+    """Rows as the distribution has them, and rows that vary more (shares drawn anew for every row).
 
-    Per counted event, short rows were outliers and no long row was. 1,000 ordinary rows and 500
+    Per counted event, short rows were outliers and no long row was. 1,000 inliers and 500
     of a kind: a share that should be 0.05 has a standard deviation below 0.012.
     """
     rng = np.random.default_rng(0)
@@ -328,7 +328,7 @@ def test_odd_rows_of_any_length_are_outliers_and_length_alone_makes_none(bayesia
     q[np.argsort(p)] = np.sort(p)[::-1]  # the rare terms are the common ones
 
     def draw(lengths):
-        shares = (p if spread is None else rng.dirichlet(spread * p) for _ in lengths)
+        shares = (p if concentration is None else rng.dirichlet(concentration * p) for _ in lengths)
         return np.array([rng.multinomial(n, s) for n, s in zip(lengths, shares, strict=True)])
 
     model = MultinomialNB(bayesian=bayesian, random_state=0)
@@ -346,15 +346,15 @@ def test_odd_rows_of_any_length_are_outliers_and_length_alone_makes_none(bayesia
 def test_rows_of_one_length_or_none_say_nothing_of_other_lengths():
     rng = np.random.default_rng(0)
     X = rng.multinomial(30, [0.5, 0.3, 0.2], 200)
-    same = OrdinaryRows(**MultinomialNB(random_state=0).fit(X, np.zeros(200)).ordinary_)
+    same = InlierScores(**MultinomialNB(random_state=0).fit(X, np.zeros(200)).inliers_)
     assert same.growth() == 0.5
     empty = MultinomialNB(random_state=0).fit(np.zeros((20, 3)), np.zeros(20))
     assert not empty.is_outlier(np.zeros((1, 3)), 0.9).any()
-    other = OrdinaryRows(**GaussianNB(random_state=0).fit(X, np.zeros(200)).ordinary_)
+    other = InlierScores(**GaussianNB(random_state=0).fit(X, np.zeros(200)).inliers_)
     np.testing.assert_array_equal(other.per_size(other.size), 1.0)
 
 
-# -- rows that no law has ------------------------------------------------------------------------
+# -- rows that no distribution allows -----------------------------------------------------------
 @every_mode
 @every_matrix
 def test_negative_counts_have_no_log_probability(bayesian, matrix):

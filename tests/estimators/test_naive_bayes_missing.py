@@ -76,7 +76,7 @@ def test_statistics_form_a_group(matrix):
     same(TermStats.from_arrays(a.to_arrays()), a)
     d = model.stats(Batch(unsorted(X[::3]), y[::3]))
     same(d, a)
-    wide = a.spread(np.array([0, 2, 5]), 6).to_arrays()
+    wide = a.reindex(np.array([0, 2, 5]), 6).to_arrays()
     events = a.to_arrays()["missing_events"]
     np.testing.assert_array_equal(wide["missing_events"][[0, 2, 5]], events)
     assert not wide["missing_events"][[1, 3, 4]].any()
@@ -120,7 +120,9 @@ def test_held_out_scores_are_those_of_a_model_without_the_rows(matrix):
     X, y = rows()
     model = MultinomialNB(random_state=0).fit(matrix(X), y)
     state = ClosedState(model._model(3, 6), model._stats(model.classes_))
-    found = ClosedForm(model._prior(3)).held_out(state, Batch(matrix(X[:50]), y[:50]), len(y))[0]
+    found = ClosedForm(model._prior(3)).out_of_fold_scores(
+        state, Batch(matrix(X[:50]), y[:50]), len(y)
+    )[0]
     rest = MultinomialNB().fit(matrix(X[50:]), y[50:])
     np.testing.assert_allclose(found, rest._posterior().typicality(matrix(X[:50])), rtol=1e-9)
 
@@ -178,13 +180,13 @@ def test_training_rows_must_be_complete_to_average_over_the_posterior(matrix):
         MultinomialNB(bayesian=True).fit(matrix(X), y)
     model = MultinomialNB(bayesian=True, random_state=0).fit(matrix(X[complete]), y[complete])
     before = model.predict_proba(X)
-    with pytest.raises(ValueError, match="no Dirichlet law"):
+    with pytest.raises(ValueError, match="not a Dirichlet distribution"):
         model.partial_fit(matrix(X), y)
-    with pytest.raises(ValueError, match="learned rows with missing counts"):
+    with pytest.raises(ValueError, match="fitted to rows with missing counts"):
         model.merge(MultinomialNB(random_state=0).fit(matrix(X), y))
     np.testing.assert_array_equal(model.predict_proba(X), before)
     changed = MultinomialNB(random_state=0).fit(matrix(X), y).set_params(bayesian=True)
-    with pytest.raises(ValueError, match="learned rows with missing counts"):
+    with pytest.raises(ValueError, match="fitted to rows with missing counts"):
         changed.predict(matrix(X))
 
 

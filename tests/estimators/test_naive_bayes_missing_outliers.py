@@ -1,4 +1,4 @@
-"""Rows with missing values are called strange for what is known of them, whatever the units."""
+"""Rows with missing values are outliers by their known values, whatever the units."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from likelier import BernoulliNB, GaussianNB
-from likelier.naive_bayes.distributions import LinearLaws
-from likelier.naive_bayes.gaussian_model import GaussianLaws, StudentLaws
+from likelier.naive_bayes.distributions import LinearDistributions
+from likelier.naive_bayes.gaussian_model import GaussianDistributions, StudentDistributions
 
 SPREAD = np.array([1.0, 10.0, 0.1, 3.0, 1.0])
 
@@ -47,27 +47,29 @@ def test_presences():
     X = (rng.random((8000, 8)) < rng.uniform(0.05, 0.95, (2, 8))[y]).astype(float)
     model = BernoulliNB(random_state=0).fit(X[:3000], y[:3000])
     Z = X[3000:]
-    Z[:, :3] = np.nan  # none was called strange
+    Z[:, :3] = np.nan  # none was flagged
     assert 0.03 < model.is_outlier(Z, 0.9).mean() < 0.15
 
 
-LAWS = (
-    GaussianLaws(np.array([[0.0, 3.0]]), np.array([[1.0, 1e-4]])),
-    StudentLaws(np.array([[0.0, 3.0]]), np.array([[1.0, 1e-4]]), np.array([[4.0, 12.0]])),
-    LinearLaws(
+DISTRIBUTIONS = (
+    GaussianDistributions(np.array([[0.0, 3.0]]), np.array([[1.0, 1e-4]])),
+    StudentDistributions(np.array([[0.0, 3.0]]), np.array([[1.0, 1e-4]]), np.array([[4.0, 12.0]])),
+    LinearDistributions(
         np.log([[0.25], [9.0]]), np.log([0.8 * 0.1]), log_present=lambda: np.log([[0.2], [0.9]])
     ),
 )
 
 
-@pytest.mark.parametrize("laws", LAWS, ids=lambda laws: type(laws).__name__)
-def test_moments_of_the_score_of_a_feature_by_simulation(laws):
+@pytest.mark.parametrize(
+    "distributions", DISTRIBUTIONS, ids=lambda distributions: type(distributions).__name__
+)
+def test_moments_of_the_score_of_a_feature_by_simulation(distributions):
     """Six standard errors of 200,000 draws are less than the bounds."""
-    X = laws.sample(np.zeros(200_000, dtype=np.intp), np.random.default_rng(0))
-    mean, variance = laws.feature_scores()
+    X = distributions.sample(np.zeros(200_000, dtype=np.intp), np.random.default_rng(0))
+    mean, variance = distributions.feature_scores()
     for j in range(2):
         alone = np.full_like(X, np.nan)
         alone[:, j] = X[:, j]
-        scores = laws.log_density(alone)[:, 0]
+        scores = distributions.log_density(alone)[:, 0]
         assert scores.mean() == pytest.approx(mean[0, j], abs=0.02)
         assert scores.var() == pytest.approx(variance[0, j], rel=0.05)

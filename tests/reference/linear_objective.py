@@ -54,7 +54,7 @@ def draw(loss, n_classes=2, n=60, d=3, seed=0):
     return X, y, rng.uniform(0.2, 3.0, n)
 
 
-def lanes(loss, y):
+def output_targets(loss, y):
     """Targets of the separate problems a scalar loss is used for: one-vs-rest for classes."""
     if loss.task != "binary":
         return [y]
@@ -69,7 +69,7 @@ def objective(loss, X, y, weight, W, b, alpha, l1=0.0):
     if loss.coupled:
         return weight @ coupled_value(loss, y, scores) / len(y) + penalty
     value = PLAIN[loss][0]
-    targets = lanes(loss, y)
+    targets = output_targets(loss, y)
     total = sum(weight @ value(t, f) for t, f in zip(targets, scores.T, strict=True))
     return total / len(y) + penalty
 
@@ -90,7 +90,9 @@ def minimum(loss, X, y, weight, alpha, fit_intercept, l1=0.0):
         W, b = _coupled(loss, Z, y, weight, alpha, fit_intercept, l1)
     else:
         solve = _kinked if loss in LINES else _smooth
-        parts = [solve(loss, Z, t, weight, alpha, fit_intercept, l1) for t in lanes(loss, y)]
+        parts = [
+            solve(loss, Z, t, weight, alpha, fit_intercept, l1) for t in output_targets(loss, y)
+        ]
         W, b = np.stack([w for w, _ in parts]), np.array([b for _, b in parts])
     W = W[:, :d] - W[:, d:] if l1 else W
     return W, b, objective(loss, X, y, weight, W, b, alpha, l1)
@@ -117,12 +119,12 @@ def _smooth(loss, X, y, weight, alpha, fit_intercept, l1):
     Z, d = _with_ones(X, fit_intercept), X.shape[1]
     price = _price(d, fit_intercept, l1)
     strength = np.append(np.broadcast_to(alpha, d), [0.0] * int(fit_intercept))
-    value, slope = PLAIN[loss]
+    value, derivative = PLAIN[loss]
 
     def both(theta):
         f = Z @ theta
         total = weight @ value(y, f) / len(y) + 0.5 * strength @ theta**2 + price @ theta
-        return total, Z.T @ (weight * slope(y, f)) / len(y) + strength * theta + price
+        return total, Z.T @ (weight * derivative(y, f)) / len(y) + strength * theta + price
 
     return _split(_descend(both, np.zeros(Z.shape[1]), _bounds(price)), d)
 

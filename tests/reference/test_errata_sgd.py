@@ -21,7 +21,7 @@ def implicit_update(loss, w, b, x, y, omega, a, k, alpha):
     return s * (w + a * omega * g * x), b + k * a * omega * g
 
 
-def slope_by_difference(value, f, h=1e-6):
+def derivative_by_difference(value, f, h=1e-6):
     return (value(f + h) - value(f - h)) / (2.0 * h)
 
 
@@ -29,7 +29,7 @@ def slope_by_difference(value, f, h=1e-6):
 
 
 @pytest.mark.parametrize("name", ["log_loss", "hinge", "squared"])
-def test_a_sign_of_the_score_inside_a_loss_has_no_slope(name):
+def test_a_sign_of_the_score_inside_a_loss_has_no_derivative(name):
     """With the sign inside, the printed objective is flat and its printed gradient wrong."""
     loss = losses.make_loss(name)
     y, f = 1.0, -0.4
@@ -39,8 +39,8 @@ def test_a_sign_of_the_score_inside_a_loss_has_no_slope(name):
 
     ours = float(loss.derivative(y, f))
     assert ours != 0.0
-    assert slope_by_difference(printed, f) == 0.0
-    assert slope_by_difference(lambda f: float(loss.value(y, f)), f) == pytest.approx(ours)
+    assert derivative_by_difference(printed, f) == 0.0
+    assert derivative_by_difference(lambda f: float(loss.value(y, f)), f) == pytest.approx(ours)
 
 
 def test_a_sign_of_the_score_cannot_fit_a_number():

@@ -21,12 +21,12 @@ def objective(X, sign, loss, alpha):
     def value(w):
         margin = sign * (X @ w)
         if loss == "log_loss":
-            each, slope = np.logaddexp(0.0, -margin), -1.0 / (1.0 + np.exp(margin))
+            each, derivative = np.logaddexp(0.0, -margin), -1.0 / (1.0 + np.exp(margin))
         else:
             short = np.maximum(1.0 - margin, 0.0)
-            each, slope = short**2, -2.0 * short
+            each, derivative = short**2, -2.0 * short
         n = len(sign)
-        return each.mean() + 0.5 * alpha * w @ w, X.T @ (sign * slope) / n + alpha * w
+        return each.mean() + 0.5 * alpha * w @ w, X.T @ (sign * derivative) / n + alpha * w
 
     return value
 

@@ -1,4 +1,4 @@
-"""A fit that says it has converged is within its tolerance, whatever the loss and the penalty."""
+"""A converged fit is within its tolerance, whatever the loss and the penalty."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ every_penalty = pytest.mark.parametrize("penalty", SHARES)
 ROUNDING = 2e-7  # of the reference, where a quadratic programme is solved by SLSQP
 
 
-def estimator(loss, penalty, **words):
+def estimator(loss, penalty, **params):
     kind = LinearClassifier
     if loss.task in ("regression", "count"):
         kind = LinearRegressor
     else:
-        words["probability"] = False
-    return kind(loss, penalty=penalty, l1_ratio=0.6, random_state=0, **words)
+        params["probability"] = False
+    return kind(loss, penalty=penalty, l1_ratio=0.6, random_state=0, **params)
 
 
 @functools.cache
@@ -60,8 +60,8 @@ def test_converged_means_within_the_tolerance(loss, n_classes, penalty, alpha, f
     X, y, weight, strengths, (W, _, _) = data
     for kind in (np.asarray, sparse.csr_array):
         for tol in (1e-2, 1e-3, 1e-6):
-            words = {"alpha": alpha, "fit_intercept": fit_intercept, "tol": tol}
-            model = estimator(loss, penalty, **words).fit(kind(X), y, sample_weight=weight)
+            params = {"alpha": alpha, "fit_intercept": fit_intercept, "tol": tol}
+            model = estimator(loss, penalty, **params).fit(kind(X), y, sample_weight=weight)
             assert model.converged_  # and there was no warning, which would be an error
             assert -ROUNDING <= distance(loss, model, data) <= tol + ROUNDING
         if strengths[1]:
@@ -99,7 +99,7 @@ SMOOTH = [losses.LogLoss(), losses.SquaredHinge(), losses.ModifiedHuber(), losse
 @every_penalty
 @pytest.mark.parametrize("alpha", [1e-5, 1e-3, 0.05])
 def test_one_row_far_from_all_others(loss, penalty, alpha):
-    """Its curvature vanishes where its slope does not: a Newton decrement knows nothing of it."""
+    """Its curvature vanishes where its derivative does not, which a Newton decrement ignores."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(80, 6))

@@ -46,11 +46,11 @@ def test_l1_logistic_regression(kind):
     rows, X, y = draw(kind)
     labels = np.where(y > np.median(y), "high", "low")
     sign, alpha = np.where(labels == "low", 1.0, -1.0), 0.02
-    words = {"fit_intercept": False}  # liblinear would penalise it
-    model = LinearClassifier(penalty="l1", alpha=alpha, tol=1e-5, **words).fit(rows, labels)
+    params = {"fit_intercept": False}  # liblinear would penalise it
+    model = LinearClassifier(penalty="l1", alpha=alpha, tol=1e-5, **params).fit(rows, labels)
     peer = LogisticRegression(
         l1_ratio=1.0, C=1.0 / (alpha * N), solver="liblinear", tol=1e-6, max_iter=1000,
-        random_state=0, **words,
+        random_state=0, **params,
     ).fit(rows, labels)  # fmt: skip
 
     def objective(w):

@@ -37,14 +37,14 @@ every_case = pytest.mark.parametrize(
 def auto_alpha(loss, X, y, weight, fit_intercept):
     """``alpha="auto"``: as much as one row of data, in the units of each feature.
 
-    A row beyond Huber's ``delta`` pulls with no more than that, in spreads of the targets.
+    A row beyond Huber's ``delta`` has no larger derivative, in standard deviations of the targets.
     """
     omega = weight / weight.sum()
     mean = omega @ X if fit_intercept else 0.0
     share = 1.0
     if loss.name == "huber":
-        spread = np.sqrt(omega @ (y - (omega @ y if fit_intercept else 0.0)) ** 2)
-        share = min(1.0, loss.delta / spread)
+        scale = np.sqrt(omega @ (y - (omega @ y if fit_intercept else 0.0)) ** 2)
+        share = min(1.0, loss.delta / scale)
     return share * (omega @ (X - mean) ** 2) / len(X)
 
 
@@ -57,10 +57,10 @@ def problem(loss, n_classes, weighted, alpha, fit_intercept):
     return X, y, weight, strength, minimum(loss, X, y, weight, strength, fit_intercept)
 
 
-def estimator(loss, **words):
+def estimator(loss, **params):
     if loss.task in ("regression", "count"):
-        return LinearRegressor(loss, random_state=0, **words)
-    return LinearClassifier(loss, probability=False, random_state=0, **words)
+        return LinearRegressor(loss, random_state=0, **params)
+    return LinearClassifier(loss, probability=False, random_state=0, **params)
 
 
 def distance(loss, model, data):
@@ -81,7 +81,7 @@ def test_optimum_is_reached(loss, n_classes, kind, alpha, weighted, fit_intercep
     X, y, weight = data[:3]
     model = estimator(loss, alpha=alpha, fit_intercept=fit_intercept)
     model.fit(KINDS[kind](X), y, sample_weight=weight if weighted else None)
-    # losses with kinks are within 1e-3 of the optimum long before the duality gap says so
+    # losses with kinks are within 1e-3 of the optimum long before the duality gap shows it
     assert model.converged_ or not loss.smooth
     assert -1e-6 <= distance(loss, model, data) <= 1e-3
     if loss.smooth:
@@ -106,7 +106,7 @@ every_route = pytest.mark.parametrize(
 
 @functools.cache
 def many_rows(loss, n_classes):
-    """More rows, and the optimum by the default route, which the test above has judged."""
+    """More rows, and the optimum by the default route, which the test above has verified."""
     X, y, weight = draw(loss, n_classes, n=2000)
     tol = 1e-8 if loss.smooth else 1e-5
     model = estimator(loss, alpha=0.05, tol=tol, max_iter=3000).fit(X, y, sample_weight=weight)

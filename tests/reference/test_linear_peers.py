@@ -64,7 +64,7 @@ def test_softmax():
     np.testing.assert_allclose(model.predict_proba(X), peer.predict_proba(X), atol=1e-6)
 
 
-def test_softmax_of_two_classes_has_twice_the_slope_at_half_the_penalty():
+def test_softmax_of_two_classes_has_twice_the_coefficients_at_half_the_penalty():
     """Two weight vectors share the penalty, so the difference pays half of it."""
     X, y = cancer()
     model = LinearClassifier("softmax", alpha=0.02).fit(X, y)
@@ -90,8 +90,8 @@ def test_ridge(alpha, fit_intercept):
 
 def test_least_squares_without_penalty():
     X, y = diabetes()
-    for words in ({"penalty": None}, {"alpha": 0.0}):
-        close(LinearRegressor(**words).fit(X, y), LinearRegression().fit(X, y), 1e-7)
+    for params in ({"penalty": None}, {"alpha": 0.0}):
+        close(LinearRegressor(**params).fit(X, y), LinearRegression().fit(X, y), 1e-7)
 
 
 def test_poisson_regression():

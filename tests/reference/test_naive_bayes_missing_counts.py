@@ -102,8 +102,8 @@ def test_missing_counts_are_summed_out_of_the_predictive_law(row, matrix):
     row = np.array(row)
     model = MultinomialNB(alpha=ALPHA, bayesian=True, random_state=0)
     model.fit(balanced_counts(0.1), Y)
-    law = dirichlet_multinomial(model.feature_count_ + ALPHA)
-    brute = log_joint_by_brute_force(model.class_log_prior_, law, row, 30_000)
+    distribution = dirichlet_multinomial(model.feature_count_ + ALPHA)
+    brute = log_joint_by_brute_force(model.class_log_prior_, distribution, row, 30_000)
     given = matrix(row[None])
     assert abs(model.score_samples(given)[0] - logsumexp(brute)) < 1e-8
     np.testing.assert_allclose(
@@ -114,7 +114,7 @@ def test_missing_counts_are_summed_out_of_the_predictive_law(row, matrix):
 @every_matrix
 @pytest.mark.parametrize("bayesian", [False, True])
 def test_the_law_of_known_counts_whatever_the_length(bayesian, matrix):
-    """Given a length and the sum of the known counts, no law of the length is needed."""
+    """Given a length and the sum of the known counts, no distribution of the length is needed."""
     model = MultinomialNB(alpha=ALPHA, bayesian=bayesian, random_state=0).fit(COUNTS, np.zeros(60))
     whole = np.array([r for r in itertools.product(range(10), repeat=4) if sum(r) == 9], float)
     log_p = model.score_samples(whole)
@@ -185,13 +185,13 @@ def energy_of(X, weight, alpha):
     known = ~np.isnan(X)
     counts = np.where(known, X, 0.0) * weight[:, None]
 
-    def energy(log_shares):
-        shares = np.exp(log_shares)
+    def energy(log_probabilities):
+        shares = np.exp(log_probabilities)
         sums = known @ shares
         value = (counts.sum(axis=1) * np.log(sums)).sum() + alpha.sum() * np.log(shares.sum())
         rate = (counts.sum(axis=1) / sums) @ known + alpha.sum() / shares.sum()
         total = counts.sum(axis=0) + alpha
-        return value - total @ log_shares, shares * rate - total
+        return value - total @ log_probabilities, shares * rate - total
 
     return energy
 
@@ -219,7 +219,7 @@ def test_large_tables_of_patterns_give_the_same(monkeypatch):
 
     X = with_holes(COUNTS, 0.4)
     one = MultinomialNB(random_state=0).fit(X, Y)
-    monkeypatch.setattr(shares, "SMALL", 0)
+    monkeypatch.setattr(shares, "DENSE_SIZE", 0)
     two = MultinomialNB(random_state=0).fit(X, Y)
     np.testing.assert_allclose(one.feature_log_prob_, two.feature_log_prob_, rtol=1e-12)
 
@@ -236,7 +236,7 @@ def test_two_sources_that_count_different_terms_are_joined_by_what_they_share():
     assert abs(gradient).max() < 1e-9
     both = X[3990:]
     ours = np.exp(model.feature_log_prob_[0])
-    # which source a term belongs to is told by the ten complete rows alone
+    # only the ten complete rows identify the source of a term
     assert abs(ours[:6].sum() - both[:, :6].sum() / both.sum()) < 1e-6
     first = np.nansum(X[2000:, :6], axis=0)
     np.testing.assert_allclose(ours[:6] / ours[:6].sum(), first / first.sum(), rtol=1e-6)

@@ -37,9 +37,9 @@ def distance(ours, theirs, scale=1.0):
     return "equal" if (gap <= TOLERANCE).all() else float(np.nanmax(gap))
 
 
-def fit_both(name, X, y, weight=None, **words):
-    ours = getattr(likelier, name)(**words, random_state=0)
-    theirs = getattr(peer, name)(**words)
+def fit_both(name, X, y, weight=None, **params):
+    ours = getattr(likelier, name)(**params, random_state=0)
+    theirs = getattr(peer, name)(**params)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns of logarithms of zero
         theirs.fit(X, y, sample_weight=weight)
@@ -122,24 +122,24 @@ DISCRETE = [
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("words", GAUSSIAN, ids=str)
-def test_gaussian_options(words, weighted):
+@pytest.mark.parametrize("params", GAUSSIAN, ids=str)
+def test_gaussian_options(params, weighted):
     X, _, y, weight = rows()
-    assert_equal(*fit_both("GaussianNB", X, y, weight if weighted else None, **words), X)
+    assert_equal(*fit_both("GaussianNB", X, y, weight if weighted else None, **params), X)
 
 
 @pytest.mark.filterwarnings("ignore:alpha too small")
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csr_matrix])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("words", DISCRETE, ids=lambda w: str(list(w.items()))[:40])
+@pytest.mark.parametrize("params", DISCRETE, ids=lambda w: str(list(w.items()))[:40])
 @pytest.mark.parametrize("name", ["MultinomialNB", "BernoulliNB"])
-def test_discrete_options(name, words, weighted, kind):
+def test_discrete_options(name, params, weighted, kind):
     _, X, y, weight = rows()
     if name == "BernoulliNB":
-        if "alpha" in words and np.ndim(words["alpha"]):
+        if "alpha" in params and np.ndim(params["alpha"]):
             return  # scikit-learn confuses classes and features; see below
         X = np.where(X > 2.0, X, 0.0)  # scikit-learn's log(1 - p) is only exact where p is not 1
-    ours, theirs = fit_both(name, kind(X), y, weight if weighted else None, **words)
+    ours, theirs = fit_both(name, kind(X), y, weight if weighted else None, **params)
     assert_equal(ours, theirs, kind(X))
 
 

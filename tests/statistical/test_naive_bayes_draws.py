@@ -1,4 +1,4 @@
-"""Rows drawn from a model have its law: two-sample tests, and tests against the law itself.
+"""Rows drawn from a model follow its distribution: two-sample tests and exact tests.
 
 Seeds are fixed; over all of this file, right code would fail for about one seed in fifty.
 """
@@ -35,7 +35,7 @@ def dense(rows):
 
 @pytest.mark.parametrize("bayesian", [False, True])
 @pytest.mark.parametrize("kind", [GaussianNB, MultinomialNB, BernoulliNB])
-def test_drawn_rows_cannot_be_told_from_rows_of_the_law(kind, bayesian):
+def test_drawn_rows_match_rows_of_the_distribution(kind, bayesian):
     """Kolmogorov-Smirnov on every feature and on log p(x), and a classifier that must fail."""
     X, y = training(kind)
     model = kind(bayesian=bayesian, random_state=1).fit(X, y)
@@ -56,14 +56,14 @@ def test_drawn_rows_cannot_be_told_from_rows_of_the_law(kind, bayesian):
 
 
 def test_student_draws_have_the_tails_of_the_predictive_law():
-    """Few rows: the predictive law is far from Gaussian, and draws follow it."""
+    """Few rows: the predictive distribution is far from Gaussian, and draws follow it."""
     X = np.array([[0.0], [1.0], [2.0], [5.0]])
     model = GaussianNB(bayesian=True, var_smoothing=0.0, random_state=3).fit(X, np.zeros(4))
     drawn, _ = model.sample(N)
     ssd, n = ((X - X.mean()) ** 2).sum(), 4
     scale = np.sqrt((X.var() + ssd) / (n + 1) * (1 + 1 / (n + 1)))
-    law = stats.t(n + 1, X.mean(), scale)
-    assert stats.kstest(drawn[:, 0], law.cdf).pvalue > LEVEL
+    distribution = stats.t(n + 1, X.mean(), scale)
+    assert stats.kstest(drawn[:, 0], distribution.cdf).pvalue > LEVEL
     gauss = stats.norm(X.mean(), X.std())
     assert stats.kstest(drawn[:, 0], gauss.cdf).pvalue < LEVEL
 
@@ -75,8 +75,8 @@ def test_dirichlet_multinomial_draws_repeat_their_terms():
     drawn = dense(model.sample(N)[0])
     length = drawn.sum(axis=1)
     kept = drawn[length == 10, 0]
-    law = stats.betabinom(10, 7.0, 5.0)
-    expected = law.pmf(np.arange(11)) * len(kept)
+    distribution = stats.betabinom(10, 7.0, 5.0)
+    expected = distribution.pmf(np.arange(11)) * len(kept)
     observed = np.bincount(kept.astype(int), minlength=11)
     assert stats.chisquare(observed, expected * len(kept) / expected.sum()).pvalue > LEVEL
     plain = stats.binom(10, 7.0 / 12.0).pmf(np.arange(11)) * len(kept)

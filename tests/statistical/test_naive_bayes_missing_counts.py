@@ -50,10 +50,10 @@ def test_probabilities_of_classes_are_calibrated_where_those_of_zeros_are_not():
     assert abs(top.mean() - right) < 4 * np.sqrt(right * (1 - right) / len(labels))
 
 
-def test_a_share_of_rows_as_asked_for_is_called_strange():
+def test_the_requested_fraction_of_rows_is_flagged():
     X, y = draws(4000, 3)
     model = MultinomialNB(random_state=0).fit(X[:2000], y[:2000])
     for coverage in (0.8, 0.95):
-        share = model.is_outlier(X[2000:], coverage).mean()
-        spread = np.sqrt(coverage * (1 - coverage) * (1 / 2000 + 1 / 1000))
-        assert abs(share - (1 - coverage)) < 4 * spread
+        fraction = model.is_outlier(X[2000:], coverage).mean()
+        deviation = np.sqrt(coverage * (1 - coverage) * (1 / 2000 + 1 / 1000))
+        assert abs(fraction - (1 - coverage)) < 4 * deviation

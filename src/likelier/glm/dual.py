@@ -1,8 +1,8 @@
-"""Implicit steps that remember: the finish for many features, in memory, with an L2 penalty.
+"""Dual coordinate ascent by implicit steps: many features in memory, with an L2 penalty.
 
-One step is one shuffled pass. A row's last contribution is taken back before its implicit step
-is solved again, so the steps need no rate and the weights reach the optimum itself; the
-duality gap says how far they are from it.
+A step is one shuffled pass. The last contribution of a row is removed before its implicit step is
+solved again, so the steps need no learning rate and the weights converge to the optimum; the
+duality gap bounds the distance to it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from likelier.glm.posterior import LinearPosterior
 from likelier.loops.lanes import MOST_LANES, WIDTHS, aligned_zeros, padded, tables
 from likelier.loops.memory import touched_empty
 
-FIRST_CHECK = 3  # passes before the exact gap, which costs half a pass, is worth computing
-NEXT_CHECK = 10  # passes after a check at which the next one is due at the latest
-INTERCEPT = 0.1  # how fast it moves, in units of a feature of typical size: all rows share it
-KINKED_INTERCEPT = 0.03  # the same where a loss has kinks: rows at one do not slow it down
-LANES = max(WIDTHS)  # of a group, or a few more: classes whose rows are visited together
-ROUNDING = 1e-9  # of the tolerance: as good as nothing
-EARLY = 1.5  # times the tolerance: an erratic gap expected below it is worth computing
-LITTLE = 0.1  # of the tolerance: a row that is owed less is left out of the next passes
+FIRST_CHECK = 3  # passes before the first computation of the exact gap, which costs half a pass
+NEXT_CHECK = 10  # maximum number of passes between computations of the exact gap
+INTERCEPT = 0.1  # rate of the intercept relative to a typical feature: all rows share it
+KINKED_INTERCEPT = 0.03  # for losses with kinks, where rows at a kink do not damp it
+GROUP_OUTPUTS = max(WIDTHS)  # of a group, at least: classes with common visits of rows
+NEGLIGIBLE = 1e-9  # of the tolerance
+EARLY = 1.5  # times the tolerance: an expected gap below triggers a check, for losses with kinks
+SHRINK_BELOW = 0.1  # of the tolerance: rows with a smaller part of the gap are skipped
 
 
 @dataclass
 class _Part:
-    """Some outputs (a range of classes) with their weights and duals: work for one thread.
+    """A range of outputs with their weights and duals: work for one thread.
 
-    ``active`` are the rows that are worth another visit. Parts of a group visit the same rows.
+    ``active`` marks the rows to visit again. The parts of a group visit the same rows.
     """
 
     first_class: int
@@ -51,13 +51,13 @@ class _Part:
 
     @property
     def outputs(self) -> slice:
-        """Which of all outputs they are."""
+        """Their range among all outputs."""
         return slice(self.first_class, self.first_class + len(self.intercept))
 
     def tables(self, model: LinearModel) -> list[tuple[slice, Array]]:
-        """Some of the part's outputs, and their weights with a row for every feature, padded."""
+        """Ranges of the part's outputs with their padded weights, one row per feature."""
         d, n_outputs = model.n_features, len(self.intercept)
-        if model.loss.coupled:  # as many as there are, side by side
+        if model.loss.coupled:
             return [(slice(0, n_outputs), self.weights.reshape(d, n_outputs))]
         return tables(self.weights, d, n_outputs)
 
@@ -69,19 +69,19 @@ class DualState:
     model: LinearModel
     data: DualRows
     parts: list[_Part]
-    share: float  # 1 / (lambda N)
+    scale: float  # 1 / (lambda N)
     intercept_rate: float
     n_rows: int
-    engine: Engine  # whose threads share the parts
+    engine: Engine  # whose threads run the parts
     n_passes: int = 0
-    waited: int = 0  # passes since the exact gap was last computed
-    ratio: float = 1.0  # of that gap and what the pass before it found to be missing
-    owed: float = np.inf  # what that pass found to be missing
+    waited: int = 0  # passes since the last computation of the exact gap
+    ratio: float = 1.0  # of that gap to the estimate by the pass before it
+    estimate: float = np.inf  # of the gap, by that pass
     objective: float = np.nan
 
     @property
     def active(self) -> Array:
-        """Whether the next pass visits a row, for every group of outputs."""
+        """Whether the next pass visits a row, per group of outputs."""
         groups: dict[int, Array] = {}
         for part in self.parts:
             groups[part.group] = groups.get(part.group, False) | part.active
@@ -90,24 +90,24 @@ class DualState:
     def theta(self) -> Array:
         """Parameters as one matrix."""
         model = self.model
-        theta = touched_empty((model.n_outputs, model.n_rows_theta)).T  # as coefficients are stored
+        theta = touched_empty((model.n_outputs, model.n_rows_theta)).T  # the layout of coef_
         over_parts(self, lambda part: self._write(part, theta))
         return theta
 
     def _write(self, part: _Part, theta: Array) -> None:
-        mine = theta[:, part.outputs]
+        block = theta[:, part.outputs]
         for outputs, W in part.tables(self.model):
-            out = mine[: len(W), outputs]
+            out = block[: len(W), outputs]
             if self.data.label is None:
                 out[:] = W[:, : out.shape[1]]
             else:
                 take_labelled(W, self.data.label, out)
         if self.model.fit_intercept:
-            mine[-1] = part.intercept
+            block[-1] = part.intercept
 
 
 def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
-    """Every part's work, by the engine's threads; results in the order of the parts."""
+    """Apply a function to every part in the engine's threads; results in order."""
     return list(state.engine.each(lambda k: work(state.parts[k]), len(state.parts)))
 
 
@@ -115,69 +115,71 @@ def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
 class Dual(Inference):
     """Dual coordinate ascent by implicit steps; every feature must have ``l2`` > 0.
 
-    The intercept is not penalised: it is a feature whose penalty is centred anew after each
-    pass (the method of multipliers). Cost per pass: nonzeros x outputs, twice; memory 16 bytes
-    per row and output, and a copy of a wide sparse matrix (`dual_rows`). Threads share the classes
-    of a one-vs-rest problem.
+    The intercept is not penalised: it is a feature with a penalty that is recentred after each pass
+    (method of multipliers). Cost per pass: nonzeros x outputs, twice; memory: 16 bytes per row and
+    output, and a copy of a wide sparse matrix (`dual_rows`). The classes of a one-vs-rest problem
+    are split among threads.
     """
 
     tol: float = 1e-4
     n_jobs: int = 1
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> DualState:
-        """Start from zero, or from the slopes of a smooth loss at ``theta``.
+        """Start from zero, or from the derivatives of a smooth loss at ``theta``.
 
-        At an optimum those are its duals: a start near it stays near. (At a kink a slope can be
-        anything, so losses with kinks start from zero.)
+        At an optimum they are the optimal duals, so a start near it stays near. (At a kink the
+        subgradient is not unique, so losses with kinks start from zero.)
         """
         assert engine.n_rows is not None
         rates, l2 = _penalties(model)
         data = dual_rows(engine, rates, model.n_outputs, self.n_jobs)
-        share = 1.0 / (l2 * engine.n_rows)
-        # rows that are all empty have no typical size
-        pace = INTERCEPT if model.loss.smooth else KINKED_INTERCEPT
-        rate = pace * share * (float(data.norms[data.places].mean()) or 1.0)
+        scale = 1.0 / (l2 * engine.n_rows)
+        factor = INTERCEPT if model.loss.smooth else KINKED_INTERCEPT
+        # 1.0 if all rows are empty
+        rate = factor * scale * (float(data.norms[data.positions].mean()) or 1.0)
         rate *= float(model.fit_intercept)
-        parts = _new_parts(model, _borders(model, self.n_jobs), len(data.y))
-        state = DualState(model, data, parts, share, rate, engine.n_rows, engine)
+        parts = _new_parts(model, _part_bounds(model, self.n_jobs), len(data.y))
+        state = DualState(model, data, parts, scale, rate, engine.n_rows, engine)
         if theta is not None and model.loss.smooth:
             _start_at(state, next(iter(engine.blocks(0))).X, theta)
         return state
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:
-        """Visit what is active once; every thread has its own classes."""
+        """Visit the active rows once, every thread for its own classes."""
         order = state.data.order(engine, state.n_passes)
         goal = self.tol * abs(state.objective)
-        started = state.n_passes >= FIRST_CHECK
-        little = _little(state, goal) / state.ratio if started else -1.0
+        checked = state.n_passes >= FIRST_CHECK
+        threshold = _active_threshold(state, goal) / state.ratio if checked else -1.0
         visited = [order[rows[order]] for rows in state.active]
-        owed = sum(over_parts(state, lambda part: _visit(state, part, visited[part.group], little)))
-        owed /= state.n_rows
+        estimate = sum(
+            over_parts(state, lambda part: _visit(state, part, visited[part.group], threshold))
+        )
+        estimate /= state.n_rows
         state.n_passes, state.waited = state.n_passes + 1, state.waited + 1
-        near = self._expected(state, owed) <= goal or state.waited >= NEXT_CHECK
+        near = self._expected(state, estimate) <= goal or state.waited >= NEXT_CHECK
         if not (state.n_passes == FIRST_CHECK or (state.n_passes > FIRST_CHECK and near)):
             return state, Info(state.objective, np.inf, 1.0)
         gap = self._check(state)
-        if owed > 0.0:
-            state.ratio, state.owed = max(1.0, gap / owed), owed
+        if estimate > 0.0:
+            state.ratio, state.estimate = max(1.0, gap / estimate), estimate
         converged = gap <= self.tol * abs(state.objective)
         return state, Info(state.objective, gap, 1.0, bool(converged))
 
     @staticmethod
-    def _expected(state: DualState, owed: float) -> float:
-        """Gap to expect after a pass; with kinks it falls like the root of what steps gain."""
+    def _expected(state: DualState, estimate: float) -> float:
+        """Expected gap after a pass; with kinks it falls like the root of the dual gain."""
         if state.model.loss.smooth:
-            return owed * state.ratio
-        return state.ratio * float(np.sqrt(owed * state.owed)) / EARLY
+            return estimate * state.ratio
+        return state.ratio * float(np.sqrt(estimate * state.estimate)) / EARLY
 
     def _check(self, state: DualState) -> float:
-        """Exact objective and gap; what has more than a little part in that is visited again."""
+        """Exact objective and gap; rows with a relevant part of the gap become active."""
         goal = self.tol * abs(state.objective)
         sums = over_parts(state, lambda part: _gap(state, part, goal))
         state.objective = sum(s[0] for s in sums) / state.n_rows
         state.objective += sum(s[2] for s in sums)
         state.waited = 0
-        if goal > 2.0 * self.tol * abs(state.objective):  # what was little then is not any more
+        if goal > 2.0 * self.tol * abs(state.objective):  # the threshold was too high
             for part in state.parts:
                 part.active[:] = True
         return float(sum(s[1] for s in sums)) / state.n_rows
@@ -186,7 +188,7 @@ class Dual(Inference):
     def objectives(state: DualState) -> Array:
         """Exact objective of every output; of all together, if they are coupled.
 
-        Cost: about half a pass. The weights are where a pass has them, in the order of its rows.
+        Cost: about half a pass.
         """
         return np.concatenate(over_parts(state, lambda part: _output_objectives(state, part)))
 
@@ -195,50 +197,50 @@ class Dual(Inference):
         return LinearPosterior(state.model, state.theta())
 
 
-def _little(state: DualState, goal: float) -> float:
-    """Part of the gap that an output of a row may keep.
+def _active_threshold(state: DualState, goal: float) -> float:
+    """Part of the gap below which an output of a row is not active.
 
-    None at all where the loss has kinks: what a dual gains by a step is the square of what it
-    contributes to the gap, and only those that are at a bound really stay where they are.
+    Practically zero for losses with kinks: the dual gain of a step is quadratic in its part of the
+    gap, and only duals at a bound do not move.
     """
-    share = LITTLE if state.model.loss.smooth else ROUNDING
-    return share * goal / state.model.n_outputs
+    fraction = SHRINK_BELOW if state.model.loss.smooth else NEGLIGIBLE
+    return fraction * goal / state.model.n_outputs
 
 
 def _groups(model: LinearModel) -> list[int]:
-    """Where groups of outputs begin and end: as few as can be with enough outputs in each of them.
+    """Bounds of groups of outputs: as many groups as possible of at least `GROUP_OUTPUTS`.
 
-    The weights of a group stay in the cache more often than those of all classes together. What
-    a few classes too many for full groups would cost in one of their own is saved.
+    The weights of a group fit the cache better than those of all classes. Surplus classes are
+    spread over the groups, since a small group costs as much as a full one.
     """
     K = model.n_outputs
     if model.loss.coupled:
         return [0, K]
-    count = max(K // LANES, -(-K // MOST_LANES))
+    count = max(K // GROUP_OUTPUTS, -(-K // MOST_LANES))
     return [number * K // count for number in range(count + 1)]
 
 
-def _borders(model: LinearModel, n_jobs: int) -> list[int]:
-    """Where parts of the outputs begin and end: groups, the last ones cut if threads would idle."""
+def _part_bounds(model: LinearModel, n_jobs: int) -> list[int]:
+    """Bounds of parts of the outputs: groups, the last ones split if threads would idle."""
     groups = list(pairwise(_groups(model)))
-    rest = 0 if model.loss.coupled else len(groups) % n_jobs  # when every thread has had as many
-    borders = [0]
+    rest = 0 if model.loss.coupled else len(groups) % n_jobs  # after equal numbers per thread
+    bounds = [0]
     for number, (a, b) in enumerate(groups):
-        pieces = -(-n_jobs // rest) if number >= len(groups) - rest else 1
-        borders += np.linspace(a, b, min(pieces, b - a) + 1).astype(int)[1:].tolist()
-    return borders
+        n_splits = -(-n_jobs // rest) if number >= len(groups) - rest else 1
+        bounds += np.linspace(a, b, min(n_splits, b - a) + 1).astype(int)[1:].tolist()
+    return bounds
 
 
-def _new_parts(model: LinearModel, borders: list[int], n_rows: int) -> list[_Part]:
-    """One part for the classes between two borders, with all their numbers zero.
+def _new_parts(model: LinearModel, bounds: list[int], n_rows: int) -> list[_Part]:
+    """Parts for the classes between successive bounds, initialised with zeros.
 
-    A class is computed the same way whatever its part.
+    The result for a class does not depend on its part.
     """
     coupled, K = model.loss.coupled, model.n_outputs
-    stretches = list(pairwise(borders))
-    groups = [bisect_right(_groups(model), first) - 1 for first, _ in stretches]
+    ranges = list(pairwise(bounds))
+    groups = [bisect_right(_groups(model), first) - 1 for first, _ in ranges]
     sizes: list[int] = []
-    for first, last in stretches:
+    for first, last in ranges:
         n_outputs = last - first
         width = n_outputs if coupled or K == 1 else padded(max(2, n_outputs))
         sizes += [model.n_features * width, n_rows * n_outputs, n_rows * n_outputs]
@@ -249,21 +251,21 @@ def _new_parts(model: LinearModel, borders: list[int], n_rows: int) -> list[_Par
             next(arrays).reshape(n_rows, -1), next(arrays).reshape(n_rows, -1),
             np.ones(n_rows, dtype=bool),
         )
-        for group, (first, last) in zip(groups, stretches, strict=True)
+        for group, (first, last) in zip(groups, ranges, strict=True)
     ]  # fmt: skip
 
 
 def _penalties(model: LinearModel) -> tuple[Array | None, float]:
-    """The usual strength, and that over every feature's own, or None if they are all the same."""
+    """Median strength, and its ratio to that of every feature (None if all are equal)."""
     l2 = model.penalty.l2[: model.n_features]
-    usual = float(np.partition(l2, len(l2) // 2)[len(l2) // 2])
-    return (None if l2.min() == l2.max() else usual / l2), usual
+    median = float(np.partition(l2, len(l2) // 2)[len(l2) // 2])
+    return (None if l2.min() == l2.max() else median / l2), median
 
 
 def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
-    """Duals and weights that belong to the slopes of the losses at ``theta``."""
+    """Set duals and weights from the derivatives of the losses at ``theta``."""
     model, K, data = state.model, state.model.n_outputs, state.data
-    X, present = X[data.source], data.places
+    X, present = X[data.source], data.positions
     scores = model.scores(theta, X)
     weight = data.weight[present] if len(data.weight) else None
     y = data.y[present]
@@ -274,7 +276,7 @@ def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
         targets = y[:, None]
     duals = -model.loss.derivative(targets, scores)
     given = duals if weight is None else duals * weight[:, None]
-    W = np.asarray(X.T @ given, dtype=np.float64) * state.share
+    W = np.asarray(X.T @ given, dtype=np.float64) * state.scale
     if data.label is not None:
         W = W[np.argsort(data.label)]
     if data.rates is not None:
@@ -289,59 +291,60 @@ def _start_at(state: DualState, X: Matrix, theta: Array) -> None:
             part.anchor[:] = part.intercept - state.intercept_rate * given[:, outputs].sum(axis=0)
 
 
-def _visit(state: DualState, part: _Part, order: Array, little: float) -> float:
+def _visit(state: DualState, part: _Part, order: Array, threshold: float) -> float:
     loss, data = state.model.loss, state.data
-    if state.n_passes:  # before the pass: what a step leaves behind is what its gap is about
+    if state.n_passes:  # before the pass, so that the gap refers to the state after it
         part.intercept, part.anchor = 2.0 * part.intercept - part.anchor, part.intercept
     return float(
         dual_pass(
             *data.rows, order, data.y - part.first_class, data.weight, data.norms,
             loss.code, loss.parameters, loss.coupled, state.model.classes,
             part.dual, part.points, part.weights, part.intercept,
-            state.share, state.intercept_rate, data.rates, little, part.active,
+            state.scale, state.intercept_rate, data.rates, threshold, part.active,
         )
     )  # fmt: skip
 
 
 def _penalty_values(state: DualState, part: _Part) -> Array:
-    """Half the sums of the squared weights times the strengths, in whatever order they are."""
-    rates, strength = state.data.rates, 1.0 / (state.share * state.n_rows)
-    even = state.model.n_features - (0 if rates is None else len(rates))
+    """Penalty of every output, from the weights in their stored order."""
+    rates, strength = state.data.rates, 1.0 / (state.scale * state.n_rows)
+    n_uniform = state.model.n_features - (0 if rates is None else len(rates))
     total = np.empty(len(part.intercept))
     for outputs, table in part.tables(state.model):
         W = table[:, : outputs.stop - outputs.start]
-        total[outputs] = np.einsum("jk,jk->k", W[:even], W[:even])
+        total[outputs] = np.einsum("jk,jk->k", W[:n_uniform], W[:n_uniform])
         if rates is not None:
-            total[outputs] += np.einsum("jk,jk,j->k", W[even:], W[even:], 1.0 / rates)
+            total[outputs] += np.einsum("jk,jk,j->k", W[n_uniform:], W[n_uniform:], 1.0 / rates)
     return 0.5 * strength * total
 
 
 def _output_objectives(state: DualState, part: _Part) -> Array:
     loss, data, penalty = state.model.loss, state.data, _penalty_values(state, part)
     total = output_losses(
-        *data.rows, data.places, data.y - part.first_class, data.weight,
+        *data.rows, data.positions, data.y - part.first_class, data.weight,
         loss.code, loss.parameters, loss.coupled, state.model.classes,
         part.weights, part.intercept,
     )  # fmt: skip
-    charged = penalty.sum(keepdims=True) if loss.coupled else penalty
-    return np.asarray(total / state.n_rows + charged)
+    penalties = penalty.sum(keepdims=True) if loss.coupled else penalty
+    return np.asarray(total / state.n_rows + penalties)
 
 
 def _gap(state: DualState, part: _Part, goal: float) -> tuple[float, float, float]:
-    """Summed loss, gap, and penalty; what the intercept's duals do not sum to zero counts as gap.
+    """Summed loss, gap, and penalty; the gap includes the residual of the intercept.
 
-    An intercept that is still on its way takes all rows with it.
+    The duals must sum to zero. Until they do, a large residual keeps all rows active.
     """
     loss, data = state.model.loss, state.data
-    little = _little(state, goal) if np.isfinite(goal) else -1.0
+    threshold = _active_threshold(state, goal) if np.isfinite(goal) else -1.0
     total, gap = duality_gap(
-        *data.rows, data.places, data.y - part.first_class, data.weight,
+        *data.rows, data.positions, data.y - part.first_class, data.weight,
         loss.code, loss.parameters, loss.coupled, state.model.classes,
-        part.dual, part.points, part.weights, part.intercept, little, part.active,
+        part.dual, part.points, part.weights, part.intercept, threshold, part.active,
     )  # fmt: skip
     if state.model.fit_intercept:
-        drift = (part.intercept - part.anchor) / state.intercept_rate
-        owed = np.abs(part.intercept * drift)
-        gap += float(owed.sum())
-        part.active |= not owed.max() <= LITTLE * goal / state.model.n_outputs * state.n_rows
+        residual = (part.intercept - part.anchor) / state.intercept_rate
+        excess = np.abs(part.intercept * residual)
+        gap += float(excess.sum())
+        limit = SHRINK_BELOW * goal / state.model.n_outputs * state.n_rows
+        part.active |= not excess.max() <= limit
     return float(total), float(gap), float(_penalty_values(state, part).sum())

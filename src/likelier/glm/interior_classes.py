@@ -1,15 +1,14 @@
 """Interior point method for the maximum over classes (Crammer and Singer), few parameters.
 
-The loss is ``max_k (c_k + f_k) - f_y`` with ``c_k = 1`` for all classes but ``y``. With a share
-``pi_k`` of every class, ``t`` the maximum and ``r_k = t - c_k - f_k`` what class k is short of it,
-the optimum is where ``pi_k r_k = 0``, ``pi, r >= 0``, ``sum_k pi_k = 1`` and the slope of the
-penalty balances ``sum_i omega_i (e_y - pi_i) x_i^T / N``. A step is Newton's method on these
-equations with zero replaced by a small number (Mehrotra's predictor and corrector).
+The loss is ``max_k (c_k + f_k) - f_y`` with ``c_k = 1`` for all classes but ``y``. With dual
+variables ``pi_k``, ``t`` the maximum and slacks ``r_k = t - c_k - f_k``, the optimality conditions
+are ``pi_k r_k = 0``, ``pi, r >= 0``, ``sum_k pi_k = 1``, and that the gradient of the penalty is
+``sum_i omega_i (e_y - pi_i) x_i^T / N``. A step is Mehrotra's predictor-corrector method.
 
-Every row eliminates its own unknowns: with ``D_k = pi_k / r_k`` what is left of them is
-``d pi = q + (diag(D) - D D^T / sum D) d f``. That matrix is the Laplacian of a graph whose edge
-between classes k and j weighs ``D_k D_j / sum D``: one weighted Gram matrix per pair of classes
-gives the whole system, and nothing cancels.
+The variables of each row are eliminated: with ``D_k = pi_k / r_k`` they reduce to
+``d pi = q + (diag(D) - D D^T / sum D) d f``. This matrix is the Laplacian of a graph with edge
+weights ``D_k D_j / sum D``: one weighted Gram matrix per pair of classes gives the whole system,
+without cancellation.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from likelier.glm.interior import (
     BOUNDARY,
     Factored,
     all_scores,
+    batch_part,
     dense64,
-    part_of,
     pull_back_all,
 )
 from likelier.glm.interior_parts import (
     Part,
     PartMove,
+    dual_scales,
     is_done,
     penalty_gap,
     penalty_part,
-    rounded,
-    shares_of_slopes,
+    with_exact_zeros,
 )
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
@@ -44,34 +43,34 @@ from likelier.glm.posterior import LinearPosterior
 
 @dataclass
 class ClassInteriorState:
-    """Parameters, and the unknowns of every row; updated in place.
+    """Parameters, and the variables of every row; updated in place.
 
-    ``share`` and ``short`` have a column per class, ``top`` is the maximum they refer to.
+    ``dual`` and ``slack`` have a column per class, relative to the maximum ``top``.
     """
 
     model: LinearModel
     theta: Array
     weight: Array
-    own: Array  # one in the column of each row's class
-    share: Array
-    short: Array
+    one_hot: Array
+    dual: Array
+    slack: Array
     top: Array
-    kinks: Part | None = None  # of an L1 penalty on the parameters, those of one class together
-    before: float = np.inf  # gap of the last step
-    answer: Array | None = None  # parameters with exact zeros
+    kinks: Part | None = None  # of an L1 penalty, parameters ordered by class
+    previous_gap: float = np.inf
+    solution: Array | None = None  # parameters with exact zeros
 
     def levels(self, f: Array) -> Array:
-        """``c_k + f_k``: the loss is the largest of a row, minus the score of its class."""
-        return np.asarray(1.0 - self.own + f)
+        """``c_k + f_k``: the loss is their maximum, minus the score of the class."""
+        return np.asarray(1.0 - self.one_hot + f)
 
 
 @dataclass(frozen=True)
 class _Move:
-    """A direction: of the parameters, and of every row's unknowns and scores."""
+    """A direction of the parameters, and of the variables and scores of every row."""
 
     theta: Array
-    share: Array
-    short: Array
+    dual: Array
+    slack: Array
     top: Array
     f: Array
     kinks: PartMove | None
@@ -84,7 +83,7 @@ class ClassInterior(Inference):
     Cost per step: a weighted Gram matrix for each of the K (K - 1) / 2 pairs of classes (rows x
     (nonzeros per row)^2 / 2 each) and (K x features)^3 / 3. Memory: a dozen numbers per row and
     class. Converged when the duality gap is below ``tol`` times the objective and, with an L1
-    penalty, the weights that are zero are known.
+    penalty, the zero weights are identified.
     """
 
     tol: float = 1e-4
@@ -92,77 +91,79 @@ class ClassInterior(Inference):
     def init(
         self, model: LinearModel, engine: Engine, theta: Array | None = None
     ) -> ClassInteriorState:
-        """Start at ``theta`` or zero, every class with the same share."""
+        """Start at ``theta`` or zero, with equal dual variables of all classes."""
         theta = model.zeros() if theta is None else np.array(theta, dtype=np.float64)
-        theta -= theta.mean(axis=1, keepdims=True)  # what all classes share only costs a penalty
+        theta -= theta.mean(axis=1, keepdims=True)  # a common part has no effect but a penalty
         rows = list(engine.map_blocks(lambda batch: (batch.y, batch.weight)))
         y = np.concatenate([part[0] for part in rows]).astype(np.intp)
         weight = np.ones(len(y))
         if rows[0][1] is not None:
             weight = np.concatenate([part[1] for part in rows])
         K = model.n_outputs
-        own = np.zeros((len(y), K))
-        own[np.arange(len(y)), y] = 1.0
+        one_hot = np.zeros((len(y), K))
+        one_hot[np.arange(len(y)), y] = 1.0
         state = ClassInteriorState(
-            model, theta, weight, own, np.full(own.shape, 1.0 / K), own, weight
+            model, theta, weight, one_hot, np.full(one_hot.shape, 1.0 / K), one_hot, weight
         )
         f = all_scores(model, engine, theta)
         levels = state.levels(f)
         largest = levels.max(axis=1)
-        room = max(float((largest - (own * f).sum(axis=1)).mean()), 1e-3)
-        state.top = largest + room
-        state.short = state.top[:, None] - levels
-        mean = _complementarity(state, state.share, state.short)
+        slack = max(float((largest - (one_hot * f).sum(axis=1)).mean()), 1e-3)
+        state.top = largest + slack
+        state.slack = state.top[:, None] - levels
+        mean = _complementarity(state, state.dual, state.slack)
         l1 = np.tile(model.penalty.l1, K)
         state.kinks = penalty_part(l1, len(y), theta.T.ravel(), mean)
         return state
 
     def step(self, state: ClassInteriorState, engine: Engine) -> tuple[ClassInteriorState, Info]:
-        """Predictor, corrector, and a step that stays inside."""
+        """Predictor, corrector, and a step in the interior."""
         f = all_scores(state.model, engine, state.theta)
         solve = _Direction(state, engine, f, _system(state, engine), _balance(state, engine))
-        mean = _complementarity(state, state.share, state.short)
-        ahead = solve(0.0, None)
-        reach = _reach(state, ahead)
+        mean = _complementarity(state, state.dual, state.slack)
+        predictor = solve(0.0, None)
+        step = _max_step(state, predictor)
         after = _complementarity(
-            state, state.share + reach * ahead.share, state.short + reach * ahead.short,
-            ahead.kinks, reach,
+            state, state.dual + step * predictor.dual, state.slack + step * predictor.slack,
+            predictor.kinks, step,
         )  # fmt: skip
-        move = solve((after / mean) ** 3 * mean, ahead)
-        reach = BOUNDARY * _reach(state, move)
-        state.theta += reach * move.theta
-        state.share += reach * move.share
-        state.short += reach * move.short
-        state.top += reach * move.top
-        if state.kinks is not None and move.kinks is not None:
-            state.kinks.advance(move.kinks, reach)
-        return state, self._judged(state, engine, f + reach * move.f)
+        corrector = solve((after / mean) ** 3 * mean, predictor)
+        step = BOUNDARY * _max_step(state, corrector)
+        state.theta += step * corrector.theta
+        state.dual += step * corrector.dual
+        state.slack += step * corrector.slack
+        state.top += step * corrector.top
+        if state.kinks is not None and corrector.kinks is not None:
+            state.kinks.advance(corrector.kinks, step)
+        return state, self._evaluate(state, engine, f + step * corrector.f)
 
-    def _judged(self, state: ClassInteriorState, engine: Engine, f: Array) -> Info:
-        """Objective and gap, with exact zeros where these cost nothing."""
-        model, state.answer = state.model, state.theta
+    def _evaluate(self, state: ClassInteriorState, engine: Engine, f: Array) -> Info:
+        """Objective and gap, with exact zeros if these do not increase the gap."""
+        model, state.solution = state.model, state.theta
         value, gap = _value_and_gap(state, engine, state.theta, f)
         gaps = (gap, gap)
         if state.kinks is not None:
-            flat = rounded(state.kinks, state.theta.T.ravel())
+            flat = with_exact_zeros(state.kinks, state.theta.T.ravel())
             exact = np.ascontiguousarray(flat.reshape(model.n_outputs, -1).T)
-            other, left = _value_and_gap(state, engine, exact, all_scores(model, engine, exact))
-            gaps = (left, gap)
-            if left <= max(gap, self.tol * other):  # else it is too early to tell
-                state.answer, value, gap = exact, other, left
-        converged = is_done(self.tol, state.kinks is not None, gaps, state.before, value)
-        state.before = gaps[1]
+            other, exact_gap = _value_and_gap(
+                state, engine, exact, all_scores(model, engine, exact)
+            )
+            gaps = (exact_gap, gap)
+            if exact_gap <= max(gap, self.tol * other):  # otherwise it is too early
+                state.solution, value, gap = exact, other, exact_gap
+        converged = is_done(self.tol, state.kinks is not None, gaps, state.previous_gap, value)
+        state.previous_gap = gaps[1]
         return Info(value, gap, 1.0, converged)
 
     def posterior(self, state: ClassInteriorState) -> LinearPosterior:
         """Point estimate."""
-        theta = state.theta if state.answer is None else state.answer
+        theta = state.theta if state.solution is None else state.solution
         return LinearPosterior(state.model, theta.copy())
 
 
 @dataclass(frozen=True)
 class _Direction:
-    """Newton's direction for a target of the products of shares and shortfalls."""
+    """Newton direction for a target value of the products of dual variables and slacks."""
 
     state: ClassInteriorState
     engine: Engine
@@ -170,53 +171,56 @@ class _Direction:
     system: Factored
     balance: Array
 
-    def __call__(self, target: float, ahead: _Move | None) -> _Move:
-        """Solve for all unknowns; ``ahead`` is the predictor whose products are corrected."""
+    def __call__(self, target: float, predictor: _Move | None) -> _Move:
+        """Solve for all variables; ``predictor`` adds its second-order terms."""
         state, model = self.state, self.state.model
-        wanted = target - state.share * state.short
-        if ahead is not None:
-            wanted -= ahead.share * ahead.short
-        stiff = state.share / state.short
+        residual = target - state.dual * state.slack
+        if predictor is not None:
+            residual -= predictor.dual * predictor.slack
+        stiff = state.dual / state.slack
         total = stiff.sum(axis=1)
-        # rounding only: both equations hold from the start
-        off = state.short - state.top[:, None] + state.levels(self.f)
-        lost = 1.0 - state.share.sum(axis=1)
-        q = wanted / state.short + stiff * off
-        excess = (q.sum(axis=1) - lost) / total
-        slope = state.weight[:, None] * (q - stiff * excess[:, None])
-        right = (self.balance - pull_back_all(model, self.engine, slope) / len(slope)).T.ravel()
-        kinks, lack, n = state.kinks, None, len(slope)
+        # zero up to rounding errors: both constraints hold from the start
+        off = state.slack - state.top[:, None] + state.levels(self.f)
+        missing = 1.0 - state.dual.sum(axis=1)
+        q = residual / state.slack + stiff * off
+        excess = (q.sum(axis=1) - missing) / total
+        weights = state.weight[:, None] * (q - stiff * excess[:, None])
+        right = (self.balance - pull_back_all(model, self.engine, weights) / len(weights)).T.ravel()
+        kinks, kink_residuals, n = state.kinks, None, len(weights)
         if kinks is not None:
-            at = kinks.places
-            lack = kinks.wanted(
-                state.theta.T.ravel()[at], target, None if ahead is None else ahead.kinks
+            at = kinks.positions
+            kink_residuals = kinks.residuals(
+                state.theta.T.ravel()[at], target, None if predictor is None else predictor.kinks
             )
-            right[at] += kinks.weight * lack[2] / kinks.stiffness() / n
+            right[at] += kinks.weight * kink_residuals[2] / kinks.stiffness() / n
         flat = self.system(right)
         theta = np.ascontiguousarray(flat.reshape(state.theta.T.shape).T)
         df = all_scores(model, self.engine, theta)
         top = excess + (stiff * df).sum(axis=1) / total
-        short = top[:, None] - df - off
-        share = (wanted - state.share * short) / state.short
-        moved = None if kinks is None or lack is None else kinks.move(lack, flat[kinks.places])
-        return _Move(theta, share, short, top, df, moved)
+        slack = top[:, None] - df - off
+        dual = (residual - state.dual * slack) / state.slack
+        moved = (
+            None
+            if kinks is None or kink_residuals is None
+            else kinks.move(kink_residuals, flat[kinks.positions])
+        )
+        return _Move(theta, dual, slack, top, df, moved)
 
 
 def _system(state: ClassInteriorState, engine: Engine) -> Factored:
-    """Second derivative of what is left for the parameters, those of one class together.
+    """Schur complement of the parameters, ordered by class.
 
-    Nothing changes when all classes move together, so they never do: a term in that direction
-    does not touch the solution and makes the matrix regular. An L1 penalty decides itself where
-    all classes are.
+    The loss is invariant to a common shift of all classes. A term in that direction does not change
+    the solution and makes the matrix regular; an L1 penalty fixes it by itself.
     """
     model, n = state.model, len(state.top)
     K, p = model.n_outputs, model.n_rows_theta
-    stiff = state.share / state.short
+    stiff = state.dual / state.slack
     scaled = stiff * (state.weight / (n * stiff.sum(axis=1)))[:, None]
     pairs = list(combinations(range(K), 2))
 
     def grams(batch: Batch) -> Array:
-        X, left, right = dense64(batch.X), part_of(batch, stiff), part_of(batch, scaled)
+        X, left, right = dense64(batch.X), batch_part(batch, stiff), batch_part(batch, scaled)
         return np.stack([model.gram(X, left[:, k] * right[:, j]) for k, j in pairs])
 
     full = np.zeros((K, p, K, p))
@@ -229,42 +233,42 @@ def _system(state: ClassInteriorState, engine: Engine) -> Factored:
         full[:, j, :, j] += np.trace(full[:, j, :, j]) / K**2
     ridge, kinks = np.tile(model.penalty.l2, K), state.kinks
     if kinks is not None:
-        ridge[kinks.places] += kinks.weight / kinks.stiffness() / n
+        ridge[kinks.positions] += kinks.weight / kinks.stiffness() / n
     return Factored(full.reshape(K * p, K * p), ridge)
 
 
-def _pull(state: ClassInteriorState, engine: Engine) -> Array:
-    """The pull of the rows on the parameters."""
-    slope = state.weight[:, None] * (state.own - state.share)
-    return pull_back_all(state.model, engine, slope) / len(slope)
+def _negative_gradient(state: ClassInteriorState, engine: Engine) -> Array:
+    """Negative gradient of the mean loss for the current dual variables."""
+    weights = state.weight[:, None] * (state.one_hot - state.dual)
+    return pull_back_all(state.model, engine, weights) / len(weights)
 
 
 def _balance(state: ClassInteriorState, engine: Engine) -> Array:
-    """What the pull of the rows has over the slope of the penalty."""
-    out = _pull(state, engine) - state.model.penalty.l2[:, None] * state.theta
+    """Residual of stationarity."""
+    out = _negative_gradient(state, engine) - state.model.penalty.l2[:, None] * state.theta
     if state.kinks is not None:
         flat = out.T.ravel()
-        flat[state.kinks.places] += state.kinks.weight * state.kinks.g / len(state.top)
+        flat[state.kinks.positions] += state.kinks.weight * state.kinks.g / len(state.top)
         out = flat.reshape(out.T.shape).T
     return np.asarray(out)
 
 
 def _complementarity(
-    state: ClassInteriorState, share: Array, short: Array, kinks: PartMove | None = None,
-    reach: float = 0.0,
+    state: ClassInteriorState, dual: Array, slack: Array, kinks: PartMove | None = None,
+    step: float = 0.0,
 ) -> float:  # fmt: skip
-    """Mean product of shares and shortfalls, and of the unknowns of a penalty."""
-    total = float((state.weight @ (share * short)).sum())
-    count = share.shape[1] * float(state.weight.sum())
+    """Mean complementarity product, including those of an L1 penalty."""
+    total = float((state.weight @ (dual * slack)).sum())
+    count = dual.shape[1] * float(state.weight.sum())
     if state.kinks is not None:
-        total += state.kinks.products(kinks, reach)
+        total += state.kinks.products(kinks, step)
         count += 2.0 * float(state.kinks.weight.sum())
     return float(total / count)
 
 
-def _reach(state: ClassInteriorState, move: _Move) -> float:
-    """Largest part of a move, at most all of it, that leaves every unknown inside."""
-    shrink = max(float((-move.share / state.share).max()), float((-move.short / state.short).max()))
+def _max_step(state: ClassInteriorState, move: _Move) -> float:
+    """Largest step, at most one, that keeps every variable in the interior."""
+    shrink = max(float((-move.dual / state.dual).max()), float((-move.slack / state.slack).max()))
     if state.kinks is not None and move.kinks is not None:
         shrink = max(shrink, state.kinks.shrink(move.kinks))
     return 1.0 / max(1.0, shrink)
@@ -273,25 +277,25 @@ def _reach(state: ClassInteriorState, move: _Move) -> float:
 def _value_and_gap(
     state: ClassInteriorState, engine: Engine, theta: Array, f: Array
 ) -> tuple[float, float]:
-    """Objective of parameters, and a bound of how far it is above the optimum.
+    """Objective of the parameters, and a bound of its gap.
 
-    Shares move towards the own class until no L1 penalty is exceeded: then they are a point of
-    the dual. Only what pulls at intercepts, times these, stands in for what it would cost.
+    Dual variables move towards the true class until they satisfy the L1 constraints, and so are
+    feasible but for the intercepts, for which the residual times the intercept is used.
     """
     model, n = state.model, len(f)
     K, levels = model.n_outputs, state.levels(f)
     largest = levels.max(axis=1)
-    own = (state.own * f).sum(axis=1)
-    below = (state.share * (largest[:, None] - levels)).sum(axis=1)
-    loss = float(state.weight @ (largest - own)) / n
+    true_score = (state.one_hot * f).sum(axis=1)
+    below = (state.dual * (largest[:, None] - levels)).sum(axis=1)
+    loss = float(state.weight @ (largest - true_score)) / n
     value = loss + float(model.penalty.value(theta).sum())
     penalty = ElasticNet(np.tile(model.penalty.l2, K), np.tile(model.penalty.l1, K))
-    pull, gap = _pull(state, engine).T.ravel(), np.inf
-    if model.fit_intercept:  # nothing changes when all of them move together
+    gradient, gap = _negative_gradient(state, engine).T.ravel(), np.inf
+    if model.fit_intercept:  # invariant to a common shift
         theta = theta.copy()
         theta[-1] -= theta[-1].mean()
-    for share in shares_of_slopes(penalty, pull):
-        left = share * float(state.weight @ below) / n + (1.0 - share) * loss
-        gap = min(gap, left + penalty_gap(penalty, theta.T.ravel(), share * pull))
-    # no objective is below zero: the whole of it is a bound too
+    for scale in dual_scales(penalty, gradient):
+        rest = scale * float(state.weight @ below) / n + (1.0 - scale) * loss
+        gap = min(gap, rest + penalty_gap(penalty, theta.T.ravel(), scale * gradient))
+    # the objective is non-negative, so its value is a bound too
     return value, min(value, gap)

@@ -1,4 +1,4 @@
-"""Short batches of one matrix taken together."""
+"""Merges short batches of the same matrix."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from likelier.base import Batch
 
-JOINED_ROWS = 1 << 14  # of data in memory, learned in one call
+JOINED_ROWS = 1 << 14  # maximum number of rows of a merged batch
 
 
 def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The same rows in fewer batches, where batches share their matrix and list their rows.
+    """The same rows in fewer batches, if batches share their matrix and list their rows.
 
-    Every batch costs some microseconds, as much as a few hundred rows; they are kept short
-    enough that a keyboard is listened to.
+    A batch has the overhead of a few hundred rows, but must be short enough for a prompt reaction
+    to Ctrl-C.
     """
     waiting: list[Batch] = []
     n_rows = 0

@@ -1,4 +1,4 @@
-"""The metric of L-BFGS: the inverse of the mean curvature of a subset of the rows."""
+"""The preconditioner of L-BFGS: the inverse mean Hessian of a subset of the rows."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from likelier.glm.loops.cholesky import cholesky, cholesky_solve
 from likelier.glm.model import LinearModel
 from likelier.loops.rows import column_squares
 
-FEATURES = 3000  # beyond this many a full metric costs more than it saves
-WORK = 4e10  # products that a metric for every output may cost
+FEATURES = 3000  # above, a diagonal metric is cheaper overall
+WORK = 4e10  # multiplications up to which every output has its own metric
 MIN_ROWS, MAX_ROWS, ROWS_PER_FEATURE = 2000, 12_000, 6
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Cholesky factors of scaled curvatures, one for all outputs or one each; or a diagonal."""
+    """Cholesky factors of scaled Hessians, one for all outputs or one each; or a diagonal."""
 
     factors: tuple[tuple[Array, Array], ...]
     diagonal: Array | None = None
 
     def solve(self, vectors: Array, engine: Engine) -> Array:
-        """Products of the inverse with vectors side by side: a group of them for every output.
+        """Inverse times a matrix whose columns repeat the outputs, group by group.
 
-        Outputs with a factor of their own are shared by the threads of the engine.
+        Outputs with their own factor run in parallel.
         """
         if self.diagonal is not None:
             return np.asarray(vectors / self.diagonal[:, None])
@@ -43,7 +43,7 @@ class Metric:
 
 
 def metric_rows(model: LinearModel) -> int:
-    """Rows that a metric is made of."""
+    """Number of rows in the sample for a metric."""
     return max(MIN_ROWS, min(ROWS_PER_FEATURE * model.n_features, MAX_ROWS))
 
 
@@ -54,7 +54,7 @@ def make_metric(model: LinearModel, engine: Engine, theta: Array) -> Metric:
     curvature = model.terms(batch, model.scores(theta, X), 2)[2]
     if model.loss.coupled:
         curvature = curvature * (1.0 - curvature)
-    # sure predictions of a few rows may hide curvature that the rest of the data has
+    # confident predictions of the sample may underestimate the curvature of the other rows
     floor = 1e-3 * model.loss.max_curvature
     curvature = np.maximum(curvature, floor if np.isfinite(floor) else 0.0)
     if d > FEATURES:
@@ -62,7 +62,7 @@ def make_metric(model: LinearModel, engine: Engine, theta: Array) -> Metric:
     if batch.n_rows * float(d) ** 2 * model.n_outputs > WORK:
         curvature = curvature.mean(axis=1, keepdims=True)
     if isinstance(X, np.ndarray):
-        X = X.astype(np.float32)  # a metric need not be exact
+        X = X.astype(np.float32)  # approximate is enough
     rows = curvature.T
     return Metric(tuple(engine.each(lambda k: _factor(model, X, rows[k]), len(rows))))
 
@@ -75,7 +75,7 @@ def _factor(model: LinearModel, X: Any, row: Array) -> tuple[Array, Array]:
 
 
 def _scaled_factor(model: LinearModel, X: Any, row: Array, exact: bool) -> tuple[Array, Array]:
-    """Cholesky factor of the mean curvature, scaled to a diagonal of ones, and the scales."""
+    """Cholesky factor of the mean Hessian, scaled to a unit diagonal, and the scales."""
     gram = model.gram(X, row.astype(X.dtype), exact) / X.shape[0]
     ridge = model.penalty.l2 + 1e-12
     scale = 1.0 / np.sqrt(np.diagonal(gram) + ridge)
@@ -87,5 +87,5 @@ def _scaled_factor(model: LinearModel, X: Any, row: Array, exact: bool) -> tuple
 def _diagonal(model: LinearModel, batch: Batch, row: Array) -> Array:
     squares = column_squares(batch.X, row)
     squares = np.append(squares, [row.sum()] * int(model.fit_intercept))
-    # what a subset has not seen still curves a little
+    # a small curvature for features that are absent from the sample
     return np.asarray(squares / batch.n_rows + model.penalty.l2 + 1e-3 * row.mean())

@@ -33,7 +33,7 @@ from likelier.glm.penalty import ElasticNet
 from likelier.loops.rows import all_rows, as_rows
 
 NO_WEIGHT = np.empty(0)
-TILE_BYTES = 1 << 21  # of dense rows: read from the memory once, whatever is summed up over them
+TILE_BYTES = 1 << 21  # of dense rows, which stay in the cache for all sums
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LinearStats:
     """Sums over rows: losses per output, gradient, Hessian and the meat of the sandwich.
 
     ``hessian`` and ``meat`` have shape (outputs, p, p), or (1, K p, K p) for a coupled loss,
-    parameters of one class together. Parts that were not asked for are None.
+    with the parameters ordered by class. Parts that were not requested are None.
     """
 
     n_rows: int
@@ -74,11 +74,11 @@ class LinearModel(Model):
     Attributes
     ----------
     classes : bool
-        Targets are class numbers; output k of a scalar loss sees +1 for class k.
+        Targets are class indices; output k of a scalar loss has target +1 for class k, else -1.
     penalty : ElasticNet
         One strength per row of ``theta``, zero for the intercept.
     floor : float
-        The least that the mean loss can be on the data: what "near" is measured from.
+        Lower bound of the mean loss on the data, to which tolerances are relative.
     """
 
     has_energy: ClassVar[bool] = True
@@ -105,7 +105,7 @@ class LinearModel(Model):
         """Scores of the rows of ``X``, one column per output."""
         W = theta[: self.n_features]
         if isinstance(X, np.ndarray) and W.shape[1] > 1:
-            # BLAS is far quicker with few rows than with few columns
+            # BLAS is far faster with few rows than with few columns
             out = np.ascontiguousarray((W.T @ X.T).T, dtype=np.float64)
         else:
             out = np.asarray(X @ W, dtype=np.float64)
@@ -129,10 +129,9 @@ class LinearModel(Model):
     ) -> LinearStats:
         """Additive statistics of a batch up to the given derivative of the loss.
 
-        ``width`` replaces a scalar loss by its Moreau envelope, a maximum over classes by a
-        softmax. With ``every`` > 1 the Hessian of a scalar loss comes from one row in so many,
-        except its diagonal. Cost: rows x features for orders 0 and 1, times features once more for
-        order 2 and the meat.
+        ``width`` replaces a scalar loss by its Moreau envelope, and a maximum over classes by a
+        softmax. With ``every`` > 1 the off-diagonal Hessian of a scalar loss uses one row in so
+        many. Cost: rows x features for orders 0 and 1, times features for order 2 and the meat.
         """
         if order == 2 and not meat and not self.loss.coupled and sparse.issparse(batch.X):
             return self._sparse_stats(theta, batch, width, every)
@@ -144,28 +143,28 @@ class LinearModel(Model):
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
         scores = self.scores(theta, X)
-        value, slope, curvature = self.terms(batch, scores, order, width)
+        value, derivative, curvature = self.terms(batch, scores, order, width)
         if order == 0:
             return LinearStats(batch.n_rows, value)
-        gradient = self.pull_back(X, slope)
+        gradient = self.pull_back(X, derivative)
         hessian = self._hessian(X, curvature, batch.weight, every) if order >= 2 else None
         if self.loss.coupled and width > 0.0 and hessian is not None:
             hessian /= width
-        outer = self._outer(X, slope) if meat else None
+        outer = self._outer(X, derivative) if meat else None
         return LinearStats(batch.n_rows, value, gradient, hessian, outer)
 
     def in_one_sweep(self, X: Matrix) -> bool:
-        """Whether rows are dense, one after another, and have one score each.
+        """Whether rows are dense and contiguous, with a single score each.
 
-        Sums over them then take listed rows (``Batch.rows``) from where they are.
+        Sums over them then read listed rows (``Batch.rows``) without a copy.
         """
-        alone = not self.loss.coupled and self.n_outputs == 1
-        return alone and not sparse.issparse(X) and bool(np.asarray(X).flags.c_contiguous)
+        single = not self.loss.coupled and self.n_outputs == 1
+        return single and not sparse.issparse(X) and bool(np.asarray(X).flags.c_contiguous)
 
     def _dense_stats(
         self, theta: Array, batch: Batch, order: int, width: float, meat: bool, every: int
     ) -> LinearStats:
-        """Sums over dense rows of one score each, in tiles that stay in the cache."""
+        """Sums over dense rows with a single score, in tiles that stay in the cache."""
         p, n_rows, X = self.n_rows_theta, batch.n_rows, np.asarray(batch.X)
         w, (y, weight, *rest), rows = theta[:, 0].copy(), self._targets(batch), batch.rows
         value, gradient = 0.0, np.zeros(p)
@@ -175,21 +174,21 @@ class LinearModel(Model):
         outer = np.zeros((p, p)) if meat else None
         size = n_rows if hessian is None else every * max(1, TILE_BYTES // (8 * p))
         size = min(n_rows, size)
-        slopes = np.empty(size)
+        derivatives = np.empty(size)
         roots = _scratch((0 if hessian is None else -(-size // every), p))
         for first in range(0, n_rows, size):
             some = slice(first, min(first + size, n_rows))
             tile, omega, few = X[some], weight[some] if len(weight) else weight, -first % every
             given = (tile, None, y[some], omega) if rows is None else (X, rows[some], y, weight)
-            told, n_roots = dense_sums(
+            loss, n_roots = dense_sums(
                 *given, *rest, width, w, self.fit_intercept, gradient, diagonal, (few, every),
-                (slopes, roots),
+                (derivatives, roots),
             )  # fmt: skip
-            value += told
+            value += loss
             if hessian is not None:
                 hessian += roots[:n_roots].T @ roots[:n_roots]
             if outer is not None:
-                outer += self.gram(tile, slopes[: len(tile)] ** 2)
+                outer += self.gram(tile, derivatives[: len(tile)] ** 2)
         if hessian is not None and thin:
             _thinned(hessian, every, diagonal)
         return LinearStats(
@@ -198,12 +197,12 @@ class LinearModel(Model):
         )  # fmt: skip
 
     def _targets(self, batch: Batch) -> tuple[Any, ...]:
-        """Targets, weights and loss as the compiled sums take them."""
+        """Targets, weights and loss, as arguments of compiled sums."""
         weight = NO_WEIGHT if batch.weight is None else batch.weight
         return batch.y, weight, self.loss.code, self.loss.parameters, self.classes
 
     def _sparse_stats(self, theta: Array, batch: Batch, width: float, every: int) -> LinearStats:
-        """Value, gradient and Hessian of sparse rows in one sweep, nothing gathered."""
+        """Value, gradient and Hessian of sparse rows in one sweep, without a copy."""
         p, K = self.n_rows_theta, self.n_outputs
         gradient, hessian, value = np.zeros((K, p)), np.zeros((K, p, p)), np.empty(K)
         rows = self._sparse_rows(batch)
@@ -219,13 +218,13 @@ class LinearModel(Model):
         return LinearStats(batch.n_rows, value, gradient.T.copy(), hessian)
 
     def _sparse_values(self, thetas: list[Array], batch: Batch, width: float) -> Array:
-        """One output: no score is stored."""
+        """Values for a single output, without storing scores."""
         rows = self._sparse_rows(batch)
         sums = [sparse_values(*rows, 0, width, w[:, 0].copy(), self.fit_intercept) for w in thetas]
         return np.array(sums)[:, None]
 
     def _sparse_rows(self, batch: Batch) -> tuple[Any, ...]:
-        """Sparse rows, targets, weights and loss as the compiled sums take them."""
+        """Sparse rows, targets, weights and loss, as arguments of compiled sums."""
         return (*as_rows(batch.X), all_rows(batch.X, batch.rows), *self._targets(batch))
 
     def values_at(self, thetas: list[Array], batch: Batch, width: float = 0.0) -> Array:
@@ -244,7 +243,7 @@ class LinearModel(Model):
         return np.stack([self.terms(batch, np.ascontiguousarray(f), 0, width)[0] for f in parts])
 
     def values_at_zero(self, batch: Batch) -> Array:
-        """Summed loss per output of a batch where every score is zero; the rows are not read."""
+        """Summed loss per output of a batch for scores of zero; does not read the rows."""
         if not self.classes or self.loss.coupled:
             return self.terms(batch.compact(), np.zeros((batch.n_rows, self.n_outputs)), 0)[0]
         assert batch.y is not None
@@ -253,52 +252,54 @@ class LinearModel(Model):
             y, weight = y[batch.rows], None if weight is None else weight[batch.rows]
         right, wrong = self._losses_of_zero
         if self.n_outputs == 1 and weight is None:
-            mine = np.array([np.count_nonzero(y == 0.0)])
-            return np.asarray(right * mine + wrong * (len(y) - mine))
-        of_class = np.bincount(y.astype(np.intp), weights=weight, minlength=self.n_outputs)
-        mine = of_class[: self.n_outputs]
-        return np.asarray(right * mine + wrong * (of_class.sum() - mine))
+            positive = np.array([np.count_nonzero(y == 0.0)])
+            return np.asarray(right * positive + wrong * (len(y) - positive))
+        per_class = np.bincount(y.astype(np.intp), weights=weight, minlength=self.n_outputs)
+        positive = per_class[: self.n_outputs]
+        return np.asarray(right * positive + wrong * (per_class.sum() - positive))
 
     @cached_property
     def _losses_of_zero(self) -> tuple[float, float]:
-        """Loss of the score zero where the answer is yes, and where it is no."""
+        """Losses of the score zero for positive and negative targets."""
         right, wrong = self.loss.value(np.array([1.0, -1.0]), np.zeros(2))
         return float(right), float(wrong)
 
     def terms(
         self, batch: Batch, scores: Array, order: int, width: float = 0.0
     ) -> tuple[Array, Array, Array]:
-        """Summed losses per output, and weighted slopes and curvatures of every score.
+        """Summed losses per output, and weighted derivatives and curvatures of every score.
 
-        For a coupled loss the last array holds the class probabilities, not weighted.
+        For a coupled loss the last array holds unweighted class probabilities.
         """
-        slope = np.empty_like(scores) if order >= 1 else scores[:0]
+        derivative = np.empty_like(scores) if order >= 1 else scores[:0]
         curvature = np.empty_like(scores) if order >= 2 else scores[:0]
         weight = NO_WEIGHT if batch.weight is None else batch.weight
         if self.loss.coupled:
             value = coupled_terms(
-                self.loss.code, width, batch.y, weight, scores, order, slope, curvature
+                self.loss.code, width, batch.y, weight, scores, order, derivative, curvature
             )
         else:
             value = scalar_terms(
                 self.loss.code, self.loss.parameters, self.classes, width,
-                batch.y, weight, scores, order, slope, curvature,
+                batch.y, weight, scores, order, derivative, curvature,
             )  # fmt: skip
-        return value, slope, curvature
+        return value, derivative, curvature
 
-    def pull_back(self, X: Matrix, slope: Array) -> Array:
-        """Gradient with respect to ``theta`` of a sum over rows with these slopes."""
-        gradient = np.empty((self.n_rows_theta, slope.shape[1]))
-        # with the few outputs as rows BLAS takes half the time
-        gradient[: self.n_features] = X.T @ slope if sparse.issparse(X) else (slope.T @ X).T
+    def pull_back(self, X: Matrix, derivative: Array) -> Array:
+        """Gradient with respect to ``theta``, from derivatives with respect to the scores."""
+        gradient = np.empty((self.n_rows_theta, derivative.shape[1]))
+        # with outputs as rows BLAS takes half the time
+        gradient[: self.n_features] = (
+            X.T @ derivative if sparse.issparse(X) else (derivative.T @ X).T
+        )
         if self.fit_intercept:
-            gradient[self.n_features] = slope.sum(axis=0)
+            gradient[self.n_features] = derivative.sum(axis=0)
         return gradient
 
     def gram(self, X: Matrix, weight: Array, exact: bool = True) -> Array:
-        """``sum_i weight_i x_i x_i^T`` with the intercept's column of ones last.
+        """``sum_i weight_i x_i x_i^T``, with a final column of ones for the intercept.
 
-        Unless ``exact``, products of dense rows in single precision stay in it.
+        Unless ``exact``, products of dense float32 rows are computed in float32.
         """
         d, p = self.n_features, self.n_rows_theta
         out = np.zeros((p, p))
@@ -316,7 +317,7 @@ class LinearModel(Model):
         if not self.loss.coupled:
             out = np.stack([self.gram(X[::every], h[::every]) for h in curvature.T])
             if every > 1:
-                dense = np.asarray(X)  # sparse rows have their own sums
+                dense = np.asarray(X)  # sparse rows: see _sparse_stats
                 squares = curvature.T @ (dense * dense)
                 if self.fit_intercept:
                     squares = np.column_stack([squares, curvature.sum(axis=0)])
@@ -328,52 +329,52 @@ class LinearModel(Model):
         full = np.empty((K, p, K, p))
         for k in range(K):
             for j in range(k + 1):
-                share = curvature[:, k] * ((k == j) - curvature[:, j])
-                full[k, :, j] = full[j, :, k] = self.gram(X, omega * share)
+                weights = curvature[:, k] * ((k == j) - curvature[:, j])
+                full[k, :, j] = full[j, :, k] = self.gram(X, omega * weights)
         return full.reshape(1, K * p, K * p)
 
-    def _outer(self, X: Matrix, slope: Array) -> Array:
+    def _outer(self, X: Matrix, derivative: Array) -> Array:
         if not self.loss.coupled:
-            return np.stack([self.gram(X, slope[:, k] ** 2) for k in range(self.n_outputs)])
+            return np.stack([self.gram(X, derivative[:, k] ** 2) for k in range(self.n_outputs)])
         p, K = self.n_rows_theta, self.n_outputs
         full = np.empty((K, p, K, p))
         for k in range(K):
             for j in range(k + 1):
-                full[k, :, j] = full[j, :, k] = self.gram(X, slope[:, k] * slope[:, j])
+                full[k, :, j] = full[j, :, k] = self.gram(X, derivative[:, k] * derivative[:, j])
         return full.reshape(1, K * p, K * p)
 
 
 def _thinned(hessian: Array, every: int, diagonal: Array) -> None:
-    """Scale a Hessian of one row in ``every`` up to all rows, in place.
+    """Scale a Hessian from one row in ``every`` to all rows, in place.
 
-    Its diagonal is no smaller than that of all rows: a rare feature may be missing from the few
-    rows, and without curvature of its own would take steps without limit.
+    The exact diagonal is a lower bound of the estimated one: a rare feature may be absent from the
+    subset, and without curvature its step would be unbounded.
     """
     hessian *= every
     np.fill_diagonal(hessian, np.maximum(hessian.diagonal(), diagonal))
 
 
 def _mirror(half: Array) -> None:
-    """Complete a symmetric matrix of which every pair was added on one side only."""
+    """Complete a symmetric matrix with every pair on one side only."""
     diagonal = half.diagonal().copy()
     half += half.T
     np.fill_diagonal(half, diagonal)
 
 
-_own = threading.local()
+_local = threading.local()
 
 
 def _scratch(shape: tuple[int, ...]) -> Array:
-    """Memory of this thread, until it asks again: fresh memory is handed out slowly.
+    """Scratch memory of this thread, valid until the next call: allocation is slow.
 
-    Pieces larger than a tile and a half are not kept.
+    Arrays larger than 1.5 tiles are not cached.
     """
     size = math.prod(shape)
     if 16 * size > 3 * TILE_BYTES:
         return np.empty(shape)
-    memory: Array | None = getattr(_own, "memory", None)
+    memory: Array | None = getattr(_local, "memory", None)
     if memory is None or memory.size < size:
-        memory = _own.memory = np.empty(size)
+        memory = _local.memory = np.empty(size)
     return np.asarray(memory[:size].reshape(shape))
 
 
@@ -390,7 +391,7 @@ def _dense_gram(X: Array, weight: Array, dtype: Any) -> Array:
 
 @dataclass(frozen=True)
 class SumsAt:
-    """The map of `LinearModel.stats` at a point, which comes as the state of the pass."""
+    """Map of `LinearModel.stats` at a point, which is the state of the pass."""
 
     model: LinearModel
     order: int
@@ -404,7 +405,7 @@ class SumsAt:
 
 @dataclass(frozen=True)
 class ValuesAt:
-    """The map of `LinearModel.values_at` at points that come as the state of the pass."""
+    """Map of `LinearModel.values_at` at points, which are the state of the pass."""
 
     model: LinearModel
     width: float = 0.0

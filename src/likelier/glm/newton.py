@@ -1,9 +1,9 @@
-"""Newton's method by sums over rows: the second-order finish for few features.
+"""Newton's method by sums over rows, for few features.
 
 Each step is one reduction (gradient and Hessian are additive over blocks) and one small solve.
-Early steps run on growing random subsets, where a few percent of the rows locate the optimum
-well enough; the last ones use every row. Losses with kinks are replaced by their Moreau
-envelope (a maximum over classes by a softmax), whose width shrinks until it is below the tolerance.
+Early steps run on growing random subsets, up to their sampling error; the last ones use every row.
+Losses with kinks are replaced by their Moreau envelope (a maximum over classes by a softmax), whose
+width decreases until the difference is below the tolerance.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from likelier.glm.penalty import ElasticNet
 from likelier.glm.posterior import LinearPosterior
 from likelier.loops.rows import all_rows, as_rows
 
-GROWTH = 4  # each subset is so many times larger than the one before
+GROWTH = 4  # ratio of the sizes of successive subsets
 SUBSET_STEPS = 6
-HESSIAN_ROWS = 64  # per parameter: enough for the first step on all rows after the subsets
-PERFECT = 1e-10  # an objective below this part of the first one is a perfect fit
-SUBSET_CELLS = 1 << 22  # of the largest subset: rows times features, held in memory
+HESSIAN_ROWS = 64  # per parameter, for the first step on all rows
+PERFECT = 1e-10  # relative to the first objective: a perfect fit
+SUBSET_CELLS = 1 << 22  # rows times features of the largest subset, which is in memory
 PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
-FULL_STEP = 0.1  # a gap below this part of the objective: a full step is tried on trust
-# times a bound of the Hessian: with 1 no step goes up, and sure predictions bend far less than that
+FULL_STEP = 0.1  # gap relative to the objective below which a full step is tried first
+# factors of a bound of the Hessian: 1 guarantees descent, but is far too large in the tails
 DAMPINGS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
-STEEP_DAMPINGS = (*DAMPINGS, 10.0, 1e2, 1e3, 1e4)  # where no bound exists, as for exp
-NARROWING = 0.2  # of the envelope, once its own minimum is nearly found
-NEAR = 0.2  # of its width
-DEEPEST = 1e-13  # part of the objective that is as good as nothing
-SLOW = 10.0  # what a step on an envelope gained, times this, may still be to come
+UNBOUNDED_DAMPINGS = (*DAMPINGS, 10.0, 1e2, 1e3, 1e4)  # without a bound, as for exp
+NARROWING = 0.2  # factor of the width of the envelope, once its minimum is nearly reached
+NEAR = 0.2  # gap relative to the depth of the envelope at which it is narrowed
+MIN_DEPTH = 1e-13  # of the envelope, relative to the objective
+GAIN_FACTOR = 10.0  # remaining gain on an envelope, relative to that of the last step
 PERFECT_FIT = (
     "because the model fits the training rows perfectly (the classes are separable), so without a "
     "penalty its weights grow without bound; set alpha > 0"
@@ -43,22 +43,22 @@ PERFECT_FIT = (
 
 @dataclass(frozen=True)
 class NewtonState:
-    """The point reached, and what the last step learned there."""
+    """Parameters, and the results of the last step."""
 
     model: LinearModel
     theta: Array
-    width: float = 0.0  # of the envelope; zero is the loss itself
-    steep: float = 1.0  # typical slope squared: times the width, how far below the loss it lies
+    width: float = 0.0  # of the envelope; zero for the loss itself
+    squared_derivative: float = 1.0  # typical value; times the width, the depth of the envelope
     objective: float = np.inf
     gap: float = np.inf
-    stats: LinearStats | None = None  # sums at ``theta``, while they are still needed
-    first: float = 0.0  # size of the first objective on all rows
+    stats: LinearStats | None = None  # sums at ``theta``, as long as needed
+    first: float = 0.0  # absolute value of the first objective on all rows
     gain: float = 0.0  # of the last damped step
     n_rows: int = 0
-    wary: bool = False  # a step taken on trust has failed
-    every: int = 1  # rows of which one adds to the next Hessian
+    cautious: bool = False  # after a failed full step
+    every: int = 1  # the next Hessian uses one row in so many
     bound: Array | None = None  # mean of x x^T: times the largest curvature, it bounds the Hessian
-    trusted: NewtonState | None = None  # where a step taken on trust came from
+    previous: NewtonState | None = None  # before a full step
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class Newton(Inference):
     """Newton steps, proximal where the penalty has a kink.
 
     Cost per step: rows x (nonzeros per row)^2 / 2 x outputs for the sums, features^3 for the
-    solve; far from the optimum one cheap pass more chooses how far to go. Converged when the
-    distance to the optimum is bounded by ``tol`` times the objective (`gap`).
+    solve; far from the optimum, another cheap pass selects the damping. Converged when the gap is
+    bounded by ``tol`` times the objective (`gap`).
     """
 
     resumable: ClassVar[bool] = True
 
     tol: float = 1e-4
-    trusting: bool = False  # the curvature; whoever takes the result asks for a bound
+    unverified: bool = False  # accept the Newton decrement; the caller verifies the gap
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> NewtonState:
         """Improve ``theta`` (or zero) on growing random subsets of the rows."""
@@ -93,20 +93,22 @@ class Newton(Inference):
         return NewtonState(model, theta, max(1e-6, width))
 
     def on_subset(self, state: NewtonState, engine: Engine, subset: Engine) -> NewtonState:
-        """Go on from a State on some rows of an engine, until as near as their sampling error."""
-        model, n_rows, n_few = state.model, engine.n_rows, subset.n_rows
-        assert n_rows is not None and n_few is not None
-        few = NewtonState(_for_subset(model, subset), state.theta, state.width, state.steep)
-        noise = model.n_rows_theta / (2.0 * n_few)
+        """Iterate on a subset of the rows, up to its sampling error."""
+        model, n_rows, n_subset = state.model, engine.n_rows, subset.n_rows
+        assert n_rows is not None and n_subset is not None
+        local = NewtonState(
+            _for_subset(model, subset), state.theta, state.width, state.squared_derivative
+        )
+        noise = model.n_rows_theta / (2.0 * n_subset)
         for _ in range(SUBSET_STEPS):
-            few = self._newton_step(few, subset)
-            if few.gap < noise:
+            local = self._newton_step(local, subset)
+            if local.gap < noise:
                 break
         subset.close()
         every = 1
         if model.loss.smooth and not model.loss.coupled:
             every = max(1, n_rows // (HESSIAN_ROWS * model.n_rows_theta))
-        return NewtonState(model, few.theta, state.width, state.steep, every=every)
+        return NewtonState(model, local.theta, state.width, state.squared_derivative, every=every)
 
     def step(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
         """One step on all rows."""
@@ -117,49 +119,50 @@ class Newton(Inference):
             return self._narrow(state, engine)
         objective, gap, message = state.objective, state.gap, ""
         near = gap <= self.tol * abs(objective - state.model.floor)
-        if near and not self.trusting:  # by the curvature; is it true where the step has led?
+        if near and not self.unverified:  # by the Newton decrement; verify after the step
             objective, gap = gap_at(state.model, engine, state.theta)
             near = gap <= self.tol * abs(objective - state.model.floor)
         if not near and 0.0 <= state.objective < PERFECT * state.first:
-            # nothing is left to gain: rounding, an intercept on its way to infinity, or all weights
+            # a perfect fit: rounding errors, or an intercept or all weights diverge
             moved = np.abs(state.theta - before).max() > 1e-6 * np.abs(before).max()
-            endless = bool(moved and not state.model.penalty.l2.any())
-            near, message = not endless, PERFECT_FIT if endless else ""
+            diverges = bool(moved and not state.model.penalty.l2.any())
+            near, message = not diverges, PERFECT_FIT if diverges else ""
         return state, Info(objective, gap, 1.0, near, message)
 
     def _narrow(self, state: NewtonState, engine: Engine) -> tuple[NewtonState, Info]:
-        """What a step on an envelope is worth for the loss itself, and the next width.
+        """Objective and gap of the loss itself after a step on an envelope, and the next width.
 
-        The envelope lies below the loss, so its minimum bounds that of the loss from below.
-        Where few rows touch a kink its Hessian knows few directions and the Newton decrement
-        says little: a step that still gained something is not near.
+        The envelope is a lower bound of the loss, and so is its minimum. With few rows near a kink
+        its Hessian is nearly singular and the Newton decrement unreliable, so the gain of the last
+        step is used as well.
         """
         model = state.model
         sums = engine.reduce(ValuesAt(model), np.add, state=[state.theta])
         objective = float(sums.sum()) / state.n_rows
         objective += float(model.penalty.value(state.theta).sum())
-        left = max(state.gap, SLOW * state.gain)
-        gap = max(objective - state.objective, 0.0) + left
+        remaining = max(state.gap, GAIN_FACTOR * state.gain)
+        gap = max(objective - state.objective, 0.0) + remaining
         if gap <= self.tol * abs(objective):
-            # a loss that bends over a short length only is smooth in name: its slope jumps there
+            # a smooth loss with curvature on a short interval only is like one with a kink
             widths = (state.width, 0.0) if model.loss.smooth else (state.width,)
             gap = np.inf
             for width in widths:
                 envelope, bound = gap_at(model, engine, state.theta, width)
                 gap = min(gap, max(objective - envelope, 0.0) + bound)
-        near, message, depth = gap <= self.tol * abs(objective), "", state.width * state.steep
-        if not near and left <= depth * NEAR:
+        near, message = gap <= self.tol * abs(objective), ""
+        depth = state.width * state.squared_derivative
+        if not near and remaining <= depth * NEAR:
             # near the optimum of this envelope: the next one is closer to the loss itself
-            deep = depth <= DEEPEST * abs(objective)
+            deep = depth <= MIN_DEPTH * abs(objective)
             message = ROUNDING if deep and not model.loss.smooth else ""
             state = replace(state, width=0.0 if deep else state.width * NARROWING)
         return state, Info(objective, gap, 1.0, near, message)
 
     def _newton_step(self, state: NewtonState, engine: Engine) -> NewtonState:
-        """Sums at the point, then a full step or the best of several dampings side by side.
+        """Compute the sums, then take a full step or the best of several damped ones.
 
-        A full step is taken on trust; when the next sums show that it went up, it is taken
-        back and the dampings decide, from then on whenever the optimum is not near.
+        A full step is not checked. If the next sums show that the objective increased, it is
+        undone, and damped steps are used from then on unless the optimum is near.
         """
         model, theta, width = state.model, state.theta, state.width
         every, state = state.every, replace(state, every=1)
@@ -167,23 +170,23 @@ class Newton(Inference):
         stats = engine.reduce(sums, LinearStats.__add__, state=theta)
         objective = float(stats.value.sum()) / stats.n_rows
         objective += float(model.penalty.value(theta).sum())
-        trusted = state.trusted
-        if trusted is not None and not objective <= trusted.objective * (1.0 + 1e-12):
-            return replace(self._damped(trusted, engine), gap=np.inf, wary=True)
+        previous = state.previous
+        if previous is not None and not objective <= previous.objective * (1.0 + 1e-12):
+            return replace(self._damped(previous, engine), gap=np.inf, cautious=True)
         if not np.isfinite(objective):
             raise FloatingPointError("the objective is not finite; rescale the features or targets")
         full, gap = quadratic_minimum(model, theta, stats)
         state = replace(
-            state, objective=objective, gap=gap, stats=stats, trusted=None, n_rows=stats.n_rows
+            state, objective=objective, gap=gap, stats=stats, previous=None, n_rows=stats.n_rows
         )
-        bold = not state.wary and np.isfinite(model.loss.max_curvature)
-        if width == 0.0 and (bold or gap <= FULL_STEP * abs(objective - model.floor)):
-            return replace(state, theta=full, trusted=state, stats=None)
+        try_full = not state.cautious and np.isfinite(model.loss.max_curvature)
+        if width == 0.0 and (try_full or gap <= FULL_STEP * abs(objective - model.floor)):
+            return replace(state, theta=full, previous=state, stats=None)
         return self._damped(state, engine)
 
     @staticmethod
     def _damped(state: NewtonState, engine: Engine) -> NewtonState:
-        """Go to the best of several dampings, output by output where outputs are independent."""
+        """Take the best of several damped steps, per independent output."""
         model, width, stats = state.model, state.width, state.stats
         assert stats is not None
         bound = _curvature_bound(state, engine, stats)
@@ -191,7 +194,7 @@ class Newton(Inference):
         top = 1.0 / width if width > 0.0 else model.loss.max_curvature
         dampings: tuple[float, ...] = DAMPINGS
         if not np.isfinite(top):
-            dampings = STEEP_DAMPINGS
+            dampings = UNBOUNDED_DAMPINGS
             assert stats.hessian is not None
             top = float(np.trace(stats.hessian.mean(axis=0)) / stats.n_rows / np.trace(bound))
         points = [state.theta] + [
@@ -207,7 +210,7 @@ class Newton(Inference):
         choice = np.broadcast_to(choice, model.n_outputs)
         best = np.stack([points[c][:, k] for k, c in enumerate(choice)], axis=1)
         gain = state.objective - float(np.min(values, axis=0).sum())
-        return replace(state, theta=best, stats=None, trusted=None, gain=gain)
+        return replace(state, theta=best, stats=None, previous=None, gain=gain)
 
     def posterior(self, state: NewtonState) -> LinearPosterior:
         """Point estimate."""
@@ -215,27 +218,26 @@ class Newton(Inference):
 
 
 def _tails(model: LinearModel, theta: Array, batch: Batch) -> tuple[float, float]:
-    """Width of the envelope that bends where the rows are, and the slope squared there.
+    """Width of an envelope with curvature at a typical row, and the squared derivative there.
 
-    Where a loss is steep but straight its own Hessian knows nothing. The envelope of width
-    ``loss / slope^2`` is still bent at a typical row; it is zero where the loss bends itself.
+    In its linear tails the loss has no curvature, but the envelope of width ``loss / derivative^2``
+    has. The width is zero if the loss itself has enough curvature.
     """
     batch = batch.compact()
-    value, slope, curvature = model.terms(batch, model.scores(theta, batch.X), 2)
+    value, derivative, curvature = model.terms(batch, model.scores(theta, batch.X), 2)
     omega = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-    steep = float((slope[:, 0] ** 2 / omega).sum()) / batch.n_rows
-    if curvature.sum() >= 0.5 * model.loss.max_curvature * omega.sum() or steep == 0.0:
+    squared = float((derivative[:, 0] ** 2 / omega).sum()) / batch.n_rows
+    if curvature.sum() >= 0.5 * model.loss.max_curvature * omega.sum() or squared == 0.0:
         return 0.0, 1.0
-    return float(value.sum()) / batch.n_rows / steep, steep
+    return float(value.sum()) / batch.n_rows / squared, squared
 
 
 def _for_subset(model: LinearModel, subset: Engine) -> LinearModel:
-    """The model with a penalty fit for a subset.
+    """The model with an additional penalty for a subset.
 
-    A weak prior is added on what one feature may do to a score where it is not zero
-    (standard deviation `PRIOR_SCORE`). A rare feature seen in three rows would otherwise seem to
-    separate the classes, and a start from sure predictions that are wrong is where Newton's
-    method breaks down.
+    It is a weak prior on the effect of one feature on a score (standard deviation `PRIOR_SCORE`). A
+    rare feature in three rows could otherwise separate the classes, and Newton's method breaks down
+    when started from wrong predictions of high confidence.
     """
     d, n = model.n_features, subset.n_rows
     assert n is not None
@@ -253,7 +255,7 @@ def _moments(batch: Batch) -> Array:
 
 
 def subset_sizes(model: LinearModel, n_rows: int | None) -> list[int]:
-    """Sizes of the subsets to start on: from a few rows per parameter up to half of all."""
+    """Sizes of the initial subsets: from a few rows per parameter up to half of all."""
     if n_rows is None:
         return []
     parameters = model.n_rows_theta * (model.n_outputs if model.loss.coupled else 1)
@@ -266,36 +268,36 @@ def subset_sizes(model: LinearModel, n_rows: int | None) -> list[int]:
 
 
 def subsets(model: LinearModel, engine: Engine) -> list[Engine]:
-    """The subsets to start on, by one pass."""
+    """The initial subsets, by one pass."""
     return engine.subsets(subset_sizes(model, engine.n_rows), iteration=1)
 
 
 def mean_gradient_and_hessian(model: LinearModel, stats: LinearStats) -> tuple[Array, Array]:
     """Derivatives of the mean loss; one row and one matrix per independent problem.
 
-    A coupled loss does not change when all classes move together: where no penalty holds
-    that direction, a term that does not touch the solution makes the matrix regular.
+    A coupled loss is invariant to a common shift of all classes. Without a penalty in that
+    direction, a term that does not change the solution makes the matrix regular.
     """
     assert stats.gradient is not None and stats.hessian is not None
     hessian = stats.hessian / stats.n_rows
-    slope = stats.gradient.T / stats.n_rows
+    gradient = stats.gradient.T / stats.n_rows
     if model.loss.coupled:
         K, p = model.n_outputs, model.n_rows_theta
         blocks = hessian.reshape(K, p, K, p)
         for j in np.flatnonzero((model.penalty.l2 == 0.0) & (model.penalty.l1 == 0.0)):
             blocks[:, j, :, j] += np.trace(blocks[:, j, :, j]) / K**2
-        slope = slope.reshape(1, K * p)
-    return slope, hessian
+        gradient = gradient.reshape(1, K * p)
+    return gradient, hessian
 
 
 def stacked_penalty(model: LinearModel) -> ElasticNet:
-    """The penalty in the shape of the independent problems."""
+    """The penalty of the independent problems."""
     times = model.n_outputs if model.loss.coupled else 1
     return ElasticNet(np.tile(model.penalty.l2, times), np.tile(model.penalty.l1, times))
 
 
 def _curvature_bound(state: NewtonState, engine: Engine, stats: LinearStats) -> Array:
-    """Mean of ``x x^T`` over the rows: computed when first needed, then kept."""
+    """Mean of ``x x^T`` over the rows, cached in the State."""
     if state.bound is not None:
         return state.bound
     total: Array = engine.reduce(_Gram(state.model), np.add)
@@ -318,16 +320,16 @@ def quadratic_minimum(
     stats: LinearStats,
     extra: Array | None = None,
 ) -> tuple[Array, float]:
-    """Minimum of the damped quadratic model at ``theta``, and how much it would gain.
+    """Minimum of the damped quadratic model at ``theta``, and its predicted gain.
 
-    ``extra`` is added to the Hessian: where the loss is flat (rare features, sure predictions)
-    it keeps steps short.
+    ``extra`` is added to the Hessian and limits steps where the loss is flat (rare features,
+    confident predictions).
     """
-    slopes, hessians = mean_gradient_and_hessian(model, stats)
+    gradients, hessians = mean_gradient_and_hessian(model, stats)
     penalty = stacked_penalty(model)
-    current = theta.T.reshape(slopes.shape)
+    current = theta.T.reshape(gradients.shape)
     target, gain = np.empty_like(current), 0.0
-    for k, (h, s, w) in enumerate(zip(hessians, slopes, current, strict=True)):
+    for k, (h, s, w) in enumerate(zip(hessians, gradients, current, strict=True)):
         if extra is not None:
             h = h + (np.kron(np.eye(model.n_outputs), extra) if model.loss.coupled else extra)
         target[k] = v = penalty.minimise(h, s, w)

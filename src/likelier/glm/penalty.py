@@ -1,8 +1,7 @@
 """Penalties on the weights: value, proximal step, and the minimum of a penalised quadratic.
 
-A penalty is what an inference needs to know about ``sum_j l1_j |w_j| + l2_j w_j^2 / 2``. One
-strength per coordinate, because a penalty in the units of each feature has one; a new kind of
-penalty is a class with these three methods.
+The penalty is ``sum_j l1_j |w_j| + l2_j w_j^2 / 2``, with one strength per coordinate, since a
+penalty on the scale of each feature needs them. A new penalty is a class with these methods.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ class ElasticNet:
         l1, l2 = step * self.l1[:, None], step * self.l2[:, None]
         return np.asarray(np.sign(w) * np.maximum(np.abs(w) - l1, 0.0) / (1.0 + l2))
 
-    def minimise(self, hessian: Array, slope: Array, w: Array) -> Array:
-        """``argmin_v slope^T (v - w) + (v - w)^T hessian (v - w) / 2 + penalty(v)``, one column."""
+    def minimise(self, hessian: Array, gradient: Array, w: Array) -> Array:
+        """``argmin_v g^T (v - w) + (v - w)^T H (v - w) / 2 + penalty(v)``, for one column."""
         if not self.sparse:
-            return np.asarray(w - solve_positive(hessian, slope + self.l2 * w, self.l2))
+            return np.asarray(w - solve_positive(hessian, gradient + self.l2 * w, self.l2))
         v = w.astype(np.float64, copy=True)
-        coordinate_descent(hessian, slope, w, self.l2, self.l1, v)
+        coordinate_descent(hessian, gradient, w, self.l2, self.l1, v)
         return v
 
 
 def solve_positive(matrix: Array, right: Array, ridge: Array | float = 0.0) -> Array:
     """Solve with a positive semi-definite matrix whose rows may have very different scales.
 
-    ``ridge`` is added to the diagonal. Scaling to a unit diagonal first makes Cholesky as
-    accurate as the best scaling of the features would. Directions the matrix knows nothing
-    about (collinear columns without a penalty) get nothing. Cost: n^3 / 3.
+    ``ridge`` is added to the diagonal. Scaling to a unit diagonal makes Cholesky as accurate as
+    the best scaling of the features would. The solution is zero in the null space (collinear
+    columns without a penalty). Cost: n^3 / 3.
     """
     diagonal = np.diagonal(matrix) + ridge
     alive = diagonal > 0.0
@@ -65,7 +64,7 @@ def solve_positive(matrix: Array, right: Array, ridge: Array | float = 0.0) -> A
     scaled *= inverse[:, None]
     np.fill_diagonal(scaled, 1.0)
     right = (right.T * inverse).T
-    # upper triangle of the transpose: LAPACK then works in place on rows as they lie in memory
+    # upper triangle of the transpose: LAPACK then works in place on C order
     factor, failed = lapack.dpotrf(scaled.T, lower=0, clean=0, overwrite_a=0)
     if failed or np.diagonal(factor).min() ** 2 < 1e-13 * len(scaled):
         values, vectors = linalg.eigh(scaled, check_finite=False)

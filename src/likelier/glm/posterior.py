@@ -13,7 +13,7 @@ from likelier.predictive import Bernoulli, Categorical, Gaussian, Predictive
 
 @dataclass(frozen=True)
 class LinearPosterior(Posterior):
-    """A point estimate of ``theta``; ``noise`` is the spread of the targets of a regression."""
+    """A point estimate of ``theta``; ``noise`` is the standard deviation of regression targets."""
 
     model: LinearModel
     theta: Array
@@ -32,20 +32,20 @@ class LinearPosterior(Posterior):
         Raises
         ------
         ValueError
-            For losses that say nothing about probabilities, and for counts.
+            For losses that do not define probabilities, and for counts.
         """
         loss, scores = self.model.loss, self.scores(X)
         if not loss.probabilistic or loss.task == "count":
             raise ValueError(
-                f"loss={loss.name!r} has no distribution of the target among those of "
+                f"loss={loss.name!r} does not define a distribution of the target in "
                 "likelier.predictive; use `scores`, or calibrate them"
             )
         if loss.task == "regression":
             return Gaussian(scores[:, 0], np.full(len(scores), self.noise))
         if scores.shape[1] == 1:
             return Bernoulli(prob=np.asarray(loss.link(scores[:, 0])))
-        shares = np.asarray(loss.link(scores))
-        if not loss.coupled:  # one against the rest: each of its own, together one
-            shares = np.maximum(shares, np.finfo(float).tiny)
-            shares = shares / shares.sum(axis=1, keepdims=True)
-        return Categorical(shares)
+        prob = np.asarray(loss.link(scores))
+        if not loss.coupled:  # one-vs-rest: normalised
+            prob = np.maximum(prob, np.finfo(float).tiny)
+            prob = prob / prob.sum(axis=1, keepdims=True)
+        return Categorical(prob)

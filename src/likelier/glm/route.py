@@ -1,18 +1,17 @@
-"""From a model and an engine to parameters: which inference, in which order, until when.
+"""Fitting of a linear model: selection of the algorithm (route), and its iterations.
 
-``learning_rate="auto"`` means no rate to choose. The cheapest route that reaches the optimum is
-taken; stochastic passes find their rate by a search on a sample:
+``learning_rate="auto"`` takes the cheapest route that reaches the optimum; stochastic passes find
+their rate by a search on a sample:
 
 ==========  ====================================================================
-newton      few features: second-order steps by sums over rows
-interior    few features, a loss with kinks, rows in memory: the same for its
-            optimality conditions
-lbfgs       a middling number, smooth loss: L-BFGS in the metric of a subset
-dual        many features, L2 penalty, rows in memory: implicit steps with memory
-active_set  many features, L1 penalty, smooth loss, rows in memory: second-order
-            steps on the features that have a weight or deserve one
-sgd         everything else (streams, kinks without a penalty): averaged
-            stochastic passes at the rate the search chose; proves nothing
+newton      few features: Newton's method by sums over rows
+interior    few features, a loss with kinks, rows in memory: interior point method
+lbfgs       a medium number of features, smooth loss: preconditioned L-BFGS
+dual        many features, L2 penalty, rows in memory: dual coordinate ascent
+active_set  many features, L1 penalty, smooth loss, rows in memory: proximal
+            Newton steps on an active set
+sgd         all other cases (streams, kinks without a penalty): averaged SGD with
+            the selected rate; convergence is not verified
 ==========  ====================================================================
 """
 
@@ -41,22 +40,22 @@ from likelier.glm.newton import Newton, NewtonState, subsets
 from likelier.glm.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
 
 MAX_NEWTON = 1500  # parameters of one solve
-PAIRS_PER_ENTRY = 256  # up to here second-order sums cost less than many first-order passes
-SMALL_WORK = 4e9  # products: a few seconds at most, whatever the shape
+PAIRS_PER_ENTRY = 256  # below, second-order sums cost less than many first-order passes
+SMALL_WORK = 4e9  # multiplications: a few seconds at most
 START_WORK = 2e8
-START_SHARE, START_FACTOR, START_STEPS = 3, 6, 8  # of L-BFGS: on a subset of few rows
-STEEP = 1e4  # mean |x|^2 / (lambda N) beyond which the dual converges too slowly
+START_DIVISOR, START_FACTOR, START_STEPS = 3, 6, 8  # initial L-BFGS steps on a subset
+MAX_CONDITION = 1e4  # mean |x|^2 / (lambda N) above which the dual converges too slowly
 CERTIFIED_TOL = 1e-3
-JUDGE_ROWS = 10_000
-NO_PROOF = (
-    "for certain: its last passes improved less than that, but stochastic passes cannot tell how "
-    "far the optimum still is; fit rows in memory, or judge the model on rows it has not seen"
+VALIDATION_ROWS = 10_000
+NOT_VERIFIED = (
+    "with certainty: the last passes improved less, but stochastic passes cannot verify the "
+    "distance to the optimum; fit rows in memory, or validate the model on held-out rows"
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to solve; the words are the estimators'."""
+    """Solver parameters, named as in the estimators."""
 
     update: str = "implicit"
     learning_rate: str = "auto"
@@ -65,12 +64,12 @@ class Settings:
     max_iter: int = 100
     tol: float | None = 1e-4
     n_jobs: int = 1
-    stochastic: bool = False  # never leave the stochastic route (early stopping)
+    stochastic: bool = False  # force the stochastic route (early stopping)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Parameters, and what is known about them."""
+    """Parameters and convergence information."""
 
     theta: Array
     n_iter: int
@@ -79,11 +78,11 @@ class Solution:
     converged: bool
     route: str
     certificate: Certificate | None = None
-    message: str = ""  # why it did not converge, where that is known
+    message: str = ""  # why it did not converge, if known
 
 
 def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
-    """The cheapest route that reaches the optimum; see the table above.
+    """The cheapest route that reaches the optimum; see the module docstring.
 
     ``n_nonzeros`` is the mean number of nonzeros of a row.
     """
@@ -92,7 +91,7 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     parameters = model.n_rows_theta * (model.n_outputs if coupled else 1)
     times = model.n_outputs**2 if coupled else model.n_outputs
     pairs = n_nonzeros**2 * times
-    # kinks make Newton's own steps slow
+    # plain Newton steps are slow for losses with kinks
     kinked = not model.loss.smooth and engine.in_memory
     if engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
         light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
@@ -112,7 +111,7 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
 
 
 def _has_dual(model: LinearModel, engine: Engine, n_nonzeros: float) -> bool:
-    """Whether implicit steps with memory apply and converge in a reasonable time."""
+    """Whether dual coordinate ascent applies and converges in reasonable time."""
     l2 = model.penalty.l2[: model.n_features]
     if not engine.in_memory or model.penalty.sparse or not (l2 > 0.0).all():
         return False
@@ -120,7 +119,7 @@ def _has_dual(model: LinearModel, engine: Engine, n_nonzeros: float) -> bool:
     X = batch.X
     squares = X.multiply(X) if not isinstance(X, np.ndarray) else X * X
     c = float((squares @ (1.0 / l2)).mean()) / float(engine.n_rows or 1)
-    return c <= STEEP
+    return c <= MAX_CONDITION
 
 
 def solve(
@@ -131,7 +130,7 @@ def solve(
     theta: Array | None = None,
     monitor: Monitor | None = None,
 ) -> Solution:
-    """Find the parameters; the monitor sees every iteration and may end it."""
+    """Find the parameters; the monitor is called at every iteration and may stop it."""
     fit = _Fit(model, engine, settings, monitor or Monitor())
     if settings.learning_rate != "auto":
         return fit.scheduled(theta)
@@ -142,7 +141,7 @@ def solve(
 
 
 def interrupted(monitor: Monitor) -> Solution:
-    """What had been found at the last step that the monitor saw."""
+    """Solution at the last step of the monitor."""
     assert monitor.posterior is not None
     info = monitor.info
     theta = np.asarray(monitor.posterior().theta)
@@ -157,21 +156,21 @@ class _Fit:
         self.tol = 0.0 if settings.tol is None else settings.tol
 
     def scheduled(self, theta: Array | None) -> Solution:
-        """Rates the caller chose."""
+        """SGD with given learning rates."""
         s = self.settings
         start = NEVER if s.average is False else (0 if s.average is True else int(s.average))
         power = 0.0 if s.learning_rate == "constant" else 0.5
         inference: Any = ScheduledSGD(s.eta0, power, s.update == "implicit", start, self.tol)
         if self.model.penalty.sparse or np.ptp(self.model.penalty.l2[: self.model.n_features]):
             raise ValueError(
-                f"learning_rate={s.learning_rate!r} works with one L2 strength for all features; "
+                f"learning_rate={s.learning_rate!r} needs the same L2 penalty for all features; "
                 'use learning_rate="auto" for an L1 penalty or alpha="auto"'
             )
         state = inference.init(self.model, self.engine, theta)
         return self._iterate(inference, state, s.learning_rate)
 
     def auto(self, route: str, theta: Array | None, n_nonzeros: float) -> Solution:
-        """Search for a rate on a sample, then the route."""
+        """Run the given route."""
         if route == "dual":
             dual = Dual(self.tol, self.settings.n_jobs)
             return self._iterate(dual, dual.init(self.model, self.engine, theta), route)
@@ -190,7 +189,7 @@ class _Fit:
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
 
     def _search(self, theta: Array | None, n_nonzeros: float) -> AdaptiveState:
-        """Try all global rates side by side on a sample."""
+        """Try all global rates on a sample."""
         outputs = max(1.0, n_nonzeros) * self.model.n_outputs * len(RATE_FACTORS)
         few = (self.engine.n_rows or 0) // 50  # the search must not outweigh a pass
         n = int(np.clip(START_WORK / outputs, 200, np.clip(few, 800, 1500)))
@@ -205,13 +204,12 @@ class _Fit:
     def _newton(self, theta: Array | None, n_nonzeros: float) -> Solution:
         """Second-order steps on growing subsets, then on all rows.
 
-        Each subset counts as an iteration. Far from an optimum with kinks, and where a stream
-        has no subsets, the search over rates gives the better start.
+        Each subset counts as an iteration. Losses with kinks start from the result of SGD.
         """
         model = self.model
         tight = self.settings.tol is not None and self.tol <= CERTIFIED_TOL
         certified = tight and model.loss.smooth
-        newton = Newton(self.tol, trusting=certified and not model.penalty.sparse)
+        newton = Newton(self.tol, unverified=certified and not model.penalty.sparse)
         state = self.monitor.stage("start", lambda: self._from_subsets(newton, theta, n_nonzeros))
         solution = self._iterate(newton, state, "newton")
         if not (certified and solution.converged):
@@ -219,7 +217,7 @@ class _Fit:
         return self.monitor.stage("certificate", lambda: self._certified(solution))
 
     def _from_subsets(self, newton: Newton, theta: Array | None, n_nonzeros: float) -> NewtonState:
-        """Where the steps on all rows begin."""
+        """Initial State of the steps on all rows, from growing subsets."""
         model = self.model
         if theta is None:
             theta = model.zeros() if model.loss.smooth else self._search(None, n_nonzeros).theta()
@@ -232,9 +230,9 @@ class _Fit:
         return state
 
     def _from_subset(self, lbfgs: LBFGS, theta: Array | None) -> Array | None:
-        """Where L-BFGS begins: near the optimum of a subset, if that is far smaller than all."""
+        """Initial parameters of L-BFGS, from a subset if that is far smaller than all rows."""
         model, n_rows = self.model, self.engine.n_rows
-        size = metric_rows(model) // START_SHARE
+        size = metric_rows(model) // START_DIVISOR
         if n_rows is None or n_rows < START_FACTOR * size:
             return theta
         (subset,) = self.engine.subsets([size], iteration=1)
@@ -248,10 +246,10 @@ class _Fit:
         return state.theta
 
     def _certified(self, solution: Solution) -> Solution:
-        """With its certificate; steps go on where the curvature promised too much."""
+        """Add the certificate; continue if the Newton decrement underestimated the gap."""
         model, engine, newton = self.model, self.engine, Newton(self.tol)
         theta, certificate = certify(model, engine, solution.theta)
-        if model.penalty.sparse:  # refused; the steps have asked for the bound themselves
+        if model.penalty.sparse:  # no certificate, but the bound is verified
             return replace(solution, certificate=certificate)
         value, gap = gap_at(model, engine, theta)
         by_gap = solution.gap <= self.tol * abs(
@@ -266,56 +264,55 @@ class _Fit:
         return replace(solution, theta=theta, certificate=certificate)
 
     def _stochastic(self, search: AdaptiveState) -> Solution:
-        """The best rates for one pass, then the best of them alone."""
+        """The best rates for one pass, then the best of them."""
         sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol, n_jobs=self.settings.n_jobs)
         state, info = sgd.step(sgd.keep_groups(search, 3), self.engine)
-        self._judge_averages(state)
+        self._compare_averages(state)
         state = sgd.keep_groups(state, 1)
         self.monitor.step(info, partial(sgd.posterior, state))
         return self._iterate(sgd, state, "sgd")
 
-    def _judge_averages(self, state: AdaptiveState) -> None:
-        """Compare the rates by what counts in the end: their averages, on a sample."""
+    def _compare_averages(self, state: AdaptiveState) -> None:
+        """Compare the rates by the loss of their averages on a sample."""
         model, groups = self.model, range(state.n_groups)
         if state.n_groups == 1:
             return
-        batch = self.engine.sample(JUDGE_ROWS, iteration=3)
+        batch = self.engine.sample(VALIDATION_ROWS, iteration=3)
         points = [state.theta(group) for group in groups]
         sums = model.values_at(points, batch).sum(axis=1) / batch.n_rows
         penalties = np.array([model.penalty.value(point).sum() for point in points])
         state.group_loss[:] = sums + penalties
 
     def _iterate(self, inference: Inference, state: Any, route: str, stage: str = "") -> Solution:
-        """Step until the tolerance, the monitor or the number of iterations says stop."""
+        """Iterate until convergence, or until the monitor or max_iter stops."""
         found = run(
             inference, state, self.engine, self.monitor, stage=stage or route,
             max_steps=self.settings.max_iter, until_converged=self.settings.tol is not None,
         )  # fmt: skip
         state, info, message = found.state, found.info, found.info.message
         converged = info.converged and self.settings.tol is not None
-        asked = self.settings.stochastic or self.settings.update == "explicit"
-        proven = converged and route != "sgd"
-        if converged and not (proven or asked):  # the optimum was wanted, whatever the route
-            converged, message = False, NO_PROOF
+        requested = self.settings.stochastic or self.settings.update == "explicit"
+        verified = converged and route != "sgd"
+        if converged and not (verified or requested):
+            converged, message = False, NOT_VERIFIED
         solution = Solution(
             _theta(inference, state), found.n_steps, info.objective, info.gap, converged, route,
             message=message,
         )  # fmt: skip
         auto = self.settings.learning_rate == "auto" and self.engine.repeatable
-        if proven or not auto:
+        if verified or not auto:
             return solution
         own = inference.objectives(state) if isinstance(inference, Dual | LBFGS) else None
         return self._no_worse_than_zero(solution, own)
 
     def _no_worse_than_zero(self, solution: Solution, known: Array | None = None) -> Solution:
-        """One look at all rows: an unfinished fit may be worse than knowing nothing.
+        """Replace a fit that did not converge by zero where that is better, per output.
 
-        Cost: a first-order pass at most; none where the objectives are known. Independent
-        outputs are judged one by one.
+        Cost: a first-order pass at most; none if the objectives are known.
         """
         model, engine = self.model, self.engine
         n_rows = engine.n_rows or 1
-        if known is not None:  # the targets alone are not worth waking threads for
+        if known is not None:  # targets only: not worth threads
             zero = reduce(np.add, map(model.values_at_zero, engine.blocks())) / n_rows
         else:
             theta = np.ascontiguousarray(solution.theta)
@@ -327,9 +324,9 @@ class _Fit:
             penalty = model.penalty.value(theta)
             known = found + (penalty.sum(keepdims=True) if model.loss.coupled else penalty)
         worse = ~(known <= zero)
-        kept = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
+        best = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
         objective = float(np.sum(np.where(worse, zero, known)))
-        return replace(solution, theta=kept, objective=objective)
+        return replace(solution, theta=best, objective=objective)
 
 
 def _theta(inference: Inference, state: Any) -> Array:

@@ -1,10 +1,10 @@
 """Stochastic gradient descent, explicit or implicit: one step is one pass over the rows.
 
-`ScheduledSGD` follows a rate the caller chose. `AdaptiveSGD` needs none: every coordinate has
-its own rate from the squares it has met, and several global rates run side by side and are
-compared by progressive validation (each row is scored before it is learned).
+`ScheduledSGD` has a given learning rate. `AdaptiveSGD` needs none: every coordinate has a rate from
+its sum of squares so far, and several global rates are run in parallel and compared by progressive
+validation (each row is scored before it is learned).
 
-States own their arrays and a step updates them in place: the State returned is the one given.
+A step updates its State in place.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
-from likelier.glm.centring import centred_pieces, column_rates, limited
+from likelier.glm.centring import centred_chunks, column_rates, limit_rates
 from likelier.glm.class_parts import over_classes
 from likelier.glm.joined import joined
 from likelier.glm.loops.averages import take_average
 from likelier.glm.loops.centring import column_moments
-from likelier.glm.loops.sgd import adaptive_pass, scheduled_pass, settle
+from likelier.glm.loops.sgd import adaptive_pass, apply_pending, scheduled_pass
 from likelier.glm.model import NO_WEIGHT, LinearModel
 from likelier.glm.packed import packed, worth_packing
 from likelier.glm.posterior import LinearPosterior
@@ -30,18 +30,18 @@ from likelier.glm.sgd_state import SGDState
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
 
 NEVER = 1 << 60
-PATIENCE = 3  # passes without improvement before an inference calls it converged
+PATIENCE = 3  # passes without improvement until convergence
 RATE_FACTORS = 4.0 ** np.arange(-3, 5)  # eight global rates over four decades
 MIN_AVERAGE_ROWS = 16
 MAX_AVERAGE_ROWS = 4096
-NO_MEAN = np.empty(0)
-SMALL_DEBT = 0.01  # a penalty may be paid a little later if it shrinks weights by less
+NO_AVERAGE = np.empty(0)
+MAX_DEFERRED = 0.01  # shrinkage of weights up to which penalties are applied per batch
 
 
 def _improvement(state: Any, loss: float, tol: float) -> bool:
-    """Whether passes no longer improve the progressive loss; remembers the best.
+    """Whether the progressive loss has stopped improving.
 
-    Its noise makes single passes seem to fail, so several in a row must.
+    It is noisy, so several passes in a row must not improve.
     """
     better = loss < state.progressive - tol * abs(state.progressive)
     state.waited = 0 if better or not math.isfinite(loss) else state.waited + 1
@@ -53,7 +53,7 @@ def _improvement(state: Any, loss: float, tol: float) -> bool:
 class ScheduledSGD(Inference):
     """One rate for all coordinates: ``eta0 / t^power``; power 0 keeps it constant.
 
-    The parameters are the mean of the iterates from the ``average_from``-th on, if there is one.
+    The parameters are the mean of the iterates from step ``average_from`` on, if it is reached.
     Cost per pass: nonzeros x outputs, twice; three times with the mean.
     """
 
@@ -68,44 +68,45 @@ class ScheduledSGD(Inference):
         return self.start(model, theta)
 
     def start(self, model: LinearModel, theta: Array | None = None) -> SGDState:
-        """Return the first State; the data are not looked at yet."""
+        """Initial State, without access to data."""
         return _fresh_state(model, theta)
 
     def step(self, state: SGDState, engine: Engine) -> tuple[SGDState, Info]:
-        """Visit every row once in the shuffled order of this pass."""
+        """One pass over all rows in shuffled order."""
         total = n_rows = 0.0
         for batch in joined(engine.blocks(state.n_passes)):
             total += self.learn(state, batch)
             n_rows += batch.n_rows
         state.n_passes += 1
         state.fold()
-        weights = state.average if state.clock[1] > 0 else state.weights
+        weights = state.average if state.counters[1] > 0 else state.weights
         loss = total / n_rows + 0.5 * float(state.model.penalty.l2[0] * (weights @ weights))
         converged = _improvement(state, loss, self.tol)
         return state, Info(objective=loss, passes=1.0, converged=converged)
 
     def learn(self, state: SGDState, batch: Batch) -> float:
-        """Learn the rows of a batch in order; return an estimate of their summed loss."""
+        """Learn the rows of a batch in order; return an estimate of their total loss."""
         model, X = state.model, batch.X
         rows = all_rows(X, batch.rows)
-        watch = 8 if len(rows) >= 4096 else 1
+        loss_every = 8 if len(rows) >= 4096 else 1
         means = self.average_from < NEVER
         if means:
             state.sum_up()
-        total = watch * float(
+        total = loss_every * float(
             scheduled_pass(
                 *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
                 model.loss.code, model.loss.parameters, model.loss.coupled,
                 self.implicit, model.classes,
                 state.weights, state.intercept,
-                state.average if means else NO_MEAN, state.average_intercept,
-                state.clock, state.lazy, float(model.penalty.l2[0]), self.eta0, self.power,
-                float(model.fit_intercept), self.average_from, watch,
+                state.average if means else NO_AVERAGE, state.average_intercept,
+                state.counters, state.lazy, float(model.penalty.l2[0]), self.eta0, self.power,
+                float(model.fit_intercept), self.average_from, loss_every,
             )
         )  # fmt: skip
         if not self.implicit:
-            word = "constant" if self.power == 0.0 else "invscaling"
-            _require_finite(total, state.weights, f'learning_rate="{word}", eta0={self.eta0:g}')
+            schedule = "constant" if self.power == 0.0 else "invscaling"
+            rate = f'learning_rate="{schedule}", eta0={self.eta0:g}'
+            _require_finite(total, state.weights, rate)
         return total
 
     def posterior(self, state: SGDState) -> LinearPosterior:
@@ -114,24 +115,23 @@ class ScheduledSGD(Inference):
 
 
 def _fresh_state(model: LinearModel, theta: Array | None) -> SGDState:
-    # memory of zeros is not touched before it is needed
     weights, average = (np.zeros(model.n_features * model.n_outputs) for _ in range(2))
     intercept, average_intercept = (np.zeros(model.n_outputs) for _ in range(2))
     if theta is not None:
         weights[:] = theta[: model.n_features].ravel()
         if model.fit_intercept:
             intercept[:] = theta[model.n_features]
-    clock = np.zeros(2, dtype=np.int64)
-    return SGDState(model, weights, intercept, average, average_intercept, clock)
+    counters = np.zeros(2, dtype=np.int64)
+    return SGDState(model, weights, intercept, average, average_intercept, counters)
 
 
 def _require_finite(loss: float, weights: Array, rate: str) -> None:
-    """Raise where steps have been so long that the weights have no value any more."""
+    """Raise if the weights have diverged."""
     if not (math.isfinite(loss) and np.isfinite(weights).all()):
         raise ValueError(
-            f'the weights grew without bound: update="explicit" with {rate} takes steps that are '
-            'too long for features of this size; set update="implicit", which is stable at every '
-            "rate, or a smaller eta0, or rescale the features"
+            f'the weights diverged: the steps of update="explicit" with {rate} are too long for '
+            'features of this scale; set update="implicit", which is stable at every rate, or a '
+            "smaller eta0, or rescale the features"
         )
 
 
@@ -140,9 +140,9 @@ def _weight(batch: Batch) -> Array:
 
 
 def _norms(state: SGDState, X: Matrix) -> Array:
-    """Squared row norms, negative until a row is met; kept while batches are of one matrix.
+    """Squared row norms, negative until computed; cached while batches share a matrix.
 
-    The first pass computes them: a row it has in the cache need not be read from the memory again.
+    The first pass computes them while a row is in the CPU cache.
     """
     if state.norms is None or state.norms[0] is not X:
         state.norms = (X, np.full(X.shape[0], -1.0))
@@ -151,7 +151,7 @@ def _norms(state: SGDState, X: Matrix) -> Array:
 
 @dataclass
 class AdaptiveState:
-    """Like `SGDState` with one group of outputs per global rate, and what the rates need."""
+    """State with one group of outputs per global rate, and column statistics for the rates."""
 
     model: LinearModel
     weights: Array
@@ -164,7 +164,7 @@ class AdaptiveState:
     counts: Array  # nonzeros of x_j
     seen: Array
     elapsed: Array
-    clock: Array
+    counters: Array  # rows learned, averages taken
     group_loss: Array = field(default_factory=lambda: np.zeros(1))
     n_passes: int = 0
     progressive: float = math.inf
@@ -172,16 +172,16 @@ class AdaptiveState:
 
     @property
     def n_groups(self) -> int:
-        """How many global rates are still running."""
+        """Number of global rates that are still running."""
         return len(self.intercept) // self.model.n_outputs
 
     def move_origin(self, shift: Array) -> None:
-        """Let the intercepts be the scores of a row at ``shift`` from where they were."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a rate may have broken down
+        """Move the origin of the features by ``shift``; intercepts are scores at the origin."""
+        with np.errstate(over="ignore", invalid="ignore"):  # some rates may diverge
             self.intercept += shift @ self.weights.reshape(self.model.n_features, -1)
 
     def best_group(self) -> int:
-        """Group of smallest progressive loss; one that broke down never wins."""
+        """Group of the smallest progressive loss, ignoring diverged ones."""
         return int(np.argmin(np.where(np.isfinite(self.group_loss), self.group_loss, np.inf)))
 
     def theta(self, group: int | None = None) -> Array:
@@ -191,21 +191,21 @@ class AdaptiveState:
         W = self.average.reshape(self.model.n_features, -1)[:, outputs]
         if self.model.fit_intercept:
             return np.vstack([W, self.average_intercept[outputs]])
-        return W.copy()  # the next pass goes on with its own
+        return W.copy()  # the next pass modifies the original
 
 
 @dataclass(frozen=True)
 class AdaptiveSGD(Inference):
-    """A rate per coordinate, several global rates side by side, tail averaging.
+    """A rate per coordinate, several global rates in parallel, tail averaging.
 
-    Coordinate j moves with ``eta sqrt(n_j) / S_j``, ``S_j`` the sum and ``n_j`` the count of
-    the nonzero ``x_j^2`` so far: scores do not change when a feature is rescaled. With an
-    intercept, columns whose mean exceeds their spread are seen around it (`centring`), in
-    both ``x_j`` and ``S_j``: scores hardly change when a feature is moved.
+    Coordinate j has the rate ``eta sqrt(n_j) / S_j``, with ``S_j`` the sum and ``n_j`` the number
+    of nonzero ``x_j^2`` so far: scores are invariant to rescaling of features. With an intercept,
+    columns with a mean larger than their standard deviation are centred (`centring`), in both
+    ``x_j`` and ``S_j``: scores are nearly invariant to shifts of features.
 
-    Cost per pass: nonzeros x outputs, twice; the search over rates multiplies the outputs by the
-    number of rates, until `keep_groups` drops the losers. Threads share the classes of a
-    one-vs-rest problem, with the same result.
+    Cost per pass: nonzeros x outputs, twice, times the number of global rates until `keep_groups`
+    drops some. The classes of a one-vs-rest problem are split among threads; the result does not
+    depend on their number.
     """
 
     implicit: bool = True
@@ -218,7 +218,7 @@ class AdaptiveSGD(Inference):
         return self.start(model, theta)
 
     def start(self, model: LinearModel, theta: Array | None = None) -> AdaptiveState:
-        """Return the first State; the data are not looked at yet."""
+        """Initial State, without access to data."""
         d, G = model.n_features, len(self.factors)
         theta = model.zeros() if theta is None else theta
         weights = np.tile(theta[:d], (1, G)).ravel().astype(np.float64)
@@ -233,7 +233,7 @@ class AdaptiveSGD(Inference):
         )  # fmt: skip
 
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
-        """Visit every row once in the shuffled order of this pass."""
+        """One pass over all rows in shuffled order."""
         state.group_loss[:] = 0.0
         if worth_packing(state, engine):
             n_rows = self._packed_pass(state, engine)
@@ -248,7 +248,7 @@ class AdaptiveSGD(Inference):
         return state, Info(objective=loss, passes=1.0, converged=converged)
 
     def begin(self, state: AdaptiveState, batch: Batch, engine: Engine) -> None:
-        """Learn the first rows with a fresh State, the classes shared by the engine's threads."""
+        """Learn the first rows, with the classes split among the engine's threads."""
 
         def some(part: AdaptiveState, first_class: int) -> int:
             y = batch.y if first_class == 0 or batch.y is None else batch.y - first_class
@@ -258,12 +258,12 @@ class AdaptiveSGD(Inference):
         over_classes(state, engine, self.n_jobs, some)
 
     def _pass(self, state: AdaptiveState, engine: Engine, first_class: int) -> int:
-        """Learn every row; ``state`` has the classes from the given one on."""
+        """Learn every row; the classes of ``state`` begin with the given one."""
         n_rows = 0
         given: Array | None = None
         shifted: Array | None = None
         for batch in engine.blocks(state.n_passes):
-            if batch.y is not given:  # the blocks of data in memory share their targets
+            if batch.y is not given:  # blocks in memory share their targets
                 given = shifted = batch.y
                 if first_class > 0 and given is not None:
                     shifted = given - first_class
@@ -272,7 +272,7 @@ class AdaptiveSGD(Inference):
         return n_rows
 
     def _packed_pass(self, state: AdaptiveState, engine: Engine) -> int:
-        """Learn every row of dense data without its zeros; other threads prepare them."""
+        """Learn every row of dense data, packed by other threads."""
         for batch, view in packed(engine, state.n_passes):
             self._learn_view(state, batch, view, np.arange(batch.n_rows), view.n_columns)
         return int(engine.n_rows or 0)
@@ -287,8 +287,8 @@ class AdaptiveSGD(Inference):
     ) -> None:
         first = 0
         while first < len(rows):
-            # averages cost features x outputs each: less often as the run gets longer
-            stride = max(MIN_AVERAGE_ROWS, 4 * view.n_columns // nonzeros, state.clock[0] // 12)
+            # an average costs features x outputs: take fewer as the run gets longer
+            stride = max(MIN_AVERAGE_ROWS, 4 * view.n_columns // nonzeros, state.counters[0] // 12)
             stride = min(stride, MAX_AVERAGE_ROWS)
             self._learn_rows(state, batch, view, rows[first : first + stride])
             first += stride
@@ -300,14 +300,14 @@ class AdaptiveSGD(Inference):
     def _learn_rows(self, state: AdaptiveState, batch: Batch, view: Rows, rows: Array) -> None:
         model, penalty, d = state.model, state.model.penalty, state.model.n_features
         column_moments(*view, rows, state.sums, state.squares, state.counts)
-        n_rows = len(rows) + int(state.clock[0])
+        n_rows = len(rows) + int(state.counters[0])
         rates, unit, shift = column_rates(
             state.sums, state.squares, state.counts, n_rows, model.fit_intercept
         )
         intercept_rate = unit / math.sqrt(n_rows) * model.fit_intercept
         penalised = bool(penalty.l2.any() or penalty.l1.any())
-        debt = len(rows) * state.etas.max() * (rates * penalty.l2[:d]).max(initial=0.0)
-        pay_now = penalised and (debt > SMALL_DEBT or penalty.sparse)
+        deferred = len(rows) * state.etas.max() * (rates * penalty.l2[:d]).max(initial=0.0)
+        apply_now = penalised and (deferred > MAX_DEFERRED or penalty.sparse)
 
         def visit(view: Rows, rows: Array, y: Array | None, weight: Array, rates: Array) -> None:
             adaptive_pass(
@@ -315,11 +315,11 @@ class AdaptiveSGD(Inference):
                 model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
                 model.classes, model.n_outputs,
                 state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
-                penalty.l2[:d], penalty.l1[:d], pay_now, 0.0, intercept_rate,
-                state.clock, state.group_loss,
+                penalty.l2[:d], penalty.l1[:d], apply_now, 0.0, intercept_rate,
+                state.counters, state.group_loss,
             )  # fmt: skip
             if penalised:
-                settle(
+                apply_pending(
                     state.weights, len(state.intercept), state.etas, rates, state.seen,
                     state.elapsed, penalty.l2, penalty.l1,
                 )  # fmt: skip
@@ -328,24 +328,24 @@ class AdaptiveSGD(Inference):
             visit(view, rows, batch.y, _weight(batch), rates)
         else:
             state.move_origin(shift)
-            for piece, some, largest in centred_pieces(view, rows, shift):
-                told = None if batch.y is None else batch.y[some]
+            for chunk, some, largest in centred_chunks(view, rows, shift):
+                targets = None if batch.y is None else batch.y[some]
                 weight = NO_WEIGHT if batch.weight is None else batch.weight[some]
-                slow = limited(rates, unit, shift, largest)
-                visit(piece, np.arange(len(some)), told, weight, slow)
+                slow = limit_rates(rates, unit, shift, largest)
+                visit(chunk, np.arange(len(some)), targets, weight, slow)
             state.move_origin(-shift)
-        state.clock[1] += 1
+        state.counters[1] += 1
         take_average(
             state.weights, state.intercept, 1.0, state.average, state.average_intercept,
-            state.clock[1],
+            state.counters[1],
         )  # fmt: skip
 
     @staticmethod
     def keep_groups(state: AdaptiveState, n_groups: int, first: int | None = None) -> AdaptiveState:
-        """Return the State with only the best global rate and the next larger ones in it.
+        """Return the State of the best global rate and the next larger ones.
 
-        Larger ones because a long run, and an average, want larger rates than a short one.
-        ``first`` overrides which rate is the best.
+        Larger ones, since long runs and averages favour larger rates than short runs. ``first``
+        overrides the best group.
         """
         K, d = state.model.n_outputs, state.model.n_features
         best = state.best_group() if first is None else first
@@ -359,7 +359,7 @@ class AdaptiveSGD(Inference):
             state.model, columns(state.weights), state.intercept[outputs].copy(),
             columns(state.average), state.average_intercept[outputs].copy(),
             state.etas[outputs].copy(), state.sums, state.squares, state.counts, state.seen,
-            state.elapsed, state.clock, state.group_loss[groups].copy(), state.n_passes,
+            state.elapsed, state.counters, state.group_loss[groups].copy(), state.n_passes,
             state.progressive,
         )  # fmt: skip
 

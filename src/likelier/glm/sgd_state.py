@@ -1,4 +1,4 @@
-"""Where stochastic passes at a chosen rate have come to, and the mean of their iterates."""
+"""State of SGD at a given learning rate: iterate and running mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from likelier.base import Array, Matrix
-from likelier.glm.loops.averages import add_owed
+from likelier.glm.loops.averages import add_pending
 from likelier.glm.model import LinearModel
 
 
@@ -18,9 +18,10 @@ def _folded() -> Array:
 
 @dataclass
 class SGDState:
-    """Weights (features x outputs, as a vector), intercepts, and the means of all they have been.
+    """Weights (features x outputs, flattened), intercepts, and the means of their iterates.
 
-    During a pass the means are sums, and both lack something (`scheduled_pass`); then `fold`.
+    During a pass, means are stored as sums, and weights and sums lazily (`scheduled_pass`), until
+    `fold`.
     """
 
     model: LinearModel
@@ -28,36 +29,36 @@ class SGDState:
     intercept: Array
     average: Array
     average_intercept: Array
-    clock: Array  # steps taken, iterates averaged
+    counters: Array  # steps taken, iterates averaged
     n_passes: int = 0
     progressive: float = math.inf
     waited: int = 0
     norms: tuple[Matrix, Array] | None = None
-    lazy: Array = field(default_factory=_folded)  # what the weights and the sums still lack
+    lazy: Array = field(default_factory=_folded)  # pending factors of weights and sums
     summing: bool = False
 
     def sum_up(self) -> None:
-        """Make sums of the means, to add to."""
+        """Convert means to sums."""
         if not self.summing:
-            self.average *= self.clock[1]
-            self.average_intercept *= self.clock[1]
+            self.average *= self.counters[1]
+            self.average_intercept *= self.counters[1]
             self.summing = True
 
     def fold(self) -> None:
-        """Give weights and sums what they lack, and make means of the sums: all can be read."""
+        """Apply pending factors and convert sums to means."""
         if self.summing:
-            add_owed(self.weights, self.average, self.lazy[1])
-            self.average /= max(1, self.clock[1])
-            self.average_intercept /= max(1, self.clock[1])
+            add_pending(self.weights, self.average, self.lazy[1])
+            self.average /= max(1, self.counters[1])
+            self.average_intercept /= max(1, self.counters[1])
             self.summing = False
         if self.lazy[0] != 1.0:
             self.weights *= self.lazy[0]
         self.lazy = _folded()
 
     def theta(self) -> Array:
-        """Parameters to predict with: the average once there is one."""
+        """Parameters for prediction: the average, if there is one."""
         self.fold()
-        averaged = self.clock[1] > 0
+        averaged = self.counters[1] > 0
         weights = self.average if averaged else self.weights
         intercept = self.average_intercept if averaged else self.intercept
         W = weights.reshape(self.model.n_features, -1)

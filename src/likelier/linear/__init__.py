@@ -1,1 +1,1 @@
-"""Linear models: any loss, explicit or implicit updates, certified optimum."""
+"""Linear models: any loss, explicit or implicit updates, certified convergence."""

@@ -1,4 +1,4 @@
-"""`LinearClassifier`: any classification loss, explicit or implicit updates, calibrated."""
+"""`LinearClassifier`: any classification loss, with calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
 FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on,
+ONE_FOLD_ROWS = 2000  # rows from which a single fold is enough for calibration
 STREAM_SAMPLE = 20_000
 
 
 class LinearClassifier(ClassifierMixin, ClassStream):
-    """Linear classifier for any loss, with no learning rate to tune.
+    """Linear classifier for any loss, without a learning rate to tune.
 
     Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
     positive weight; the intercept is not penalised. A loss of one score is used one-vs-rest
@@ -58,64 +58,58 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         "log_loss", "hinge", "squared_hinge", "modified_huber", "softmax" or
         "multiclass_hinge", or an object of `likelier.losses`.
     update : {"implicit", "explicit"}, default="implicit"
-        Implicit (proximal) steps are stable at every rate; explicit ones are the classic.
+        Implicit (proximal) SGD steps are stable at every learning rate; explicit steps are
+        ordinary SGD.
     penalty : {"l2", "l1", "elasticnet", None}, default="l2"
-        Kind of the penalty.
+        Penalty on the coefficients.
     alpha : float or "auto", default="auto"
-        Strength of the penalty. "auto" weighs as much as one row of data in the units of each
-        feature (``alpha_j = var(x_j) / N``, or ``mean(x_j^2) / N`` without an intercept), so
-        rescaling or shifting a feature changes nothing. Where more than 100 features vary and
-        most entries are zero (words, categories), all features share one strength,
-        ``sum_j var(x_j) / (v N)``: as a prior it gives scores the variance ``v`` (10 for
-        "log_loss" and "softmax", 1 for other losses). With a rate other than "auto" it is 1e-4.
+        Strength of the penalty. "auto" sets it per feature from the data (see Notes); with a
+        ``learning_rate`` other than "auto" it is 1e-4.
     l1_ratio : float, default=0.15
-        Share of L1 in "elasticnet".
+        Fraction of L1 in "elasticnet".
     learning_rate : {"auto", "constant", "invscaling"}, default="auto"
-        "auto" finds its own way to the optimum (see Notes); the others are plain SGD with the
+        "auto" selects the algorithm and its rates (see Notes); the others are plain SGD with the
         rate ``eta0``, or ``eta0 / sqrt(t)``.
     eta0 : float, default=0.01
         Rate of the plain schedules.
     average : bool or int, default=True
-        Predict with the mean of all iterates of a plain schedule, one after each row of every
-        pass or batch; a number leaves out those before so many rows. "auto" always averages its
-        stochastic passes, in another way: now and then, the k-th time with a weight like ``k^3``,
-        so that early iterates are soon forgotten.
+        For plain schedules, predict with the mean of the iterates after each row; an int excludes
+        those of the first rows. Stochastic passes under "auto" are always averaged, with weights
+        that grow like ``k^3``, so that early iterates lose influence.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     max_iter : int, default=1000
-        Largest number of iterations; an iteration is about a pass over the data.
+        Maximum number of iterations; an iteration is about one pass over the data.
     tol : float or None, default=1e-3
-        Stop when the objective is within this relative distance of its optimum, by a bound from
-        the duality gap or the optimality conditions (without a penalty by an estimate, the
-        Newton decrement; on stochastic routes, when passes improve less). None runs
+        Stop when the objective is within this relative distance of its optimum. The distance is
+        bounded by the duality gap or the optimality conditions, estimated by the Newton decrement
+        without a penalty, and replaced by the improvement per pass on stochastic routes. None runs
         ``max_iter`` iterations.
     shuffle : bool, default=True
         Visit rows in random order.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the rows and stop when their loss has not fallen for
-        five passes. The fit then stays with stochastic passes (rows in memory only), keeps the
-        coefficients of the best pass, and certifies nothing.
+        Hold out ``validation_fraction`` of the rows and stop when their loss has not improved for
+        five passes. Uses stochastic passes (rows in memory only), keeps the coefficients of the
+        best pass, and does not certify convergence.
     validation_fraction : float, default=0.1
-        Share of rows held out.
+        Fraction of rows held out.
     probability : bool, default=True
-        Calibrate probabilities where the loss has none of its own (all but "log_loss" and
-        "softmax"). That takes fits on parts of the data: one for 2,000 rows or more (and more
-        where it leaves out fewer than 100 rows of one of two classes), five below; False saves
-        them.
+        Calibrate probabilities for losses without a link to probabilities (all but "log_loss" and
+        "softmax"), by cross-fitting: one extra fit for 2,000 rows or more (more if it holds out
+        fewer than 100 rows of one of two classes), five below.
     checkpoint : path-like or None, default=None
-        Folder where a fit under way is recorded every few seconds; the same fit, run again after
-        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
+        Folder for checkpoints every few seconds. The same fit, run again after an interruption,
+        resumes there with a bit-identical result. Needs an int ``random_state``.
     warm_start : bool, default=False
-        Start from the last coefficients, if their shape fits. That saves iterations where the
-        optimum is near; rates and averages of stochastic passes begin anew.
+        Start from the previous coefficients, if their shape fits. Rates and averages of stochastic
+        passes are not kept.
     n_jobs : int or None, default=None
-        Threads for the check of the rows, for sums over them, and for the classes of a
-        one-vs-rest problem where rows are visited one by one; such visits for a single score use
-        one. Sums are added in the same order whatever the number of threads.
+        Number of threads for checks, for sums over rows, and for the classes of one-vs-rest
+        stochastic passes. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seeds the order of rows. The same seed gives the same bits.
+        Seed of the row order. Results are bit-identical for the same seed.
     verbose : int, default=0
         Print every iteration.
 
@@ -125,26 +119,31 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
     coef_stderr_ : ndarray of the shape of ``coef_``
-        Standard errors, where convergence was certified.
+        Standard errors, if convergence was certified.
     n_iter_ : int
     objective_ : float
-        Objective at the last iteration that computed it.
+        Last computed value of the objective.
     converged_ : bool
-        Whether the tolerance was reached; where averaged stochastic passes are all that is left
-        (many features in a stream, or under a loss with kinks) nobody knows, and it is False.
+        Whether the tolerance was reached; False on the stochastic route (many features in a stream,
+        or with a non-smooth loss), which cannot verify it.
     route_ : str
-        How the optimum was approached: see Notes.
+        Algorithm that was used: see Notes.
 
     Notes
     -----
-    ``learning_rate="auto"`` takes the cheapest route: for few features Newton steps by sums over
-    rows, first on growing subsets (cost per iteration: rows x nonzeros^2), and for losses with
-    kinks an interior point method at the same cost; L-BFGS for a middling number of features,
-    implicit steps with memory (dual coordinate ascent) for many, with an L1 penalty coordinate
-    descent on the features that matter, averaged stochastic passes otherwise (rows x nonzeros
-    each). Stochastic passes give every feature a rate of its own
-    and try eight global ones side by side on a sample. A fit that ends before it converged is
-    never worse than the zero model on its training rows.
+    ``learning_rate="auto"`` selects the cheapest algorithm. For few features: Newton's method,
+    first on growing subsets (cost per iteration: rows x nonzeros^2), or for non-smooth losses an
+    interior point method at the same cost. For a medium number of features: L-BFGS. For many:
+    dual coordinate ascent, or with an L1 penalty coordinate descent on an active set. Otherwise:
+    averaged stochastic passes (rows x nonzeros each), with a rate per feature times a global rate,
+    chosen among eight on a sample. A fit that did not converge is never worse than the zero model
+    on its training rows.
+
+    ``alpha="auto"`` weighs as much as one row of data on the scale of each feature,
+    ``alpha_j = var(x_j) / N`` (``mean(x_j^2) / N`` without an intercept), and so is invariant to
+    rescaling and shifting features. If more than 100 features vary and most entries are zero
+    (terms, categories), all features share ``sum_j var(x_j) / (v N)``: as a prior it gives scores
+    the variance ``v`` (10 for "log_loss" and "softmax", 1 for other losses).
 
     ``X`` may also be a path (CSV, Parquet, libsvm; ``y`` names the target column) or an
     iterator of ``(X, y)`` or ``(X, y, sample_weight)`` blocks: memory then does not grow with
@@ -225,8 +224,8 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     def _memory_targets(
         self, y: Array, weight: Array | None, loss: Loss
     ) -> tuple[Array, Array | None]:
-        """Class numbers of the outputs, and weights that include the classes'."""
-        classes, codes = encoded_labels(y)  # also of classes whose rows weigh nothing
+        """Targets of the outputs, and weights that include class weights."""
+        classes, codes = encoded_labels(y)  # includes classes of zero-weight rows
         self._set_classes(classes)
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         weight = combine_weights(weight, per_class, codes)
@@ -235,7 +234,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     def _stream_targets(
         self, source: Any, summarise: Summarise, loss: Loss
     ) -> tuple[EncodedSource, Summary]:
-        """The classes take a pass, class weights another one."""
+        """Encoded source and summary: one pass, and another one with class weights."""
         summarise = replace(summarise, squares=True)
         checked = CheckedSource(source, self._check_y)
         summary = stream_engine(checked, 0, False).reduce(
@@ -244,12 +243,12 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)
         encoded = EncodedSource(source, classes, per_class, self._outputs(loss))
-        if self.class_weight is not None:  # weights were not known before
+        if self.class_weight is not None:  # weights depend on the first pass
             summary = stream_engine(encoded, 0, False).reduce(summarise, Summary.__add__)
         return encoded, summary
 
     def _finish(self, data: Dataset, loss: Loss, seed: int, monitor: Monitor) -> None:
-        """Calibrate on scores of rows that were left out of a fit."""
+        """Calibrate on out-of-fold scores."""
         self.calibration_ = {}
         if loss.probabilistic or not self.probability:
             return
@@ -259,21 +258,21 @@ class LinearClassifier(ClassifierMixin, ClassStream):
             scores, rows = self._out_of_fold(batch.X, targets, batch.weight, loss, seed, monitor)
             targets = targets[rows]
             weight = None if batch.weight is None else batch.weight[rows]
-        else:  # a stream has far more rows than features: scores of learned rows will do
+        else:  # a stream has far more rows than features: in-sample scores suffice
             batch = data.engine.sample(STREAM_SAMPLE, iteration=2)
             targets, weight = np.asarray(batch.y), batch.weight
             scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
-        codes = output_codes(targets, self._outputs(loss))  # its own inverse
+        codes = output_codes(targets, self._outputs(loss))  # an involution
         self.calibration_ = fit_calibration(scores, codes, weight)
 
     def _out_of_fold(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
         monitor: Monitor,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Scores of rows by fits that have not seen them, and which rows they are."""
+        """Out-of-fold scores, and the indices of their rows."""
         full = np.ones(len(targets)) if weight is None else weight
         present = np.flatnonzero(full)
-        folds = np.full(len(targets), -1)  # zero-weight rows must not change the others' folds
+        folds = np.full(len(targets), -1)  # independent of zero-weight rows
         folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
         parts: list[Array] = []
         rows: list[Array] = []
@@ -286,7 +285,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
             inside = np.flatnonzero(folds == fold)
             rest = np.where(folds == fold, 0.0, full)
             if not len(inside) or len(np.unique(targets[rest > 0.0])) < n_present:
-                continue  # too few rows of some class to leave any out
+                continue  # too few rows of some class to hold any out
 
             def scores(rest: Array = rest, inside: Array = inside) -> Array:
                 data = self._dataset(X, targets, rest, loss, seed)
@@ -300,7 +299,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         return np.concatenate(parts), np.concatenate(rows)
 
     def _outputs(self, loss: Loss) -> int:
-        """One output per class; a single one for two classes of a loss of one score."""
+        """One output per class; a single one for two classes unless the loss is coupled."""
         K = len(self.classes_)
         return K if K > 2 or loss.coupled else 1
 
@@ -312,7 +311,7 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         theta = problem.standard.outer(theta, problem.model.fit_intercept)
         W = theta[:d]
         b = theta[d] if problem.model.fit_intercept else np.zeros(theta.shape[1])
-        if theta.shape[1] == 2:  # two classes of a coupled loss: only the difference matters
+        if theta.shape[1] == 2:  # two classes of a coupled loss: stored as their difference
             W, b = W[:, 1:] - W[:, :1], b[1:] - b[:1]
         return {
             "coef_": np.ascontiguousarray(W.T, dtype=problem.dtype),
@@ -331,20 +330,20 @@ class LinearClassifier(ClassifierMixin, ClassStream):
 
     @or_constant
     def decision_function(self, X: Any) -> Array:
-        """Scores: one per row for two classes, else one per class."""
+        """Decision scores: one per row for two classes, else one per class."""
         check_is_fitted(self, "coef_")
         return classifier(self).scores(self._check_X(X, reset=False))
 
     @or_constant
     def predict(self, X: Any) -> Array:
-        """Most probable class of every row: the one of the largest score."""
+        """Class of the largest score of every row."""
         check_is_fitted(self, "coef_")
         return np.asarray(self.classes_[classifier(self).point(self._check_X(X, reset=False))])
 
     @available_if(has_probabilities)
     @or_constant
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every class; the largest is always the class `predict` gives."""
+        """Probability of every class; the largest is always that of `predict`."""
         return self._predictive(X).probabilities()
 
     @available_if(has_probabilities)

@@ -1,4 +1,4 @@
-"""What the two linear estimators share apart from fitting: words, checks and intervals."""
+"""Base class of the linear estimators: parameter validation and confidence intervals."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from likelier.matrices import validated_rows
 
 
 class UncertifiedError(ValueError, AttributeError):
-    """Raised where an interval is asked for that could not be trusted."""
+    """Raised if intervals are requested without certified convergence."""
 
 
 class LinearEstimator(CallbackSupportMixin, BaseEstimator):
-    """A linear model with any loss; see the two public classes."""
+    """Linear model with any loss; see the two public classes."""
 
     _tasks: tuple[str, ...] = ()
     loss: str | Loss
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``loss__tau`` and the like replace the loss by a changed one.
+        """Set parameters; nested ones such as ``loss__tau`` replace the loss by a modified copy.
 
-        A loss is a value: other estimators that were given the same object keep theirs.
+        Other estimators with the same loss object are not affected.
         """
         own = {k: v for k, v in params.items() if not k.startswith("loss__")}
         super().set_params(**own)
@@ -49,13 +49,13 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         loss = make_loss(self.loss)
         if loss.task not in self._tasks:
             raise ValueError(
-                f"loss={loss.name!r} is for {loss.task} targets; {type(self).__name__} takes "
-                f"losses for {' or '.join(self._tasks)}"
+                f"loss={loss.name!r} is for {loss.task} targets; {type(self).__name__} needs a "
+                f"loss for {' or '.join(self._tasks)} targets"
             )
         return loss
 
     def _validate_parameters(self) -> None:
-        """Raise for constructor words that make no sense, naming the word."""
+        """Raise for invalid constructor parameters, by name."""
         check_one_of("update", self.update, ("implicit", "explicit"))
         check_one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
         check_one_of("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
@@ -77,17 +77,17 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         if self.average < 0:
             raise ValueError(f"average must not be negative, got {self.average}")
         for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start", "probability"):
-            check_flag(name, getattr(self, name, False))  # numbers have no probabilities
+            check_flag(name, getattr(self, name, False))  # a regressor has no probability
         if not isinstance(self.verbose, bool | np.bool_ | Integral):
             raise TypeError(f"verbose must be an integer or a bool, got {self.verbose!r}")
         if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
             raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
 
     def _check_batches(self) -> None:
-        """Raise for words that rows which come batch by batch cannot follow."""
+        """Raise for parameters that `partial_fit` does not support."""
         if self.early_stopping:
             raise ValueError(
-                "early_stopping must be False for partial_fit, which holds out no rows; use fit"
+                "partial_fit does not support early_stopping, since it holds out no rows; use fit"
             )
 
     def _settings(self) -> Settings:
@@ -100,7 +100,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
     def _penalty(self) -> Penalty:
         alpha = self.alpha
         if alpha == "auto" and self.learning_rate != "auto":
-            # a rate the caller chose goes with one penalty for all features
+            # plain SGD needs the same penalty for all features
             alpha = 1e-4
         return Penalty(self.penalty, alpha, float(self.l1_ratio))
 
@@ -111,7 +111,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         return self._measured(X, reset)[0]
 
     def _measured(self, X: Any, reset: bool) -> tuple[Matrix, float]:
-        """Rows that have been checked, and the sum of the squares of all their numbers."""
+        """Validated rows, and the sum of the squares of their entries."""
         X = validated_rows(self, X, reset, order="C", ensure_all_finite=False)
         return X, check_finite(X, count_threads(self.n_jobs), self)
 
@@ -122,8 +122,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         if not covariance.size:
             why = getattr(self, "refusal_", "the model was fitted by partial_fit")
             raise UncertifiedError(
-                f"no interval: {why}. Intervals need a smooth loss, an L2 penalty (or none), "
-                'learning_rate="auto", few features, tol <= 1e-3 and a fit that converged'
+                f"confidence intervals are not available: {why}. They need a smooth loss, an L2 "
+                'penalty (or none), learning_rate="auto", few features, tol <= 1e-3 and convergence'
             )
         return np.asarray(covariance)
 
@@ -132,7 +132,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         covariance = self._covariance()
         p = covariance.shape[1] // (self._n_outputs() if len(covariance) == 1 else 1)
         diagonal = np.diagonal(covariance, axis1=1, axis2=2).reshape(-1, p)
-        # of a constant column, which the penalty alone holds at zero, only rounding is left
+        # rounding can make the variance of a constant column negative
         return np.asarray(np.sqrt(np.maximum(diagonal, 0.0)))
 
     def _n_outputs(self) -> int:
@@ -150,17 +150,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         level : float
-            Probability that the interval holds the coefficient it targets: the minimiser of
-            the expected loss plus the penalty. With ``alpha > 0`` that is the penalised
-            coefficient, pulled towards zero. The default ``alpha="auto"`` adds about what one
-            row of data would: small next to a standard error where rows are many, features not
-            nearly collinear and the noise not tiny (with n rows, not below 1 / sqrt(n) of the
-            spread of the targets). Classes that are nearly told apart leave each row little to
-            say, so that the penalty counts for many: coefficients of 3 are covered by 59% of the
-            intervals of 95% with 200 rows. Set ``alpha=0`` there, and wherever the coefficients
-            themselves are wanted. Coverage is asymptotic in the number of rows. Weights say how
-            much a row counts, and errors are those of so many independent rows as there are: for
-            a table of counts, repeat the rows.
+            Coverage probability.
 
         Returns
         -------
@@ -170,10 +160,23 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
         Raises
         ------
         UncertifiedError
-            If convergence was not certified: such an interval could not be trusted.
+            If convergence was not certified.
+
+        Notes
+        -----
+        The target is the minimiser of the expected loss plus the penalty, which for ``alpha > 0``
+        is shrunk towards zero. With the default ``alpha="auto"`` the shrinkage is about that of one
+        row of data. It is small compared to a standard error if rows are many, features are not
+        nearly collinear and the noise is not tiny (with n rows, at least 1 / sqrt(n) of the
+        standard deviation of the targets). It is not if the classes are nearly separable, where
+        each row has little information: with 200 rows, 95% intervals cover coefficients of 3 in 59%
+        of cases. Set ``alpha=0`` there, and for inference on unpenalised coefficients.
+
+        Coverage is asymptotic in the number of rows. Weights scale the loss of a row, not the
+        number of independent rows: for a table of counts, repeat the rows.
         """
         check_within("level", level, 0.0, 1.0, strict=True)
         error = self.coef_stderr_
         free = max(1, self.n_rows_ - self.n_features_in_ - int(self.fit_intercept))
-        reach = stats.t.ppf(0.5 + 0.5 * level, free) * error
-        return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
+        half_width = stats.t.ppf(0.5 + 0.5 * level, free) * error
+        return np.stack([self.coef_ - half_width, self.coef_ + half_width], axis=-1)

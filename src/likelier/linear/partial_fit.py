@@ -1,4 +1,4 @@
-"""How a linear classifier learns batch by batch, with classes that may appear at any time."""
+"""``partial_fit`` of the linear classifier; new classes may appear in any batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIN_CALIBRATION_ROWS = 10
 
 
 class ClassStream(LinearFit):
-    """``partial_fit`` of the classifier; outputs are kept in the order in which classes arrived."""
+    """``partial_fit`` of the classifier; outputs are in the order in which classes arrived."""
 
     class_weight: Any
     probability: bool
@@ -34,11 +34,11 @@ class ClassStream(LinearFit):
     calibration_: dict[str, Any]
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn some rows, once, in the order given.
+        """Learn a batch of rows, once, in the given order.
 
-        Classes may appear at any time; ``classes`` announces some in advance, and must when
-        the first batch holds a single one. Calibration of losses without probabilities follows
-        the batches' scores before they are learned (those of the first batch: after).
+        New classes may appear at any time; ``classes`` announces some in advance, and is required
+        if the first batch has a single one. Losses without probabilities are calibrated on the
+        scores of each batch before it is learned (after, for the first batch).
         """
         self._validate_parameters()
         self._check_batches()
@@ -60,13 +60,13 @@ class ClassStream(LinearFit):
             X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
         per_label = self._label_weights()
         if hasattr(self, "classes_"):
-            union_classes(self.classes_, labels)  # of one kind, before anything is learned
+            union_classes(self.classes_, labels)  # raises for mixed label types
         fresh = not hasattr(self, "stream_")
-        self._meet(labels, learner, loss, d)
+        self._add_labels(labels, learner, loss, d)
         order = np.argsort(self.arrival_)
         known, K = self.arrival_[order], len(order)
         codes = class_codes(known, y)
-        if per_label is not None:  # it may name classes that are still to come
+        if per_label is not None:  # may include classes not seen yet
             here = {label: per_label[label] for label in known.tolist() if label in per_label}
             per_class = class_weights(here, known, np.arange(float(K)))
             weight = np.asarray(combine_weights(weight, per_class, codes))
@@ -74,14 +74,14 @@ class ClassStream(LinearFit):
         batch = Batch(X, order[codes.astype(np.intp)].astype(np.float64), weight)
         if fresh:
             self.stream_ = learner.remember(self.stream_, batch, getattr(self, "n_rows_seen_", 0))
-        if K == 1:  # a stream that begins with a single class: nothing to tell apart yet
+        if K == 1:  # a single class so far
             if not loss.coupled:
                 self.stream_ = learner.learn(self.stream_, batch, K)
             return self
         self._set_classes(known)
         self._calibrate_batch(loss, X, codes, weight)
         self.stream_ = learner.learn(self.stream_, batch, K)
-        self._show(learner.theta(self.stream_, d, K)[:, order], loss, X.dtype)
+        self._set_coefficients(learner.theta(self.stream_, d, K)[:, order], loss, X.dtype)
         if not self.calibration_:
             self._calibrate_batch(loss, X, codes, weight)
         return self
@@ -91,13 +91,13 @@ class ClassStream(LinearFit):
             return None
         if not isinstance(self.class_weight, Mapping):
             raise ValueError(
-                f"class_weight must be a dict of weights (or None) where rows come batch by batch, "
+                f"class_weight must be a dict of weights or None for partial_fit, "
                 f"got {self.class_weight!r}"
             )
         return dict(self.class_weight)
 
-    def _meet(self, labels: Array, learner: StreamLearner, loss: Loss, d: int) -> None:
-        """Begin the stream, and make room for classes that have not been met before."""
+    def _add_labels(self, labels: Array, learner: StreamLearner, loss: Loss, d: int) -> None:
+        """Initialise the state, and add outputs for new classes."""
         if not hasattr(self, "stream_"):
             fitted = hasattr(self, "coef_")
             self.arrival_ = self.classes_ if fitted else labels
@@ -109,8 +109,8 @@ class ClassStream(LinearFit):
             self.stream_ = learner.add_classes(self.stream_, d, known, len(new))
             self.arrival_ = np.concatenate([self.arrival_, new])
 
-    def _show(self, theta: Array, loss: Loss, dtype: Any) -> None:
-        """Coefficients from one output per class."""
+    def _set_coefficients(self, theta: Array, loss: Loss, dtype: Any) -> None:
+        """Set the coefficients from one output per class."""
         d = len(theta) - int(self.fit_intercept)
         W, b = theta[:d], theta[d] if self.fit_intercept else np.zeros(theta.shape[1])
         if theta.shape[1] == 2:
@@ -123,10 +123,10 @@ class ClassStream(LinearFit):
         self._store_certificate(None)
 
     def _calibrate_batch(self, loss: Loss, X: Matrix, codes: Array, weight: Array | None) -> None:
-        """Calibrate on scores of these rows; best before they are learned."""
+        """Calibrate on the scores of these rows, ideally before they are learned."""
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         current = hasattr(self, "coef_") and len(self.coef_) == outputs
-        # a calibration of fewer classes says nothing about one class more
+        # a calibration for fewer classes is invalid
         self.calibration_ = getattr(self, "calibration_", {}) if current else {}
         if loss.probabilistic or not self.probability or not current:
             return

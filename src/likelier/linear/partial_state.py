@@ -1,7 +1,7 @@
-"""Learning from a stream that is never seen again: the state behind ``partial_fit``.
+"""State of ``partial_fit``: online learning with classes that may appear at any time.
 
-Every class has an output, in the order of arrival. One output more learns every row as negative:
-it is what a class that has not been seen yet would know, and a new class starts as its copy.
+Every class has an output, in the order of arrival. An additional output learns every row as
+negative; a new class starts as its copy, as if it had been known from the beginning.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from likelier.glm.sgd_state import SGDState
 from likelier.linear.penalty import Columns, Penalty
 from likelier.loops.rows import column_counts, column_squares
 
-FEWER_RATES = 2000  # rows after which only the three most promising rates go on
-ONE_RATE = 20_000  # rows after which the best one goes on alone
-AVERAGES_PER_FOLD = 12  # averages an adaptive run takes while its rows grow e-fold
+FEWER_RATES = 2000  # rows after which three global rates are kept
+ONE_RATE = 20_000  # rows after which only the best one is kept
+AVERAGES_PER_FOLD = 12  # averages taken while the number of rows grows e-fold
 
 
 @dataclass(frozen=True)
 class StreamLearner:
-    """How to learn a batch; the state itself is a plain dictionary of arrays."""
+    """Learns batches; the state is a plain dictionary of arrays."""
 
     inference: AdaptiveSGD | ScheduledSGD
     loss: Loss
     penalty: Penalty
     fit_intercept: bool
     classification: bool
-    words: dict[str, Any]  # of the estimator, by which a state is bound
+    parameters: dict[str, Any]  # of the estimator, which must not change between batches
 
     @property
     def spare_outputs(self) -> int:
-        """One output for classes to come, where outputs are independent."""
+        """One output for future classes, if outputs are independent."""
         return int(self.classification and not self.loss.coupled)
 
     def start(self, n_features: int, n_outputs: int, theta: Array | None = None) -> dict[str, Any]:
@@ -53,32 +53,32 @@ class StreamLearner:
             theta = np.hstack([theta, np.zeros((len(theta), 1))])
         inference = self.inference
         if theta is not None and isinstance(inference, AdaptiveSGD):
-            # rates above one are for a start from nothing: noise would choose them at times
+            # rates above one are for a cold start; here noise could select them
             inference = replace(inference, factors=inference.factors[inference.factors <= 1.0])
-        return {"words": self.words, **pack(inference.start(model, theta))}
+        return {"parameters": self.parameters, **pack(inference.start(model, theta))}
 
     def require_same_kind(self, plain: dict[str, Any]) -> None:
-        """Raise for words that would give the arrays of a state another shape or meaning."""
-        known = dict(plain.get("words", self.words))
-        if "auto" not in (known["learning_rate"], self.words["learning_rate"]):
+        """Raise for parameters that would change the shape or meaning of the state."""
+        known = dict(plain.get("parameters", self.parameters))
+        if "auto" not in (known["learning_rate"], self.parameters["learning_rate"]):
             known.pop("learning_rate")  # plain schedules share their state
         else:
-            known.pop("average")  # which "auto" does not ask
+            known.pop("average")  # not used by "auto"
         start = getattr(self.inference, "average_from", 0)
-        if plain["clock"][1] == 0 or start <= plain["clock"][0]:
-            known.pop("average", None)  # nothing that has begun would stand still
-        for word, value in known.items():
-            if self.words[word] != value:
+        if plain["counters"][1] == 0 or start <= plain["counters"][0]:
+            known.pop("average", None)  # averaging has not started
+        for name, value in known.items():
+            if self.parameters[name] != value:
                 raise ValueError(
-                    f"partial_fit goes on with {word}={value!r}, but it is now "
-                    f"{self.words[word]!r}; set it back, or begin anew with fit"
+                    f"partial_fit started with {name}={value!r}, but it is now "
+                    f"{self.parameters[name]!r}; restore it, or start again with fit"
                 )
 
     def remember(self, plain: dict[str, Any], batch: Batch, n_rows: int) -> dict[str, Any]:
-        """Go on after a fit of ``n_rows`` rows, taken to be like those of the coming batch.
+        """Continue after a fit of ``n_rows`` rows, assumed to be like those of the batch.
 
-        Rates fall with the rows learned, and the average weighs them: without a past the first
-        batch would count as much as everything the fit has learned.
+        Rates and averaging weights decrease with the number of rows: without this history the first
+        batch would have as much influence as the whole fit.
         """
         if "etas" not in plain or n_rows < 1 or batch.n_rows < 1:
             return plain
@@ -87,13 +87,13 @@ class StreamLearner:
         out["counts"] = times * column_counts(batch.X)
         out["sums"] = times * column_sums(batch.X)
         averages = AVERAGES_PER_FOLD * np.log1p(n_rows / MIN_AVERAGE_ROWS)
-        out["clock"] = np.array([n_rows, int(averages)], dtype=np.int64)
+        out["counters"] = np.array([n_rows, int(averages)], dtype=np.int64)
         return out
 
     def learn(self, plain: dict[str, Any], batch: Batch, n_outputs: int) -> dict[str, Any]:
         """Learn the rows of a batch, in order."""
         n_features = batch.X.shape[1]
-        seen = int(plain["clock"][0]) + batch.n_rows
+        seen = int(plain["counters"][0]) + batch.n_rows
         squares = column_squares(batch.X) + plain.get("squares", 0.0)
         check_squares(squares, seen)
         sums = column_sums(batch.X) + plain.get("sums", 0.0)
@@ -107,18 +107,18 @@ class StreamLearner:
         if isinstance(state, AdaptiveState):
             state = self._drop_rates(state)
         else:
-            state.fold()  # so that the arrays are what their names say
-        return {"words": self.words, "sums": sums, **pack(state)}
+            state.fold()
+        return {"parameters": self.parameters, "sums": sums, **pack(state)}
 
     def theta(self, plain: dict[str, Any], n_features: int, n_outputs: int) -> Array:
-        """Parameters of the known classes, in the order of arrival."""
+        """Parameters of the classes in the order of arrival."""
         state = self._unpack(plain, self._model(n_features, n_outputs + self.spare_outputs))
         return np.asarray(state.theta()[:, :n_outputs])
 
     def add_classes(
         self, plain: dict[str, Any], n_features: int, n_outputs: int, n_new: int
     ) -> dict[str, Any]:
-        """Make room for new classes after the known ones."""
+        """Append outputs for new classes."""
         total = n_outputs + self.spare_outputs
         out = dict(plain)
         for name in ("weights", "average"):
@@ -129,12 +129,12 @@ class StreamLearner:
         for name, of in (("intercept", "weights"), ("average_intercept", "average")):
             groups = plain[name].reshape(-1, total)
             fresh = groups[:, -1:]
-            if not self.spare_outputs:  # at the mean as rare as one row among all those seen
-                mean = plain.get("sums", np.zeros(n_features)) / max(1, int(plain["clock"][0]))
-                if of == "weights":  # they may still lack a common factor
+            if not self.spare_outputs:  # at the mean row, as probable as one row among all
+                mean = plain.get("sums", np.zeros(n_features)) / max(1, int(plain["counters"][0]))
+                if of == "weights":  # without their common factor
                     mean = mean * plain.get("lazy", 1.0)
                 scores = groups + (mean @ plain[of].reshape(n_features, -1)).reshape(-1, total)
-                fresh = scores.min(axis=1, keepdims=True) - np.log1p(plain["clock"][0])
+                fresh = scores.min(axis=1, keepdims=True) - np.log1p(plain["counters"][0])
             out[name] = np.concatenate([groups] + [fresh] * n_new, axis=1).ravel()
         if "etas" in plain:
             etas = plain["etas"].reshape(-1, total)[:, :1]
@@ -153,17 +153,17 @@ class StreamLearner:
 
     def _unpack(self, plain: dict[str, Any], model: LinearModel) -> Any:
         kind: Any = AdaptiveState if isinstance(self.inference, AdaptiveSGD) else SGDState
-        own = {f.name for f in fields(kind)}  # the sums of a chosen rate are not its own
+        own = {f.name for f in fields(kind)}  # SGDState has no sums
         arrays = {
             k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in plain.items() if k in own
         }
         state = kind(model=model, **arrays)
-        if "lazy" in arrays:  # of a model saved by an earlier version
+        if "lazy" in arrays:  # saved by an earlier version
             state.fold()
         return state
 
     def _drop_rates(self, state: AdaptiveState) -> AdaptiveState:
-        rows = int(state.clock[0])
+        rows = int(state.counters[0])
         if rows >= ONE_RATE and state.n_groups > 1:
             return AdaptiveSGD.keep_groups(state, 1)
         if rows >= FEWER_RATES and state.n_groups > 3:
@@ -173,5 +173,5 @@ class StreamLearner:
 
 def pack(state: Any) -> dict[str, Any]:
     """State as a plain dictionary, for pickling and saving."""
-    apart = ("model", "norms", "lazy", "summing")  # made anew from the loss and the data
-    return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in apart}
+    derived = ("model", "norms", "lazy", "summing")
+    return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in derived}

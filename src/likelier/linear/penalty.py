@@ -1,4 +1,4 @@
-"""From the parameters of the penalty to one strength for every feature."""
+"""Penalty strengths per feature, from the constructor parameters."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from likelier.glm.penalty import ElasticNet
 from likelier.linear.standardize import Standardization
 
 TINY = 1e-300
-SPARSE = 0.1  # share of nonzeros below which zero means that a feature is absent
-OTHER_SCALE = 100.0  # a feature whose values are so many times larger or smaller than typical
-LOGIT_VARIANCE = 10.0  # a prior score of three standard units is nearly sure of its class
-UNIT_VARIANCE = 1.0  # of a score that is compared with a margin, or with a target
+SPARSE = 0.1  # fraction of nonzeros below which features are treated as sparse
+OTHER_SCALE = 100.0  # factor from the typical scale at which a feature keeps its own
+LOGIT_VARIANCE = 10.0  # a logit of one prior standard deviation is a probability of 0.96
+UNIT_VARIANCE = 1.0  # of prior scores on the scale of margins or targets
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """The penalty as the constructor describes it."""
+    """Constructor parameters of the penalty."""
 
     kind: str | None
     alpha: float | str
@@ -28,25 +28,25 @@ class Penalty:
     factor: float = 1.0  # multiplies automatic strengths
 
     def standardized(self, standard: Standardization) -> Penalty:
-        """The same penalty of the same function, for standardised targets."""
+        """The equivalent penalty for standardised targets."""
         if self.alpha == "auto" or self.kind is None:
             return replace(self, factor=standard.penalty_factor)
-        alpha, share = float(self.alpha), self.share
-        l2 = (1.0 - share) * alpha * standard.scale ** (2 - standard.degree)
-        l1 = share * alpha * standard.scale ** (1 - standard.degree)
+        alpha, fraction = float(self.alpha), self.l1_fraction
+        l2 = (1.0 - fraction) * alpha * standard.scale ** (2 - standard.degree)
+        l1 = fraction * alpha * standard.scale ** (1 - standard.degree)
         if standard.degree == 0 or l1 + l2 == 0.0:
             return self
         return Penalty("elasticnet", l1 + l2, l1 / (l1 + l2))
 
     @property
-    def share(self) -> float:
-        """Share of the L1 part."""
+    def l1_fraction(self) -> float:
+        """Fraction of the L1 part."""
         return {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)
 
     def strengths(
         self, columns: Columns, n_rows: int, fit_intercept: bool, loss: Loss
     ) -> ElasticNet:
-        """One strength per feature, and none for the intercept."""
+        """One strength per feature, zero for the intercept."""
         d = len(columns.square)
         strength: float | Array = 0.0
         if self.kind is not None and self.alpha == "auto":
@@ -56,43 +56,43 @@ class Penalty:
         elif self.kind is not None:
             strength = float(self.alpha)
         l2, l1 = np.zeros(d + int(fit_intercept)), np.zeros(d + int(fit_intercept))
-        l2[:d] = (1.0 - self.share) * strength
-        if self.share:
-            l1[:d] = self.share * strength
+        l2[:d] = (1.0 - self.l1_fraction) * strength
+        if self.l1_fraction:
+            l1[:d] = self.l1_fraction * strength
         return ElasticNet(l2, l1)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the automatic penalty knows of the features.
+    """Column statistics for the automatic penalty.
 
-    ``square`` is the mean square of what each can tell (`informative_squares`), ``share`` the share
-    of rows where it is not zero (of no interest up to `WIDE` features).
+    ``square`` is the informative mean square (`informative_squares`), ``density`` the fraction of
+    nonzeros (not used up to `WIDE` features).
     """
 
     square: Array
-    share: Array
+    density: Array
 
 
 def automatic_strengths(columns: Columns, variance: float) -> Array:
     """Penalty of every feature times the number of rows.
 
-    Few features: as much as one row of standardised data, which as a prior gives the score of a
-    row a variance of one per feature that varies. Beyond `WIDE` of them the penalty grows with
-    their number, so that this variance stays there.
+    Few features: equivalent to one row of standardised data. As a prior, every feature that varies
+    adds one to the variance of the score. Beyond `WIDE` features the penalty grows with their
+    number, which bounds this variance.
 
-    Many features that are mostly zero (words, categories) share one scale: on a scale of its own a
-    rare word would be as free as a common one, though few rows speak for it. The prior of a
-    score then has the given variance. A feature of quite another scale keeps its own (the mean
-    square where it is present), so that neither it nor the rest is lost.
+    Many sparse features (terms, categories) share one scale, and the prior of a score has the given
+    variance: with individual scales a rare term would be penalised no more than a frequent one,
+    despite few observations. A feature with a very different scale keeps its own (its mean square
+    where it is nonzero).
     """
     square, varies = columns.square, columns.square > TINY
     n_varying = int(varies.sum())
     scale = np.where(varies, square, 1.0)
-    if n_varying <= WIDE or columns.share[varies].mean() > SPARSE:
+    if n_varying <= WIDE or columns.density[varies].mean() > SPARSE:
         return scale * max(1.0, n_varying / WIDE)
-    own = scale / np.where(varies, columns.share, 1.0)
-    typical = _weighted_median(own[varies], columns.share[varies])
+    own = scale / np.where(varies, columns.density, 1.0)
+    typical = _weighted_median(own[varies], columns.density[varies])
     ratio = own / typical
     alike = ~varies | ((ratio < OTHER_SCALE**2) & (ratio > OTHER_SCALE**-2))
     scale = np.where(alike, typical, own)

@@ -1,7 +1,6 @@
-"""Posteriors of fitted linear models, on the scale of the caller's rows and targets.
+"""Posteriors of fitted linear models, on the original scale of rows and targets.
 
-``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
-file holds.
+``fitted`` is an estimator, or the contents of a model file under the same names.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from likelier.predictive import Categorical, Gaussian
 
 @dataclass(frozen=True)
 class ClassifierPosterior(Posterior):
-    """Coefficients (one row per output) and the calibration of their scores.
+    """Coefficients (one row per output) and the calibration of the scores.
 
-    Scores are a vector for a single output, which tells two classes.
+    Two classes have a single output, and scores are then a vector.
     """
 
     loss: Loss
@@ -37,7 +36,7 @@ class ClassifierPosterior(Posterior):
         return scores.ravel() if scores.shape[1] == 1 else scores
 
     def point(self, X: Matrix) -> Array:
-        """Number of the class of the largest score, for losses without probabilities too."""
+        """Index of the class of the largest score; also for losses without probabilities."""
         scores = self.scores(X)
         return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
 
@@ -57,7 +56,7 @@ class ClassifierPosterior(Posterior):
 
 @dataclass(frozen=True)
 class RegressorPosterior(Posterior):
-    """Coefficients, their covariance where it is certified, and the noise of squared losses."""
+    """Coefficients, their covariance if certified, and the noise of squared losses."""
 
     loss: Loss
     coef: Array
@@ -71,11 +70,11 @@ class RegressorPosterior(Posterior):
         return np.asarray(X @ self.coef + self.intercept[0])
 
     def point(self, X: Matrix) -> Array:
-        """What the loss aims at: the mean, a quantile, the rate of counts."""
+        """Point prediction of the loss: mean, quantile, or rate of counts."""
         return np.asarray(self.loss.link(self.scores(X)))
 
     def coefficient_variance(self, X: Matrix) -> Array:
-        """Variance of the score from not knowing the coefficients; zero if it is not known."""
+        """Variance of the score due to the coefficients; zero if it is not available."""
         if not self.covariance.size:
             return np.zeros(X.shape[0])
         c, d = self.covariance[0], len(self.coef)
@@ -87,7 +86,7 @@ class RegressorPosterior(Posterior):
         return np.asarray(np.maximum(variance, 0.0))
 
     def uncertainty(self, X: Matrix) -> Uncertainty:
-        """Variance of the target: of the noise, and of the score from not knowing coefficients."""
+        """Variance of the target: noise (aleatoric) and coefficients (epistemic)."""
         total, epistemic = super().uncertainty(X).total, self.coefficient_variance(X)
         return Uncertainty(total, total - epistemic, epistemic)
 

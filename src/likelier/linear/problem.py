@@ -16,9 +16,9 @@ from likelier.linear.penalty import Columns, Penalty
 from likelier.linear.standardize import (
     IDENTITY,
     Standardization,
-    far_means,
+    imprecise_columns,
+    large_means,
     standardization_of,
-    suspicious,
     target_moments,
 )
 
@@ -27,10 +27,9 @@ START_ROWS = 1000
 
 @dataclass(frozen=True)
 class Spec:
-    """What an estimator asks for.
+    """Specification of the problem by an estimator.
 
-    ``standardizes`` is False where the caller has chosen a learning rate, which belongs to the
-    scale of the rows as they are.
+    ``standardizes`` is False for a given learning rate, which depends on the scale of the data.
     """
 
     loss: Loss
@@ -39,7 +38,7 @@ class Spec:
     standardizes: bool
 
     def summarise(self) -> Summarise:
-        """The map that finds out what the problem needs to know of the rows."""
+        """Map that computes the required summary of the rows."""
         squares = (self.fit_intercept and self.standardizes) or self.penalty.alpha == "auto"
         if not self.standardizes or self.loss.task not in ("regression", "count"):
             return Summarise(squares)
@@ -50,7 +49,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that `likelier.glm.route` needs."""
+    """Input of `likelier.glm.route`."""
 
     model: LinearModel
     engine: Engine
@@ -59,7 +58,7 @@ class Problem:
     standard: Standardization = IDENTITY
 
     def start(self) -> Array | None:
-        """Parameters to begin with, where zeros are a bad guess."""
+        """Initial parameters, None for zeros."""
         if not self.standard.intercept:
             return None
         theta = self.model.zeros()
@@ -67,9 +66,9 @@ class Problem:
         return theta
 
     def start_at(self, theta: Array) -> Array | None:
-        """Standardised parameters to begin with, from those of another fit if they are any good.
+        """Standardised initial parameters from those of another fit.
 
-        Under an exponential loss, say, the parameters of another one may give infinity.
+        They are discarded if they are worse than zeros: an exponential loss may even be infinite.
         """
         model = self.model
         if theta.shape != (model.n_rows_theta, model.n_outputs):
@@ -83,12 +82,10 @@ class Problem:
 
 
 def make_problem(data: Dataset, spec: Spec, outputs: int | None) -> Problem:
-    """Standardise the rows where that changes anything, and name the model for them.
+    """The model and the standardised rows of a dataset.
 
-    ``outputs`` is their number for a classifier, and None for a regression.
-
-    Cost: none beyond the summary, and two more passes where the mean of a column dwarfs its
-    standard deviation.
+    ``outputs`` is the number of outputs of a classifier, None for regression. Cost: no pass beyond
+    the summary, and two if the mean of a column is far larger than its standard deviation.
     """
     engine, summary = data.engine, data.summary
     standard = IDENTITY
@@ -107,11 +104,11 @@ def make_problem(data: Dataset, spec: Spec, outputs: int | None) -> Problem:
 
 
 def _with_shift(standard: Standardization, engine: Engine, summary: Summary) -> Standardization:
-    """With what to subtract from columns far from zero; a pass where there may be such columns."""
-    if not len(suspicious(summary.sums, summary.squares, summary.weight)):
+    """Add the shift of columns with large means; a pass if there may be such columns."""
+    if not len(imprecise_columns(summary.sums, summary.squares, summary.weight)):
         return standard
     moments = engine.reduce(_moments, ColumnMoments.__add__)
-    shift = far_means(moments)
+    shift = large_means(moments)
     return replace(standard, shift=shift) if shift.any() else standard
 
 
@@ -125,7 +122,7 @@ def _model(
     loss, d = standard.loss(spec.loss), len(summary.squares)
     penalty, unknown = spec.penalty.standardized(standard), np.full(d, np.nan)
     columns = Columns(unknown, unknown)
-    if penalty.alpha == "auto":  # nothing else asks what the features look like
+    if penalty.alpha == "auto":  # the only use of column statistics
         square = informative_squares(
             summary.sums, summary.squares, summary.weight, spec.fit_intercept
         )

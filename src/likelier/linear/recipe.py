@@ -1,4 +1,4 @@
-"""How the two linear estimators are fitted, wherever the rows come from."""
+"""Fitting of the linear estimators, from rows in memory or streams."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from likelier.linear.partial_state import StreamLearner
 from likelier.linear.problem import Problem, Spec, make_problem
 from likelier.loops.rows import column_squares
 
-QUICK_TOL, QUICK_ITER = 1e-2, 100  # of a fit whose scores only serve to calibrate
+QUICK_TOL, QUICK_ITER = 1e-2, 100  # of cross-fits for calibration
 
 
 class LinearFit(LinearEstimator, ABC):
-    """Fitting; what depends on the kind of target is left to the two public classes.
+    """Fitting; the two public classes add what depends on the type of the targets.
 
-    ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` says how many outputs
-    there are (None for regression), ``_fitted`` shapes the coefficients, ``_finish`` adds what
-    needs the rows once more, ``_learn`` learns one batch.
+    ``_memory_targets`` and ``_stream_targets`` encode targets, ``_outputs`` is the number of
+    outputs (None for regression), ``_fitted`` shapes the coefficients, ``_finish`` estimates
+    calibration or noise, ``_learn`` learns one batch.
     """
 
     @with_callbacks
@@ -64,12 +64,12 @@ class LinearFit(LinearEstimator, ABC):
         y : array-like of shape (n_samples,), or the target column of a path
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative; a row of weight 0 is as good as absent.
+            Non-negative; rows of weight 0 are ignored.
 
         Notes
         -----
-        A fit that fails leaves the model as it was. Ctrl-C keeps the coefficients as far as they
-        have come, and nothing of an older fit beside them; before there are any, the older fit.
+        A fit that fails leaves the model unchanged. Ctrl-C keeps the current coefficients, without
+        other attributes of a previous fit; before the first iteration it keeps the previous fit.
         """
         self._validate_parameters()
         loss, seed = self._checked_loss(), self._seed()
@@ -92,7 +92,7 @@ class LinearFit(LinearEstimator, ABC):
     def _in_memory(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int
     ) -> tuple[Dataset, Batch | None]:
-        """Rows in memory, and those that validate early stopping."""
+        """Rows in memory, and the validation rows of early stopping."""
         X, total = self._measured(X, reset=True)
         y, weight = checked_targets(X, y, sample_weight, self._check_y)
         targets, weight = self._memory_targets(y, weight, loss)
@@ -109,50 +109,50 @@ class LinearFit(LinearEstimator, ABC):
     def _dataset(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
     ) -> Dataset:
-        """Rows with encoded targets; those of weight zero are absent."""
+        """Rows with encoded targets, without those of weight zero."""
         engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
         summarise = self._spec(loss).summarise()
         if summarise.squares or summarise.targets is not None or weight is not None:
             summary = engine.reduce(summarise, Summary.__add__)
-        else:  # nothing but the shape is wanted
+        else:  # only the shape is needed
             summary = summarise(Batch(X, targets))
         return Dataset(engine, summary, X.dtype, Batch(X, targets, weight))
 
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Matrix, Array, Array | None]:
-        """Validated rows, targets and weights; nothing is copied that need not be."""
+        """Validated rows, targets and weights, copied only if necessary."""
         rows = checked_rows(self, X, y, sample_weight, reset, self._check_y)
         warn_extreme_cells(self, rows[0], rows[2])
         return rows
 
     def _check_squares(self, X: Matrix, summary: Summary, total: float) -> None:
-        """Raise where sums of squares overflow; single precision has no such numbers.
+        """Raise if sums of squares overflow, which float32 data cannot.
 
-        Columns are looked at one by one only where the sum over all of them may be too large.
+        Columns are checked individually only if the sum over all of them may be too large.
         """
         weight = max(1.0, summary.weight)
         if total * weight * weight <= LARGEST:
             return
         squares = summary.squares
-        if squares.strides == (0,) and X.dtype == np.float64:  # not summed up
+        if squares.strides == (0,) and X.dtype == np.float64:  # not computed
             squares = column_squares(X)
         check_squares(squares, summary.weight, getattr(self, "feature_names_in_", None))
 
     def _spec(self, loss: Loss) -> Spec:
-        standardizes = self.learning_rate == "auto"  # another rate is one for the caller's units
+        standardizes = self.learning_rate == "auto"  # a given rate depends on the scale
         return Spec(loss, self._penalty(), bool(self.fit_intercept), standardizes)
 
     def _hold_out(
         self, X: Matrix, targets: Array, weight: Array | None, seed: int
     ) -> tuple[Array | None, Array | None]:
-        """Which rows validate early stopping, and weights that leave them out of the rest."""
+        """Validation rows of early stopping, and weights with zeros for them."""
         if not self.early_stopping:
             return None, weight
         n = X.shape[0]
         full = np.ones(n) if weight is None else weight
         present = np.flatnonzero(full)
-        chosen = np.zeros(n, dtype=bool)  # absent rows must not change who is chosen
+        chosen = np.zeros(n, dtype=bool)  # independent of zero-weight rows
         groups = targets[present] if "binary" in self._tasks else np.zeros(len(present))
         rng = np.random.default_rng([seed, 1])
         chosen[present] = held_rows(groups, self.validation_fraction, rng)
@@ -162,15 +162,13 @@ class LinearFit(LinearEstimator, ABC):
     def _streamed(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int
     ) -> Dataset | None:
-        """Rows of a stream; None where it could be read only once, and was learned in one pass."""
+        """Rows of a stream; None if it can be read only once, after learning it in one pass."""
         if sample_weight is not None:
             raise ValueError(
-                "sample_weight of a stream comes with its blocks: yield (X, y, weight)"
+                "sample_weight of a stream must be part of its blocks: yield (X, y, weight)"
             )
         if self.early_stopping:
-            raise ValueError(
-                "early_stopping needs rows in memory; a stream has no rows to hold out"
-            )
+            raise ValueError("early_stopping does not support streams; pass rows in memory")
         source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             self._fit_once(source)
@@ -183,11 +181,11 @@ class LinearFit(LinearEstimator, ABC):
         return Dataset(engine, summary, np.dtype(np.float64))
 
     def _fit_once(self, source: Any) -> None:
-        """One pass over an iterator that cannot be restarted."""
+        """Learn an iterator that cannot be restarted in one pass."""
         for name in ("coef_", "classes_", "n_iter_", "n_rows_seen_", "noise_", "residual_sums_"):
             self.__dict__.pop(name, None)
         for batch in stream_engine(source, 0, False).blocks():
-            with unchanged_on_failure(self):  # stopped at the keyboard, it has whole blocks
+            with unchanged_on_failure(self):  # Ctrl-C keeps whole blocks
                 self._learn(batch.X, self._check_y(require_targets(batch)), batch.weight)
         if not hasattr(self, "coef_"):
             raise OneClassError(self.arrival_)
@@ -230,7 +228,7 @@ class LinearFit(LinearEstimator, ABC):
         return solution
 
     def _quick(self, data: Dataset, loss: Loss) -> tuple[Problem, Array]:
-        """A fit that need not be exact, since its scores of other rows only serve to calibrate."""
+        """A fit to a low tolerance, for cross-fitted scores."""
         problem = make_problem(data, self._spec(loss), self._outputs(loss))
         settings = self._settings()
         settings = replace(settings, tol=QUICK_TOL, max_iter=min(settings.max_iter, QUICK_ITER))
@@ -243,7 +241,7 @@ class LinearFit(LinearEstimator, ABC):
         return problem, found.theta
 
     def _start(self, problem: Problem) -> Array | None:
-        """Parameters to start from: the last ones if ``warm_start`` and they fit."""
+        """Initial parameters: the previous ones with ``warm_start``, if their shape fits."""
         if not (self.warm_start and hasattr(self, "coef_")):
             return problem.start()
         theta = np.atleast_2d(self.coef_).T.astype(np.float64)
@@ -254,10 +252,10 @@ class LinearFit(LinearEstimator, ABC):
         return problem.start_at(theta)
 
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
-        """Fitted attributes from a solution, all at once; ``coef_`` says that they are there."""
+        """Set the fitted attributes from a solution; ``coef_`` last, which marks a fitted model."""
         standard = problem.standard
         fitted = self._fitted(problem, solution.theta)
-        for name in ("calibration_", "noise_", "residual_sums_"):  # of an earlier fit, if any
+        for name in ("calibration_", "noise_", "residual_sums_"):  # of a previous fit
             self.__dict__.pop(name, None)
         self.n_iter_ = solution.n_iter
         self.n_rows_seen_ = int(problem.engine.n_rows or 0)
@@ -272,14 +270,14 @@ class LinearFit(LinearEstimator, ABC):
 
     @abstractmethod
     def _fitted(self, problem: Problem, theta: Array) -> dict[str, Any]:
-        """``coef_`` and ``intercept_`` in the shapes scikit-learn has."""
+        """``coef_`` and ``intercept_`` in scikit-learn's shapes."""
 
     def _store_certificate(self, certificate: Certificate | None) -> None:
-        """Keep the covariance, or the reason why there is none."""
+        """Store the covariance, or the reason why it is not available."""
         if certificate is None:
             self.covariance_ = np.empty(0)
             self.refusal_ = (
-                f"the route {self.route_!r} does not certify convergence"
+                f"route_={self.route_!r} does not certify convergence"
                 if self.route_ != "newton"
                 else "the fit did not reach its tolerance, or its loss has no second derivative"
             )

@@ -1,4 +1,4 @@
-"""`LinearRegressor`: any regression loss, explicit or implicit updates, with intervals."""
+"""`LinearRegressor`: any regression loss, with confidence and prediction intervals."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 
 FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one fold is enough to calibrate on
+ONE_FOLD_ROWS = 2000  # rows from which a single fold is enough
 STREAM_SAMPLE = 20_000
-FEW_ROWS = 2  # for each parameter: below, residuals of learned rows say little about new ones
+FEW_ROWS = 2  # per parameter, below which in-sample residuals are not used
 
 
 def _has_noise(model: Any) -> bool:
-    """Whether the noise of the targets is known; before a fit, whether it will be."""
+    """Whether the noise is estimated; before a fit, whether it will be."""
     loss = make_loss(model.loss)
     if not (loss.probabilistic and loss.task == "regression"):
         raise AttributeError(
-            f"loss={loss.name!r} has no distribution of the targets; use "
+            f"loss={loss.name!r} does not define a distribution of the targets; use "
             'loss="squared_error", or two fits with Quantile losses for an interval'
         )
     if hasattr(model, "coef_") and not hasattr(model, "noise_"):
@@ -50,13 +50,12 @@ def _has_noise(model: Any) -> bool:
 
 
 class LinearRegressor(RegressorMixin, LinearFit):
-    """Linear regression for any loss, with no learning rate to tune.
+    """Linear regression for any loss, without a learning rate to tune.
 
     Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
-    positive weight; the intercept is not penalised.
-    With ``learning_rate="auto"`` targets are centred and divided by their spread inside the fit,
-    so ``alpha="auto"`` means the same in any unit; for Huber's loss and for rare counts, where one
-    row tells less, it is smaller in proportion.
+    positive weight; the intercept is not penalised. With ``learning_rate="auto"`` targets are
+    standardised inside the fit, so ``alpha="auto"`` does not depend on their unit; it is smaller
+    for Huber's loss and for rare counts, in proportion to the information of a row.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
     coef_ : ndarray of shape (n_features,)
     intercept_ : ndarray of shape (1,)
     coef_stderr_ : ndarray of shape (n_features,)
-        Standard errors, where convergence was certified.
+        Standard errors, if convergence was certified.
     noise_ : float
         Standard deviation of the targets around the prediction (squared losses).
     n_iter_, objective_, converged_, route_
@@ -167,10 +166,10 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         return checked, stream_engine(checked, 0, False).reduce(summarise, Summary.__add__)
 
     def _outputs(self, loss: Loss) -> None:
-        """Regression has one score and no classes."""
+        """None: regression has one score and no classes."""
 
     def _finish(self, data: Dataset, loss: Loss, seed: int, monitor: Monitor) -> None:
-        """Standard deviation of the targets around the prediction."""
+        """Estimate the standard deviation of the targets around the prediction."""
         batch = data.batch
         if batch is None:
             batch = data.engine.sample(STREAM_SAMPLE, iteration=2)
@@ -180,34 +179,34 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
         monitor: Monitor,
     ) -> None:  # fmt: skip
-        if weight is not None and not weight.all():  # zero-weight rows must not change a bit
+        if weight is not None and not weight.all():  # bit-identical to a fit without them
             present = np.flatnonzero(weight)
             X, targets, weight = take_rows(X, present), targets[present], weight[present]
         n_parameters, n = self.n_features_in_ + int(self.fit_intercept), len(targets)
         if loss.degree == 2 and n < FEW_ROWS * n_parameters:
-            rest, rows = self._left_out(X, targets, weight, loss, seed, monitor)
-            self.noise_ = _root_mean_square(rest, None if weight is None else weight[rows])
+            residuals, rows = self._out_of_fold(X, targets, weight, loss, seed, monitor)
+            self.noise_ = _root_mean_square(residuals, None if weight is None else weight[rows])
         else:
-            free = np.sqrt(n / max(1, n - n_parameters))
-            self.noise_ = float(free) * _root_mean_square(
+            correction = np.sqrt(n / max(1, n - n_parameters))
+            self.noise_ = float(correction) * _root_mean_square(
                 targets - regressor(self).scores(X), weight
             )
         total = float(n if weight is None else weight.sum())
         self.residual_sums_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
 
-    def _left_out(
+    def _out_of_fold(
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
         monitor: Monitor,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Residuals of rows that were left out of a fit: parameters can fit all others exactly."""
+        """Out-of-fold residuals; in-sample ones are too small with many parameters."""
         n = len(targets)
         full = np.ones(n) if weight is None else weight
         if n < 2 * FOLDS:
             return targets - np.average(targets, weights=full), np.arange(n)
         fold = np.random.default_rng([seed, 2]).permutation(n) % FOLDS
-        rest = np.empty(n)
-        wanted = FOLDS if n < ONE_FOLD_ROWS else 1
-        for number in range(wanted):
+        out = np.empty(n)
+        n_folds = FOLDS if n < ONE_FOLD_ROWS else 1
+        for number in range(n_folds):
             inside = np.flatnonzero(fold == number)
 
             def residuals(number: int = number, inside: Array = inside) -> Array:
@@ -216,12 +215,12 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
                 scores = problem.model.scores(theta, problem.standard.rows(X[inside]))[:, 0]
                 return np.asarray(targets[inside] - problem.standard.scores(scores))
 
-            rest[inside] = monitor.stage(f"fold {number}", residuals)
-        rows = np.flatnonzero(fold < wanted)
-        return rest[rows], rows
+            out[inside] = monitor.stage(f"fold {number}", residuals)
+        rows = np.flatnonzero(fold < n_folds)
+        return out[rows], rows
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn some rows, once, in the order given."""
+        """Learn a batch of rows, once, in the given order."""
         self._validate_parameters()
         self._check_batches()
         with unchanged_on_failure(self):
@@ -252,21 +251,20 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         return self
 
     def _follow_noise(self, X: Matrix, y: Array, weight: Array | None) -> None:
-        """Residuals of rows before they are learned; about the last half of all rows counts."""
+        """Update the noise by residuals before learning; about the last half of all rows counts."""
         omega = np.ones(len(y)) if weight is None else weight
         total = float(omega.sum())
         if not total:
             return
         known = hasattr(self, "coef_")
-        # nothing known: around a constant, which one row alone cannot tell from zero
+        # before the first batch: around its mean, or zero for a single row
         centre = omega @ y / total if len(y) > 1 else 0.0
-        rest = y - regressor(self).scores(X) if known else y - centre
-        kept = getattr(
-            self, "residual_sums_", np.zeros(3)
-        )  # weight of all rows, of those kept, squares
-        share = max(0.0, 1.0 - 2.0 * total / (kept[0] + total))
-        own = np.array([total, float(omega @ rest**2)])
-        self.residual_sums_ = np.array([kept[0] + total, *(share * kept[1:] + own)])
+        residuals = y - regressor(self).scores(X) if known else y - centre
+        # weight of all rows, discounted weight, discounted sum of squares
+        sums = getattr(self, "residual_sums_", np.zeros(3))
+        discount = max(0.0, 1.0 - 2.0 * total / (sums[0] + total))
+        new = np.array([total, float(omega @ residuals**2)])
+        self.residual_sums_ = np.array([sums[0] + total, *(discount * sums[1:] + new)])
         self.noise_ = float(np.sqrt(self.residual_sums_[2] / self.residual_sums_[1]))
 
     def _theta(self) -> Array:
@@ -283,9 +281,9 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         }
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict the mean (squared losses, Poisson), or what the loss aims at.
+        """Predict the mean (squared losses, Poisson), or the quantile or location of the loss.
 
-        With ``return_std`` also the standard deviation of the target, for squared losses.
+        With ``return_std`` (squared losses only), also the standard deviation of the target.
         """
         check_is_fitted(self, "coef_")
         if return_std:
@@ -295,7 +293,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     @available_if(_has_noise)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Central interval of the target of each row, ``(n, 2)``; for squared losses."""
+        """Central prediction interval of each row, ``(n, 2)``; for squared losses."""
         return self._predictive(X).interval(coverage)
 
     @available_if(_has_noise)
@@ -305,7 +303,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     @available_if(_has_noise)
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Variance of the target: of the noise and of the coefficients; for squared losses."""
+        """Variance of the target, of noise and coefficients; for squared losses."""
         check_is_fitted(self, "coef_")
         return regressor(self).uncertainty(self._check_X(X, reset=False))
 
@@ -313,7 +311,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         check_is_fitted(self, "coef_")
         try:
             _has_noise(self)
-        except AttributeError as error:  # predict(..., return_std=True) is always there
+        except AttributeError as error:  # predict(..., return_std=True)
             raise ValueError(str(error)) from None
         return regressor(self).predictive(self._check_X(X, reset=False))
 

@@ -1,10 +1,10 @@
-"""The standardisation in which a linear fit works: targets around zero, columns not far from it.
+"""Standardisation of a linear problem: standardised targets, and centring of large columns.
 
-A fit without tuning must not depend on where time starts or on the currency of a price. So targets
-are centred and divided by their standard deviation before the fit, the lengths of a loss
-(``delta``, ``epsilon``) with them; columns whose mean dwarfs their standard deviation are centred;
-and the parameters are transformed back. A penalty given by the caller is carried over exactly; an
-automatic one weighs as much as one row of standardised data.
+A fit without tuning must not depend on origins and units, such as a currency. Targets are therefore
+centred and divided by their standard deviation before the fit, and with them the lengths of a loss
+(``delta``, ``epsilon``); columns with a mean far larger than their standard deviation are centred;
+and the parameters are transformed back. A given penalty is converted exactly; an automatic one
+weighs as much as one row of standardised data.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from scipy import sparse
 from likelier.base import Array, Batch, Loss, Matrix
 from likelier.fitting.moments import ColumnMoments
 
-FAR = 1e6  # mean squared over variance beyond which sums of squares lose too many digits
+MAX_RATIO = 1e6  # of squared mean to variance, beyond which sums of squares are too imprecise
 
 
 def target_moments(y: Array, weight: Array | None, with_floor: bool = False) -> ColumnMoments:
-    """Moments of targets; ``with_floor`` adds those of the least Poisson loss of each row."""
+    """Moments of targets; ``with_floor`` adds those of the minimal Poisson loss of each row."""
     if not with_floor:
         return ColumnMoments.of(y[:, None], weight)
     logs = np.log(y, out=np.zeros_like(y), where=y > 0.0)
@@ -30,7 +30,7 @@ def target_moments(y: Array, weight: Array | None, with_floor: bool = False) -> 
 
 
 def _deviation(targets: ColumnMoments, centre: float) -> float:
-    """Root of the mean squared distance from ``centre``; one where all targets are there."""
+    """Root mean square distance from ``centre``; one if all targets equal it."""
     mean = float(targets.mean[0])
     square = float(targets.squares[0]) / targets.weight + (mean - centre) ** 2
     tiny = (4.0 * np.finfo(np.float64).eps * abs(mean)) ** 2
@@ -39,22 +39,22 @@ def _deviation(targets: ColumnMoments, centre: float) -> float:
 
 @dataclass(frozen=True)
 class Standardization:
-    """How standardised rows, targets and parameters relate to those of the caller.
+    """Map between original and standardised rows, targets and parameters.
 
     Attributes
     ----------
     centre, scale : float
         Standardised targets are ``(y - centre) / scale``.
     degree : int
-        The caller's objective is ``scale ** degree`` times the standardised one.
+        The original objective is ``scale ** degree`` times the standardised one.
     shift : array of shape (n_features,), optional
         Subtracted from every row.
     intercept : float
-        Intercept to start from.
+        Initial intercept.
     floor : float
-        The least that the mean standardised loss can be.
+        Lower bound of the mean standardised loss.
     penalty_factor : float
-        Multiplies an automatic penalty: how much one row tells, at most one.
+        Multiplies an automatic penalty: the information of one row, at most one.
     """
 
     centre: float = 0.0
@@ -67,7 +67,7 @@ class Standardization:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows or targets are other ones than the caller's."""
+        """Whether rows or targets differ from the original ones."""
         return self.degree != 0 or self.shift is not None
 
     def __call__(self, batch: Batch) -> Batch:
@@ -76,7 +76,7 @@ class Standardization:
         return replace(batch, X=self.rows(batch.X), y=y)
 
     def rows(self, X: Matrix) -> Matrix:
-        """Standardised rows; a copy only where something is subtracted."""
+        """Standardised rows; copied only if a shift is subtracted."""
         if self.shift is None:
             return X
         return _shifted(X, self.shift) if sparse.issparse(X) else np.asarray(X - self.shift)
@@ -86,7 +86,7 @@ class Standardization:
         return y if self.degree == 0 else (y - self.centre) / self.scale
 
     def scores(self, scores: Array) -> Array:
-        """The caller's scores, from standardised ones."""
+        """Original scores, from standardised ones."""
         return np.asarray(scores * self.scale + self.centre)
 
     def loss(self, loss: Loss) -> Loss:
@@ -94,7 +94,7 @@ class Standardization:
         return loss if self.degree == 0 else loss.in_units(self.scale)
 
     def outer(self, theta: Array, fit_intercept: bool) -> Array:
-        """The caller's parameters; the array itself where they are the same."""
+        """Original parameters; the array itself if they are the same."""
         if self.scale == 1.0 and self.centre == 0.0 and self.shift is None:
             return theta
         theta = theta * self.scale
@@ -114,7 +114,7 @@ class Standardization:
         return np.asarray(theta / self.scale)
 
     def covariance(self, covariance: Array, fit_intercept: bool) -> Array:
-        """Covariance of the caller's parameters, from that of the standardised ones."""
+        """Covariance of the original parameters, from that of the standardised ones."""
         if not covariance.size:
             return covariance
         covariance = covariance * self.scale**2
@@ -133,11 +133,11 @@ IDENTITY = Standardization()
 def standardization_of(
     loss: Loss, targets: ColumnMoments, n_rows: int, fit_intercept: bool
 ) -> Standardization:
-    """The standardisation of targets with these moments; none where the loss has no units."""
+    """Standardisation of targets with these moments; identity if the loss has no scale."""
     if not targets.weight:
         return IDENTITY
     mean = float(targets.mean[0])
-    if loss.task == "count":  # counts keep their units
+    if loss.task == "count":  # counts are not rescaled
         if mean <= 0.0:
             return IDENTITY
         return Standardization(
@@ -153,27 +153,27 @@ def standardization_of(
     return Standardization(centre, scale, loss.degree, penalty_factor=factor)
 
 
-def suspicious(sums: Array, squares: Array, total: float) -> Array:
-    """Columns whose sums of squares may have lost the digits of their variance."""
-    return np.flatnonzero(squares - sums**2 / total < 2.0 * squares / FAR)
+def imprecise_columns(sums: Array, squares: Array, total: float) -> Array:
+    """Columns whose variance may be lost to rounding in their sums of squares."""
+    return np.flatnonzero(squares - sums**2 / total < 2.0 * squares / MAX_RATIO)
 
 
-def far_means(moments: ColumnMoments) -> Array:
-    """Means of the columns whose mean dwarfs their standard deviation; zero for the others.
+def large_means(moments: ColumnMoments) -> Array:
+    """Means of columns with a mean far larger than their standard deviation, else zero.
 
-    A constant column stays where it is: the intercept does all that it could do.
+    A constant column is not shifted, since it is redundant with the intercept.
     """
     mean, variance = moments.mean, moments.squares / moments.weight
     tiny = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
-    return np.where((mean**2 > FAR * variance) & (variance > tiny), mean, 0.0)
+    return np.where((mean**2 > MAX_RATIO * variance) & (variance > tiny), mean, 0.0)
 
 
 def _shifted(X: Any, shift: Array) -> Matrix:
-    """CSR rows with something subtracted from some columns, which hold hardly any zeros."""
+    """CSR rows minus a shift of some columns, which are nearly dense."""
     columns = np.flatnonzero(shift)
     dense = sparse.csr_array(X[:, columns].toarray() - shift[columns])
-    place = sparse.csr_array(
+    embed = sparse.csr_array(
         (np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), X.shape[1])
     )
-    kept = sparse.csr_array(X @ sparse.diags_array((shift == 0.0).astype(X.dtype)))
-    return sparse.csr_array(kept + dense @ place)
+    unshifted = sparse.csr_array(X @ sparse.diags_array((shift == 0.0).astype(X.dtype)))
+    return sparse.csr_array(unshifted + dense @ embed)

@@ -1,4 +1,4 @@
-"""Closed form: one pass of additive statistics, and the posterior of a generative model."""
+"""Closed-form inference: one pass of additive statistics, then the posterior."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior, Uncertainty
 from likelier.naive_bayes.distributions import has_missing, mark_missing, product
 from likelier.naive_bayes.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
-from likelier.naive_bayes.model import ClassLaws, ClassPrior, NaiveBayesModel
+from likelier.naive_bayes.model import ClassDistributions, ClassPrior, NaiveBayesModel
 from likelier.predictive import Categorical
 
 FOLDS = 5
 DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty
-LOWEST = 1e300  # stands for the logarithm of zero where numbers must be finite
+LOWEST = 1e300  # finite stand-in for minus infinity
 
 
 @dataclass(frozen=True)
 class ClosedState:
-    """A model and the statistics of all rows it has seen; None before the first."""
+    """A model and the statistics of all rows so far; None before the first step."""
 
     model: NaiveBayesModel
     stats: Any = None
@@ -28,15 +28,15 @@ class ClosedState:
 
 @dataclass(frozen=True)
 class ClassPosterior(Posterior):
-    """Distributions of the rows of the classes, and log probabilities of the classes.
+    """Class-conditional distributions and log class probabilities.
 
-    Probabilities that do not sum to one are taken as fractions: `joint` has them as they are, and
-    `log_density` scaled. With ``bayesian``, parameters can be drawn given ``model`` and ``stats``.
+    Class probabilities need not sum to one: `joint` uses them as given, `log_density` normalises
+    them. With ``bayesian``, `draw` samples parameters given ``model`` and ``stats``.
     """
 
     takes_missing: ClassVar[bool] = True
 
-    laws: ClassLaws
+    distributions: ClassDistributions
     log_prior: Array
     model: NaiveBayesModel | None = None
     stats: Any = None
@@ -44,19 +44,19 @@ class ClassPosterior(Posterior):
     seed: int = 0
 
     def draw(self, rng: np.random.Generator) -> ClassPosterior:
-        """The same for parameters drawn from their posterior."""
+        """Return a posterior with parameters drawn from theirs."""
         assert self.model is not None
-        return ClassPosterior(self.model.draw_laws(self.stats, rng), self.log_prior)
+        return ClassPosterior(self.model.draw_distributions(self.stats, rng), self.log_prior)
 
     def joint(self, X: Matrix) -> Array:
-        """``log p(class) + log p(x | class)``, up to the measure that all classes share."""
-        out = self.laws.log_density(X)
+        """``log p(class) + log p(x | class)``, without `log_measure`, which all classes share."""
+        out = self.distributions.log_density(X)
         out += self.log_prior
         return out
 
     def log_density(self, X: Matrix) -> Array:
         """``log p(x)`` of every row."""
-        out = self.laws.log_measure(X)
+        out = self.distributions.log_measure(X)
         joint = np.ascontiguousarray(self.joint(X))
         total = np.empty(len(joint))
         log_sum_rows(joint, total)
@@ -64,7 +64,7 @@ class ClassPosterior(Posterior):
         return out
 
     def best(self, X: Matrix) -> Array:
-        """Number of the most probable class of every row; -1 where no class is possible."""
+        """Index of the most probable class of every row; -1 if no class is possible."""
         joint = self.joint(X)
         out = np.empty(len(joint), dtype=np.intp)
         if joint.flags.c_contiguous:
@@ -74,22 +74,22 @@ class ClassPosterior(Posterior):
         return out
 
     def point(self, X: Matrix) -> Array:
-        """Number of the most probable class of every row."""
+        """Index of the most probable class of every row."""
         best = self.best(X)
         return np.where(best < 0, self.most_common, best)
 
     @property
     def most_common(self) -> int:
-        """Class of a row that no class can have made, which is as good as no row."""
+        """Most probable class a priori: the prediction for a row impossible under every class."""
         return int(np.argmax(self.log_prior))
 
     def check_rows(self, X: Matrix) -> None:
-        """Raise for negative counts, where the model is one of counts."""
+        """Raise for invalid rows, such as negative counts."""
         if self.model is not None:
             self.model.check_rows(X)
 
     def uncertainty(self, X: Matrix) -> Uncertainty:
-        """Entropies; epistemic is the disagreement of draws of the parameters, if ``bayesian``."""
+        """Entropies; if ``bayesian``, epistemic is the disagreement of parameter draws."""
         if not self.bayesian:
             return super().uncertainty(X)
         rng = np.random.default_rng([self.seed, 2])
@@ -100,40 +100,40 @@ class ClassPosterior(Posterior):
         return Categorical(class_probabilities(self.joint(X), self.log_prior))
 
     def typicality(self, X: Matrix) -> Array:
-        """``log p(x)`` per unit of size of the row: what tells strange rows apart."""
-        out = np.asarray(self.log_density(X) / self.laws.size(X))
-        features = self.laws.feature_scores() if has_missing(X) else None
+        """Outlier score: ``log p(x)`` divided by the size of the row; low for outliers."""
+        out = np.asarray(self.log_density(X) / self.distributions.size(X))
+        features = self.distributions.feature_scores() if has_missing(X) else None
         if features is not None:
             rows = np.flatnonzero(np.isnan(np.asarray(X.sum(axis=1))).reshape(-1))
-            out[rows] = self._as_if_complete(out[rows], X[rows], features)
+            out[rows] = self._adjust_missing(out[rows], X[rows], features)
         return out
 
-    def _as_if_complete(self, scores: Array, X: Matrix, features: tuple[Array, Array]) -> Array:
-        """Scores as rows that are no more and no less strange would have them without gaps.
+    def _adjust_missing(self, scores: Array, X: Matrix, features: tuple[Array, Array]) -> Array:
+        """Scores of incomplete rows on the scale of complete ones.
 
-        A log density of fewer features is one in other units and varies less: what is missing is
-        taken to be as strange as on average under the most probable class, and how far the rest
-        is from its average is stretched by the standard deviations.
+        The log density of fewer features has another mean and a smaller variance. Missing features
+        contribute their expected log density under the most probable class, and the deviation of
+        the observed ones from their mean is scaled by the ratio of the standard deviations.
         """
-        k, holes = np.maximum(self.best(X), 0), mark_missing(X)
-        mean, lost_mean, variance, lost_variance = (
+        k, missing = np.maximum(self.best(X), 0), mark_missing(X)
+        mean, missing_mean, variance, missing_variance = (
             part[k] if part.ndim == 1 else part[np.arange(len(k)), k]
             for table in features
-            for part in (table.sum(axis=1), product(holes, table.T))
+            for part in (table.sum(axis=1), product(missing, table.T))
         )
-        known = np.maximum(variance - lost_variance, 0.0)
-        stretch = np.sqrt(
+        known = np.maximum(variance - missing_variance, 0.0)
+        factor = np.sqrt(
             np.divide(variance, known, out=np.ones(len(k)), where=known > 1e-9 * variance)
         )
         prior = self.log_prior[k] - np.logaddexp.reduce(self.log_prior)
-        return np.asarray(prior + mean + (scores - prior - (mean - lost_mean)) * stretch)
+        return np.asarray(prior + mean + (scores - prior - (mean - missing_mean)) * factor)
 
 
 def class_probabilities(joint: Array, log_prior: Array, logarithm: bool = False) -> Array:
-    """Probabilities of the classes of every row, or their logarithms.
+    """Class probabilities of every row, or their logarithms.
 
-    A row that no class can have made (which takes ``alpha=0`` or an overflow) is as good as no
-    row: its probabilities are those of the classes.
+    A row that is impossible under every class (only with ``alpha=0`` or after an overflow) gets
+    the prior class probabilities.
     """
     out = np.empty(joint.shape)
     normalise_rows(np.ascontiguousarray(joint), np.ascontiguousarray(log_prior), logarithm, out)
@@ -142,16 +142,16 @@ def class_probabilities(joint: Array, log_prior: Array, logarithm: bool = False)
 
 @dataclass(frozen=True)
 class ClosedForm(Inference):
-    """Statistics of all rows in one pass; the posterior follows without iterating.
+    """Statistics of all rows in one pass; the posterior follows without iterations.
 
-    A further step on another engine adds its rows: a stream is learned batch by batch, and
-    statistics of different machines are merged by adding them. Cost: one visit to every value.
+    A step on another engine adds its rows, so batches can be learned one by one, and statistics
+    of several machines are merged by addition. Cost: one visit to every value.
     """
 
     prior: ClassPrior = field(default_factory=ClassPrior)
 
     def init(self, model: NaiveBayesModel, engine: Engine) -> ClosedState:
-        """Return a state that has seen nothing."""
+        """Return a state without any rows."""
         return ClosedState(model)
 
     def step(self, state: ClosedState, engine: Engine) -> tuple[ClosedState, Info]:
@@ -161,19 +161,21 @@ class ClosedForm(Inference):
         return replace(state, stats=stats), Info(passes=1.0, converged=True)
 
     def posterior(self, state: ClosedState) -> ClassPosterior:
-        """Laws and probabilities of the classes."""
+        """Class-conditional distributions and class probabilities."""
         if state.stats is None:
-            raise ValueError("no rows have been seen yet: take a step first")
+            raise ValueError("no rows have been seen yet; call step first")
         return ClassPosterior(
-            state.model.laws(state.stats), self.prior.log(state.stats.class_count)
+            state.model.distributions(state.stats), self.prior.log(state.stats.class_count)
         )
 
-    def held_out(self, state: ClosedState, batch: Batch, n_rows: int) -> tuple[Array, Array]:
-        """Typicality of rows under statistics that have not seen them, finite, and their sizes.
+    def out_of_fold_scores(
+        self, state: ClosedState, batch: Batch, n_rows: int
+    ) -> tuple[Array, Array]:
+        """Out-of-fold `typicality` of some training rows, clipped to be finite, and their sizes.
 
-        ``batch`` is part of the ``n_rows`` rows in the statistics. It is taken out again, in
-        as many parts as it takes to leave four fifths of the rows in each time: an
-        out-of-fold score costs no second pass. A single row has none.
+        ``batch`` is a sample of the ``n_rows`` rows in the statistics. Its rows are subtracted from
+        the statistics fold by fold, which leaves at least four fifths of all rows each time and
+        needs no second pass. Empty for a single row.
         """
         m = batch.n_rows
         n_folds = min(m, -(-FOLDS * m // n_rows))
@@ -181,9 +183,9 @@ class ClosedForm(Inference):
         for fold in range(n_folds):
             rows = np.arange(fold, m, n_folds)
             part = replace(batch, rows=rows).compact()
-            count, laws, X = state.model.held_out_laws(state.stats, part)
+            count, distributions, X = state.model.distributions_without(state.stats, part)
             if not count.any():
                 return np.empty(0), np.empty(0)
-            size[rows] = laws.size(X)
-            out[rows] = ClassPosterior(laws, self.prior.log(count)).typicality(X)
+            size[rows] = distributions.size(X)
+            out[rows] = ClassPosterior(distributions, self.prior.log(count)).typicality(X)
         return np.clip(np.where(np.isnan(out), -LOWEST, out), -LOWEST, LOWEST), size

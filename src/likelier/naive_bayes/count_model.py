@@ -1,9 +1,9 @@
-"""Multinomial and Bernoulli naive Bayes: counts of terms, and presence of features.
+"""Multinomial and Bernoulli naive Bayes: term counts, and binary features.
 
-Both score a row by a product with a table: ``log p(x | k) = x^T table_k + base_k``. ``alpha``
-is a pseudocount per feature and class: the prior is Dirichlet(alpha), or Beta(alpha, alpha).
-The posterior predictive of a row of counts is a Dirichlet-multinomial; that of presence
-is Bernoulli with the smoothed probability, so there plugging in and averaging agree.
+Both scores are linear in the row: ``log p(x | k) = x^T table_k + base_k``. ``alpha`` is a
+pseudocount per feature and class: the prior is Dirichlet(alpha), or Beta(alpha, alpha). The
+posterior predictive of a row of counts is Dirichlet-multinomial; that of a binary feature is
+Bernoulli with the smoothed probability, which is also the plug-in estimate.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from scipy import sparse
 from likelier.base import Array, Batch, Matrix
 from likelier.loops.rows import as_rows
 from likelier.naive_bayes.distributions import (
-    DirichletLaws,
-    LinearLaws,
+    DirichletDistributions,
+    LinearDistributions,
     check_binary,
     check_counts,
     column_of,
@@ -35,30 +35,30 @@ from likelier.naive_bayes.loops.counts import (
     log_odds,
 )
 from likelier.naive_bayes.missing import Patterns, find_patterns
-from likelier.naive_bayes.missing_counts import known_log_shares
+from likelier.naive_bayes.missing_counts import known_log_probabilities
 from likelier.naive_bayes.model import (
-    ClassLaws,
+    ClassDistributions,
     ClassStatistics,
     NaiveBayesModel,
     codes_of,
-    place_rows,
+    scatter_rows,
     weights_of,
 )
 
 NO_SKIP = np.empty(0, dtype=bool)
 NO_TABLE = np.empty((0, 0))
 NO_DIRICHLET = (
-    "with them the posterior that bayesian=True averages over is no Dirichlet law. Fit complete "
-    "rows only, or set bayesian=False; rows to predict may have missing counts either way"
+    "with missing counts the posterior is not a Dirichlet distribution, as bayesian=True requires. "
+    "Fit complete rows only, or set bayesian=False; predict accepts missing counts either way"
 )
 
 
 @dataclass(frozen=True)
 class CountStats(ClassStatistics):
-    """Weight of every class, and weighted counts of every feature in it.
+    """Weight of every class, and weighted counts of its features.
 
-    ``seen`` is the weight of rows whose feature is known: of shape (n_classes, 1), or
-    (n_classes, n_features) once values were missing.
+    ``seen`` is the weight of rows with a known value: of shape (n_classes, 1), or (n_classes,
+    n_features) once values were missing.
     """
 
     class_count: Array
@@ -79,14 +79,14 @@ class CountStats(ClassStatistics):
             _without(self.seen, other.seen),
         )
 
-    def spread(self, places: Array, n_classes: int) -> Self:
+    def reindex(self, positions: Array, n_classes: int) -> Self:
         arrays = (self.class_count, self.feature_count, self.seen)
-        return type(self)(*(place_rows(array, places, n_classes) for array in arrays))
+        return type(self)(*(scatter_rows(array, positions, n_classes) for array in arrays))
 
 
 @dataclass(frozen=True)
 class TermStats(CountStats):
-    """Counts of terms, and the patterns of those that were unknown."""
+    """Term counts, and patterns of missing ones."""
 
     patterns: Patterns = field(default_factory=Patterns)
 
@@ -96,9 +96,9 @@ class TermStats(CountStats):
     def __sub__(self, other: Self) -> Self:
         return replace(super().__sub__(other), patterns=self.patterns - other.patterns)
 
-    def spread(self, places: Array, n_classes: int) -> Self:
-        patterns = self.patterns.spread(places, n_classes)
-        return replace(super().spread(places, n_classes), patterns=patterns)
+    def reindex(self, positions: Array, n_classes: int) -> Self:
+        patterns = self.patterns.reindex(positions, n_classes)
+        return replace(super().reindex(positions, n_classes), patterns=patterns)
 
     def to_arrays(self) -> dict[str, Array]:
         arrays = super().to_arrays()
@@ -113,7 +113,7 @@ class TermStats(CountStats):
 
 
 def _without(total: Array, part: Array) -> Array:
-    """Difference, without the tiny negatives that rounding can leave of fractional weights."""
+    """Difference, clipped at zero: fractional weights leave rounding errors."""
     left = total - part
     return np.asarray(np.maximum(left, 0.0, out=left))
 
@@ -121,12 +121,12 @@ def _without(total: Array, part: Array) -> Array:
 def count_rows(
     X: Matrix, codes: Array, weight: Array, n_classes: int, threshold: float | None
 ) -> CountStats:
-    """Counts of every class: values, or with a threshold how many are above it.
+    """Sums of values per class, or with a threshold counts of values above it.
 
     Cost: one visit to every stored value.
     """
     counts = np.zeros((n_classes, int(X.shape[1])))
-    # sparse rows class by class, so that one row of the table is in the cache at a time
+    # sparse rows class by class keep one row of the table in the cache
     order = np.argsort(codes, kind="stable") if sparse.issparse(X) else np.arange(len(codes))
     level = 0.0 if threshold is None else float(threshold)
     add_counts(*as_rows(X), order, codes, weight, threshold is not None, level, counts)
@@ -136,7 +136,7 @@ def count_rows(
 
 
 def smallest(X: Matrix) -> float:
-    """Smallest stored value; NaN if a value is missing, zero for none."""
+    """Smallest stored value; NaN if a value is missing, zero for an empty matrix."""
     values = stored_values(X)
     return float(values.min()) if values.size else 0.0
 
@@ -145,7 +145,7 @@ def smallest(X: Matrix) -> float:
 class MultinomialModel(NaiveBayesModel):
     """Rows of counts, drawn term by term from the class's distribution over terms.
 
-    The length of a row is taken as given: it says nothing about the class.
+    The length of a row is conditioned on and carries no information about the class.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class MultinomialModel(NaiveBayesModel):
     alpha : array of shape (1,) or (n_features,)
         Pseudocount of every term in every class.
     bayesian : bool
-        Average over the distributions (Dirichlet-multinomial) instead of plugging them in.
+        Posterior predictive (Dirichlet-multinomial) instead of plug-in estimates.
     """
 
     n_classes: int
@@ -177,7 +177,7 @@ class MultinomialModel(NaiveBayesModel):
         return replace(stats, patterns=patterns)
 
     def _check_missing(self, X: Matrix) -> bool:
-        """Whether counts are missing; raise if one is negative, or missing where it must not."""
+        """Whether counts are missing; raise if they must not be, or if one is negative."""
         check_counts(X)
         missing = has_missing(X)
         if missing and self.bayesian:
@@ -188,85 +188,91 @@ class MultinomialModel(NaiveBayesModel):
     def log_table(self, stats: TermStats) -> Array:
         """``log p(term | class)`` with one row per term.
 
-        The maximum of likelihood times pseudocounts: a closed form for every class of which
-        all counts are known, otherwise by Newton's method, see `known_log_shares`.
+        The posterior mode: in closed form for classes without missing counts, otherwise by
+        Newton's method (`known_log_probabilities`).
         """
         counts = stats.feature_count
-        table = log_shares(counts, self.alpha, self._totals(counts))
+        table = log_probabilities(counts, self.alpha, self._totals(counts))
         if not stats.patterns:
             return table
-        return known_log_shares(counts, self.alpha, stats.patterns, table)
+        return known_log_probabilities(counts, self.alpha, stats.patterns, table)
 
     def _totals(self, counts: Array) -> Array:
-        """Counts and pseudocounts of each class together."""
+        """Sum of counts and pseudocounts of each class."""
         each = counts.shape[1] if len(self.alpha) == 1 else 1
         return np.asarray(counts.sum(axis=1) + each * self.alpha.sum())
 
     def check_rows(self, X: Matrix) -> None:
         check_counts(X)
 
-    def laws(self, stats: TermStats) -> LinearLaws | DirichletLaws:
-        """Multinomial laws, or Dirichlet-multinomial laws of the next row if ``bayesian``."""
+    def distributions(self, stats: TermStats) -> LinearDistributions | DirichletDistributions:
+        """Multinomial distributions, or Dirichlet-multinomial ones if ``bayesian``."""
         if not self.bayesian:
             table = self.log_table(stats)
-            return self.laws_of(table, self.mean_length(stats, table))
+            return self.make_distributions(table, self.mean_length(stats, table))
         pseudo = self.posterior(stats)
-        return DirichletLaws(pseudo, self._totals(stats.feature_count), self.mean_length(stats))
+        return DirichletDistributions(
+            pseudo, self._totals(stats.feature_count), self.mean_length(stats)
+        )
 
     def posterior(self, stats: TermStats) -> Array:
-        """Parameters of the Dirichlet posterior of the shares; raise if it is none."""
+        """Parameters of the Dirichlet posterior; raise if the posterior is not Dirichlet."""
         if stats.patterns:
-            raise ValueError(f"the model has learned rows with missing counts: {NO_DIRICHLET}")
+            raise ValueError(f"the model was fitted to rows with missing counts: {NO_DIRICHLET}")
         return np.asarray(stats.feature_count + self.alpha)
 
-    def held_out_laws(self, stats: TermStats, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
-        """Laws of the terms that occur in the rows, without these rows."""
+    def distributions_without(
+        self, stats: TermStats, batch: Batch
+    ) -> tuple[Array, ClassDistributions, Matrix]:
+        """Distributions without the given rows, restricted to terms that occur in them."""
         if stats.patterns:
-            return super().held_out_laws(stats, batch)
+            return super().distributions_without(stats, batch)
         X, terms = narrow(batch.X)
         part = count_rows(X, codes_of(batch), weights_of(batch), self.n_classes, None)
         counts = _without(stats.feature_count[:, terms], part.feature_count)
         total = self._totals(stats.feature_count) - part.feature_count.sum(axis=1)
         total = np.maximum(total, counts.sum(axis=1))
         alpha = self.alpha if len(self.alpha) == 1 else self.alpha[terms]
-        laws: ClassLaws
+        distributions: ClassDistributions
         if self.bayesian:
-            laws = DirichletLaws(counts + alpha, total, self.mean_length(stats))
+            distributions = DirichletDistributions(counts + alpha, total, self.mean_length(stats))
         else:
-            laws = self.laws_of(log_shares(counts, alpha, total), self.mean_length(stats))
-        return _without(stats.class_count, part.class_count), laws, X
+            distributions = self.make_distributions(
+                log_probabilities(counts, alpha, total), self.mean_length(stats)
+            )
+        return _without(stats.class_count, part.class_count), distributions, X
 
-    def draw_laws(self, stats: TermStats, rng: np.random.Generator) -> LinearLaws:
-        """Multinomial laws with distributions drawn from their Dirichlet posterior."""
-        share = rng.standard_gamma(self.posterior(stats))
-        share = np.maximum(share, np.finfo(np.float64).tiny)
-        table = np.log(share) - np.log(share.sum(axis=1, keepdims=True))
+    def draw_distributions(self, stats: TermStats, rng: np.random.Generator) -> LinearDistributions:
+        """Multinomial distributions with probabilities drawn from the Dirichlet posterior."""
+        prob = rng.standard_gamma(self.posterior(stats))
+        prob = np.maximum(prob, np.finfo(np.float64).tiny)
+        table = np.log(prob) - np.log(prob.sum(axis=1, keepdims=True))
         length = self.mean_length(stats)
-        return self.laws_of(np.ascontiguousarray(table.T), length)
+        return self.make_distributions(np.ascontiguousarray(table.T), length)
 
-    def laws_of(self, table: Array, length: Array) -> LinearLaws:
-        """Laws with this table of logarithms, for rows of these mean lengths."""
+    def make_distributions(self, table: Array, length: Array) -> LinearDistributions:
+        """Distributions with a table of log probabilities and mean row lengths."""
         zeros = np.zeros(self.n_classes)
-        return LinearLaws(table, zeros, length=length, forbids=not self.alpha.all())
+        return LinearDistributions(table, zeros, length=length, forbids=not self.alpha.all())
 
     def mean_length(self, stats: TermStats, table: Array | None = None) -> Array:
         """Mean length of the rows of every class.
 
-        A row of which terms are missing counts as the part of a row that its known terms are by
-        the ``table`` of log shares: the estimate of maximum likelihood for Poisson lengths.
+        A row with missing terms counts as the fraction that its known terms make up by the
+        ``table`` of log probabilities: the maximum likelihood estimate for Poisson lengths.
         """
         total, rows = stats.feature_count.sum(axis=1), stats.class_count
         if stats.patterns and table is not None:
-            unknown = stats.patterns.unknown(len(table)) @ np.exp(table)
-            lost = (stats.patterns.rows() * unknown.T).sum(axis=1)
-            rows = np.maximum(rows - lost, 0.0)
+            unknown = stats.patterns.missing(len(table)) @ np.exp(table)
+            missing_weight = (stats.patterns.rows() * unknown.T).sum(axis=1)
+            rows = np.maximum(rows - missing_weight, 0.0)
         out = np.zeros(len(rows))
         return np.asarray(np.divide(total, rows, out=out, where=rows > 0.0))
 
 
 @dataclass(frozen=True)
 class BernoulliModel(NaiveBayesModel):
-    """Independent features that are present or absent.
+    """Independent binary features.
 
     Parameters
     ----------
@@ -275,7 +281,7 @@ class BernoulliModel(NaiveBayesModel):
     alpha : array of shape (1,) or (n_features,)
         Pseudocount of presence and of absence, of every feature in every class.
     threshold : float or None
-        A value above it is presence; None says that values are zero or one already.
+        Values above it count as 1; None if values are zero or one already.
     """
 
     n_classes: int
@@ -294,32 +300,36 @@ class BernoulliModel(NaiveBayesModel):
         stats = count_rows(X, codes, weight, self.n_classes, self.threshold)
         if not missing:
             return stats
-        lost = np.zeros(stats.feature_count.shape)
-        add_missing(*as_rows(batch.X), codes, weight, lost)
-        return replace(stats, seen=np.maximum(stats.seen - lost, 0.0))
+        missing_weight = np.zeros(stats.feature_count.shape)
+        add_missing(*as_rows(batch.X), codes, weight, missing_weight)
+        return replace(stats, seen=np.maximum(stats.seen - missing_weight, 0.0))
 
     def log_present(self, stats: CountStats) -> Array:
         """``log p(present | class)`` with one row per feature."""
-        return log_shares(stats.feature_count, self.alpha, stats.seen + 2.0 * self.alpha)
+        return log_probabilities(stats.feature_count, self.alpha, stats.seen + 2.0 * self.alpha)
 
-    def laws(self, stats: CountStats) -> LinearLaws:
-        """Bernoulli laws; averaging over the probabilities gives the same."""
+    def distributions(self, stats: CountStats) -> LinearDistributions:
+        """Bernoulli distributions: both plug-in and posterior predictive."""
         K, d = stats.feature_count.shape
         table, base = np.empty((d, K)), np.zeros(K)
         log_odds(stats.feature_count, stats.seen, self.alpha, NO_SKIP, table, base)
-        return self.laws_of(table, base, lambda: self.log_present(stats))
+        return self.make_distributions(table, base, lambda: self.log_present(stats))
 
-    def laws_of(self, table: Array, base: Array, log_present: Callable[[], Array]) -> LinearLaws:
-        """Laws with this table of log odds; ``base`` is the score of an empty row."""
-        return LinearLaws(
+    def make_distributions(
+        self, table: Array, base: Array, log_present: Callable[[], Array]
+    ) -> LinearDistributions:
+        """Distributions with a table of log odds; ``base`` is the score of an empty row."""
+        return LinearDistributions(
             table, base, log_present=log_present, threshold=self.threshold,
             forbids=not self.alpha.all(),
         )  # fmt: skip
 
-    def held_out_laws(self, stats: CountStats, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
-        """Laws of the features present in some of the rows, without these rows."""
+    def distributions_without(
+        self, stats: CountStats, batch: Batch
+    ) -> tuple[Array, ClassDistributions, Matrix]:
+        """Distributions without the given rows, restricted to features present in them."""
         if not sparse.issparse(batch.X) or stats.seen.shape[1] > 1 or has_missing(batch.X):
-            return super().held_out_laws(stats, batch)
+            return super().distributions_without(stats, batch)
         X, features = narrow(batch.X)
         part = count_rows(X, codes_of(batch), weights_of(batch), self.n_classes, self.threshold)
         counts = _without(stats.feature_count[:, features], part.feature_count)
@@ -327,14 +337,16 @@ class BernoulliModel(NaiveBayesModel):
             _without(stats.class_count, part.class_count), counts, _without(stats.seen, part.seen)
         )
         alpha = self.alpha if len(self.alpha) == 1 else self.alpha[features]
-        laws = replace(self, alpha=alpha).laws(left)
+        distributions = replace(self, alpha=alpha).distributions(left)
         skip = np.zeros(stats.feature_count.shape[1], dtype=bool)
         skip[features] = True
-        log_odds(stats.feature_count, left.seen, self.alpha, skip, NO_TABLE, laws.base)
-        return left.class_count, laws, X
+        log_odds(stats.feature_count, left.seen, self.alpha, skip, NO_TABLE, distributions.base)
+        return left.class_count, distributions, X
 
-    def draw_laws(self, stats: CountStats, rng: np.random.Generator) -> LinearLaws:
-        """Bernoulli laws with probabilities drawn from their Beta posterior."""
+    def draw_distributions(
+        self, stats: CountStats, rng: np.random.Generator
+    ) -> LinearDistributions:
+        """Bernoulli distributions with probabilities drawn from their Beta posterior."""
         p = rng.beta(
             stats.feature_count + self.alpha,
             np.maximum(stats.seen - stats.feature_count, 0.0) + self.alpha,
@@ -342,10 +354,10 @@ class BernoulliModel(NaiveBayesModel):
         p = np.clip(p, 1e-300, 1.0 - 2.0**-53)
         absent, present = np.log1p(-p), np.log(p)
         table = np.ascontiguousarray((present - absent).T)
-        return self.laws_of(table, absent.sum(axis=1), lambda: present.T)
+        return self.make_distributions(table, absent.sum(axis=1), lambda: present.T)
 
 
-def log_shares(counts: Array, alpha: Array, total: Array) -> Array:
+def log_probabilities(counts: Array, alpha: Array, total: Array) -> Array:
     """``log((counts + alpha) / total)`` with one row per feature; ``total`` (K,) or (K, 1 or d)."""
     K, d = counts.shape
     out = np.empty((d, K))
@@ -358,5 +370,5 @@ def log_shares(counts: Array, alpha: Array, total: Array) -> Array:
 
 
 def _log_total(total: Array) -> Array:
-    """Logarithm; zero for the total of nothing, whose shares are zero anyway."""
+    """Logarithm, with zero for a total of zero, whose terms are all zero."""
     return np.asarray(np.log(np.where(total > 0.0, total, 1.0)))

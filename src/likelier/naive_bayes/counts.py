@@ -1,4 +1,4 @@
-"""`MultinomialNB` and `BernoulliNB`: scikit-learn's, with outliers and drawn rows."""
+"""`MultinomialNB` and `BernoulliNB`, with outlier detection and sampling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from likelier.naive_bayes.recipe import NaiveBayes
 
 
 class CountingNB(NaiveBayes):
-    """What the two estimators on counts share: smoothing and the class prior."""
+    """Shared by the two estimators on counts: smoothing and the class prior."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
@@ -68,7 +68,7 @@ class CountingNB(NaiveBayes):
             )
             return np.maximum(alpha, SMALLEST_ALPHA)
         if self.bayesian and alpha.min() <= 0.0:
-            raise ValueError("alpha must be positive with bayesian=True: it is the prior")
+            raise ValueError("alpha must be positive with bayesian=True, where it is the prior")
         return alpha
 
     def _prior(self, n_classes: int) -> ClassPrior:
@@ -95,17 +95,16 @@ class CountingNB(NaiveBayes):
 
 
 class MultinomialNB(CountingNB):
-    """Naive Bayes for counts, such as those of words; the numbers are those of scikit-learn.
+    """Multinomial naive Bayes for counts; results agree with scikit-learn.
 
     ``log p(x | y) = sum_j x_j log p_yj`` up to the multinomial coefficient, with
     ``p_yj = (n_yj + alpha) / (n_y + alpha d)``. Fractional counts (tf-idf) work too.
 
-    Missing counts (NaN) are summed out: the known counts of a row are judged given their sum, by
-    the probabilities of the known terms scaled to sum to one, ``log p(x | y) = sum_j x_j (log
-    p_yj - log sum_known p_y)``; a row of which nothing is known tells nothing. The probabilities
-    learned from rows with missing counts maximise the same. That is no closed form, and no
-    Dirichlet posterior: `fit` refuses missing counts with ``bayesian=True``, predicting takes
-    them.
+    Missing counts (NaN) are marginalised: given their sum, the known counts of a row are
+    multinomial with the probabilities of the known terms normalised to sum to one,
+    ``log p(x | y) = sum_j x_j (log p_yj - log sum_known p_y)``. The estimates maximise the same
+    likelihood, without a closed form or a Dirichlet posterior: with ``bayesian=True``, `fit`
+    rejects missing counts, but `predict` accepts them.
 
     Parameters
     ----------
@@ -118,16 +117,14 @@ class MultinomialNB(CountingNB):
     class_prior : array-like of shape (n_classes,), default=None
         Probabilities of the classes.
     bayesian : bool, default=False
-        Average over the distributions of terms instead of plugging in their estimates: rows
-        are then Dirichlet-multinomial, in which a term that occurs once is likelier to occur
-        again. Class probabilities count one row more per class.
+        Use the posterior predictive, a Dirichlet-multinomial, instead of plug-in estimates: a term
+        that occurs once becomes more likely to occur again. Adds one row to each class count.
     n_jobs : int or None, default=None
-        Threads.
+        Number of threads.
     random_state : int, RandomState or None, default=None
-        Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+        Seed of `sample`, `predict_uncertainty` and the rows that calibrate `is_outlier`.
     checkpoint : str or path-like, default=None
-        Folder where an interrupted fit leaves what it has learned; a fit of the same data and
-        parameters then resumes.
+        Folder for checkpoints; an interrupted fit of the same data and parameters resumes there.
 
     Attributes
     ----------
@@ -135,25 +132,23 @@ class MultinomialNB(CountingNB):
     feature_count_, feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Counts, and log probabilities of the terms.
     mean_length_ : ndarray of shape (n_classes,)
-        Mean number of events in a row of each class; of rows with missing counts, estimated.
-    ordinary_scores_, ordinary_weight_ : ndarray
-        Out-of-fold scores of some training rows, behind `is_outlier`, and the weight of all rows
-        that each stands for.
+        Mean number of events in a row of each class; an estimate if counts are missing.
+    inlier_scores_, inlier_weight_ : ndarray
+        Out-of-fold scores of a sample of training rows, used by `is_outlier`, and their weights.
 
     Notes
     -----
-    `fit` visits every stored value once; predicting costs stored values x classes. Missing
-    counts in training keep, for every different set of terms missing together, 4 bytes per such
-    term and 16 per class, and a few Newton steps per class find the probabilities, each of
-    some products with these sets: cheap for a few sets or a few hundred terms. In a sparse
-    matrix a stored NaN is missing, and what is not stored is zero. Summing over the missing
-    counts under ``p(length) ~ 1 / length`` gives the law above; so does any law of the length,
-    given the sum of the known counts.
-    `score_samples` is ``log p(x | length of x)`` with the multinomial coefficient, and
-    `is_outlier` compares it with what training rows of that length have, since long rows are
-    less probable for their length alone. Both refuse negative counts, as `fit` does. `sample`
-    draws the length of a row from a Poisson law with the mean length of its class, and returns
-    a CSR array.
+    `fit` visits every stored value once; predicting costs stored values x classes. With missing
+    counts, `fit` stores 4 bytes per missing term and 16 per class for every distinct set of terms
+    missing together, and takes a few Newton steps per class: cheap for a few sets or a few hundred
+    terms. In a sparse matrix a stored NaN is missing, and an entry that is not stored is zero. The
+    likelihood of the known counts is that under ``p(length) ~ 1 / length``, or under any
+    distribution of the length given the sum of the known counts.
+
+    `score_samples` is ``log p(x | length of x)``, including the multinomial coefficient.
+    `is_outlier` compares it with training rows of similar length, since long rows are always less
+    probable. Both reject negative counts, as `fit` does. `sample` draws row lengths from a Poisson
+    distribution with the mean length of the class, and returns a CSR array.
 
     Examples
     --------
@@ -191,13 +186,13 @@ class MultinomialNB(CountingNB):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
-        # averaging over the posterior, `fit` takes complete rows only; predicting takes any
+        # with bayesian=True, `fit` needs complete rows
         tags.input_tags.allow_nan = not self.bayesian
         return tags
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         rows = super()._check_X(X, reset)
-        if not reset:  # learning looks at them block by block
+        if not reset:  # fit checks block by block
             check_counts(rows)
         return rows
 
@@ -215,10 +210,10 @@ class MultinomialNB(CountingNB):
 
     def _publish(self, model: MultinomialModel, stats: TermStats) -> dict[str, Any]:
         if self.bayesian:
-            model.posterior(stats)  # raises if there is none
+            model.posterior(stats)  # raises if it is not Dirichlet
         table = model.log_table(stats)
         length = model.mean_length(stats, table)
-        # one row per term in memory, which is what predicting needs
+        # transposed: one row per term in memory, as prediction needs it
         return {**self._counts(stats), "feature_log_prob_": table.T, "mean_length_": length}
 
     def _posterior(self) -> ClassPosterior:
@@ -226,50 +221,47 @@ class MultinomialNB(CountingNB):
 
 
 class BernoulliNB(CountingNB):
-    """Naive Bayes for features that are present or absent; scikit-learn's numbers.
+    """Bernoulli naive Bayes for binary features; results agree with scikit-learn.
 
     ``p(x | y) = prod_j p_yj^x_j (1 - p_yj)^(1 - x_j)``, with
     ``p_yj = (rows of y with feature j + alpha) / (rows of y + 2 alpha)``. Missing values (NaN)
-    are integrated out: the feature drops out of the product of its row, and shares are among
-    the rows whose value is known.
+    are marginalised: the feature is left out of the product, and probabilities are estimated from
+    the rows with a known value.
 
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        Pseudocount of presence and of absence.
+        Pseudocount of both values.
     force_alpha : bool, default=True
         If False, an alpha below 1e-10 is raised to it.
     binarize : float or None, default=0.0
-        A value above it is presence; None says that X holds zeros and ones already.
+        Values above it count as 1; None if X holds zeros and ones already.
     fit_prior : bool, default=True
         Learn the class probabilities; otherwise they are equal.
     class_prior : array-like of shape (n_classes,), default=None
         Probabilities of the classes.
     bayesian : bool, default=False
-        Average over the probabilities. Given the class that changes nothing, since a Beta law
-        of a probability predicts with its mean, which is the smoothed estimate; class
-        probabilities count one row more per class, and `predict_uncertainty` gets an
-        epistemic part.
+        Use the posterior predictive. Given the class it equals the smoothed plug-in estimate (the
+        mean of a Beta distribution), but one row is added to each class count and
+        `predict_uncertainty` has an epistemic part.
     n_jobs : int or None, default=None
-        Threads.
+        Number of threads.
     random_state : int, RandomState or None, default=None
-        Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+        Seed of `sample`, `predict_uncertainty` and the rows that calibrate `is_outlier`.
     checkpoint : str or path-like, default=None
-        Folder where an interrupted fit leaves what it has learned; a fit of the same data and
-        parameters then resumes.
+        Folder for checkpoints; an interrupted fit of the same data and parameters resumes there.
 
     Attributes
     ----------
     classes_, class_count_, class_log_prior_ : ndarray of shape (n_classes,)
     feature_count_, feature_log_prob_ : ndarray of shape (n_classes, n_features)
-        Counts, and log probabilities of presence.
+        Counts, and log probabilities of a 1.
     log_odds_ : ndarray of shape (n_classes, n_features)
-        Log odds of presence.
+        Log odds of a 1.
     empty_score_ : ndarray of shape (n_classes,)
-        Log probability of a row without any feature.
-    ordinary_scores_, ordinary_weight_ : ndarray
-        Out-of-fold scores of some training rows, behind `is_outlier`, and the weight of all rows
-        that each stands for.
+        Log probability of a row of zeros.
+    inlier_scores_, inlier_weight_ : ndarray
+        Out-of-fold scores of a sample of training rows, used by `is_outlier`, and their weights.
 
     Notes
     -----
@@ -324,16 +316,16 @@ class BernoulliNB(CountingNB):
         return BernoulliModel(n_classes, self._alpha(n_features), self.binarize)
 
     def _publish(self, model: BernoulliModel, stats: CountStats) -> dict[str, Any]:
-        laws = model.laws(stats)
+        distributions = model.distributions(stats)
         return {
             **self._counts(stats),
-            "log_odds_": laws.table.T,
-            "empty_score_": laws.base,
+            "log_odds_": distributions.table.T,
+            "empty_score_": distributions.base,
         }
 
     @property
     def feature_log_prob_(self) -> Array:
-        """Log probability of presence of every feature per class, computed when asked for."""
+        """Log probability of a 1 for every class and feature, computed on access."""
         check_is_fitted(self, "classes_")
         model = self._model(len(self.classes_), self.n_features_in_)
         return model.log_present(self._stats(self.classes_)).T
@@ -346,5 +338,5 @@ class BernoulliNB(CountingNB):
         if other.binarize != self.binarize:
             raise ValueError(
                 f"other was fitted with binarize={other.binarize!r}, this model with "
-                f"binarize={self.binarize!r}: their counts mean different things"
+                f"binarize={self.binarize!r}; models must share binarize to be merged"
             )

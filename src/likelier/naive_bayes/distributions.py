@@ -1,10 +1,10 @@
-"""Laws of rows of counts and of presence: a product with a table, or Dirichlet-multinomial.
+"""Distributions of counts and of binary features: linear in the row, or Dirichlet-multinomial.
 
-A missing value (NaN) is summed out. Of presence the feature drops out. Of counts the law is that
-of the known ones given their sum: shares (or Dirichlet parameters) of the known terms only. For
-that is their law given the length of the row whatever this is, and so also if it is unknown;
-lengths tell nothing about the class, those of the known part no more than whole ones. (Summing
-over all values of the missing counts with ``p(length) ~ 1 / length`` gives just that.)
+Missing values (NaN) are marginalised. A missing binary feature is left out. For counts, the known
+ones are conditioned on their sum, with the probabilities (or Dirichlet parameters) of the known
+terms only. That is their distribution for every length of the complete row, and so also if it is
+unknown, provided that lengths carry no information about the class. (Summing over all values of the
+missing counts with ``p(length) ~ 1 / length`` gives the same.)
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ from likelier.naive_bayes.loops.counts import (
     mark_presence,
     sparse_scores,
 )
-from likelier.naive_bayes.model import ClassLaws
+from likelier.naive_bayes.model import ClassDistributions
 
-CERTAIN = 1e-15  # probabilities nearer to zero or one count as these
-# A count so large, times rows, columns and a logarithm, can be summed up. In double precision,
-# whatever that of the counts: a plain number would become one of theirs, and overflow.
+CERTAIN = 1e-15  # probabilities are clipped to this distance from zero and one
+# Sums of such counts, times a logarithm, do not overflow. np.float64, since a Python float would
+# be cast to the precision of the counts.
 LARGEST = np.float64(1e290)
 
 
 @dataclass(frozen=True)
-class LinearLaws(ClassLaws):
-    """Laws that are linear in the row: ``x^T table_k + base_k``, ``table`` of shape (d, K).
+class LinearDistributions(ClassDistributions):
+    """Log probabilities linear in the row: ``x^T table_k + base_k``, ``table`` of shape (d, K).
 
-    Infinite entries, which only ``alpha=0`` makes, forbid a value: minus infinity a term that
-    must not occur, plus infinity a feature that must. ``forbids`` says that there may be some.
+    With ``alpha=0`` entries can be infinite: minus infinity for a term of probability zero, plus
+    infinity for a feature of probability one. ``forbids`` is False if there are none.
 
-    ``log_present`` (which computes a table of the log probabilities of presence, seldom needed)
-    is given for Bernoulli features only, ``length`` (the mean length of the rows of a class)
-    for multinomial ones.
+    ``log_present`` computes the log probabilities of a 1, for Bernoulli features only; ``length``
+    is the mean row length per class, for multinomial ones only.
     """
 
     table: Array
@@ -65,63 +64,62 @@ class LinearLaws(ClassLaws):
             score_missing(X, out, self._known_counts)
             return out
         values, missing = self._features(X)
-        holes = mark_missing(X) if missing else None
-        out = self._table_product(values, holes)
+        mask = mark_missing(X) if missing else None
+        out = self._table_product(values, mask)
         if self.base.any():
             out += self.base
-        if holes is not None:
-            out -= self._missing_part(holes)
+        if mask is not None:
+            out -= self._missing_contribution(mask)
         return out
 
-    def _table_product(self, values: Matrix, holes: Matrix | None = None) -> Array:
+    def _table_product(self, values: Matrix, mask: Matrix | None = None) -> Array:
         if self.forbids and not np.isfinite(self.table).all():
-            return self._forbidding_product(values, holes)
+            return self._product_with_zeros(values, mask)
         return product(values, self.table)
 
     def _known_counts(self, X: Matrix) -> Array:
-        """Log probability of the known counts given their sum, for rows with missing ones."""
+        """Log probability of the known counts given their sum, for incomplete rows."""
         counts, known = zero_for_missing(X), np.empty((X.shape[0], self.n_classes))
-        known_totals(*as_rows(X), self._shares, self._shares.sum(axis=1), known)
+        known_totals(*as_rows(X), self._probabilities, self._probabilities.sum(axis=1), known)
         lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1, 1)
-        known[known <= 0.0] = 1.0  # no known term can occur: the product says so if one does
+        known[known <= 0.0] = 1.0  # all known terms impossible: the product is minus infinity
         return np.asarray(self._table_product(counts) - lengths * np.log(known))
 
     @cached_property
-    def _shares(self) -> Array:
+    def _probabilities(self) -> Array:
         """Probability of every term, with one row per class."""
         return np.ascontiguousarray(np.exp(self.table).T)
 
     def _features(self, X: Matrix) -> tuple[Matrix, bool]:
-        """Rows as the table takes them (presence, 0 for missing), and whether values miss."""
+        """Binary features with 0 for missing ones, and whether values are missing."""
         if self.threshold is None:
             missing = has_missing(X)
             return zero_for_missing(X) if missing else X, missing
         values, total = presence(X, self.threshold)
         return values, not np.isfinite(total) and has_missing(X)
 
-    def _forbidding_product(self, values: Matrix, holes: Matrix | None) -> Array:
+    def _product_with_zeros(self, values: Matrix, mask: Matrix | None) -> Array:
         never, must = np.isneginf(self.table), np.isposinf(self.table)
         out = product(values, np.where(never | must, 0.0, self.table))
-        if self.log_present is not None:  # a feature that must be there has probability one
+        if self.log_present is not None:  # a feature of probability one
             out += product(values, np.where(must, self.log_present(), 0.0))
-        broken = product(presence(values, 0.0)[0], never.astype(float) - must.astype(float))
-        broken += must.sum(axis=0)
-        if holes is not None:  # what is missing is not absent
-            broken -= product(holes, must.astype(float))
-        out[(broken > 0.5) & ~np.isnan(out)] = -np.inf  # NaN shows that a count is missing
+        violations = product(presence(values, 0.0)[0], never.astype(float) - must.astype(float))
+        violations += must.sum(axis=0)
+        if mask is not None:  # a missing value is not a violation
+            violations -= product(mask, must.astype(float))
+        out[(violations > 0.5) & ~np.isnan(out)] = -np.inf  # NaN marks a missing count
         return out
 
-    def _missing_part(self, holes: Matrix) -> Array:
-        """What the missing features contribute as if they were absent: it is taken out again.
+    def _missing_contribution(self, mask: Matrix) -> Array:
+        """Contribution of missing features, counted as 0, to ``base``, which must be subtracted.
 
-        That is nothing where ``base`` has nothing: of a feature that is never there, that always
-        is, or of which a class knows nothing.
+        Zero for features whose probability is zero, one or unknown: ``base`` leaves them out.
         """
         assert self.log_present is not None
         present = self.log_present()
         usual = np.isfinite(self.table) & np.isfinite(present)
         absent = np.subtract(present, self.table, out=np.zeros(present.shape), where=usual)
-        return product(holes, absent)
+        return product(mask, absent)
 
     def log_measure(self, X: Matrix) -> Array:
         """Multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
@@ -132,13 +130,13 @@ class LinearLaws(ClassLaws):
         return multinomial_coefficients(X)
 
     def size(self, X: Matrix) -> Array:
-        """Length of rows of counts: a long one is less probable for its length alone."""
+        """Length of rows of counts, with which their log probability falls; one for binary rows."""
         return np.ones(X.shape[0]) if self.log_present is not None else row_lengths(X)
 
     def feature_scores(self) -> tuple[Array, Array] | None:
         if self.log_present is None:
             return None
-        # what is certain, or unknown to a class, varies by nothing worth mentioning
+        # features with a certain or unknown value have hardly any variance
         p = np.clip(np.nan_to_num(np.exp(self.log_present()).T), CERTAIN, 1.0 - CERTAIN)
         return -entr(p) - entr(1.0 - p), p * (1.0 - p) * logit(p) ** 2
 
@@ -152,10 +150,10 @@ class LinearLaws(ClassLaws):
 
 
 @dataclass(frozen=True)
-class DirichletLaws(ClassLaws):
-    """Dirichlet-multinomial laws with parameters ``pseudo`` of shape (n_classes, n_terms).
+class DirichletDistributions(ClassDistributions):
+    """Dirichlet-multinomial distributions with parameters ``pseudo``, (n_classes, n_terms).
 
-    ``total`` is their sum per class, and may include terms that the table leaves out.
+    ``total`` is their sum per class, and may include terms that ``pseudo`` leaves out.
     """
 
     pseudo: Array
@@ -175,7 +173,7 @@ class DirichletLaws(ClassLaws):
         return out
 
     def _known_counts(self, X: Matrix) -> Array:
-        """The same of the known counts given their sum, for rows with missing ones."""
+        """Log probability of the known counts given their sum, for incomplete rows."""
         known, out = np.empty((2, X.shape[0], self.n_classes))
         known_totals(*as_rows(X), self.pseudo, self.total, known)
         dirichlet_scores(*as_rows(zero_for_missing(X)), self.pseudo, known, out)
@@ -186,32 +184,32 @@ class DirichletLaws(ClassLaws):
         return multinomial_coefficients(X)
 
     def size(self, X: Matrix) -> Array:
-        """Length of the rows: a long one is less probable for its length alone."""
+        """Length of the rows, with which their log probability falls."""
         return row_lengths(X)
 
     def sample(self, codes: Array, rng: np.random.Generator) -> Matrix:
         lengths = rng.poisson(self.length[codes])
         parts = []
-        for code, length in zip(codes, lengths, strict=True):  # every row has its own share
-            share = rng.standard_gamma(self.pseudo[code])
+        for code, length in zip(codes, lengths, strict=True):  # probabilities are drawn per row
+            prob = rng.standard_gamma(self.pseudo[code])
             one = np.array([0])
-            parts.append(sample_counts(share[None], one, np.array([length]), rng))
+            parts.append(sample_counts(prob[None], one, np.array([length]), rng))
         return sparse.csr_array(sparse.vstack(parts, format="csr"))
 
 
 def sample_counts(
-    share: Array, codes: Array, lengths: Array, rng: np.random.Generator
+    prob: Array, codes: Array, lengths: Array, rng: np.random.Generator
 ) -> sparse.csr_array:
-    """Draw rows of counts of these lengths, term by term, row ``i`` by ``share[codes[i]]``."""
-    bounds = np.cumsum(share, axis=1)
+    """Draw rows of counts with the given lengths, row ``i`` from ``prob[codes[i]]``."""
+    bounds = np.cumsum(prob, axis=1)
     owner = np.repeat(np.arange(len(codes)), lengths)
     terms = np.empty(len(owner), dtype=np.intp)
     draws = rng.random(len(owner))
     for k in np.unique(codes):
         mine = codes[owner] == k
         place = np.searchsorted(bounds[k], draws[mine] * bounds[k, -1], side="right")
-        terms[mine] = np.minimum(place, share.shape[1] - 1)
-    shape = (len(codes), share.shape[1])
+        terms[mine] = np.minimum(place, prob.shape[1] - 1)
+    shape = (len(codes), prob.shape[1])
     rows = sparse.csr_array((np.ones(len(owner)), (owner, terms)), shape=shape)
     rows.sum_duplicates()
     return rows
@@ -226,9 +224,9 @@ def row_lengths(X: Matrix) -> Array:
 
 
 def score_missing(X: Matrix, scores: Array, score: Callable[[Matrix], Array]) -> None:
-    """Score rows of counts anew of which some are missing: those whose scores came out as NaN.
+    """Replace the scores of rows with missing counts, which are NaN.
 
-    So rows without missing values, nearly all, are not searched for them.
+    Complete rows, usually nearly all, need no search for missing values.
     """
     rows = np.flatnonzero(np.isnan(scores[:, 0]))
     if len(rows) and has_missing(X):
@@ -236,23 +234,23 @@ def score_missing(X: Matrix, scores: Array, score: Callable[[Matrix], Array]) ->
 
 
 def product(X: Matrix, table: Array) -> Array:
-    """``X @ table`` in double precision; a float32 matrix is converted, so give it in blocks."""
+    """``X @ table`` in double precision; a dense float32 matrix is copied, so pass blocks."""
     if sparse.issparse(X):
         out = np.empty((X.shape[0], table.shape[1]))
         data, indices, indptr, _ = as_rows(X)
         sparse_scores(data, indices, indptr, np.ascontiguousarray(table).reshape(-1), out)
         return out
     dense: Array = np.asarray(X, dtype=np.float64)
-    # Few classes: BLAS is faster with the long side of the result last. Whether missing or infinite
-    # values, which are looked for afterwards, make it warn depends on the processor.
+    # Few classes: BLAS is faster with the long side of the result last. Missing and infinite values
+    # are checked later; whether they cause warnings here depends on the processor.
     with np.errstate(invalid="ignore"):
         return np.asarray((table.T @ dense.T).T)
 
 
 def presence(X: Matrix, threshold: float) -> tuple[Matrix, float]:
-    """One where a value is above the threshold, zero elsewhere and where it is missing.
+    """Indicator of values above the threshold (0 if missing), and the sum of all values.
 
-    The second value is finite if no value is missing or infinite.
+    The sum is finite if no value is missing or infinite.
     """
     data = as_rows(X).data
     out = np.empty(len(data))
@@ -261,7 +259,7 @@ def presence(X: Matrix, threshold: float) -> tuple[Matrix, float]:
 
 
 def multinomial_coefficients(X: Matrix) -> Array:
-    """Logarithm of ``n! / prod x_j!`` of the known counts of rows; raise if one is negative."""
+    """Logarithm of ``n! / prod x_j!`` of the known counts; raise if one is negative."""
     check_counts(X)
     out = np.empty(X.shape[0])
     log_coefficients(*as_rows(X), out)
@@ -269,14 +267,14 @@ def multinomial_coefficients(X: Matrix) -> Array:
 
 
 def check_counts(X: Matrix) -> None:
-    """Raise if a count is negative, as in no law of counts, or so large that sums overflow."""
+    """Raise if a count is negative, or so large that sums overflow."""
     values = stored_values(X)
     if not values.size or (values.min() >= 0.0 and values.max() <= LARGEST):
         return
     large = (values > LARGEST) & (values < np.inf)
     if large.any():
         raise ValueError(
-            f"X is too large in column {column_of(X, large)}: sums of counts overflow; rescale it"
+            f"X is too large in column {column_of(X, large)} (max {LARGEST:g}); rescale it"
         )
     negative = values < 0.0  # the smallest may be NaN, for a missing count
     if negative.any():
@@ -287,63 +285,67 @@ def check_counts(X: Matrix) -> None:
 
 
 def column_of(X: Any, bad: Array) -> int:
-    """Column of the first of the values marked."""
+    """Column of the first marked value."""
     place = int(np.argmax(bad))
     return int(X.indices[place]) if bad.ndim == 1 else place % int(X.shape[1])
 
 
 def check_binary(X: Matrix) -> None:
-    """Raise unless all known values lie between zero and one."""
+    """Raise unless all known values are between zero and one."""
     values = stored_values(X)
     if ((values < 0.0) | (values > 1.0)).any():
         raise ValueError("binarize=None needs X of zeros and ones; set binarize to a threshold")
 
 
 def stored_values(X: Any) -> Array:
-    """All values of a dense matrix, the stored ones of a sparse one."""
+    """All values of a dense matrix, stored values of a sparse one."""
     return np.asarray(X.data) if hasattr(X, "indptr") else np.asarray(X)
 
 
 def _with_data(X: Any, data: Array) -> Any:
-    """The same sparse rows with other values."""
+    """Sparse matrix of the same structure with other values."""
     out = type(X)(X.shape, dtype=data.dtype)
     out.data, out.indices, out.indptr = data, X.indices, X.indptr
     return out
 
 
 def zero_for_missing(X: Any) -> Any:
-    """Rows with zero where a value is missing."""
+    """Rows with zero in place of missing values."""
     if sparse.issparse(X):
         return _with_data(X, np.where(np.isnan(stored_values(X)), 0.0, stored_values(X)))
     return np.where(np.isnan(X), 0.0, X)
 
 
 def mark_missing(X: Any) -> Any:
-    """One where a value is missing, zero elsewhere."""
+    """Indicator of missing values."""
     marks = np.isnan(stored_values(X)).astype(np.float64)
     return _with_data(X, marks) if sparse.issparse(X) else marks
 
 
 def has_missing(X: Matrix) -> bool:
-    """Whether a value is missing (NaN); infinity, which means nothing, is an error."""
+    """Whether a value is missing (NaN); raise for infinity."""
     values = stored_values(X)
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum(dtype=np.float64)
     if np.isfinite(total):
         return False
     if np.isinf(values).any():
-        raise ValueError("Input X contains infinity; only NaN, for missing values, is understood")
+        raise ValueError("Input X contains infinity; only NaN, for missing values, is allowed")
     return bool(np.isnan(values).any())
 
 
 def narrow(X: Matrix) -> tuple[Matrix, Any]:
-    """Rows with only the columns that have a stored value, and which those are."""
+    """Rows restricted to columns with stored values, and the indices of these columns."""
     if not sparse.issparse(X):
         return X, slice(None)
     used = np.zeros(X.shape[1], dtype=bool)
     used[X.indices] = True
     columns = np.flatnonzero(used)
-    places = np.cumsum(used, dtype=X.indices.dtype) - 1
+    positions = np.cumsum(used, dtype=X.indices.dtype) - 1
     out: Any = type(X)((X.shape[0], len(columns)), dtype=X.dtype)
-    out.data, out.indices, out.indptr = X.data, places[X.indices].astype(X.indices.dtype), X.indptr
+    out.data, out.indices, out.indptr = (
+        X.data,
+        positions[X.indices].astype(X.indices.dtype),
+        X.indptr,
+    )
     return out, columns

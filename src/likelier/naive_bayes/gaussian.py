@@ -1,4 +1,4 @@
-"""`GaussianNB`: scikit-learn's, with missing values, sparse rows, outliers and drawn rows."""
+"""`GaussianNB`, with missing values, sparse rows, outlier detection and sampling."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ from likelier.naive_bayes.recipe import NaiveBayes
 
 
 class GaussianNB(NaiveBayes):
-    """Naive Bayes with Gaussian features; the numbers are those of scikit-learn.
+    """Gaussian naive Bayes; results agree with scikit-learn.
 
     ``p(y, x) = p(y) prod_j N(x_j; mean_yj, var_yj)``, with class means and population
-    variances. Missing values (NaN) are integrated out: a feature that is missing in a row
-    drops out of its product, and a mean is that of the values there are.
+    variances. Missing values (NaN) are marginalised: they are left out of the product, and of
+    means and variances.
 
     Parameters
     ----------
     priors : array-like of shape (n_classes,), default=None
-        Probabilities of the classes; by default their shares of the training weight.
+        Probabilities of the classes; by default their fractions of the training weight.
     var_smoothing : float, default=1e-9
-        Share of the largest variance of a feature that is added to all variances. It is the
-        variance over all rows seen, also after `partial_fit`; rows of weight zero are absent from
-        it, which scikit-learn counts.
+        Fraction of the largest variance of a feature that is added to all variances. It refers to
+        all rows so far, also after `partial_fit`. Rows of weight zero are ignored, unlike in
+        scikit-learn.
     bayesian : bool, default=False
-        Average over means and variances instead of plugging in their estimates: the features
-        are then Student-t, under a conjugate prior that weighs as much as one row and has
-        mean and variance of all rows. Class probabilities count one row more per class.
+        Use the posterior predictive, a Student-t distribution per feature, instead of plug-in
+        estimates. The conjugate prior weighs as much as one row and has the mean and variance of
+        all rows. Adds one row to each class count.
     n_jobs : int or None, default=None
-        Threads.
+        Number of threads.
     random_state : int, RandomState or None, default=None
-        Seeds `sample`, `predict_uncertainty` and the choice of rows behind `is_outlier`.
+        Seed of `sample`, `predict_uncertainty` and the rows that calibrate `is_outlier`.
     checkpoint : str or path-like, default=None
-        Folder where an interrupted fit leaves what it has learned; a fit of the same data and
-        parameters then resumes.
+        Folder for checkpoints; an interrupted fit of the same data and parameters resumes there.
 
     Attributes
     ----------
@@ -55,10 +54,9 @@ class GaussianNB(NaiveBayes):
     theta_, var_ : ndarray of shape (n_classes, n_features)
         Mean and smoothed variance of each feature per class.
     epsilon_ : float
-        What was added to the variances.
-    ordinary_scores_, ordinary_weight_ : ndarray
-        Out-of-fold scores of some training rows, behind `is_outlier`, and the weight of all rows
-        that each stands for.
+        Constant added to the variances.
+    inlier_scores_, inlier_weight_ : ndarray
+        Out-of-fold scores of a sample of training rows, used by `is_outlier`, and their weights.
 
     Notes
     -----
@@ -71,7 +69,7 @@ class GaussianNB(NaiveBayes):
     >>> from likelier import GaussianNB
     >>> X = np.array([[-1.0, -1], [-2, -1], [-3, -2], [1, 1], [2, 1], [3, 2]])
     >>> model = GaussianNB().fit(X, ["a", "a", "a", "b", "b", "b"])
-    >>> str(model.predict([[-0.8, np.nan]])[0])  # a missing value is integrated out
+    >>> str(model.predict([[-0.8, np.nan]])[0])  # the missing value is marginalised
     'a'
     >>> rows, labels = model.sample(3, y="b")
     >>> rows.shape
@@ -118,7 +116,7 @@ class GaussianNB(NaiveBayes):
         self, rows: Batch, before: Any, classes: Array, codes: Array, monitor: Monitor
     ) -> Self:
         super()._learn(rows, before, classes, codes, monitor)
-        warn_extreme_cells(self, rows.X)  # of rows that have not been refused
+        warn_extreme_cells(self, rows.X)  # only once the rows are accepted
         return self
 
     def _model(self, n_classes: int, n_features: int) -> GaussianModel:

@@ -1,10 +1,10 @@
-"""Gaussian naive Bayes: every feature of a class is Gaussian, or Student-t once averaged.
+"""Gaussian naive Bayes: Gaussian features, or Student-t in the posterior predictive.
 
 Plug-in: class means and population variances, the variances increased by ``var_smoothing``
 times the largest variance of a feature over all rows. Bayesian: mean and variance of every
 feature and class have the conjugate prior ``mu | v ~ N(m0, v)``, ``v ~ scaled inverse chi^2``
-with one degree of freedom and scale ``v0``, where ``m0`` and ``v0`` are mean and variance over
-all rows by weight: the prior weighs as much as one row. The next value then has a Student-t law.
+with one degree of freedom and scale ``v0``, where ``m0`` and ``v0`` are the weighted mean and
+variance over all rows: the prior weighs as much as one row. The predictive is Student-t.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from likelier.naive_bayes.loops.moments import (
     student_log_density,
 )
 from likelier.naive_bayes.model import (
-    ClassLaws,
+    ClassDistributions,
     ClassStatistics,
     NaiveBayesModel,
     codes_of,
-    place_rows,
+    scatter_rows,
     weights_of,
 )
 
 TINY = float(np.finfo(np.float64).tiny)
-FEW_DIGITS = TINY / float(np.finfo(np.float64).eps)  # parts of smaller variances are lost
+FEW_DIGITS = TINY / float(np.finfo(np.float64).eps)  # smaller variances lose digits
 NO_TABLE = np.empty((0, 0))
 
 
@@ -54,21 +54,21 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """Moments of both sets of rows, by the rule of Chan, Golub and LeVeque."""
         count = self.count + other.count
-        share = np.divide(other.count, count, out=np.zeros(count.shape), where=count > 0.0)
-        away = other.mean - self.mean
-        mean = self.mean + share * away
-        # a group that was empty takes the other's mean as it is, not through a difference
+        fraction = np.divide(other.count, count, out=np.zeros(count.shape), where=count > 0.0)
+        deviation = other.mean - self.mean
+        mean = self.mean + fraction * deviation
+        # an empty group takes the other mean exactly
         mean = np.where(self.count == 0.0, other.mean, mean)
-        ssd = self.ssd + other.ssd + self.count * share * away**2
+        ssd = self.ssd + other.ssd + self.count * fraction * deviation**2
         return Moments(count, mean, ssd)
 
     def __sub__(self, other: Moments) -> Moments:
-        """Moments without rows that were added before."""
+        """Moments without rows that were added before; the inverse of addition."""
         count = np.maximum(self.count - other.count, 0.0)
-        share = np.divide(other.count, count, out=np.zeros(count.shape), where=count > 0.0)
-        away = self.mean - other.mean
-        mean = np.where(count > 0.0, self.mean + share * away, 0.0)
-        ssd = self.ssd - other.ssd - share * self.count * away**2
+        fraction = np.divide(other.count, count, out=np.zeros(count.shape), where=count > 0.0)
+        deviation = self.mean - other.mean
+        mean = np.where(count > 0.0, self.mean + fraction * deviation, 0.0)
+        ssd = self.ssd - other.ssd - fraction * self.count * deviation**2
         return Moments(count, mean, np.where(count > 0.0, np.maximum(ssd, 0.0), 0.0))
 
     def variance(self) -> Array:
@@ -78,18 +78,18 @@ class Moments:
     def pooled(self) -> Moments:
         """Moments of all groups together."""
         count = self.count.sum(axis=0, keepdims=True)
-        share = np.divide(self.count, count, out=np.zeros(self.count.shape), where=count > 0.0)
-        # from the mean of one group, so that a constant column has exactly no deviation
+        fraction = np.divide(self.count, count, out=np.zeros(self.count.shape), where=count > 0.0)
+        # relative to the mean of one group, so that a constant column has variance zero
         largest = np.argmax(np.broadcast_to(self.count, self.mean.shape), axis=0)
         first = np.take_along_axis(self.mean, largest[None], axis=0)
-        mean = first + (share * (self.mean - first)).sum(axis=0, keepdims=True)
+        mean = first + (fraction * (self.mean - first)).sum(axis=0, keepdims=True)
         between = (self.count * (self.mean - mean) ** 2).sum(axis=0, keepdims=True)
         return Moments(count, mean, self.ssd.sum(axis=0, keepdims=True) + between)
 
 
 @dataclass(frozen=True)
 class GaussianStats(ClassStatistics):
-    """Weighted moments of every class, and moments of all rows without their weights."""
+    """Weighted moments of every class, and unweighted moments of all rows."""
 
     class_count: Array
     count: Array
@@ -101,7 +101,7 @@ class GaussianStats(ClassStatistics):
 
     @classmethod
     def of(cls, class_count: Array, classes: Moments, rows: Moments) -> Self:
-        """Return the statistics made of these moments."""
+        """Return the statistics with these moments."""
         return cls(
             class_count, classes.count, classes.mean, classes.ssd, rows.count, rows.mean, rows.ssd
         )
@@ -113,11 +113,11 @@ class GaussianStats(ClassStatistics):
 
     @property
     def rows(self) -> Moments:
-        """Moments of all rows without their weights: smoothing is relative to these."""
+        """Unweighted moments of all rows, the reference of smoothing."""
         return Moments(self.row_count, self.row_mean, self.row_ssd)
 
     def overall(self) -> tuple[Array, Array]:
-        """Mean and variance over all rows by weight; 0 and 1 for a feature that no row has."""
+        """Weighted mean and variance over all rows; 0 and 1 for a feature without values."""
         pooled = self.classes.pooled()
         known = pooled.count > 0.0
         return np.where(known, pooled.mean, 0.0), np.where(known, pooled.variance(), 1.0)
@@ -133,9 +133,9 @@ class GaussianStats(ClassStatistics):
         left = np.maximum(self.class_count - other.class_count, 0.0)
         return self.of(left, self.classes - other.classes, self.rows - other.rows)
 
-    def spread(self, places: Array, n_classes: int) -> Self:
+    def reindex(self, positions: Array, n_classes: int) -> Self:
         arrays = (self.class_count, self.count, self.mean, self.ssd)
-        total, *moments = (place_rows(array, places, n_classes) for array in arrays)
+        total, *moments = (scatter_rows(array, positions, n_classes) for array in arrays)
         return self.of(total, Moments(*moments), self.rows)
 
 
@@ -149,7 +149,7 @@ def class_moments(X: Matrix, codes: Array, weight: Array, n_classes: int) -> tup
         wrong = ~(np.isfinite(found.mean) & np.isfinite(found.ssd)).all(axis=0)
         raise ValueError(
             f"Input X contains infinity, or values whose squares are, in column "
-            f"{int(np.argmax(wrong))}; only NaN, for missing values, is understood"
+            f"{int(np.argmax(wrong))}; only NaN, for missing values, is allowed"
         )
     return total, found
 
@@ -162,30 +162,30 @@ def _dense_moments(
     data, _, _, d = as_rows(X)
     dense_moments(data, d, codes, weight, pivot, total, sums, squares)
     count = total[:, None]
-    if np.isnan(sums).any():  # missing values: count every column of its own
+    if np.isnan(sums).any():  # missing values: counts per column
         sums, squares, count = np.zeros((3, *shape))
         dense_moments_missing(data, d, codes, weight, pivot, count, sums, squares)
         pivot = np.where(count > 0.0, pivot, 0.0)
-    away = np.divide(sums, count, out=np.zeros(shape), where=count > 0.0)
-    return total, Moments(count, pivot + away, np.maximum(squares - away * sums, 0.0))
+    deviation = np.divide(sums, count, out=np.zeros(shape), where=count > 0.0)
+    return total, Moments(count, pivot + deviation, np.maximum(squares - deviation * sums, 0.0))
 
 
 def _sparse_moments(
     X: Any, codes: Array, weight: Array, shape: tuple[int, int]
 ) -> tuple[Array, Moments]:
     data, indices, indptr, _ = as_rows(X)
-    order = np.argsort(codes, kind="stable")  # class by class: one row of each table at a time
+    order = np.argsort(codes, kind="stable")  # by class, for cache locality
     total = np.bincount(codes, weights=weight if len(weight) else None, minlength=shape[0])
     total = total.astype(np.float64)
-    hits, sums, lost = np.zeros(shape), np.zeros(shape), NO_TABLE
-    sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums)
+    hits, sums, missing = np.zeros(shape), np.zeros(shape), NO_TABLE
+    sparse_sums(data, indices, indptr, order, codes, weight, missing, hits, sums)
     count = total[:, None]
     if np.isnan(sums).any():
-        hits, sums, lost = np.zeros((3, *shape))
-        sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums)
-        count = np.maximum(count - lost, 0.0)
+        hits, sums, missing = np.zeros((3, *shape))
+        sparse_sums(data, indices, indptr, order, codes, weight, missing, hits, sums)
+        count = np.maximum(count - missing, 0.0)
     mean = np.divide(sums, count, out=np.zeros(shape), where=count > 0.0)
-    ssd = np.maximum(count - hits, 0.0) * mean**2  # of the zeros that are not stored
+    ssd = np.maximum(count - hits, 0.0) * mean**2  # of implicit zeros
     sparse_squares(data, indices, indptr, order, codes, weight, mean, ssd)
     return total, Moments(count, mean, ssd)
 
@@ -199,9 +199,9 @@ class GaussianModel(NaiveBayesModel):
     n_classes : int
         Number of classes.
     var_smoothing : float
-        Share of the largest variance of a feature that is added to all variances.
+        Fraction of the largest variance of a feature that is added to all variances.
     bayesian : bool
-        Average over mean and variance (Student-t) instead of plugging them in.
+        Posterior predictive (Student-t) instead of plug-in estimates.
     """
 
     n_classes: int
@@ -220,30 +220,30 @@ class GaussianModel(NaiveBayesModel):
         return GaussianStats.of(total, classes, rows)
 
     def epsilon(self, stats: GaussianStats) -> float:
-        """What is added to every variance: relative to the variance of all rows seen."""
+        """Constant added to every variance, relative to the variance of all rows."""
         return float(self.var_smoothing * stats.rows.variance().max())
 
     def check_varied(self, stats: GaussianStats) -> None:
-        """Raise if values differ so little, in absolute terms, that their squares are lost.
+        """Raise if all features vary so little that their squares underflow.
 
-        One feature of usual size suffices: smoothing makes the other variances as large.
+        A single feature of usual scale suffices, since smoothing raises the other variances.
         """
         largest = stats.rows.variance().max()
         if largest >= FEW_DIGITS:
             return
         known = np.broadcast_to(stats.count, stats.mean.shape) > 0.0
-        low, high = (np.where(known, stats.mean, far) for far in (np.inf, -np.inf))
+        low, high = (np.where(known, stats.mean, limit) for limit in (np.inf, -np.inf))
         if largest > 0.0 or (low.min(axis=0) < high.max(axis=0)).any():  # not merely constant
             raise ValueError(
-                f"X is too small: the largest variance of a column is {largest:.2g}, of which "
-                "double precision has not all digits; rescale X, for instance by StandardScaler"
+                f"X is too small: the largest variance of a column is {largest:.2g}, too small for "
+                "full double precision; rescale X, for instance with StandardScaler"
             )
 
     def estimates(self, stats: GaussianStats) -> tuple[Array, Array]:
         """Means and smoothed variances of the classes.
 
-        A feature of which a class has no value at all takes mean and variance of all rows by
-        weight; one that no row has is standard Gaussian everywhere, and so tells nothing.
+        A feature without values in a class has the weighted mean and variance of all rows; one
+        without any values is standard Gaussian in all classes, and so has no influence.
         """
         theta, variance = stats.mean, stats.classes.variance()
         if stats.count.shape[1] > 1:
@@ -253,12 +253,12 @@ class GaussianModel(NaiveBayesModel):
             variance = np.where(unseen, overall[1], variance)
         return theta, variance + self.epsilon(stats)
 
-    def laws(self, stats: GaussianStats) -> GaussianLaws | StudentLaws:
-        """Gaussian laws, or Student-t laws of the next row if ``bayesian``."""
+    def distributions(self, stats: GaussianStats) -> GaussianDistributions | StudentDistributions:
+        """Gaussian distributions, or Student-t ones if ``bayesian``."""
         if not self.bayesian:
-            return GaussianLaws(*self.estimates(stats))
+            return GaussianDistributions(*self.estimates(stats))
         kappa, df, loc, scale2 = self._posterior(stats)
-        return StudentLaws(loc, scale2 * (1.0 + 1.0 / kappa), df)
+        return StudentDistributions(loc, scale2 * (1.0 + 1.0 / kappa), df)
 
     def _posterior(self, stats: GaussianStats) -> tuple[Array, Array, Array, Array]:
         """``kappa, df, m, s2``: ``mu | v ~ N(m, v / kappa)``, ``v ~ df s2 / chi^2_df``."""
@@ -266,20 +266,22 @@ class GaussianModel(NaiveBayesModel):
         m0, v0 = stats.overall()
         v0 = v0 + self.epsilon(stats)
         kappa = 1.0 + n
-        away = stats.mean - m0
-        scale2 = (v0 + stats.ssd + n / kappa * away**2) / (1.0 + n)
-        return kappa, 1.0 + n, m0 + n / kappa * away, scale2
+        deviation = stats.mean - m0
+        scale2 = (v0 + stats.ssd + n / kappa * deviation**2) / (1.0 + n)
+        return kappa, 1.0 + n, m0 + n / kappa * deviation, scale2
 
-    def draw_laws(self, stats: GaussianStats, rng: np.random.Generator) -> GaussianLaws:
-        """Gaussian laws with means and variances drawn from their posterior."""
+    def draw_distributions(
+        self, stats: GaussianStats, rng: np.random.Generator
+    ) -> GaussianDistributions:
+        """Gaussian distributions with means and variances drawn from their posterior."""
         kappa, df, loc, scale2 = self._posterior(stats)
         variance = scale2 * df / rng.chisquare(df)
         mean = loc + np.sqrt(variance / kappa) * rng.standard_normal(loc.shape)
-        return GaussianLaws(mean, variance)
+        return GaussianDistributions(mean, variance)
 
 
 @dataclass(frozen=True)
-class GaussianLaws(ClassLaws):
+class GaussianDistributions(ClassDistributions):
     """Independent Gaussians: ``mean`` and ``variance`` of shape (n_classes, n_features)."""
 
     mean: Array
@@ -291,7 +293,7 @@ class GaussianLaws(ClassLaws):
 
     def log_density(self, X: Matrix) -> Array:
         """Log density of every row under every class. Cost: rows x features x classes."""
-        variance = np.maximum(self.variance, TINY)  # a point mass is the limit of narrow laws
+        variance = np.maximum(self.variance, TINY)  # a point mass as a narrow Gaussian
         half_log = 0.5 * np.log(2.0 * np.pi * variance)
         out = np.empty((X.shape[0], self.n_classes))
         gaussian_log_density(
@@ -310,8 +312,8 @@ class GaussianLaws(ClassLaws):
 
 
 @dataclass(frozen=True)
-class StudentLaws(ClassLaws):
-    """Independent Student-t laws: location, squared scale and degrees of freedom."""
+class StudentDistributions(ClassDistributions):
+    """Independent Student-t features: location, squared scale and degrees of freedom."""
 
     loc: Array
     scale2: Array
@@ -322,7 +324,7 @@ class StudentLaws(ClassLaws):
         return len(self.loc)
 
     def _squares(self) -> tuple[Array, Array]:
-        """Squared scales, none of them zero, and the log density at the location."""
+        """Positive squared scales, and the log density at the location."""
         df, scale2 = self.df, np.maximum(self.scale2, TINY)
         norm = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * np.log(np.pi * df * scale2)
         return scale2, norm
@@ -342,7 +344,7 @@ class StudentLaws(ClassLaws):
         return out
 
     def feature_scores(self) -> tuple[Array, Array]:
-        # 1 / (1 + t^2 / df) has a Beta law, of whose logarithm these are the moments
+        # moments of the logarithm of 1 / (1 + t^2 / df), which has a Beta distribution
         half, more = 0.5 * self.df, 0.5 * (self.df + 1.0)
         mean = self._squares()[1] - more * (digamma(more) - digamma(half))
         return mean, more**2 * (polygamma(1, half) - polygamma(1, more))

@@ -1,9 +1,9 @@
-"""Rows of counts of which some are unknown: what to keep of them.
+"""Sufficient statistics of rows with missing counts: events and rows per missingness pattern.
 
-Which counts of a row are unknown is its pattern. Given how many events were seen at all, the
-known counts of a row are multinomial with the shares of the known terms, scaled to sum to one,
-whatever its whole length was. Summed over rows, this needs of every pattern just the number of
-events and of rows: these add up, and are kept here beside the counts of the terms.
+The pattern of a row is the set of its missing terms. Given their sum, the known counts of a row are
+multinomial with the probabilities of the known terms, normalised to sum to one, whatever the
+length of the complete row. Beyond the counts of the terms, the likelihood therefore depends only on
+the number of events and of rows of each pattern. Both are additive.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
-from likelier.naive_bayes.model import place_rows
+from likelier.naive_bayes.model import scatter_rows
 
 CELL = np.dtype(np.int32)
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """Events and rows of every pattern of unknown terms, per class.
+    """Number of events and rows of every pattern of missing terms, per class.
 
-    ``found`` leads from the numbers of the unknown terms (in order, as bytes) to an array of
-    shape (n_classes, 2): events counted, and weight of the rows. Memory: 4 bytes per unknown
-    term of a pattern and 16 per class, however many rows share the pattern.
+    ``found`` maps the sorted indices of the missing terms (as bytes) to an array of shape
+    (n_classes, 2): number of events and weight of the rows. Memory per pattern: 4 bytes per missing
+    term and 16 per class.
     """
 
     found: Mapping[bytes, Array] = field(default_factory=dict)
@@ -45,20 +45,20 @@ class Patterns:
     def __sub__(self, other: Self) -> Self:
         found = dict(self.found)
         for key, sums in other.found.items():
-            # rounding of fractional weights can leave tiny negatives
+            # fractional weights can leave tiny negative rounding errors
             found[key] = np.maximum(found[key] - sums, 0.0)
             if not found[key].any():
                 del found[key]
         return type(self)(found)
 
-    def spread(self, places: Array, n_classes: int) -> Self:
-        """Return the same sums among more classes; class ``k`` becomes ``places[k]``."""
+    def reindex(self, positions: Array, n_classes: int) -> Self:
+        """Return the sums over more classes; class ``k`` becomes ``positions[k]``."""
         return type(self)(
-            {key: place_rows(sums, places, n_classes) for key, sums in self.found.items()}
+            {key: scatter_rows(sums, positions, n_classes) for key, sums in self.found.items()}
         )
 
     def to_arrays(self) -> dict[str, Array]:
-        """Plain form, for saving; nothing if no count was ever unknown."""
+        """Arrays by name, for saving; empty if no count was missing."""
         if not self.found:
             return {}
         sums = np.stack([self.found[key] for key in sorted(self.found)], axis=1)
@@ -70,7 +70,7 @@ class Patterns:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Return the patterns whose plain form this is."""
+        """Inverse of `to_arrays`."""
         if not arrays:
             return cls()
         bounds = np.concatenate([[0], arrays["missing_ends"]])
@@ -80,21 +80,21 @@ class Patterns:
         return cls({key: sums[:, p] for p, key in enumerate(keys)})
 
     def events(self) -> Array:
-        """Events counted in the rows of every class and pattern."""
+        """Number of events of every class and pattern."""
         return np.stack([self.found[key][:, 0] for key in sorted(self.found)], axis=1)
 
     def rows(self) -> Array:
         """Weight of the rows of every class and pattern."""
         return np.stack([self.found[key][:, 1] for key in sorted(self.found)], axis=1)
 
-    def unknown(self, n_terms: int) -> Any:
-        """CSR matrix with a one for every unknown term of every pattern."""
+    def missing(self, n_terms: int) -> Any:
+        """CSR matrix of shape (n_patterns, n_terms) with ones at missing terms."""
         cells, ends = self._cells()
         starts = np.concatenate([[0], ends])
         return sparse.csr_array((np.ones(len(cells)), cells, starts), (len(ends), n_terms))
 
     def _cells(self) -> tuple[Array, Array]:
-        """Unknown terms of all patterns in a row, and where each pattern ends."""
+        """Missing terms of all patterns, concatenated, and the end of each pattern."""
         keys = sorted(self.found)
         lengths = np.array([len(key) // CELL.itemsize for key in keys])
         return np.frombuffer(b"".join(keys), dtype=CELL), np.cumsum(lengths)
@@ -103,20 +103,20 @@ class Patterns:
 def find_patterns(
     X: Matrix, lengths: Array, codes: Array, weight: Array, n_classes: int
 ) -> Patterns:
-    """Patterns of a block of rows, whose known counts sum to ``lengths``.
+    """Patterns of a block of rows whose known counts sum to ``lengths``.
 
-    Cost: one visit to every stored value, and a little per row with unknown counts.
+    Cost: one visit to every stored value, plus a little per row with missing counts.
     """
     d = int(X.shape[1])
     if sparse.issparse(X):
         entries = np.flatnonzero(np.isnan(X.data))
         owner = np.searchsorted(X.indptr, entries, side="right") - 1
-        places = owner.astype(np.int64) * d + X.indices[entries]
-        if (np.diff(places) <= 0).any():  # rows that came unsorted, or with a term twice
-            places = np.unique(places)
+        positions = owner.astype(np.int64) * d + X.indices[entries]
+        if (np.diff(positions) <= 0).any():  # unsorted or duplicate entries
+            positions = np.unique(positions)
     else:
-        places = np.flatnonzero(np.isnan(X))
-    owner, cells = places // d, (places % d).astype(CELL)
+        positions = np.flatnonzero(np.isnan(X))
+    owner, cells = positions // d, (positions % d).astype(CELL)
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     rows, bounds = owner[starts], pairwise([*starts.tolist(), len(cells)])
     numbers: dict[bytes, int] = {}

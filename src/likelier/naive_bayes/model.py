@@ -1,9 +1,8 @@
-"""What naive Bayes models share: additive statistics per class, and laws of rows per class.
+"""Base classes of naive Bayes: additive class statistics and class-conditional distributions.
 
-A model maps a block of rows to statistics with one row per class; statistics of different
-blocks add up, in any order and partition. From statistics follows a `ClassLaws`: for every
-class the law its rows are drawn from, with independent features. Rows are labelled by class
-numbers ``0..K-1`` in ``Batch.y``.
+A model maps a block of rows to statistics with one row per class; statistics of blocks add up, in
+any order and partition. `ClassDistributions` follow from the statistics: for every class the
+distribution of its rows, with independent features. ``Batch.y`` holds class indices ``0..K-1``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from likelier.base import Array, Batch, Matrix, Model
 
 NO_WEIGHT = np.empty(0)
-CLASS_PSEUDOCOUNT = 1.0  # of the Dirichlet law of the class probabilities
+CLASS_PSEUDOCOUNT = 1.0  # of the Dirichlet prior on class probabilities
 
 
 class ClassStatistics(ABC):
@@ -31,35 +30,35 @@ class ClassStatistics(ABC):
 
     @abstractmethod
     def __add__(self, other: Self) -> Self:
-        """Statistics of both sets of rows, which have the same classes."""
+        """Statistics of both sets of rows; both must have the same classes."""
 
     @abstractmethod
     def __sub__(self, other: Self) -> Self:
-        """Statistics without a set of rows that was added before."""
+        """Statistics without rows that were added before."""
 
     @abstractmethod
-    def spread(self, places: Array, n_classes: int) -> Self:
-        """Return the same statistics among more classes; class ``k`` becomes ``places[k]``."""
+    def reindex(self, positions: Array, n_classes: int) -> Self:
+        """Return the statistics over more classes; class ``k`` becomes ``positions[k]``."""
 
     def to_arrays(self) -> dict[str, Array]:
-        """Plain form, for saving."""
+        """Arrays by name, for saving."""
         return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Return the statistics whose plain form this is."""
+        """Inverse of `to_arrays`."""
         return cls(**arrays)
 
 
-def place_rows(array: Array, places: Array, n_classes: int) -> Array:
-    """Array with its rows at the given places among ``n_classes``, the others zero."""
+def scatter_rows(array: Array, positions: Array, n_classes: int) -> Array:
+    """Array of ``n_classes`` rows with the given ones at ``positions`` and zeros elsewhere."""
     out = np.zeros((n_classes, *array.shape[1:]))
-    out[places] = array
+    out[positions] = array
     return out
 
 
-class ClassLaws(ABC):
-    """For every class, the law of a row: independent features."""
+class ClassDistributions(ABC):
+    """Distribution of a row for every class, with independent features."""
 
     @property
     @abstractmethod
@@ -68,33 +67,33 @@ class ClassLaws(ABC):
 
     @abstractmethod
     def log_density(self, X: Matrix) -> Array:
-        """``log p(x | class)`` for every row and class, up to `log_measure`; NaN is missing."""
+        """``log p(x | class)`` for every row and class, without `log_measure`; NaN is missing."""
 
     def log_measure(self, X: Matrix) -> Array:
-        """Part of the log density that all classes share."""
+        """Term of the log density that is the same for all classes."""
         return np.zeros(X.shape[0])
 
     def size(self, X: Matrix) -> Array:
-        """By what to divide log densities of rows before they are compared; one by default."""
+        """Divisor that makes log densities of rows comparable; one by default."""
         return np.ones(X.shape[0])
 
     def feature_scores(self) -> tuple[Array, Array] | None:
-        """Mean and variance of the log density of every feature under every class, (K, d).
+        """Mean and variance of the log density of every feature, each of shape (K, d).
 
-        None where rows of which values are missing are compared by their size.
+        None if `size` already makes incomplete rows comparable.
         """
         return None
 
     @abstractmethod
     def sample(self, codes: Array, rng: np.random.Generator) -> Matrix:
-        """Draw one row for each class number."""
+        """Draw one row for each class index."""
 
 
 class NaiveBayesModel(Model):
-    """Additive statistics of a block, and the laws that follow from statistics.
+    """Additive statistics of a block, and the distributions that follow from statistics.
 
-    ``has_missing`` declares that missing values (NaN) are understood: they are left out of
-    the statistics of their feature and integrated out of the density.
+    ``has_missing`` declares support for missing values (NaN): they are left out of the statistics
+    of their feature and integrated out of the density.
     """
 
     has_stats: ClassVar[bool] = True
@@ -103,33 +102,35 @@ class NaiveBayesModel(Model):
 
     @abstractmethod
     def stats(self, batch: Batch) -> Any:
-        """Additive statistics of a batch labelled by class numbers."""
+        """Additive statistics of a batch labelled by class indices."""
 
     @abstractmethod
-    def laws(self, stats: Any) -> ClassLaws:
-        """Laws of the classes: plug-in, or the posterior predictive of the next row."""
+    def distributions(self, stats: Any) -> ClassDistributions:
+        """Class-conditional distributions: plug-in, or the posterior predictive."""
 
-    def held_out_laws(self, stats: Any, batch: Batch) -> tuple[Array, ClassLaws, Matrix]:
-        """Weights and laws of the classes without some rows they were made of, and those rows.
+    def distributions_without(
+        self, stats: Any, batch: Batch
+    ) -> tuple[Array, ClassDistributions, Matrix]:
+        """Class weights and distributions without the rows of a batch, and these rows.
 
-        A model may return laws and rows of the features only that these rows have.
+        A model may restrict the distributions and the rows to features that occur in the batch.
         """
         rest = stats - self.stats(batch)
-        return rest.class_count, self.laws(rest), batch.X
+        return rest.class_count, self.distributions(rest), batch.X
 
     def check_rows(self, X: Matrix) -> None:
-        """Raise for rows that are no rows of this model."""
+        """Raise for rows that are invalid under this model."""
 
     @abstractmethod
-    def draw_laws(self, stats: Any, rng: np.random.Generator) -> ClassLaws:
-        """Laws of the classes for parameters drawn from their posterior."""
+    def draw_distributions(self, stats: Any, rng: np.random.Generator) -> ClassDistributions:
+        """Class-conditional distributions with parameters drawn from their posterior."""
 
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """Log probabilities of the classes: given, uniform, or from their counts.
+    """Log class probabilities: given, uniform, or estimated from class counts.
 
-    ``bayesian`` adds one to every count, the posterior predictive under a uniform prior.
+    ``bayesian`` adds one to every count: the posterior predictive under a uniform prior.
     """
 
     given: Array | None = None
@@ -137,7 +138,7 @@ class ClassPrior:
     bayesian: bool = False
 
     def log(self, class_count: Array) -> Array:
-        """Log probability of every class; minus infinity for a class never seen."""
+        """Log probability of every class; minus infinity for a class without rows."""
         K = class_count.shape[-1]
         if self.given is not None:
             with np.errstate(divide="ignore"):
@@ -151,12 +152,12 @@ class ClassPrior:
 
 
 def weights_of(batch: Batch) -> Array:
-    """Weights of a batch as compiled loops take them: empty for one each."""
+    """Sample weights in the form of compiled loops: empty if all are one."""
     return NO_WEIGHT if batch.weight is None else np.asarray(batch.weight, dtype=np.float64)
 
 
 def codes_of(batch: Batch) -> Array:
-    """Class numbers of a batch."""
+    """Class indices of a batch."""
     if batch.y is None:
-        raise ValueError("the rows have no class numbers")
+        raise ValueError("the batch has no class indices; set batch.y")
     return np.asarray(batch.y, dtype=np.intp)

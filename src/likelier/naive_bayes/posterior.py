@@ -1,7 +1,6 @@
-"""From what a fit has stored to the posterior that predicts, for each of the three estimators.
+"""Posteriors of fitted naive Bayes models, made from their parameters and fitted attributes.
 
-``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
-file holds.
+``fitted`` is an estimator, or the contents of a model file under the same names.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from likelier.naive_bayes.count_model import (
     MultinomialModel,
     TermStats,
 )
-from likelier.naive_bayes.gaussian_model import GaussianLaws, GaussianModel, GaussianStats
-from likelier.naive_bayes.model import ClassLaws
+from likelier.naive_bayes.gaussian_model import GaussianDistributions, GaussianModel, GaussianStats
+from likelier.naive_bayes.model import ClassDistributions
 
 SMALLEST_ALPHA = 1e-10
 
@@ -31,7 +30,7 @@ def pseudocounts(fitted: Any) -> Array:
 
 
 def _seed(fitted: Any) -> int:
-    """What keys draws of the parameters: the same number as scikit-learn makes of an int."""
+    """Seed of parameter draws: the one that scikit-learn derives from an int."""
     state = fitted.random_state
     whole = isinstance(state, int | np.integer)
     return int(np.random.RandomState(state).randint(2**31 - 1)) if whole else 0
@@ -42,12 +41,12 @@ def gaussian(fitted: Any) -> ClassPosterior:
     bayesian = bool(fitted.bayesian)
     model = GaussianModel(len(fitted.classes_), float(fitted.var_smoothing), bayesian)
     stats = GaussianStats.from_arrays(fitted.stats_)
-    laws: ClassLaws = GaussianLaws(fitted.theta_, fitted.var_)
+    distributions: ClassDistributions = GaussianDistributions(fitted.theta_, fitted.var_)
     if bayesian:
-        laws = model.laws(stats)
+        distributions = model.distributions(stats)
     with np.errstate(divide="ignore"):
         log_prior = np.asarray(np.log(fitted.class_prior_))
-    return ClassPosterior(laws, log_prior, model, stats, bayesian, _seed(fitted))
+    return ClassPosterior(distributions, log_prior, model, stats, bayesian, _seed(fitted))
 
 
 def multinomial(fitted: Any) -> ClassPosterior:
@@ -55,13 +54,15 @@ def multinomial(fitted: Any) -> ClassPosterior:
     bayesian = bool(fitted.bayesian)
     model = MultinomialModel(len(fitted.classes_), pseudocounts(fitted), bayesian)
     stats = TermStats.from_arrays(fitted.stats_)
-    laws: ClassLaws
+    distributions: ClassDistributions
     if bayesian:
-        laws = model.laws(stats)
+        distributions = model.distributions(stats)
     else:
         table = np.ascontiguousarray(fitted.feature_log_prob_.T)
-        laws = model.laws_of(table, fitted.mean_length_)
-    return ClassPosterior(laws, fitted.class_log_prior_, model, stats, bayesian, _seed(fitted))
+        distributions = model.make_distributions(table, fitted.mean_length_)
+    return ClassPosterior(
+        distributions, fitted.class_log_prior_, model, stats, bayesian, _seed(fitted)
+    )
 
 
 def bernoulli(fitted: Any) -> ClassPosterior:
@@ -69,7 +70,9 @@ def bernoulli(fitted: Any) -> ClassPosterior:
     model = BernoulliModel(len(fitted.classes_), pseudocounts(fitted), fitted.binarize)
     stats = CountStats.from_arrays(fitted.stats_)
     table = np.ascontiguousarray(fitted.log_odds_.T)
-    laws = model.laws_of(table, fitted.empty_score_, lambda: model.log_present(stats))
+    distributions = model.make_distributions(
+        table, fitted.empty_score_, lambda: model.log_present(stats)
+    )
     return ClassPosterior(
-        laws, fitted.class_log_prior_, model, stats, bool(fitted.bayesian), _seed(fitted)
+        distributions, fitted.class_log_prior_, model, stats, bool(fitted.bayesian), _seed(fitted)
     )

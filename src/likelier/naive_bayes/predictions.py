@@ -1,4 +1,4 @@
-"""What the naive Bayes estimators do once fitted: predict, judge strange rows, draw new ones."""
+"""Methods of fitted naive Bayes estimators: prediction, outlier detection and sampling."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.fitting.predictions import by_blocks
 from likelier.matrices import validated_rows
 from likelier.naive_bayes.closed_form import ClassPosterior, class_probabilities
-from likelier.naive_bayes.held_out import OrdinaryRows
+from likelier.naive_bayes.inliers import InlierScores
 from likelier.naive_bayes.model import ClassPrior, ClassStatistics, NaiveBayesModel
 from likelier.predictive import Categorical
 
 
 class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator, ABC):
-    """Shell of the three estimators, which say what the model is and what is fitted.
+    """Base class of the three estimators.
 
-    ``_model`` and ``_prior`` name the parts, ``_publish`` shows statistics as scikit-learn's
-    attributes, and ``_posterior`` reads the posterior back from those attributes.
+    ``_model`` and ``_prior`` create the parts, ``_publish`` converts statistics to scikit-learn's
+    fitted attributes, and ``_posterior`` rebuilds the posterior from those attributes.
     """
 
     _stats_kind: type[ClassStatistics]
@@ -37,9 +37,9 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     random_state: Any
     classes_: Array
     stats_: dict[str, Array]
-    ordinary_: dict[str, Array]
+    inliers_: dict[str, Array]
 
-    # -- what a subclass says -----------------------------------------------------------
+    # -- defined by subclasses ----------------------------------------------------------
     @abstractmethod
     def _model(self, n_classes: int, n_features: int) -> NaiveBayesModel: ...
 
@@ -58,15 +58,15 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         return tags
 
     def _stats(self, classes: Array) -> Any:
-        """Statistics so far, among at least the present classes."""
+        """Current statistics over ``classes``, which include the fitted ones."""
         stats = self._stats_kind.from_arrays(self.stats_)
         if len(classes) == len(self.classes_):
             return stats
-        return stats.spread(np.searchsorted(classes, self.classes_), len(classes))
+        return stats.reindex(np.searchsorted(classes, self.classes_), len(classes))
 
     # -- checks -------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
-        """Rows as float32 or float64; that they are finite shows in the results."""
+        """Rows as float32 or float64; infinite values are detected from the results."""
         rows = validated_rows(self, X, reset, ensure_all_finite=False)
         if isinstance(rows, np.ndarray) and not rows.flags.forc:
             rows = np.ascontiguousarray(rows)
@@ -79,9 +79,9 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    # -- predicting ---------------------------------------------------------------------
+    # -- prediction ---------------------------------------------------------------------
     def _by_blocks(self, X: Any, compute: Callable[[Matrix], Array]) -> Array:
-        """Compute something for every row, block by block: nothing large is copied."""
+        """Compute a value for every row, block by block, without large copies."""
         X = self._check_X(X, reset=False)
         out = by_blocks(X, compute, self.n_jobs)
         if not all_finite(out):
@@ -89,10 +89,10 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         return out
 
     def predict_joint_log_proba(self, X: Any) -> Array:
-        """``log p(class) + log p(x | class)`` for every row and class, as scikit-learn has it.
+        """``log p(class) + log p(x | class)`` for every row and class, as in scikit-learn.
 
-        Missing values are integrated out. What all classes share (the multinomial
-        coefficient) is left out here and included in `score_samples`.
+        Missing values are marginalised. The multinomial coefficient, equal for all classes, is left
+        out here and included in `score_samples`.
         """
         check_is_fitted(self, "classes_")
         return self._by_blocks(X, self._posterior().joint)
@@ -116,14 +116,14 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class."""
         joint = self.predict_joint_log_proba(X)
-        shares = class_probabilities(joint, self._posterior().log_prior)
-        return Categorical(shares).probabilities()
+        probabilities = class_probabilities(joint, self._posterior().log_prior)
+        return Categorical(probabilities).probabilities()
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the predicted classes in nats.
 
-        With ``bayesian=True`` the epistemic part is the disagreement of 20 draws of the
-        parameters from their posterior; a plug-in estimate has none.
+        With ``bayesian=True`` the epistemic part is the disagreement of 20 posterior draws of the
+        parameters; a plug-in estimate has none.
         """
         check_is_fitted(self, "classes_")
         X = self._check_X(X, reset=False)
@@ -132,63 +132,63 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
             self._refuse_infinite(X)
         return found
 
-    # -- a model that generates -----------------------------------------------------------
+    # -- generative model -----------------------------------------------------------------
     @property
-    def ordinary_scores_(self) -> Array:
-        """Out-of-fold scores of some training rows."""
-        return self.ordinary_["scores"]
+    def inlier_scores_(self) -> Array:
+        """Out-of-fold scores of a sample of training rows."""
+        return self.inliers_["scores"]
 
     @property
-    def ordinary_weight_(self) -> Array:
-        """Weight of all rows that each of these scores stands for."""
-        return self.ordinary_["weight"]
+    def inlier_weight_(self) -> Array:
+        """Weight of all rows that each of these scores represents."""
+        return self.inliers_["weight"]
 
     def score_samples(self, X: Any) -> Array:
-        """``log p(x)`` of every row, whatever its class; missing values are integrated out."""
+        """``log p(x)`` of every row; missing values are marginalised."""
         check_is_fitted(self, "classes_")
         return self._by_blocks(X, self._posterior().log_density)
 
     def is_outlier(self, X: Any, coverage: float = 0.99) -> Array:
-        """Whether each row is stranger than rows of the training data are.
+        """Whether each row is an outlier with respect to the training rows.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
-            Rows to judge.
+            Rows to test.
         coverage : float
-            Share of ordinary rows that should not be called outliers.
+            Fraction of inliers that should not be flagged.
 
         Returns
         -------
         array of bool
-            True where ``log p(x)`` is below the threshold; of rows of counts, below that for
-            rows of their length.
+            True if ``log p(x)`` is below the threshold, which for rows of counts depends on their
+            length.
 
         Notes
         -----
-        Long rows of counts are less probable for their length alone: what is compared is
-        ``log p(x) / n^g``, ``n`` the number of counted events and ``g``, from 0 to 1, the power
-        by which ``-log p(x)`` of the training rows grows with it. Rows longer than all of these
-        are compared per event with the longest. Rows of numbers or of presences with missing
-        values are compared as if these were as strange as such values are on average.
+        Long rows of counts are always less probable, so rows are compared by ``log p(x) / n^g``,
+        where ``n`` is the number of events and ``g``, from 0 to 1, the power with which
+        ``-log p(x)`` of the training rows grows with ``n``. Rows longer than all of these are
+        compared per event with the longest. Missing continuous or binary values count with their
+        expected log density.
 
-        The threshold is calibrated out of fold: `fit` keeps the scores of up to 1,000 training
-        rows under statistics they were taken out of, never the rows themselves. With too few
-        of them for a coverage nothing is an outlier. What `partial_fit` can promise is said there.
+        The threshold is calibrated out of fold: `fit` stores scores of up to 1,000 training rows
+        under statistics without these rows, but not the rows themselves. If they are too few for
+        the coverage, no row is an outlier. See `partial_fit` for its guarantees.
         """
         check_is_fitted(self, "classes_")
-        ordinary = OrdinaryRows(**self.ordinary_)
+        inliers = InlierScores(**self.inliers_)
         posterior = self._posterior()
 
-        def judge(rows: Matrix) -> Array:
-            per_size = ordinary.per_size(posterior.laws.size(rows))
+        def outlier_score(rows: Matrix) -> Array:
+            per_size = inliers.per_size(posterior.distributions.size(rows))
             return np.asarray(posterior.typicality(rows) * per_size)
 
-        scores = self._by_blocks(X, judge)
-        if not len(ordinary.scores):
+        scores = self._by_blocks(X, outlier_score)
+        if not len(inliers.scores):
             return np.zeros(len(scores), dtype=bool)
-        usual = ordinary.scores * ordinary.per_size(ordinary.size)
-        return np.asarray(scores < -conformal_quantile(-usual, coverage, ordinary.weight))
+        reference = inliers.scores * inliers.per_size(inliers.size)
+        return np.asarray(scores < -conformal_quantile(-reference, coverage, inliers.weight))
 
     def sample(self, n: int = 1, y: Any = None) -> tuple[Any, Array]:
         """Draw rows from the model.
@@ -210,30 +210,30 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         check_is_fitted(self, "classes_")
         whole: Any = n
         if isinstance(whole, bool) or not isinstance(whole, Integral) or whole < 1:
-            raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
+            raise ValueError(f"n must be an integer of at least 1, got {n!r}")
         rng = np.random.default_rng([self._seed(), 3])
         if y is None:
-            p = np.exp(self._posterior().log_prior)  # which a given prior may have sum to anything
+            p = np.exp(self._posterior().log_prior)  # class_prior need not sum to one
             codes = rng.choice(len(self.classes_), size=int(n), p=p / p.sum())
         else:
             codes = self._codes_of(y, int(n))
-        return self._posterior().laws.sample(codes, rng), np.asarray(self.classes_[codes])
+        return self._posterior().distributions.sample(codes, rng), np.asarray(self.classes_[codes])
 
     def _codes_of(self, y: Any, n: int) -> Array:
-        """Class numbers of the labels asked for."""
+        """Class indices of the given labels."""
         labels = np.atleast_1d(np.asarray(y))
         if labels.shape not in ((1,), (n,)):
             raise ValueError(f"y must be one label or {n} labels, got shape {labels.shape}")
-        places = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
-        wrong = self.classes_[places] != labels
+        positions = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
+        wrong = self.classes_[positions] != labels
         if wrong.any():
             raise ValueError(
-                f"y holds {labels[wrong][0]!r}, which is not one of the classes {self.classes_!r}"
+                f"y contains {labels[wrong][0]!r}, which is not among the classes {self.classes_!r}"
             )
-        return np.broadcast_to(places, (n,)).copy()
+        return np.broadcast_to(positions, (n,)).copy()
 
 
 def all_finite(values: Array) -> bool:
-    """Whether no value is infinite or NaN; nearly always one sum tells."""
+    """Whether no value is infinite or NaN; a finite sum usually proves it."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())

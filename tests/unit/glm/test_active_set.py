@@ -55,12 +55,12 @@ def value(model, engine, theta):
 def violation(model, engine, theta):
     """Largest distance from the optimality conditions, computed on its own."""
     total = sum(model.stats(theta, batch, order=1).gradient for batch in engine.blocks())
-    slope = total / engine.n_rows + model.penalty.l2[:, None] * theta
+    gradient = total / engine.n_rows + model.penalty.l2[:, None] * theta
     l1 = np.broadcast_to(model.penalty.l1[:, None], theta.shape)
     zero = theta == 0.0
     return max(
-        np.maximum(np.abs(slope) - l1, 0.0)[zero].max(initial=0.0),
-        np.abs(slope + l1 * np.sign(theta))[~zero].max(initial=0.0),
+        np.maximum(np.abs(gradient) - l1, 0.0)[zero].max(initial=0.0),
+        np.abs(gradient + l1 * np.sign(theta))[~zero].max(initial=0.0),
     )
 
 

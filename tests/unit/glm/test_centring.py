@@ -9,7 +9,7 @@ from scipy import sparse
 from likelier import losses
 from likelier.base import Batch
 from likelier.glm import centring
-from likelier.glm.centring import centred_pieces, column_rates, far_means, limited
+from likelier.glm.centring import centred_chunks, column_rates, large_means, limit_rates
 from likelier.glm.loops.centring import column_moments
 from likelier.glm.loops.sgd import adaptive_pass
 from likelier.glm.model import LinearModel
@@ -53,21 +53,21 @@ def test_moments_of_columns(kind, dtype):
 
 def test_only_common_columns_that_vary_far_from_zero_are_shifted():
     X = rows_far_away()
-    shift = far_means(*moments(X), len(X))
+    shift = large_means(*moments(X), len(X))
     np.testing.assert_array_equal(np.flatnonzero(shift), [1, 2])
     np.testing.assert_allclose(shift[1:3], X[:, 1:3].mean(axis=0))
-    assert far_means(*moments(X[:8]), 8) is None  # too few rows to know a mean
-    assert far_means(*moments(X[:, [0, 3, 4]]), len(X)) is None
+    assert large_means(*moments(X[:8]), 8) is None  # too few rows to know a mean
+    assert large_means(*moments(X[:, [0, 3, 4]]), len(X)) is None
 
 
 @every_kind
-def test_pieces_are_the_rows_around_the_shift(kind, monkeypatch):
-    monkeypatch.setattr(centring, "PIECE", 64)
+def test_chunks_are_the_rows_around_the_shift(kind, monkeypatch):
+    monkeypatch.setattr(centring, "CHUNK", 64)
     X = rows_far_away()
     shift = np.array([0.0, 50.0, 8.0, 0.0, 0.0])
     rows = np.random.default_rng(1).permutation(200)[:77]
     seen = []
-    for view, some, largest in centred_pieces(as_rows(kind(X)), rows, shift):
+    for view, some, largest in centred_chunks(as_rows(kind(X)), rows, shift):
         piece = view.data.reshape(len(some), -1) if view.indptr is None else None
         if piece is None:
             piece = sparse.csr_array(
@@ -81,15 +81,15 @@ def test_pieces_are_the_rows_around_the_shift(kind, monkeypatch):
 
 
 def test_a_column_that_is_nearly_constant_takes_no_long_steps():
-    """One row in a thousand differs: its spread says little, its rate would be enormous."""
+    """One row in a thousand differs: its variance is unreliable, its rate would be enormous."""
     X = np.ones((1000, 1))
     X[7] = 0.0
     rates, unit, shift = column_rates(*moments(X), 1000, True)
     deviation = np.abs(X - shift).max(axis=0)
     assert (rates * deviation**2)[0] > 20.0 * unit
-    np.testing.assert_allclose(limited(rates, unit, shift, deviation) * deviation**2, unit)
+    np.testing.assert_allclose(limit_rates(rates, unit, shift, deviation) * deviation**2, unit)
     calm = np.full(1, 1e-3)  # rows without the odd one are not held back
-    np.testing.assert_array_equal(limited(rates, unit, shift, calm), rates)
+    np.testing.assert_array_equal(limit_rates(rates, unit, shift, calm), rates)
 
 
 @every_kind
@@ -103,7 +103,7 @@ def test_a_shifted_pass_is_the_pass_over_shifted_rows(kind):
     rates, unit, shift = column_rates(*moments(X), 16, True)
     assert np.count_nonzero(shift) == 2
     moved = X - shift
-    rates = limited(rates, unit, shift, np.abs(moved).max(axis=0))
+    rates = limit_rates(rates, unit, shift, np.abs(moved).max(axis=0))
     W, b = np.repeat([0.3, -0.2, 0.1], 2), np.full(2, 4.0 + shift @ [0.3, -0.2, 0.1])
     loss = model.loss
     adaptive_pass(

@@ -11,7 +11,7 @@ from tests.conformance.test_inference import ALL, energy, problem
 
 from likelier import losses
 from likelier.engines import LocalEngine
-from likelier.glm.dual import Dual, _borders
+from likelier.glm.dual import Dual, _part_bounds
 from likelier.glm.dual_rows import dual_rows
 from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton
@@ -218,15 +218,15 @@ def test_groups_of_classes_find_what_each_class_finds_alone(loss, uneven, monkey
     np.testing.assert_array_equal(found[2], found[0])
     alone = LinearModel(loss, 30, 1, True, True, penalty)
     for k in (0, 9):
-        lanes = LocalEngine(X, np.where(y == k, 0.0, 1.0), seed=0)  # lane 0 is class 0
-        theta, _ = run(Dual(1e-4), alone, lanes, 1000)
-        both = [energy(alone, lanes, point) for point in (theta, found[0][:, k : k + 1])]
+        one_class = LocalEngine(X, np.where(y == k, 0.0, 1.0), seed=0)  # output 0 is class 0
+        theta, _ = run(Dual(1e-4), alone, one_class, 1000)
+        both = [energy(alone, one_class, point) for point in (theta, found[0][:, k : k + 1])]
         assert both[1] == pytest.approx(both[0], rel=2e-3)  # eleven classes share a tolerance
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, np.asarray], ids=["csr", "dense"])
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax()], ids=repr)
-def test_a_start_of_many_classes_is_kept_in_whatever_tables(loss, kind, monkeypatch):
+def test_a_warm_start_of_many_classes_works_in_all_layouts(loss, kind, monkeypatch):
     """Eleven classes, whose weights are in two tables, and twelve that a loss couples, in none."""
     monkeypatch.setattr("likelier.glm.dual_rows.CACHED_BYTES", 0)
     K = 12 if loss.coupled else 11
@@ -247,7 +247,7 @@ def test_a_start_of_many_classes_is_kept_in_whatever_tables(loss, kind, monkeypa
 def test_borders_of_parts_are_those_of_groups_and_threads():
     def borders(n_outputs, n_jobs, loss=None):
         loss = loss or losses.Hinge()
-        return _borders(LinearModel(loss, 1, n_outputs, True, False, None), n_jobs)
+        return _part_bounds(LinearModel(loss, 1, n_outputs, True, False, None), n_jobs)
 
     assert borders(12, 1) == [0, 12]  # eight and a few more are one group
     assert borders(13, 1) == [0, 6, 13]

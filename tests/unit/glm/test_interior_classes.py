@@ -110,22 +110,26 @@ def test_a_row_with_its_own_unknowns_eliminated_moves_as_the_whole_system_would(
     model, engine = machine(0.1), LocalEngine(X, y, weight)
     state = ClassInterior().init(model, engine, np.ones((D + 1, K)) * np.arange(K) * 0.1)
     rng = np.random.default_rng(1)
-    state.share *= rng.uniform(0.5, 1.5, state.share.shape)
-    state.share /= state.share.sum(axis=1, keepdims=True)
+    state.dual *= rng.uniform(0.5, 1.5, state.dual.shape)
+    state.dual /= state.dual.sum(axis=1, keepdims=True)
     f = module.all_scores(model, engine, state.theta)
     balance = module._balance(state, engine)
-    move = module._Direction(state, engine, f, module._system(state, engine), balance)(0.01, None)
+    direction = module._Direction(state, engine, f, module._system(state, engine), balance)(
+        0.01, None
+    )
 
     np.testing.assert_allclose(
-        state.short * move.share + state.share * move.short,
-        0.01 - state.share * state.short, atol=1e-10,
+        state.slack * direction.dual + state.dual * direction.slack,
+        0.01 - state.dual * state.slack, atol=1e-10,
     )  # fmt: skip
-    np.testing.assert_allclose(move.share.sum(axis=1), 0.0, atol=1e-10)
+    np.testing.assert_allclose(direction.dual.sum(axis=1), 0.0, atol=1e-10)
     Z = np.column_stack([X, np.ones(6)])
-    np.testing.assert_allclose(move.short, move.top[:, None] - Z @ move.theta, atol=1e-10)
-    pull = Z.T @ (weight[:, None] * move.share) / 6
-    slope = model.penalty.l2[:, None] * move.theta
-    np.testing.assert_allclose(pull + slope, balance, atol=1e-10)
+    np.testing.assert_allclose(
+        direction.slack, direction.top[:, None] - Z @ direction.theta, atol=1e-10
+    )
+    row_gradient = Z.T @ (weight[:, None] * direction.dual) / 6
+    gradient = model.penalty.l2[:, None] * direction.theta
+    np.testing.assert_allclose(row_gradient + gradient, balance, atol=1e-10)
 
 
 def test_few_steps_whatever_the_scales():
@@ -142,9 +146,9 @@ def test_few_steps_whatever_the_scales():
 def test_weight_zero_is_absence_and_threads_change_nothing():
     X, y, weight = draw(2000)
     weight[::3] = 0.0
-    model, kept = machine(0.01), weight > 0.0
+    model, present = machine(0.01), weight > 0.0
     whole = run(model, LocalEngine(X, y, weight, block_rows=300))[0]
-    rest = run(model, LocalEngine(X[kept], y[kept], weight[kept], block_rows=300))[0]
+    rest = run(model, LocalEngine(X[present], y[present], weight[present], block_rows=300))[0]
     np.testing.assert_array_equal(whole, rest)
     with LocalEngine(X, y, weight, block_rows=300, n_jobs=2) as engine:
         np.testing.assert_array_equal(run(model, engine)[0], whole)
@@ -199,17 +203,17 @@ def test_the_route():
 def test_it_converges_on_real_data(load, alpha):
     """A warning would be an error here."""
     X, y = load(return_X_y=True)
-    words = {"alpha": alpha, "probability": load is load_wine, "random_state": 0}
-    model = LinearClassifier("multiclass_hinge", **words).fit(X, y)
+    params = {"alpha": alpha, "probability": load is load_wine, "random_state": 0}
+    model = LinearClassifier("multiclass_hinge", **params).fit(X, y)
     assert model.converged_ and model.route_ == "interior" and model.n_iter_ <= 40
     assert model.score(X, y) > 0.95
 
 
 def test_dense_sparse_and_single_precision_agree():
     X, y = load_wine(return_X_y=True)
-    words = {"probability": False, "tol": 1e-7, "class_weight": "balanced"}
+    params = {"probability": False, "tol": 1e-7, "class_weight": "balanced"}
     found = [
-        LinearClassifier("multiclass_hinge", **words).fit(rows, y).objective_
+        LinearClassifier("multiclass_hinge", **params).fit(rows, y).objective_
         for rows in (X, sparse.csr_array(X), X.astype(np.float32))
     ]
     assert found[0] == pytest.approx(found[1], rel=1e-6)

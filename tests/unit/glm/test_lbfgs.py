@@ -72,7 +72,7 @@ def test_a_state_without_its_row_values_goes_on_alike():
     model, engine = problem(losses.LogLoss())
     inference = LBFGS(0.0)
     state = inference.init(model, engine)
-    for _ in range(lbfgs.ANCHOR):
+    for _ in range(lbfgs.REFRESH):
         state, _ = inference.step(state, engine)
     assert state.scores is None  # made anew after so many steps, on every engine
     bare = replace(state, metric=None)
@@ -99,7 +99,7 @@ def test_rows_of_weight_zero_change_no_bit():
 
 
 def test_independent_outputs_do_not_disturb_each_other():
-    """One-vs-rest lanes have their own step lengths: together as well as alone."""
+    """One-vs-rest outputs have their own step lengths: together as well as alone."""
     model, engine = problem(losses.LogLoss())
     together = LBFGS(0.0)
     state = together.init(model, engine)
@@ -178,18 +178,18 @@ def test_many_features_get_a_diagonal_metric(monkeypatch):
     np.testing.assert_allclose(state.theta, exact(model, engine), atol=1e-4)
 
 
-@pytest.mark.parametrize("pace", [0.3, 0.6, 0.9])
-def test_gains_that_shrink_slowly_are_not_the_end(pace):
+@pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
+def test_gains_that_shrink_slowly_are_not_the_end(rate):
     """A step that gains little is near the optimum only if the next ones gain far less."""
-    gains = [50.0, *(pace**k for k in range(6))]
-    expected = pace**5 / (1.0 - pace)  # the last one and all that follow
-    assert lbfgs._still_to_gain(gains[-5:]) == pytest.approx(expected)
-    assert lbfgs._still_to_gain(gains[:4]) == pytest.approx(pace**2 / (1.0 - pace))
-    assert lbfgs._still_to_gain([1.0]) == lbfgs._still_to_gain([1.0, 0.0]) == 0.0
-    assert lbfgs._still_to_gain([1.0, 1.0]) < 20.1  # not without end
+    gains = [50.0, *(rate**k for k in range(6))]
+    expected = rate**5 / (1.0 - rate)  # the last one and all that follow
+    assert lbfgs._remaining_gain(gains[-5:]) == pytest.approx(expected)
+    assert lbfgs._remaining_gain(gains[:4]) == pytest.approx(rate**2 / (1.0 - rate))
+    assert lbfgs._remaining_gain([1.0]) == lbfgs._remaining_gain([1.0, 0.0]) == 0.0
+    assert lbfgs._remaining_gain([1.0, 1.0]) < 20.1  # not without end
 
 
-def test_the_tolerance_is_kept_where_the_metric_knows_nothing(monkeypatch):
+def test_the_tolerance_holds_with_a_useless_metric(monkeypatch):
     """Steps are then slow, and the gain that the metric expects is far below what is missing."""
     rng = np.random.default_rng(0)
     size = np.geomspace(1.0, 0.1, 40)

@@ -52,13 +52,13 @@ def test_hessian(loss, kind):
     stats = model.stats(theta, batch, order=2)
     p, K = theta.shape
 
-    def slopes(point):
+    def gradient(point):
         return model.stats(point, batch, order=1).gradient
 
     for j, k in np.ndindex(p, K):
         step = np.zeros_like(theta)
         step[j, k] = 1e-6
-        numeric = (slopes(theta + step) - slopes(theta - step)) / 2e-6
+        numeric = (gradient(theta + step) - gradient(theta - step)) / 2e-6
         if loss.coupled:
             ours = stats.hessian[0].reshape(K, p, K, p)[k, j].T
         else:
@@ -68,8 +68,8 @@ def test_hessian(loss, kind):
 
 
 @pytest.mark.parametrize("loss", KINKED, ids=lambda loss: loss.name)
-def test_envelope_has_slope_and_curvature(loss):
-    """And lies below the loss by at most half the width (slopes are at most one)."""
+def test_envelope_has_derivative_and_curvature(loss):
+    """And lies below the loss by at most half the width (derivatives are at most one)."""
     model, theta, batch = problem(loss)
     width = 0.1
     stats = model.stats(theta, batch, order=2, width=width)
@@ -125,8 +125,8 @@ def test_meat_is_the_sum_of_outer_products_of_row_gradients(loss):
         np.testing.assert_allclose(stats.meat[0], flat.T @ flat, atol=1e-9)
     else:
         for k in range(theta.shape[1]):
-            lane = np.stack([g[:, k] for g in rows])
-            np.testing.assert_allclose(stats.meat[k], lane.T @ lane, atol=1e-9)
+            output = np.stack([g[:, k] for g in rows])
+            np.testing.assert_allclose(stats.meat[k], output.T @ output, atol=1e-9)
 
 
 @every_loss
@@ -174,10 +174,10 @@ def test_listed_rows_sum_as_a_copy_of_them(loss, every, meat):
     model, theta, batch = problem(loss)
     rows = np.random.default_rng(3).permutation(batch.n_rows)[: batch.n_rows // 2]
     listed = replace(batch, rows=rows)
-    told = model.stats(theta, listed, order=2, meat=meat, every=every)
+    by_index = model.stats(theta, listed, order=2, meat=meat, every=every)
     copied = model.stats(theta, listed.compact(), order=2, meat=meat, every=every)
     for name in ("value", "gradient", "hessian", "meat"):
-        np.testing.assert_array_equal(getattr(told, name), getattr(copied, name))
+        np.testing.assert_array_equal(getattr(by_index, name), getattr(copied, name))
 
 
 def test_tiles_of_dense_rows_sum_to_the_whole(monkeypatch):

@@ -67,7 +67,7 @@ def test_the_objective_never_rises_from_any_start(loss, far):
 
 
 @pytest.mark.parametrize("loss", [losses.LogLoss(), losses.Softmax(), losses.Poisson()], ids=repr)
-def test_a_step_taken_on_trust_is_taken_back_when_it_went_up(loss, monkeypatch):
+def test_a_full_step_that_increases_the_objective_is_undone(loss, monkeypatch):
     """Trusting every full step, a far start would lead Newton's method away for good."""
     monkeypatch.setattr("likelier.glm.newton.FULL_STEP", 1e9)
     model, engine = problem(loss)
@@ -103,7 +103,7 @@ def test_the_gap_is_the_distance_near_the_optimum(loss):
             assert following.gap == pytest.approx(distance, rel=0.5)
 
 
-def test_an_infinite_objective_says_so():
+def test_an_infinite_objective_raises():
     loss = losses.SquaredError()
     X, y = np.ones((4, 1)), np.full(4, 1e200)
     zeros = np.zeros(1)
@@ -139,12 +139,12 @@ def test_the_quadratic_model_predicts_its_own_gain(loss):
     theta = model.zeros()
     stats = engine.reduce(lambda b: model.stats(theta, b, order=2), LinearStats.__add__)
     target, gain = quadratic_minimum(model, theta, stats)
-    slopes, hessians = mean_gradient_and_hessian(model, stats)
+    gradients, hessians = mean_gradient_and_hessian(model, stats)
     penalty = stacked_penalty(model)
-    change = (target - theta).T.reshape(slopes.shape)
+    change = (target - theta).T.reshape(gradients.shape)
     value = sum(
         s @ c + 0.5 * c @ h @ c + float(penalty.value(c))
-        for s, h, c in zip(slopes, hessians, change, strict=True)
+        for s, h, c in zip(gradients, hessians, change, strict=True)
     )
     assert gain == pytest.approx(-value)
     damped, less = quadratic_minimum(model, theta, stats, np.eye(5))
@@ -171,14 +171,14 @@ def test_l1_gives_exact_zeros(kind):
     assert (state.theta[:4] == 0.0).any()
     assert (state.theta[4] != 0.0).all()
     stats = engine.reduce(lambda b: model.stats(state.theta, b, order=1), LinearStats.__add__)
-    slope = stats.gradient / engine.n_rows
+    gradient = stats.gradient / engine.n_rows
     zero = state.theta == 0.0
-    assert (abs(slope[zero]) <= 0.15 + 1e-4).all()
+    assert (abs(gradient[zero]) <= 0.15 + 1e-4).all()
     active = (state.theta != 0.0) & (l1[:, None] > 0.0)
-    np.testing.assert_allclose(slope[active], -0.15 * np.sign(state.theta[active]), atol=1e-3)
+    np.testing.assert_allclose(gradient[active], -0.15 * np.sign(state.theta[active]), atol=1e-3)
 
 
-def test_a_perfect_fit_without_a_penalty_stops_early_and_says_why():
+def test_a_perfect_fit_without_a_penalty_stops_early_with_a_reason():
     """Separable classes have no optimum: the objective falls for ever."""
     X = np.random.default_rng(0).standard_normal((200, 4))
     zeros = np.zeros(5)
@@ -248,7 +248,7 @@ def test_an_error_in_a_thread_on_a_subset_arrives(monkeypatch):
     model = problem(losses.LogLoss())[0]
     X, y = np.ones((9000, 4)), np.zeros(9000)
 
-    def fail(*args, **words):
+    def fail(*args, **params):
         raise RuntimeError("broken row")
 
     monkeypatch.setattr(LinearModel, "stats", fail)

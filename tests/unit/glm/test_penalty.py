@@ -19,7 +19,7 @@ def test_value_of_every_column():
     np.testing.assert_allclose(penalty.value(w), [1.0 + 1.0 + 0.5, 2.0 + 4.0])
 
 
-def test_sparse_says_whether_there_is_a_kink():
+def test_sparse_penalties_have_a_kink():
     assert net([1.0, 0.0], [0.0, 1e-9]).sparse
     assert not net([1.0, 0.0], [0.0, 0.0]).sparse
 
@@ -47,12 +47,12 @@ def test_prox_is_the_argmin(seed):
 def test_minimum_of_a_penalised_quadratic(l1):
     rng = np.random.default_rng(0)
     A = rng.standard_normal((20, 5))
-    hessian, slope, w = A.T @ A / 20, rng.standard_normal(5), rng.standard_normal(5)
+    hessian, gradient, w = A.T @ A / 20, rng.standard_normal(5), rng.standard_normal(5)
     penalty = net(np.full(5, 0.3), np.full(5, l1))
-    v = penalty.minimise(hessian, slope, w)
+    v = penalty.minimise(hessian, gradient, w)
 
     def value(u):
-        return slope @ (u - w) + 0.5 * (u - w) @ hessian @ (u - w) + float(penalty.value(u))
+        return gradient @ (u - w) + 0.5 * (u - w) @ hessian @ (u - w) + float(penalty.value(u))
 
     for _ in range(300):
         step = 10.0 ** rng.uniform(-4, 0) * rng.standard_normal(5)

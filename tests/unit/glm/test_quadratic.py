@@ -17,35 +17,35 @@ def draw(d, seed, rank=None):
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 def test_subgradient_is_zero(seed, l2):
-    hessian, slope, w, rng = draw(8, seed)
+    hessian, gradient, w, rng = draw(8, seed)
     l1, l2 = rng.uniform(0.0, 1.0, 8), np.full(8, l2)
     l1[0] = l2[0] = 0.0  # an intercept
     v = w.copy()
-    coordinate_descent(hessian, slope, w, l2, l1, v)
-    pull = -(slope + hessian @ (v - w) + l2 * v)
-    np.testing.assert_allclose(pull[v != 0.0], (l1 * np.sign(v))[v != 0.0], atol=1e-4)
-    assert (abs(pull[v == 0.0]) <= l1[v == 0.0] + 1e-4).all()
+    coordinate_descent(hessian, gradient, w, l2, l1, v)
+    residual = -(gradient + hessian @ (v - w) + l2 * v)
+    np.testing.assert_allclose(residual[v != 0.0], (l1 * np.sign(v))[v != 0.0], atol=1e-4)
+    assert (abs(residual[v == 0.0]) <= l1[v == 0.0] + 1e-4).all()
 
 
 def test_ridge_is_one_solve():
-    hessian, slope, w, _ = draw(5, 0)
+    hessian, gradient, w, _ = draw(5, 0)
     l2, v = np.full(5, 0.5), w.copy()
-    coordinate_descent(hessian, slope, w, l2, np.zeros(5), v)
-    exact = np.linalg.solve(hessian + np.diag(l2), hessian @ w - slope)
+    coordinate_descent(hessian, gradient, w, l2, np.zeros(5), v)
+    exact = np.linalg.solve(hessian + np.diag(l2), hessian @ w - gradient)
     np.testing.assert_allclose(v, exact, atol=1e-5)
 
 
 def test_a_coordinate_without_curvature_stays():
-    hessian, slope, w, _ = draw(4, 1)
+    hessian, gradient, w, _ = draw(4, 1)
     hessian[2], hessian[:, 2] = 0.0, 0.0
     v = w.copy()
-    coordinate_descent(hessian, slope, w, np.zeros(4), np.zeros(4), v)
+    coordinate_descent(hessian, gradient, w, np.zeros(4), np.zeros(4), v)
     assert v[2] == w[2]
     assert np.isfinite(v).all()
 
 
 def test_strong_penalty_gives_exact_zeros():
-    hessian, slope, w, _ = draw(6, 2)
+    hessian, gradient, w, _ = draw(6, 2)
     v = w.copy()
-    coordinate_descent(hessian, slope, w, np.zeros(6), np.full(6, 100.0), v)
+    coordinate_descent(hessian, gradient, w, np.zeros(6), np.full(6, 100.0), v)
     assert (v == 0.0).all()

@@ -1,4 +1,4 @@
-"""Stochastic inferences: which rate wins, what is kept of the others, when a pass is enough."""
+"""Stochastic inferences: which rate wins, which others are kept, when a pass is enough."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_averages_come_after_the_given_number_of_rows():
     model, engine = problem(losses.SquaredError())
     late, _ = passes(ScheduledSGD(0.05, average_from=150), model, engine, 1)
     never, _ = passes(ScheduledSGD(0.05), model, engine, 1)
-    assert late.clock.tolist() == [200, 51]  # from the 150th on
-    assert never.clock.tolist() == [200, 0]
+    assert late.counters.tolist() == [200, 51]  # from the 150th on
+    assert never.counters.tolist() == [200, 0]
     np.testing.assert_array_equal(late.weights, never.weights)
     np.testing.assert_array_equal(never.theta()[:4, 0], never.weights)
     assert (late.theta() != never.theta()).any()
@@ -150,10 +150,10 @@ def test_a_stream_is_read_by_one_thread():
     rng = np.random.default_rng(6)
     X, y = rng.normal(size=(600, 4)), rng.integers(0, 6, 600)
     blocks = [(X[i : i + 100], y[i : i + 100]) for i in range(0, 600, 100)]
-    words = {"penalty": "elasticnet", "random_state": 0, "max_iter": 3, "tol": None}
-    one = LinearClassifier(n_jobs=1, **words).fit(blocks)
+    params = {"penalty": "elasticnet", "random_state": 0, "max_iter": 3, "tol": None}
+    one = LinearClassifier(n_jobs=1, **params).fit(blocks)
     for _ in range(3):
-        two = LinearClassifier(n_jobs=2, **words).fit(blocks)
+        two = LinearClassifier(n_jobs=2, **params).fit(blocks)
         np.testing.assert_array_equal(two.coef_, one.coef_)
 
 
@@ -167,5 +167,5 @@ def test_short_blocks_of_one_matrix_are_learned_together(monkeypatch):
     assert [batch.n_rows for batch in fewer] == [256, 256, 256, 232]
     rows = [np.concatenate([batch.rows for batch in some]) for some in (given, fewer)]
     np.testing.assert_array_equal(*rows)
-    apart = list(engine.blocks())  # every one has rows of its own
-    assert all(batch is own for batch, own in zip(joined(apart), apart, strict=True))
+    separate = list(engine.blocks())  # every one has rows of its own
+    assert all(batch is own for batch, own in zip(joined(separate), separate, strict=True))

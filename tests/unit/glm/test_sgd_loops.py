@@ -13,7 +13,7 @@ from scipy import sparse
 
 from likelier import losses
 from likelier.base import Batch
-from likelier.glm.loops.sgd import adaptive_pass, settle
+from likelier.glm.loops.sgd import adaptive_pass, apply_pending
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import NEVER, ScheduledSGD
@@ -37,7 +37,7 @@ def draw(loss, n=50, d=5, seed=0):
     return X, y.astype(float), weight, 1
 
 
-def with_one_lane(data):
+def with_one_output(data):
     """Two classes with one output, the form the single-score loop is written for."""
     X, y, weight, _ = data
     return X, np.minimum(y, 1.0), weight, 1
@@ -50,7 +50,7 @@ def make_model(loss, d, K, fit_intercept, alpha):
 
 
 def targets(loss, y, K):
-    """What each output is told about one row."""
+    """Targets of each output for one row."""
     if loss.task == "binary":
         return np.where(np.arange(K) == y, 1.0, -1.0)
     return np.full(K, y)
@@ -110,7 +110,7 @@ def assert_same(state, W, b, rtol=1e-10):
 def test_scheduled_pass_is_the_formula_row_by_row(loss, kind, implicit, fit_intercept):
     order = np.random.default_rng(1).permutation(50)
     sgd = ScheduledSGD(0.05, 0.0, implicit, NEVER)
-    forms = [draw(loss)] + ([with_one_lane(draw(loss))] if loss.task == "binary" else [])
+    forms = [draw(loss)] + ([with_one_output(draw(loss))] if loss.task == "binary" else [])
     for data in forms:
         state = run(sgd, loss, data, order, kind, fit_intercept, alpha=0.3)
         path = replay(loss, data, order, lambda t: 0.05, 0.3, float(fit_intercept), implicit)
@@ -134,7 +134,7 @@ def assert_mean(state, path, first, rtol=1e-10):
     """The parameters are the mean of the iterates from step ``first`` on (the first is step 1)."""
     taken = path[max(first, 1) - 1 :]
     W, b = (np.mean([step[part] for step in taken], axis=0) for part in (0, 1))
-    assert state.clock.tolist() == [len(path), len(taken)]
+    assert state.counters.tolist() == [len(path), len(taken)]
     np.testing.assert_allclose(state.theta(), np.vstack([W, b]), rtol=rtol, atol=1e-12)
 
 
@@ -146,7 +146,7 @@ def assert_mean(state, path, first, rtol=1e-10):
 def test_average_is_the_mean_of_all_iterates(loss, kind, implicit, power, first):
     order = np.random.default_rng(1).permutation(50)
     sgd = ScheduledSGD(0.05, power, implicit, first)
-    forms = [draw(loss)] + ([with_one_lane(draw(loss))] if loss.task == "binary" else [])
+    forms = [draw(loss)] + ([with_one_output(draw(loss))] if loss.task == "binary" else [])
     for data in forms:
         path = replay(loss, data, order, lambda t: 0.05 / t**power, 0.3, 1.0, implicit)
         assert_mean(run(sgd, loss, data, order, kind, True, 0.3), path, first)
@@ -172,7 +172,7 @@ def test_a_mean_keeps_its_digits_as_the_weights_are_shrunk(loss, kind, alpha):
 def test_a_mean_of_explicit_steps_onto_zero_and_beyond(alpha):
     """``1 - eta0 alpha`` is .5, 0, -.5, -1 and, where the weights grow without bound, -2."""
     loss, order = losses.Hinge(), np.arange(50)
-    for data in (draw(loss), with_one_lane(draw(loss))):
+    for data in (draw(loss), with_one_output(draw(loss))):
         path = replay(loss, data, order, lambda t: 0.1, alpha, 1.0, False)
         state = run(ScheduledSGD(0.1, 0.0, False, 3), loss, data, order, np.asarray, True, alpha)
         assert_mean(state, path, 3)
@@ -198,7 +198,7 @@ def test_explicit_shrinkage_that_lands_on_zero_or_beyond(alpha):
     """``1 - eta0 alpha`` is zero, then negative: the lazy scale changes its sign."""
     loss = losses.Hinge()
     order, sgd = np.arange(50), ScheduledSGD(0.1, 0.0, False, NEVER)
-    for data in (draw(loss), with_one_lane(draw(loss))):
+    for data in (draw(loss), with_one_output(draw(loss))):
         state = run(sgd, loss, data, order, np.asarray, True, alpha)
         assert_same(state, *replay(loss, data, order, lambda t: 0.1, alpha, 1.0, False)[-1])
 
@@ -231,15 +231,15 @@ def test_float32_rows_are_computed_in_double_precision():
 # -- a rate for every coordinate --------------------------------------------------------------
 
 
-def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, pay_now):
+def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, apply_now):
     """Penalties are owed until a coordinate is met again, then paid in one implicit step.
 
     That of the present step is part of the proximal point, unless it has a kink.
     """
     X, y, weight, K = data
-    lanes = K * len(etas)
+    n_scores = K * len(etas)
     eta = np.repeat(etas, K)
-    W, b = np.zeros((X.shape[1], lanes)), np.zeros(lanes)
+    W, b = np.zeros((X.shape[1], n_scores)), np.zeros(n_scores)
     seen, now, met = np.zeros(X.shape[1]), 0.0, np.zeros(len(etas))
 
     def pay(j):
@@ -251,7 +251,7 @@ def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, pay_now
         x, omega = X[i], weight[i]
         now += 1.0
         s = np.ones_like(W)
-        if pay_now:
+        if apply_now:
             for j in np.flatnonzero(x):
                 if implicit and l1[j] == 0.0:
                     s[j] = 1.0 / (1.0 + eta * rates[j] * l2[j])
@@ -263,7 +263,7 @@ def replay_adaptive(loss, data, order, rates, etas, l2, l1, k, implicit, pay_now
                     W[j] = pay(j)
         m = x @ (s * W) + b
         q = eta * ((rates * x * x) @ s + k)
-        g = np.empty(lanes)
+        g = np.empty(n_scores)
         for group in range(len(etas)):
             here = slice(group * K, (group + 1) * K)
             g[here] = direction(loss, y[i], m[here], omega * q[here], implicit)
@@ -284,35 +284,35 @@ def value(loss, y, m):
 @every_loss
 @every_kind
 @every_update
-@pytest.mark.parametrize("pay_now", [True, False], ids=["at_once", "at_the_end"])
+@pytest.mark.parametrize("apply_now", [True, False], ids=["at_once", "at_the_end"])
 @pytest.mark.parametrize("one_rate", [True, False], ids=["one_rate", "several_rates"])
-def test_adaptive_pass_is_the_formula_row_by_row(loss, kind, implicit, pay_now, one_rate):
+def test_adaptive_pass_is_the_formula_row_by_row(loss, kind, implicit, apply_now, one_rate):
     data = draw(loss)
     X, y, weight, K = data
     rng = np.random.default_rng(2)
     rates, etas = 10.0 ** rng.uniform(-3, 0, X.shape[1]), np.array([0.02, 0.1, 0.4])
     l2, l1 = rng.uniform(0, 0.1, X.shape[1]), rng.uniform(0, 0.02, X.shape[1])
     l1[::2] = 0.0
-    if one_rate:  # and no kink: all lanes share what depends on the rate
+    if one_rate:  # and no kink: all outputs share coefficients
         etas, l1 = etas[1:2], np.zeros_like(l1)
     order = rng.permutation(len(y))
-    lanes = K * len(etas)
-    W, b, met = np.zeros(X.shape[1] * lanes), np.zeros(lanes), np.zeros(len(etas))
-    seen, elapsed, clock = np.zeros(X.shape[1]), np.zeros(1), np.zeros(2, dtype=np.int64)
-    lane_etas = np.repeat(etas, K)
+    n_scores = K * len(etas)
+    W, b, met = np.zeros(X.shape[1] * n_scores), np.zeros(n_scores), np.zeros(len(etas))
+    seen, elapsed, counters = np.zeros(X.shape[1]), np.zeros(1), np.zeros(2, dtype=np.int64)
+    score_etas = np.repeat(etas, K)
     view = as_rows(kind(X))
     adaptive_pass(
         *view, order, y, weight, loss.code, loss.parameters, loss.coupled, implicit,
-        loss.task in ("binary", "multiclass"), K, W, b, lane_etas, rates, seen, elapsed,
-        l2, l1, pay_now, 0.0, 0.05, clock, met,
+        loss.task in ("binary", "multiclass"), K, W, b, score_etas, rates, seen, elapsed,
+        l2, l1, apply_now, 0.0, 0.05, counters, met,
     )  # fmt: skip
-    settle(W, lanes, lane_etas, rates, seen, elapsed, l2, l1)
-    expected = replay_adaptive(loss, data, order, rates, etas, l2, l1, 0.05, implicit, pay_now)
-    np.testing.assert_allclose(W.reshape(-1, lanes), expected[0], rtol=1e-10, atol=1e-12)
+    apply_pending(W, n_scores, score_etas, rates, seen, elapsed, l2, l1)
+    expected = replay_adaptive(loss, data, order, rates, etas, l2, l1, 0.05, implicit, apply_now)
+    np.testing.assert_allclose(W.reshape(-1, n_scores), expected[0], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(b, expected[1], rtol=1e-10, atol=1e-12)
-    if lanes > 1 or pay_now:  # a single lane alone only estimates what it met
+    if n_scores > 1 or apply_now:  # a single output only estimates its loss
         np.testing.assert_allclose(met, expected[2], rtol=1e-10)
-    assert clock[0] == len(y)
+    assert counters[0] == len(y)
     assert elapsed[0] == len(y)
     assert (seen == len(y)).all()
 

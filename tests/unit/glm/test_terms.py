@@ -30,14 +30,14 @@ def scored(loss):
 def test_scalar_terms(loss, weighted):
     y, weight, scores, K = scored(loss)
     omega = weight if weighted else np.ones_like(weight)
-    slope, curvature = np.empty_like(scores), np.empty_like(scores)
+    derivative, curvature = np.empty_like(scores), np.empty_like(scores)
     total = scalar_terms(
         loss.code, loss.parameters, loss.task == "binary", 0.0, y,
-        weight if weighted else NO_WEIGHT, scores, 2, slope, curvature,
+        weight if weighted else NO_WEIGHT, scores, 2, derivative, curvature,
     )  # fmt: skip
     t = np.stack([targets(loss, v, K) for v in y])
     np.testing.assert_allclose(total, omega @ loss.value(t, scores))
-    np.testing.assert_allclose(slope, omega[:, None] * loss.derivative(t, scores))
+    np.testing.assert_allclose(derivative, omega[:, None] * loss.derivative(t, scores))
     np.testing.assert_allclose(curvature, omega[:, None] * loss.curvature(t, scores))
 
 
@@ -46,9 +46,9 @@ def test_envelope_is_the_minimum_over_nearby_scores(loss):
     """``min_u loss(u) + (u - f)^2 / (2 width)``, by brute force over a fine grid."""
     y, _, scores, K = scored(loss)
     y, scores, width = y[:10], np.ascontiguousarray(scores[:10]), 0.2
-    slope, curvature = np.empty_like(scores), np.empty_like(scores)
+    derivative, curvature = np.empty_like(scores), np.empty_like(scores)
     args = (loss.code, loss.parameters, loss.task == "binary", width, y, NO_WEIGHT)
-    total = scalar_terms(*args, scores, 2, slope, curvature)
+    total = scalar_terms(*args, scores, 2, derivative, curvature)
     t = np.stack([targets(loss, v, K) for v in y])
     grid = np.linspace(-4.0, 4.0, 80001)[:, None, None]
     best = (loss.value(t, scores + grid) + grid**2 / (2.0 * width)).min(axis=0)
@@ -64,12 +64,12 @@ def test_envelope_is_the_minimum_over_nearby_scores(loss):
 @coupled
 def test_coupled_terms(loss):
     y, weight, scores, _ = scored(loss)
-    slope, shares = np.empty_like(scores), np.empty_like(scores)
-    total = coupled_terms(loss.code, 0.0, y, weight, scores, 2, slope, shares)
+    derivative, prob = np.empty_like(scores), np.empty_like(scores)
+    total = coupled_terms(loss.code, 0.0, y, weight, scores, 2, derivative, prob)
     np.testing.assert_allclose(total, [weight @ loss.value(y.astype(int), scores)])
-    np.testing.assert_allclose(slope, weight[:, None] * loss.derivative(y.astype(int), scores))
+    np.testing.assert_allclose(derivative, weight[:, None] * loss.derivative(y.astype(int), scores))
     if loss.name == "softmax":
-        np.testing.assert_allclose(shares, loss.link(scores))
+        np.testing.assert_allclose(prob, loss.link(scores))
 
 
 @pytest.mark.parametrize("width", [0.01, 0.5])
@@ -77,14 +77,16 @@ def test_the_smooth_stand_in_of_a_maximum_over_classes(width):
     loss = next(loss for loss in ALL if loss.name == "multiclass_hinge")
     y, weight, scores, K = scored(loss)
     args, ends = (loss.code, width, y, weight), []
-    slope, shares = np.empty_like(scores), np.empty_like(scores)
-    total = coupled_terms(*args, scores, 2, slope, shares)[0]
+    derivative, prob = np.empty_like(scores), np.empty_like(scores)
+    total = coupled_terms(*args, scores, 2, derivative, prob)[0]
     exact = weight @ loss.value(y.astype(int), scores)
     assert exact - width * np.log(K) * weight.sum() <= total <= exact
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    np.testing.assert_allclose(prob.sum(axis=1), 1.0)
     for h in (-1e-6, 1e-6):
-        ends.append(coupled_terms(*args, scores + h * np.eye(K)[0], 0, slope[:0], shares[:0])[0])
-    np.testing.assert_allclose(slope[:, 0].sum(), (ends[1] - ends[0]) / 2e-6, rtol=1e-4, atol=1e-6)
+        ends.append(coupled_terms(*args, scores + h * np.eye(K)[0], 0, derivative[:0], prob[:0])[0])
+    np.testing.assert_allclose(
+        derivative[:, 0].sum(), (ends[1] - ends[0]) / 2e-6, rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("loss", ALL, ids=lambda loss: loss.name)

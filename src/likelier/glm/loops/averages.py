@@ -1,4 +1,4 @@
-"""Averages of the iterates of stochastic passes: the mean of all, or one that prefers the last."""
+"""Averages of the iterates of stochastic passes: the plain mean, or a tail average."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from likelier.jit import njit
 
 
 @njit(cache=True, nogil=True)
-def add_owed(weights, average, summed):
-    """Complete a sum of iterates, which lacks ``summed * weights``; returns what it lacks then."""
+def add_pending(weights, average, summed):
+    """Add the pending ``summed * weights`` to a sum of iterates; returns the new ``summed``, 0."""
     if summed != 0.0:
         for j in range(len(weights)):
             average[j] += summed * weights[j]
@@ -16,15 +16,15 @@ def add_owed(weights, average, summed):
 
 @njit(cache=True, nogil=True)
 def forget(weights, average, summed):
-    """Let all weights be zero from now on; what they were stays in the sum."""
-    summed = add_owed(weights, average, summed)
+    """Set all weights to zero after adding their pending part to the sum."""
+    summed = add_pending(weights, average, summed)
     weights[:] = 0.0
     return summed
 
 
 @njit(cache=True, nogil=True)
 def take_average(weights, intercept, scale, average, average_intercept, k):
-    """Running average whose k-th term counts like k^3: an average of the tail, at any time."""
+    """Update a running average whose k-th term has a weight like k^3."""
     rate = 4.0 / (k + 3.0)
     for j in range(len(weights)):
         average[j] += rate * (scale * weights[j] - average[j])

@@ -1,4 +1,4 @@
-"""Moments of the columns, and rows with the means of some columns taken off."""
+"""Column moments, and centred copies of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from likelier.loops.rows import column, prefetch_ahead, row_start
 
 @njit(cache=True, nogil=True)
 def column_moments(data, indices, indptr, n_columns, rows, sums, squares, counts):
-    """Add to the sums, the sums of squares and the counts of nonzeros of every column."""
+    """Update sums, sums of squares and numbers of nonzeros of every column."""
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
@@ -25,7 +25,7 @@ def column_moments(data, indices, indptr, n_columns, rows, sums, squares, counts
 
 @njit(cache=True, nogil=True)
 def centred_dense(data, n_columns, rows, shift, out, largest):
-    """Gather ``x_i - shift`` of the listed rows into ``out``, and their largest sizes."""
+    """Gather ``x_i - shift`` of the listed rows, and the largest absolute values per column."""
     width = np.uintp(n_columns)
     for r in range(np.uintp(len(rows))):
         first, target = np.uintp(rows[r]) * width, r * width
@@ -33,7 +33,7 @@ def centred_dense(data, n_columns, rows, shift, out, largest):
         for j in range(width):
             x = np.float64(data[first + j]) - shift[j]
             out[target + j] = x
-            # not max(): its care for NaN keeps the loop from being vectorised
+            # not max(), whose handling of NaN prevents vectorisation
             largest[j] = abs(x) if abs(x) > largest[j] else largest[j]
 
 
@@ -43,10 +43,10 @@ def centred_sparse(
 ):  # fmt: skip
     """Gather ``x_i - shift`` of sparse rows: the shifted ``columns`` are stored in every row.
 
-    ``out`` and ``out_indices`` have room for the entries of the rows and for all shifted columns
+    ``out`` and ``out_indices`` have capacity for the entries of the rows plus all shifted columns
     of each.
     """
-    met = np.full(len(shift), -1)
+    last_row = np.full(len(shift), -1)
     end = np.uintp(0)
     out_indptr[0] = 0
     for r in range(len(rows)):
@@ -55,12 +55,12 @@ def centred_sparse(
             out[end] = np.float64(data[p])
             out_indices[end] = j
             if shift[j] != 0.0:
-                met[j] = r
+                last_row[j] = r
                 out[end] -= shift[j]
                 largest[j] = max(largest[j], abs(out[end]))
             end += np.uintp(1)
         for j in columns:
-            if met[j] != r:
+            if last_row[j] != r:
                 out[end] = -shift[j]
                 out_indices[end] = j
                 largest[j] = max(largest[j], abs(shift[j]))

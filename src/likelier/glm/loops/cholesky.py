@@ -1,6 +1,6 @@
-"""Cholesky factors and what they solve, without holding the interpreter.
+"""Cholesky factorisation and solution without the GIL.
 
-SciPy's own keep it to themselves while they work, so that threads take turns.
+SciPy's functions hold the GIL, which prevents running them in parallel threads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from likelier.jit import njit
 
 @njit(cache=True, nogil=True)
 def cholesky(matrix):
-    """Lower factor of a symmetric matrix; raises ``LinAlgError`` where it is not definite."""
+    """Lower factor of a symmetric matrix; raises ``LinAlgError`` if it is not definite."""
     return np.linalg.cholesky(matrix)
 
 
@@ -20,8 +20,8 @@ def cholesky(matrix):
 def cholesky_solve(factor, right):
     """Solve ``factor factor^T x = b`` for every column ``b``; ``factor`` is in C order.
 
-    For few columns, where time goes into reading the factor: each of its rows is read for all
-    columns together, once forwards and once backwards.
+    For few columns, where the time is that of reading the factor: each of its rows is read once
+    forwards and once backwards, for all columns.
     """
     n, n_columns = right.shape
     out = np.empty((n_columns, n))

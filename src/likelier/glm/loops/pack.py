@@ -9,12 +9,12 @@ from likelier.loops.rows import prefetch_ahead
 
 
 @njit(cache=True, nogil=True)
-def pack_rows(data, bits, n_columns, rows, out, places, indptr):
-    """Write what is not zero of the listed dense rows, one after another; how many there are.
+def pack_rows(data, bits, n_columns, rows, out, columns, indptr):
+    """Write the nonzeros of the listed dense rows, concatenated; returns their number.
 
-    ``bits`` are the same numbers as unsigned integers: eight of them are all zero where their
-    bits are, but for the signs. ``out`` and ``places`` (columns) have room for all and one more:
-    no branch depends on a single number, since guessing takes longer than writing it in vain.
+    ``bits`` are the values as unsigned integers: eight are all zero if their bits are, except for
+    signs. ``out`` and ``columns`` (columns) have capacity for all entries and one more: values are
+    written without a branch, since mispredicted branches would cost more.
     """
     eight, one, n = np.uintp(8), np.uintp(1), np.uintp(0)
     width = np.uintp(n_columns)
@@ -32,13 +32,13 @@ def pack_rows(data, bits, n_columns, rows, out, places, indptr):
                 for k in range(eight):
                     x = data[p + k]
                     out[n] = x
-                    places[n] = j + k
+                    columns[n] = j + k
                     n += np.uintp(x != 0.0)
             j += eight
         while j < width:
             x = data[first + j]
             out[n] = x
-            places[n] = j
+            columns[n] = j
             n += np.uintp(x != 0.0)
             j += one
         indptr[r + 1] = n

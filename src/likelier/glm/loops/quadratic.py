@@ -11,17 +11,17 @@ PRECISION = 1e-12
 
 
 @njit(cache=True, nogil=True)
-def coordinate_descent(hessian, slope, w, l2, l1, v):
+def coordinate_descent(hessian, gradient, w, l2, l1, v):
     """Cyclic coordinate descent on the penalised quadratic, in place on ``v``."""
-    residual = slope.copy()  # gradient of the quadratic at v
+    residual = gradient.copy()  # gradient of the quadratic at v
     for _ in range(SWEEPS):
         moved, size = 0.0, 0.0
         for j in range(len(v)):
             curve = hessian[j, j] + l2[j]
             if curve <= 0.0:
                 continue
-            pull = hessian[j, j] * v[j] - residual[j]
-            new = np.sign(pull) * max(abs(pull) - l1[j], 0.0) / curve
+            target = hessian[j, j] * v[j] - residual[j]
+            new = np.sign(target) * max(abs(target) - l1[j], 0.0) / curve
             change = new - v[j]
             if change != 0.0:
                 v[j] = new

@@ -1,13 +1,13 @@
 """Stochastic gradient passes, one row at a time, explicit or implicit.
 
-`scheduled_pass` has one rate for all coordinates and a lazily scaled weight vector, the fastest
-form, and the mean of all iterates. `adaptive_pass` has a rate per coordinate and several global
-rates side by side. Both follow the proximal step: with ``s = 1 / (1 + a lambda)``,
+`scheduled_pass` has one rate for all coordinates, a lazily scaled weight vector, which is fastest,
+and the mean of all iterates. `adaptive_pass` has a rate per coordinate and several global rates in
+parallel. Both use the proximal step: with ``s = 1 / (1 + a lambda)``,
 ``m = s x^T w + b``, ``c = a omega (s |x|^2 + k)``, ``g = -loss'(m + c g)``,
 ``w <- s (w + a omega g x)`` and ``b <- b + k a omega g``.
 
-Targets are class numbers for classifiers (lane k of a scalar loss sees +1 for class k, -1
-otherwise) and plain numbers for regression, which has one output.
+Targets are class indices for classifiers (output k of a scalar loss has target +1 for class k, else
+-1) and values for regression, which has one output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from likelier.glm.loops.averages import add_owed, forget
+from likelier.glm.loops.averages import add_pending, forget
 from likelier.jit import njit
 from likelier.loops.lanes import add_scores, keep_and_add
 from likelier.loops.rows import (
@@ -40,14 +40,14 @@ from likelier.losses import (
     loss_value,
 )
 
-WATCH = 8  # a single rate needs its loss on one row in so many
-SMALLEST_SCALE = 1e-120  # far from underflow, and squares of it still are normal numbers
-SMALLEST_AVERAGED = 1e-2  # a mean loses digits as the factor shrinks: about two at most
+LOSS_EVERY = 8  # rows between evaluations of the loss, for a single rate
+SMALLEST_SCALE = 1e-120  # its square is still a normal number
+SMALLEST_AVERAGED = 1e-2  # limits the loss of precision of a mean to about two digits
 
 
 @njit(cache=True, nogil=True)
 def output_target(classes, y, k):
-    """Target of output ``k``: +-1 for classes, the number itself otherwise."""
+    """Target of output ``k``: +-1 for classes, else the value itself."""
     if classes:
         return 1.0 if y == k else -1.0
     return y
@@ -55,7 +55,7 @@ def output_target(classes, y, k):
 
 @njit(cache=True, nogil=True)
 def steps(code, p, coupled, implicit, classes, y, m, c, out):
-    """``g`` for each lane; lanes of a coupled loss come in groups of ``len(out)``."""
+    """``g`` of each output; outputs of a coupled loss come in groups of ``len(out)``."""
     if coupled:
         if implicit:
             coupled_prox(code, np.int64(y), m, c[0], out)
@@ -91,38 +91,38 @@ def scheduled_pass(
     intercept,
     average,
     average_intercept,
-    clock,
+    counters,
     lazy,
     alpha,
     eta0,
     power,
     intercept_rate,
     average_from,
-    watch_every,
+    loss_every,
 ):
     """One pass with the rate ``eta0 / t^power`` of the weights ``lazy[0] * weights``.
 
-    ``clock`` holds (steps taken, iterates summed) and goes on counting from call to call, as
-    the common factor ``lazy[0]`` goes on shrinking: folding it in costs a visit to every weight.
-    From step ``average_from`` on iterates are summed: their sum is ``average + lazy[1] * weights``,
-    ``lazy[1]`` the sum of the factors. A step that adds ``u`` to ``weights`` takes ``lazy[1] u``
-    off ``average`` to leave the earlier iterates as they were, so it visits the row's columns only.
-    ``norms`` are the squared norms of the rows; one that is negative is computed on the way.
-    Returns the sum of the weighted losses met at every ``watch_every``-th row, each before the
-    row was learned.
+    ``counters`` holds (steps taken, iterates summed) and is kept between calls, as is the common
+    factor ``lazy[0]``: applying it visits every weight. From step ``average_from`` on, iterates are
+    summed: their sum is ``average + lazy[1] * weights``, with ``lazy[1]`` the sum of the factors. A
+    step that adds ``u`` to ``weights`` subtracts ``lazy[1] u`` from ``average`` to preserve earlier
+    iterates, and so visits only the columns of the row. ``norms`` are the squared norms of the
+    rows; negative ones are computed on first use. Returns the sum of the weighted losses at every
+    ``loss_every``-th row, each before the row is learned.
     """
-    n_lanes = len(intercept)
-    single = n_lanes == 1 and not coupled  # two classes, or regression: all in registers
-    m, g, step, c = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    scale, summed, progressive, t = lazy[0], lazy[1], 0.0, clock[0]
+    n_outputs = len(intercept)
+    single = n_outputs == 1 and not coupled  # two classes, or regression: all in registers
+    m, g = np.empty(n_outputs), np.empty(n_outputs)
+    step, c = np.empty(n_outputs), np.empty(n_outputs)
+    scale, summed, progressive, t = lazy[0], lazy[1], 0.0, counters[0]
     smallest = SMALLEST_AVERAGED if len(average) else SMALLEST_SCALE
-    until_watch = watch_every
+    until_loss = loss_every
     a, s = eta0, shrinkage(eta0, alpha, implicit)
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
         t += 1
-        until_watch -= 1
+        until_loss -= 1
         omega = weight[i] if len(weight) else 1.0
         if power != 0.0:
             a = eta0 / t**power
@@ -132,69 +132,69 @@ def scheduled_pass(
         if implicit and norms[i] < 0.0:
             norms[i] = row_square(data, start, stop)
         size = a * omega * (s * norms[i] + intercept_rate)
-        after = 1.0 if s == 0.0 else scale * s  # zero: an explicit step onto nothing at all
+        after = 1.0 if s == 0.0 else scale * s  # zero: an explicit step that shrinks to zero
         # implicit: s (w + a omega g x); explicit: s w + a omega g x
         factor = a * omega * (s if implicit else 1.0) / after
         if single:
             score = shrink * row_dot(data, indices, start, stop, weights) + intercept[0]
             target = output_target(classes, y[i], 0)
-            if until_watch == 0:
+            if until_loss == 0:
                 progressive += omega * loss_value(code, p, target, score)
             if implicit:
-                pull = loss_prox(code, p, target, score, size)
+                g_i = loss_prox(code, p, target, score, size)
             else:
-                pull = -loss_derivative(code, p, target, score)
+                g_i = -loss_derivative(code, p, target, score)
             if s == 0.0:
                 summed = forget(weights, average, summed)
-            if pull != 0.0:
-                row_axpy(data, indices, start, stop, weights, factor * pull)
+            if g_i != 0.0:
+                row_axpy(data, indices, start, stop, weights, factor * g_i)
                 if summed != 0.0:
-                    row_axpy(data, indices, start, stop, average, -summed * factor * pull)
-                intercept[0] += intercept_rate * a * omega * pull
+                    row_axpy(data, indices, start, stop, average, -summed * factor * g_i)
+                intercept[0] += intercept_rate * a * omega * g_i
         else:
             row_scores(data, indices, start, stop, weights, m)
-            for k in range(n_lanes):
+            for k in range(n_outputs):
                 m[k] = shrink * m[k] + intercept[k]
                 c[k] = size
-            if until_watch == 0:
+            if until_loss == 0:
                 progressive += omega * outputs_value(code, p, coupled, classes, y[i], m)
             steps(code, p, coupled, implicit, classes, y[i], m, c, g)
             if s == 0.0:
                 summed = forget(weights, average, summed)
-            for k in range(n_lanes):
+            for k in range(n_outputs):
                 step[k] = factor * g[k]
                 intercept[k] += intercept_rate * a * omega * g[k]
             row_add(data, indices, start, stop, weights, step)
             if summed != 0.0:
-                for k in range(n_lanes):
+                for k in range(n_outputs):
                     step[k] *= -summed
                 row_add(data, indices, start, stop, average, step)
         scale = after
         if len(average) and t >= average_from:
             summed += scale
-            clock[1] += 1
-            for k in range(n_lanes):
+            counters[1] += 1
+            for k in range(n_outputs):
                 average_intercept[k] += intercept[k]
         if not (smallest < abs(scale) < 1.0 / smallest):
-            summed = add_owed(weights, average, summed)
+            summed = add_pending(weights, average, summed)
             weights *= scale
             scale = 1.0
-        if until_watch == 0:
-            until_watch = watch_every
+        if until_loss == 0:
+            until_loss = loss_every
     lazy[0], lazy[1] = scale, summed
-    clock[0] = t
+    counters[0] = t
     return progressive
 
 
 @njit(cache=True, nogil=True)
 def shrinkage(a, alpha, implicit):
-    """What the penalty leaves of the weights in one step of rate ``a``."""
+    """Factor by which the penalty shrinks the weights in a step of rate ``a``."""
     return 1.0 / (1.0 + a * alpha) if implicit else 1.0 - a * alpha
 
 
 @njit(cache=True, nogil=True)
 def outputs_value(code, p, coupled, classes, y, m):
-    """Loss of one row, summed over its lanes."""
+    """Loss of one row, summed over its outputs."""
     if coupled:
         return coupled_value(code, np.int64(y), m)
     total = 0.0
@@ -210,53 +210,53 @@ def soft(w, threshold):
 
 
 @njit(cache=True, nogil=True)
-def catch_up(weights, first, n_lanes, etas, elapsed, l2, l1):
-    """Penalty of one coordinate for the steps since its last visit, as one proximal step."""
-    for lane in range(n_lanes):
-        tau = etas[lane] * elapsed
-        w = weights[first + lane]
+def catch_up(weights, first, n_scores, etas, elapsed, l2, l1):
+    """Apply the penalty of one coordinate for all steps since its last visit, in one step."""
+    for k in range(n_scores):
+        tau = etas[k] * elapsed
+        w = weights[first + k]
         if l1 > 0.0:
             w = soft(w, tau * l1)
-        weights[first + lane] = w / (1.0 + tau * l2)
+        weights[first + k] = w / (1.0 + tau * l2)
 
 
 @njit(cache=True, nogil=True)
 def nonzeros(data, indices, start, stop, entries):
-    """List the columns and the values of a row that are not zero; how many there are.
+    """List the columns and values of the nonzeros of a row; returns their number.
 
-    No branch depends on a value: where zeros are many, guessing them takes longer than the row.
+    Without branches on values, since mispredicted ones would cost more.
     """
-    places, values = entries[0], entries[1]
+    columns, values = entries[0], entries[1]
     n = np.uintp(0)
     for pos in range(start, stop):
         x = np.float64(data[pos])
-        places[n] = column(indices, start, pos)
+        columns[n] = column(indices, start, pos)
         values[n] = x
         n += np.uintp(x != 0.0)
     return n
 
 
 @njit(cache=True, nogil=True)
-def one_rate(entries, n, rates, seen, l2, eta, schedule, total, pay_now):
-    """What a row's step does to its weights where all lanes have one rate and L2 penalties.
+def one_rate(entries, n, rates, seen, l2, eta, schedule, total, apply_now):
+    """Coefficients of a row's step if all outputs have the same rate and L2 penalties.
 
-    ``entries``: columns and values of the row; then, to be filled, what is left of each weight
-    after the penalties it owes and that of this step, and by how much it moves per unit of the
-    lanes' steps. Returns ``sum s a x^2``, as in `adaptive_pass`.
+    ``entries``: columns and values of the row; then, as output, the factor of each weight by the
+    pending penalties and that of this step, and its change per unit step of an output. Returns
+    ``sum s a x^2``, as in `adaptive_pass`.
     """
-    places, values, left, moves = entries
-    spread = 0.0
+    columns, values, factors, moves = entries
+    norm = 0.0
     for k in range(n):
-        j, x = places[k], values[k]
-        own = left[k] = 1.0
-        if pay_now:
+        j, x = columns[k], values[k]
+        own = factors[k] = 1.0
+        if apply_now:
             before = 1.0 + eta * rates[j] * (total - schedule - seen[j]) * l2[j]
-            left[k] = 1.0 / ((1.0 + eta * schedule * rates[j] * l2[j]) * before)
-            own = left[k] * before
+            factors[k] = 1.0 / ((1.0 + eta * schedule * rates[j] * l2[j]) * before)
+            own = factors[k] * before
             seen[j] = total
         moves[k] = own * rates[j] * x
-        spread += moves[k] * x
-    return eta * schedule * spread
+        norm += moves[k] * x
+    return eta * schedule * norm
 
 
 @njit(cache=True, nogil=True)
@@ -282,122 +282,124 @@ def adaptive_pass(
     elapsed,
     l2,
     l1,
-    pay_now,
+    apply_now,
     power,
     intercept_rate,
-    clock,
+    counters,
     progressive,
 ):
-    """One pass with a rate per coordinate, for several global rates ``etas`` (one per lane).
+    """One pass with a rate per coordinate and a global rate per column of weights (``etas``).
 
-    Coordinate j of lane l moves with rate ``etas[l] rates[j] / t^power``. The penalty of
-    coordinates a sparse row does not touch is owed until their next visit (``seen[j]`` is
-    the ``elapsed[0]`` of the last one) and then paid at once by one implicit step; unless
-    ``pay_now``, all penalties of this call stay owed until `settle`. The penalty of the step
-    itself is part of the proximal point: with ``a = eta rate_j`` and ``s = 1 / (1 + a l2_j)``,
-    ``m = sum s x_j w_j + b``, ``q = sum s a x_j^2 + k``, ``w_j <- s (w_j + a omega g x_j)``. (An L1
-    penalty has no such form: it is paid just before.)
-    Lanes come in groups of ``n_outputs``, one group per global rate; ``progressive[group]``
-    gathers the losses met before learning.
+    Weights have ``n_outputs`` columns per global rate, a group; ``progressive[group]`` sums the
+    losses before learning. Coordinate j of column o has the rate ``etas[o] rates[j] / t^power``.
+
+    The penalty of coordinates that a sparse row does not touch is pending until their next visit
+    (``seen[j]`` is the ``elapsed[0]`` of the last one) and then applied as one implicit step;
+    unless ``apply_now``, all penalties of this call remain so until `apply_pending`. The penalty of
+    the step itself is part of the proximal point: with ``a = eta rate_j``, ``s = 1 / (1 + a l2_j)``
+    it is ``m = sum s x_j w_j + b``, ``q = sum s a x_j^2 + k``, ``w_j <- s (w_j + a omega g x_j)``.
+    (An L1 penalty has no such form and is applied just before.)
     """
-    n_lanes = np.uintp(len(intercept))
+    n_scores = np.uintp(len(intercept))
     n_groups = len(intercept) // n_outputs
-    single = len(intercept) == 1 and not coupled and not pay_now
-    watched = len(rows) / -(-len(rows) // WATCH) if len(rows) else 1.0
-    m, q, g = np.empty(n_lanes), np.empty(n_lanes), np.empty(n_lanes)
-    # with one rate, what depends on it is the same for all lanes
-    alike = implicit and (etas == etas[0]).all() and not l1.any()
-    room = n_columns + 1 if alike else 0
-    places = np.empty(room, dtype=np.uintp)
-    values, left, moves = np.empty(room), np.empty(room), np.empty(room)
-    entries = (places, values, left, moves)
+    single = len(intercept) == 1 and not coupled and not apply_now
+    rows_per_loss = len(rows) / -(-len(rows) // LOSS_EVERY) if len(rows) else 1.0
+    m, q, g = np.empty(n_scores), np.empty(n_scores), np.empty(n_scores)
+    # with one rate, coefficients are the same for all outputs
+    same_rate = implicit and (etas == etas[0]).all() and not l1.any()
+    capacity = n_columns + 1 if same_rate else 0
+    columns = np.empty(capacity, dtype=np.uintp)
+    values, factors, moves = np.empty(capacity), np.empty(capacity), np.empty(capacity)
+    entries = (columns, values, factors, moves)
     total = elapsed[0]
     for r in range(len(rows)):
         i = rows[r]
         prefetch_ahead(data, indices, indptr, n_columns, rows, r)
-        clock[0] += 1
+        counters[0] += 1
         omega = weight[i] if len(weight) else 1.0
-        schedule = 1.0 / clock[0] ** power if power != 0.0 else 1.0
+        schedule = 1.0 / counters[0] ** power if power != 0.0 else 1.0
         total += schedule
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         if single:
-            score, spread = row_dot_rates(data, indices, start, stop, weights, rates)
+            score, norm = row_dot_rates(data, indices, start, stop, weights, rates)
             score += intercept[0]
             eta = omega * etas[0] * schedule
             target = output_target(classes, y[i], 0)
-            if r % WATCH == 0:  # nothing to compare it with: an estimate will do
-                progressive[0] += watched * omega * loss_value(code, p, target, score)
+            if r % LOSS_EVERY == 0:  # no other rate to compare with
+                progressive[0] += rows_per_loss * omega * loss_value(code, p, target, score)
             if implicit:
-                pull = loss_prox(code, p, target, score, eta * (spread + intercept_rate))
+                g_i = loss_prox(code, p, target, score, eta * (norm + intercept_rate))
             else:
-                pull = -loss_derivative(code, p, target, score)
-            if pull != 0.0:
-                row_axpy_rates(data, indices, start, stop, weights, rates, eta * pull)
-                intercept[0] += intercept_rate * eta * pull
+                g_i = -loss_derivative(code, p, target, score)
+            if g_i != 0.0:
+                row_axpy_rates(data, indices, start, stop, weights, rates, eta * g_i)
+                intercept[0] += intercept_rate * eta * g_i
             continue
-        for lane in range(n_lanes):
-            m[lane] = intercept[lane]
-            q[lane] = etas[lane] * schedule * intercept_rate
-        if alike:
+        for o in range(n_scores):
+            m[o] = intercept[o]
+            q[o] = etas[o] * schedule * intercept_rate
+        if same_rate:
             n = nonzeros(data, indices, start, stop, entries)
-            spread = one_rate(entries, n, rates, seen, l2, etas[0], schedule, total, pay_now)
+            norm = one_rate(entries, n, rates, seen, l2, etas[0], schedule, total, apply_now)
             for k in range(n):
-                values[k] *= left[k]
-            add_scores(values, places, n, weights, m)
-            for lane in range(n_lanes):
-                q[lane] += spread
-            stop = start  # nothing is left to do for the loops over its entries
+                values[k] *= factors[k]
+            add_scores(values, columns, n, weights, m)
+            for o in range(n_scores):
+                q[o] += norm
+            stop = start  # the loops over entries are done
         for pos in range(start, stop):
             x = np.float64(data[pos])
             if x == 0.0:
                 continue
             j = column(indices, start, pos)
-            first = j * n_lanes
+            first = j * n_scores
             rate = schedule * rates[j]
             joint = 0.0  # strength of the penalty that is part of this step
-            if pay_now:
+            if apply_now:
                 joint = l2[j] if implicit and l1[j] == 0.0 else 0.0
-                owed = rates[j] * (total - seen[j] - (schedule if joint > 0.0 else 0.0))
+                pending = rates[j] * (total - seen[j] - (schedule if joint > 0.0 else 0.0))
                 seen[j] = total
-                catch_up(weights, first, n_lanes, etas, owed, l2[j], l1[j])
-            for lane in range(n_lanes):
-                a = etas[lane] * rate
+                catch_up(weights, first, n_scores, etas, pending, l2[j], l1[j])
+            for o in range(n_scores):
+                a = etas[o] * rate
                 s = 1.0 / (1.0 + a * joint)
-                m[lane] += s * x * weights[first + lane]
-                q[lane] += s * a * x * x
+                m[o] += s * x * weights[first + o]
+                q[o] += s * a * x * x
         for group in range(n_groups):
             here = slice(group * n_outputs, (group + 1) * n_outputs)
             value = outputs_value(code, p, coupled, classes, y[i], m[here])
             progressive[group] += omega * value
             q[here] *= omega
             steps(code, p, coupled, implicit, classes, y[i], m[here], q[here], g[here])
-        for lane in range(n_lanes):
-            g[lane] *= omega * etas[lane] * schedule
-            intercept[lane] += intercept_rate * g[lane]
-        if alike:
-            keep_and_add(moves, places, n, weights, g, left)
+        for o in range(n_scores):
+            g[o] *= omega * etas[o] * schedule
+            intercept[o] += intercept_rate * g[o]
+        if same_rate:
+            keep_and_add(moves, columns, n, weights, g, factors)
         for pos in range(start, stop):
             x = data[pos]
             if x == 0.0:
                 continue
             j = column(indices, start, pos)
             move = x * rates[j]
-            first = j * n_lanes
-            if pay_now and implicit and l1[j] == 0.0:
-                for lane in range(n_lanes):
-                    s = 1.0 / (1.0 + etas[lane] * schedule * rates[j] * l2[j])
-                    weights[first + lane] = s * (weights[first + lane] + move * g[lane])
+            first = j * n_scores
+            if apply_now and implicit and l1[j] == 0.0:
+                for o in range(n_scores):
+                    s = 1.0 / (1.0 + etas[o] * schedule * rates[j] * l2[j])
+                    weights[first + o] = s * (weights[first + o] + move * g[o])
             else:
-                for lane in range(n_lanes):
-                    weights[first + lane] += move * g[lane]
+                for o in range(n_scores):
+                    weights[first + o] += move * g[o]
     elapsed[0] = total
 
 
 @njit(cache=True, nogil=True)
-def settle(weights, n_lanes, etas, rates, seen, elapsed, l2, l1):
-    """Pay every penalty still owed, so that the weights can be read."""
+def apply_pending(weights, n_scores, etas, rates, seen, elapsed, l2, l1):
+    """Apply all pending penalties, so that the weights can be read."""
     for j in range(len(rates)):
-        owed = rates[j] * (elapsed[0] - seen[j])
+        pending = rates[j] * (elapsed[0] - seen[j])
         seen[j] = elapsed[0]
-        if owed > 0.0:
-            catch_up(weights, np.uintp(j * n_lanes), np.uintp(n_lanes), etas, owed, l2[j], l1[j])
+        if pending > 0.0:
+            catch_up(
+                weights, np.uintp(j * n_scores), np.uintp(n_scores), etas, pending, l2[j], l1[j]
+            )

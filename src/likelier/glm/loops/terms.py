@@ -1,4 +1,4 @@
-"""Sums over the rows of a block: losses, slopes, curvatures and weighted Gram matrices."""
+"""Sums over the rows of a block: losses, derivatives, curvatures, weighted Gram matrices."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from likelier.losses import (
 
 @njit(cache=True, nogil=True)
 def loss_terms(code, p, y, f, width):
-    """Value, slope and curvature of one row; the log loss with one exponential for all three."""
+    """Value, derivative and curvature of one row; the log loss with a single exponential."""
     if width > 0.0:
         return loss_envelope(code, p, y, f, width)
     if code == LOG_LOSS:
         z = y * f
         e = math.exp(-abs(z))
-        near = 1.0 / (1.0 + e)  # probability of the likelier class, and of the other one
-        far = e * near
+        high = 1.0 / (1.0 + e)  # probability of the more probable class, and of the other one
+        low = e * high
         if z >= 0.0:
-            return math.log1p(e), -y * far, far * near
-        return math.log1p(e) - z, -y * near, far * near
+            return math.log1p(e), -y * low, low * high
+        return math.log1p(e) - z, -y * high, low * high
     return loss_value(code, p, y, f), loss_derivative(code, p, y, f), loss_curvature(code, p, y, f)
 
 
 @njit(cache=True, nogil=True)
-def scalar_terms(code, p, classes, width, y, weight, scores, order, slope, curvature):
-    """Losses summed per lane; slopes and curvatures, times the weight, into their arrays."""
-    n_rows, n_lanes = scores.shape
-    total = np.zeros(n_lanes)
+def scalar_terms(code, p, classes, width, y, weight, scores, order, derivative, curvature):
+    """Losses summed per output; writes weighted derivatives and curvatures."""
+    n_rows, n_outputs = scores.shape
+    total = np.zeros(n_outputs)
     for i in range(n_rows):
         omega = weight[i] if len(weight) else 1.0
-        for k in range(n_lanes):
+        for k in range(n_outputs):
             t = output_target(classes, y[i], k)
             f = scores[i, k]
             if order == 0 and width == 0.0:
@@ -53,19 +53,19 @@ def scalar_terms(code, p, classes, width, y, weight, scores, order, slope, curva
             value, first, second = loss_terms(code, p, t, f, width)
             total[k] += omega * value
             if order >= 1:
-                slope[i, k] = omega * first
+                derivative[i, k] = omega * first
             if order >= 2:
                 curvature[i, k] = omega * second
     return total
 
 
 @njit(cache=True, nogil=True)
-def coupled_terms(code, width, y, weight, scores, order, slope, shares):
-    """The same for a coupled loss; ``shares`` gets the class probabilities (softmax).
+def coupled_terms(code, width, y, weight, scores, order, derivative, prob):
+    """`scalar_terms` for a coupled loss; ``prob`` receives the class probabilities (softmax).
 
-    ``width`` > 0 replaces a maximum over classes (`MULTICLASS_HINGE`) by the softmax of scores
-    divided by it, times the width and less what makes it a bound from below: a smooth stand-in
-    that is ``width log K`` below the loss at most. ``shares`` are then those of this softmax.
+    ``width`` > 0 replaces a maximum over classes (`MULTICLASS_HINGE`) by the smooth lower bound
+    ``width (logsumexp(scores / width) - log K)``, which is at most ``width log K`` below the loss.
+    ``prob`` are then those of this softmax.
     """
     total, K = np.zeros(1), scores.shape[1]
     levels = np.empty(K)
@@ -81,25 +81,25 @@ def coupled_terms(code, width, y, weight, scores, order, slope, shares):
             total[0] += omega * coupled_value(code, cls, f)
         if order >= 1:
             if width > 0.0:
-                coupled_gradient(SOFTMAX, cls, levels, slope[i])
+                coupled_gradient(SOFTMAX, cls, levels, derivative[i])
             else:
-                coupled_gradient(code, cls, f, slope[i])
+                coupled_gradient(code, cls, f, derivative[i])
             for k in range(K):
                 if order >= 2:
-                    shares[i, k] = slope[i, k] + (1.0 if k == cls else 0.0)
-                slope[i, k] *= omega
+                    prob[i, k] = derivative[i, k] + (1.0 if k == cls else 0.0)
+                derivative[i, k] *= omega
     return total
 
 
 @njit(cache=True, nogil=True)
 def values_along(code, p, coupled, classes, y, weight, scores, change, step):
-    """Losses summed per lane at ``scores + step * change``: a line search without a pass."""
-    n_rows, n_lanes = scores.shape
-    total = np.zeros(1 if coupled else n_lanes)
-    f = np.empty(n_lanes)
+    """Losses summed per output at ``scores + step * change``, for line searches."""
+    n_rows, n_outputs = scores.shape
+    total = np.zeros(1 if coupled else n_outputs)
+    f = np.empty(n_outputs)
     for i in range(n_rows):
         omega = weight[i] if len(weight) else 1.0
-        for k in range(n_lanes):
+        for k in range(n_outputs):
             f[k] = scores[i, k] + step[k] * change[i, k]
             if not coupled:
                 t = output_target(classes, y[i], k)
@@ -113,15 +113,15 @@ def values_along(code, p, coupled, classes, y, weight, scores, change, step):
 def dense_sums(
     X, rows, y, weight, code, p, classes, width, w, intercept, gradient, diagonal, few, out
 ):  # fmt: skip
-    """Loss, gradient and squares times curvatures of one lane, each dense row read once.
+    """Loss, gradient and Hessian diagonal of one output, each dense row read once.
 
-    ``rows`` are the numbers of the rows, None for all of them. ``w``, ``gradient`` and ``diagonal``
-    end with the intercept if there is one; a ``diagonal`` of length zero is not wanted. ``few``
-    is the first of the rows that add to a Hessian, and how many rows there are from one to the
-    next. ``out`` gets the slope of every row, and these rows times the roots of their curvatures,
-    if there is room for them. Returns the loss, and how many such rows there are.
+    ``rows`` are the indices of the rows, None for all. ``w``, ``gradient`` and ``diagonal`` end
+    with the intercept if there is one; a ``diagonal`` of length zero is not computed. ``few`` is
+    the first row that adds to the Hessian, and the stride to the next ones. ``out`` receives the
+    derivative of every row, and these rows times the roots of their curvatures, if not empty.
+    Returns the loss, and the number of such rows.
     """
-    slopes, roots = out
+    derivatives, roots = out
     n_rows, d = len(X) if rows is None else len(rows), X.shape[1]
     total, n_roots, next_root = 0.0, 0, few[0] if len(roots) else n_rows
     flat = X.reshape(-1)
@@ -133,15 +133,17 @@ def dense_sums(
         omega = weight[i] if len(weight) else 1.0
         row = X[i]
         f = dense_dot(row, w) + (w[d] if intercept else 0.0)
-        value, slope, curvature = loss_terms(code, p, output_target(classes, y[i], 0), f, width)
+        value, derivative, curvature = loss_terms(
+            code, p, output_target(classes, y[i], 0), f, width
+        )
         total += omega * value
-        slope *= omega
+        derivative *= omega
         curvature *= omega
-        slopes[r] = slope
+        derivatives[r] = derivative
         for j in range(d):
-            gradient[j] += slope * row[j]
+            gradient[j] += derivative * row[j]
         if intercept:
-            gradient[d] += slope
+            gradient[d] += derivative
         if len(diagonal):
             for j in range(d):
                 diagonal[j] += curvature * row[j] * row[j]
@@ -160,7 +162,7 @@ def dense_sums(
 
 @njit(cache=True, nogil=True)
 def dense_values(X, y, weight, code, p, classes, width, points, intercept):
-    """Summed loss of one lane at several points (one per row), each dense row read once."""
+    """Summed loss of one output at several points (one per row), each dense row read once."""
     n_rows, d = X.shape
     total = np.zeros(len(points))
     for i in range(n_rows):
@@ -177,7 +179,7 @@ def dense_values(X, y, weight, code, p, classes, width, points, intercept):
 
 @njit(cache=True, nogil=True)
 def scale_rows(X, factor, out):
-    """``out[i] = factor[i] X[i]``: for short rows faster than an array expression."""
+    """``out[i] = factor[i] X[i]``; for short rows faster than an array expression."""
     for i in range(len(factor)):
         for j in range(X.shape[1]):
             out[i, j] = factor[i] * X[i, j]
@@ -185,7 +187,7 @@ def scale_rows(X, factor, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 def dense_dot(row, w):
-    """``sum_j x_j w_j`` over a row; there may be more weights."""
+    """``sum_j x_j w_j`` over a row; ``w`` may be longer."""
     total = 0.0
     for j in range(len(row)):
         total += row[j] * w[j]
@@ -196,8 +198,8 @@ def dense_dot(row, w):
 def sparse_gram(data, indices, indptr, n_columns, weight, out):
     """Add ``sum_i weight_i x_i x_i^T`` to ``out``, every pair of columns on one side only.
 
-    Which side depends on the order of the row's entries: ``out + out.T`` with the diagonal
-    halved is the whole matrix, whatever the order.
+    The side depends on the order of the row's entries; ``out + out.T`` with the diagonal halved is
+    the full matrix.
     """
     for i in range(len(weight)):
         h = weight[i]
@@ -223,7 +225,7 @@ def sparse_sums(
     code,
     p,
     classes,
-    lane,
+    output,
     width,
     w,
     intercept,
@@ -232,11 +234,11 @@ def sparse_sums(
     hessian,
     diagonal,
 ):
-    """Loss, gradient and Hessian of one lane over the listed sparse rows, each row read once.
+    """Loss, gradient and Hessian of one output over the listed sparse rows, each row read once.
 
-    ``w`` and ``gradient`` end with the intercept if there is one. Pairs of columns are added on
-    one side of ``hessian`` only, as in `sparse_gram`; only one row in ``every`` adds pairs, while
-    ``diagonal`` gets the squares of all rows.
+    ``w`` and ``gradient`` end with the intercept if there is one. Pairs of columns are added on one
+    side of ``hessian`` only, as in `sparse_gram`, and for one row in ``every``; ``diagonal`` is the
+    exact diagonal from all rows.
     """
     total = 0.0
     d = np.uintp(n_columns)
@@ -247,16 +249,18 @@ def sparse_sums(
         f = w[d] if intercept else 0.0
         for a in range(start, stop):
             f += data[a] * w[column(indices, start, a)]
-        value, slope, curvature = loss_terms(code, p, output_target(classes, y[i], lane), f, width)
+        value, derivative, curvature = loss_terms(
+            code, p, output_target(classes, y[i], output), f, width
+        )
         total += omega * value
-        slope *= omega
+        derivative *= omega
         curvature *= omega
         if intercept:
-            gradient[d] += slope
+            gradient[d] += derivative
             diagonal[d] += curvature
         for a in range(start, stop):
             j = column(indices, start, a)
-            gradient[j] += slope * data[a]
+            gradient[j] += derivative * data[a]
             diagonal[j] += curvature * data[a] * data[a]
         if r % every:
             continue
@@ -283,12 +287,12 @@ def sparse_values(
     code,
     p,
     classes,
-    lane,
+    output,
     width,
     w,
     intercept,
 ):
-    """Summed loss of one lane over the listed sparse rows: scores are never stored."""
+    """Summed loss of one output over the listed sparse rows, without storing scores."""
     total = 0.0
     d = np.uintp(n_columns)
     for i in rows:
@@ -297,7 +301,7 @@ def sparse_values(
         f = w[d] if intercept else 0.0
         for a in range(start, stop):
             f += data[a] * w[column(indices, start, a)]
-        t = output_target(classes, y[i], lane)
+        t = output_target(classes, y[i], output)
         if width > 0.0:
             total += omega * loss_envelope(code, p, t, f, width)[0]
         else:

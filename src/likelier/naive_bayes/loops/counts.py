@@ -1,8 +1,7 @@
-"""Counts of features per class, the logarithms made of them, and scores of rows.
+"""Feature counts per class, their logarithms, and scores of rows.
 
-Tables of logarithms have one row per feature and one column per class: a row of data then
-meets the classes side by side in memory. Most counts are small whole numbers, whose
-logarithms are computed once.
+Tables of logarithms have one row per feature and one column per class, so that the classes of a
+feature are contiguous. Most counts are small integers, whose logarithms are precomputed.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import numpy as np
 from likelier.jit import njit
 from likelier.loops.rows import column, prefetch, row_start
 
-_SHORT = 16  # up to so many factors a rising factorial is multiplied out
-_KNOWN = 4096  # whole numbers below it have their logarithm looked up
-_TILE = 64  # features at a time, so that reads and writes both stay in the cache
-_AHEAD = 16  # entries to look ahead: a row of text hits the table all over the memory
-_LINE = 8  # numbers in a line of the cache
-_NEVER = -745.0  # the exponential of anything below is zero
+_SHORT = 16  # factors up to which a rising factorial is a product
+_KNOWN = 4096  # size of the lookup table of logarithms of integers
+_TILE = 64  # features per tile, so that reads and writes stay in the cache
+_AHEAD = 16  # entries to prefetch ahead: a row of text reads scattered rows of the table
+_LINE = 8  # doubles per cache line
+_NEVER = -745.0  # exp underflows to zero below
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
@@ -27,7 +26,7 @@ _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 def add_counts(data, indices, indptr, n_columns, order, codes, weight, presence, threshold, counts):
     """Add the listed rows to the counts of their class.
 
-    With ``presence`` an entry counts one if it is above the threshold and zero otherwise.
+    With ``presence`` an entry counts as one if it is above the threshold, else as zero.
     """
     for r in range(len(order)):
         i = order[r]
@@ -44,9 +43,9 @@ def add_counts(data, indices, indptr, n_columns, order, codes, weight, presence,
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def mark_presence(data, threshold, out):
-    """Write one where a value is above the threshold and zero elsewhere; return the sum of all.
+    """Write the indicator of values above the threshold; return the sum of all values.
 
-    The sum is not finite where a value is missing or infinite.
+    The sum is not finite if a value is missing or infinite.
     """
     total = 0.0
     for p in range(len(data)):
@@ -57,14 +56,14 @@ def mark_presence(data, threshold, out):
 
 
 @njit(cache=True, nogil=True)
-def add_missing(data, indices, indptr, n_columns, codes, weight, lost):
+def add_missing(data, indices, indptr, n_columns, codes, weight, missing_weight):
     """Add the weight of missing values to the table of their class and feature."""
     for i in range(len(codes)):
         w = weight[i] if len(weight) > 0 else 1.0
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         for p in range(start, stop):
             if data[p] != data[p]:
-                lost[codes[i], column(indices, start, p)] += w
+                missing_weight[codes[i], column(indices, start, p)] += w
 
 
 @njit(cache=True, nogil=True)
@@ -74,7 +73,7 @@ def _log(x):
 
 @njit(cache=True, nogil=True)
 def _known_logs(alpha, n_known):
-    """``log(c + alpha)`` for ``c = 0, 1, ...``; none if every feature has its own alpha."""
+    """``log(c + alpha)`` for ``c = 0, 1, ...``; empty if every feature has its own alpha."""
     logs = np.empty(n_known if len(alpha) == 1 else 0)
     for c in range(len(logs)):
         logs[c] = _log(c + alpha[0])
@@ -102,12 +101,12 @@ def log_counts(counts, alpha, shift, out):
 
 @njit(cache=True, nogil=True)
 def log_odds(counts, seen, alpha, skip, out, base):
-    """Log odds of presence, ``out[j, k] = log p - log(1 - p)``; ``log(1 - p)`` goes to ``base``.
+    """Log odds, ``out[j, k] = log p - log(1 - p)``; adds ``log(1 - p)`` to ``base``.
 
-    ``p = (c + alpha_j) / (seen + 2 alpha_j)``, where ``seen`` has one column, or one per
-    feature. Where ``alpha`` is zero, a feature that is always there is left out of ``base``,
-    and so are features marked in ``skip`` (of length 0: none). An ``out`` of length 0 is not
-    written. Zero counts of a class, most of them, share their logarithms.
+    ``p = (c + alpha_j) / (seen + 2 alpha_j)``, where ``seen`` has one column, or one per feature.
+    ``base`` leaves out features of probability one (with ``alpha = 0``), and those marked in
+    ``skip`` (of length 0: none). An ``out`` of length 0 is not written. The logarithms of zero
+    counts, the most frequent ones, are computed once per class.
     """
     n_classes, n_features = counts.shape
     same = len(alpha) == 1 and seen.shape[1] == 1
@@ -141,27 +140,27 @@ def log_odds(counts, seen, alpha, skip, out, base):
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def sparse_scores(data, indices, indptr, table, out):
-    """``out = X @ table`` for CSR rows, the table as a vector."""
-    n_lanes, end = np.uintp(out.shape[1]), np.uintp(indptr[out.shape[0]])
+    """``out = X @ table`` for CSR rows; the table is flattened."""
+    n_classes, end = np.uintp(out.shape[1]), np.uintp(indptr[out.shape[0]])
     for i in range(out.shape[0]):
         row = out[i]
         row[:] = 0.0
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             if p + np.uintp(_AHEAD) < end:
-                soon = np.uintp(indices[p + np.uintp(_AHEAD)]) * n_lanes
-                for lane in range(np.uintp(0), n_lanes, np.uintp(_LINE)):
-                    prefetch(table, soon + lane)
-            x, first = data[p], np.uintp(indices[p]) * n_lanes
+                soon = np.uintp(indices[p + np.uintp(_AHEAD)]) * n_classes
+                for k in range(np.uintp(0), n_classes, np.uintp(_LINE)):
+                    prefetch(table, soon + k)
+            x, first = data[p], np.uintp(indices[p]) * n_classes
             if x != 0.0:
-                for lane in range(n_lanes):
-                    row[lane] += x * table[first + lane]
+                for k in range(n_classes):
+                    row[k] += x * table[first + k]
 
 
 @njit(cache=True, nogil=True)
 def normalise_rows(joint, fallback, logarithm, out):
-    """Probabilities of the classes of every row, or their logarithms, from joint logarithms.
+    """Class probabilities of every row, or their logarithms, from log joint probabilities.
 
-    A row that no class can have made takes the logarithms of ``fallback``.
+    A row that is impossible under every class uses ``fallback``.
     """
     n_classes = joint.shape[1]
     for i in range(joint.shape[0]):
@@ -174,10 +173,10 @@ def normalise_rows(joint, fallback, logarithm, out):
             top = row.max()
         total = 0.0
         for k in range(n_classes):
-            away = row[k] - top
-            p = math.exp(away) if away > _NEVER else 0.0
+            below = row[k] - top
+            p = math.exp(below) if below > _NEVER else 0.0
             total += p
-            out[i, k] = away if logarithm else p
+            out[i, k] = below if logarithm else p
         scale = math.log(total) if logarithm else 1.0 / total
         for k in range(n_classes):
             out[i, k] = out[i, k] - scale if logarithm else out[i, k] * scale
@@ -191,14 +190,14 @@ def best_columns(joint, out):
         for k in range(joint.shape[1]):
             if joint[i, k] > top:
                 top, best = joint[i, k], k
-            elif joint[i, k] != joint[i, k]:  # so that somebody looks at the row
+            elif joint[i, k] != joint[i, k]:  # NaN: marked, so that the caller checks the row
                 top, best = np.inf, -1
         out[i] = best
 
 
 @njit(cache=True, nogil=True)
 def best_rows(scores, out):
-    """The same for scores with one row per class, where columns go side by side."""
+    """`best_columns` for scores with one row per class, vectorised over the rows of data."""
     top = scores[0].copy()
     out[:] = 0
     for k in range(1, scores.shape[0]):
@@ -226,7 +225,7 @@ def log_sum_rows(joint, out):
 
 @njit(cache=True, nogil=True)
 def _log_rising(a, x):
-    """``log(Gamma(a + x) / Gamma(a))``; a product for small whole ``x``, which cancels nothing."""
+    """``log(Gamma(a + x) / Gamma(a))``; for small integers a product, without cancellation."""
     if x <= _SHORT and x == math.floor(x):
         total, product = 0.0, 1.0
         for step in range(int(x)):
@@ -242,8 +241,8 @@ def _log_rising(a, x):
 def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
     """Log probability of rows of counts under Dirichlet-multinomials, without the coefficient.
 
-    ``pseudo[k, j]`` are the parameters and ``total`` their sums per class: one row for all, or
-    one for each row of counts.
+    ``pseudo[k, j]`` are the parameters and ``total`` their sums per class: one row for all rows of
+    counts, or one each.
     """
     for i in range(out.shape[0]):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
@@ -260,11 +259,11 @@ def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
 
 
 @njit(cache=True, nogil=True)
-def known_totals(data, indices, indptr, n_columns, shares, total, out):
-    """``out[i, k]``: the sum of ``shares[k]`` over the features of row ``i`` that are not missing.
+def known_totals(data, indices, indptr, n_columns, values, total, out):
+    """``out[i, k]``: the sum of ``values[k]`` over the features known in row ``i``.
 
-    What is missing is taken off the ``total`` of all features, unless little is left of it: then
-    the others are summed, as the difference would be rounding.
+    Missing features are subtracted from the ``total`` of all. If less than half of it remains,
+    the known ones are summed instead, to avoid cancellation.
     """
     missing = np.zeros(n_columns, dtype=np.bool_)
     for i in range(out.shape[0]):
@@ -272,22 +271,22 @@ def known_totals(data, indices, indptr, n_columns, shares, total, out):
         for p in range(start, stop):
             missing[column(indices, start, p)] = data[p] != data[p]
         for k in range(out.shape[1]):
-            left = total[k]
+            known = total[k]
             for p in range(start, stop):
                 if data[p] != data[p]:
-                    left -= shares[k, column(indices, start, p)]
-            if left < 0.5 * total[k]:
-                left = 0.0
+                    known -= values[k, column(indices, start, p)]
+            if known < 0.5 * total[k]:
+                known = 0.0
                 for j in range(n_columns):
-                    left += 0.0 if missing[j] else shares[k, j]
-            out[i, k] = left
+                    known += 0.0 if missing[j] else values[k, j]
+            out[i, k] = known
         for p in range(start, stop):
             missing[column(indices, start, p)] = False
 
 
 @njit(cache=True, nogil=True)
 def log_coefficients(data, indices, indptr, n_columns, out):
-    """Logarithm of the multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
+    """Logarithm of the multinomial coefficient ``n! / prod x_j!`` of known counts."""
     for i in range(len(out)):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         length, score = 0.0, 0.0

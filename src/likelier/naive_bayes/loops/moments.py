@@ -1,7 +1,7 @@
 """Counts, means and squared deviations per class, and Gaussian log densities, row by row.
 
-Deviations are taken from a row of the same class, never from zero: a feature that is constant
-within a class has exactly no variance, whatever its size.
+Deviations are relative to a row of the same class, so that a feature that is constant within a
+class has variance zero exactly, whatever its value.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from likelier.jit import njit
 from likelier.loops.rows import row_start
 
-# Sums along a row may be reordered, which is what lets them use the vector unit; NaN, which
-# marks a missing value, keeps its meaning.
+# Sums along a row may be reordered, which enables vectorisation; NaN, which marks missing values,
+# keeps IEEE semantics.
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
-_LARGE = 1e150  # two factors below it do not overflow
+_LARGE = 1e150  # products of two smaller factors do not overflow
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
@@ -25,34 +25,34 @@ def dense_moments(data, n_columns, codes, weight, pivot, total, sums, squares):
 
     ``pivot`` is the first row of each class. A missing value makes the sums of its column NaN.
     """
-    met = np.zeros(len(total), dtype=np.bool_)
+    seen = np.zeros(len(total), dtype=np.bool_)
     weighted = len(weight) > 0
     for i in range(len(codes)):
         k = codes[i]
         row = data[i * n_columns : (i + 1) * n_columns]
         p, s, q = pivot[k], sums[k], squares[k]
-        if not met[k]:
-            met[k] = True
+        if not seen[k]:
+            seen[k] = True
             for j in range(n_columns):
                 p[j] = row[j]
         if weighted:
             w = weight[i]
             total[k] += w
             for j in range(n_columns):
-                away = row[j] - p[j]
-                s[j] += w * away
-                q[j] += w * away * away
+                deviation = row[j] - p[j]
+                s[j] += w * deviation
+                q[j] += w * deviation * deviation
         else:
             total[k] += 1.0
             for j in range(n_columns):
-                away = row[j] - p[j]
-                s[j] += away
-                q[j] += away * away
+                deviation = row[j] - p[j]
+                s[j] += deviation
+                q[j] += deviation * deviation
 
 
 @njit(cache=True, nogil=True)
 def dense_moments_missing(data, n_columns, codes, weight, pivot, total, sums, squares):
-    """The same where values are missing: ``total`` counts every column of its own."""
+    """`dense_moments` with missing values: ``total`` has a count per column."""
     pivot[:] = np.nan
     for i in range(len(codes)):
         k = codes[i]
@@ -63,18 +63,18 @@ def dense_moments_missing(data, n_columns, codes, weight, pivot, total, sums, sq
                 continue
             if pivot[k, j] != pivot[k, j]:
                 pivot[k, j] = x
-            away = x - pivot[k, j]
+            deviation = x - pivot[k, j]
             total[k, j] += w
-            sums[k, j] += w * away
-            squares[k, j] += w * away * away
+            sums[k, j] += w * deviation
+            squares[k, j] += w * deviation * deviation
 
 
 @njit(cache=True, nogil=True)
-def sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums):
+def sparse_sums(data, indices, indptr, order, codes, weight, missing_weight, hits, sums):
     """Add the stored entries of CSR rows to the sums of their class; ``hits`` is their weight.
 
-    NaN counts as missing, with its weight in ``lost``; without such a table (length 0) it
-    makes the sums NaN.
+    The weight of missing values (NaN) is added to ``missing_weight``; if that is empty, they make
+    the sums NaN.
     """
     for r in range(len(order)):
         i = order[r]
@@ -82,8 +82,8 @@ def sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums):
         w = weight[i] if len(weight) > 0 else 1.0
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             x, j = np.float64(data[p]), indices[p]
-            if x != x and len(lost) > 0:
-                lost[k, j] += w
+            if x != x and len(missing_weight) > 0:
+                missing_weight[k, j] += w
                 continue
             sums[k, j] += w * x
             hits[k, j] += w
@@ -91,7 +91,7 @@ def sparse_sums(data, indices, indptr, order, codes, weight, lost, hits, sums):
 
 @njit(cache=True, nogil=True)
 def sparse_squares(data, indices, indptr, order, codes, weight, mean, squares):
-    """Add the squared deviations of the stored entries of CSR rows from their class's mean."""
+    """Add squared deviations of the stored entries of CSR rows from the class mean."""
     for r in range(len(order)):
         i = order[r]
         k = codes[i]
@@ -99,13 +99,13 @@ def sparse_squares(data, indices, indptr, order, codes, weight, mean, squares):
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             x, j = np.float64(data[p]), indices[p]
             if x == x:
-                away = x - mean[k, j]
-                squares[k, j] += w * away * away
+                deviation = x - mean[k, j]
+                squares[k, j] += w * deviation * deviation
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def load_row(data, indices, indptr, n_columns, i, row):
-    """Spell row ``i`` out as doubles and return whether a value is missing."""
+    """Write row ``i`` as dense doubles; return whether a value is missing."""
     start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
     total = 0.0
     if indices is None:
@@ -126,8 +126,8 @@ def squared_distance(row, mean, inverse):
     """``sum_j (x_j - mean_j)^2 inverse_j``."""
     total = 0.0
     for j in range(len(row)):
-        away = row[j] - mean[j]
-        total += away * away * inverse[j]
+        deviation = row[j] - mean[j]
+        total += deviation * deviation * inverse[j]
     return total
 
 
@@ -135,8 +135,8 @@ def squared_distance(row, mean, inverse):
 def gaussian_log_density(data, indices, indptr, n_columns, mean, inverse, half_log, constant, out):
     """Log density of every row under every class of independent Gaussians.
 
-    ``inverse`` holds one over the variances, ``half_log`` is ``log(2 pi var) / 2`` and
-    ``constant`` minus its sum over features. Missing values are left out of both.
+    ``inverse`` holds inverse variances, ``half_log`` is ``log(2 pi var) / 2`` and ``constant``
+    minus its sum over features. Missing values are left out.
     """
     row = np.empty(n_columns)
     for i in range(out.shape[0]):
@@ -148,18 +148,18 @@ def gaussian_log_density(data, indices, indptr, n_columns, mean, inverse, half_l
             total = 0.0
             for j in range(n_columns):
                 if row[j] == row[j]:
-                    away = row[j] - mean[k, j]
-                    total -= 0.5 * away * away * inverse[k, j] + half_log[k, j]
+                    deviation = row[j] - mean[k, j]
+                    total -= 0.5 * deviation * deviation * inverse[k, j] + half_log[k, j]
             out[i, k] = total
 
 
 @njit(cache=True, nogil=True)
 def student_log_density(data, indices, indptr, n_columns, loc, inverse, df, norm, out):
-    """Log density of every row under every class of independent Student-t laws.
+    """Log density of every row under every class of independent Student-t distributions.
 
-    ``inverse`` is one over ``df scale^2`` and ``norm`` the log density at the centre. Factors
-    with the same degrees of freedom are multiplied before the logarithm is taken, which saves
-    nearly all logarithms.
+    ``inverse`` is ``1 / (df scale^2)`` and ``norm`` the log density at the centre. Factors with
+    equal degrees of freedom are multiplied before taking the logarithm, which saves nearly all
+    logarithms.
     """
     row = np.empty(n_columns)
     for i in range(out.shape[0]):
@@ -170,8 +170,8 @@ def student_log_density(data, indices, indptr, n_columns, loc, inverse, df, norm
                 x = row[j]
                 if x != x:
                     continue
-                away = x - loc[k, j]
-                factor = 1.0 + away * away * inverse[k, j]
+                deviation = x - loc[k, j]
+                factor = 1.0 + deviation * deviation * inverse[k, j]
                 total += norm[k, j]
                 if df[k, j] != power or not (factor < _LARGE and product < _LARGE):
                     total -= 0.5 * (power + 1.0) * math.log(product)

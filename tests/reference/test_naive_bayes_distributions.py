@@ -1,4 +1,4 @@
-"""The laws behind naive Bayes, against quadrature, enumeration and other libraries."""
+"""The distributions behind naive Bayes, against quadrature, enumeration and other libraries."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_missing_value_is_integrated_out(bayesian, kind):
             row[0, j] = value
             return np.exp(model.score_samples(row)[0])
 
-        centre, spread = X[:, j].mean(), X[:, j].std()
-        grid = centre + spread * np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
-        low, high = centre - 400 * spread, centre + 400 * spread
+        centre, scale = X[:, j].mean(), X[:, j].std()
+        grid = centre + scale * np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+        low, high = centre - 400 * scale, centre + 400 * scale
         area = integrate.quad(density, low, high, points=grid, limit=400, epsabs=0, epsrel=1e-9)[0]
         row[0, j] = np.nan
         ours = model.score_samples(kind(row))[0]
-        # the tails of Student-t laws with 21 degrees of freedom beyond the range are below 1e-40
+        # tails of Student-t with 21 degrees of freedom beyond the range are below 1e-40
         assert abs(ours - np.log(area)) < 1e-7
 
 
@@ -195,8 +195,10 @@ def test_draws_of_the_parameters_average_to_the_predictive_law(name):
     rows = np.hstack([rows, rows[::-1]]).round(1)
     model = name(bayesian=True, random_state=0).fit(rows, Y % 2)
     parts = model._model(2, 2), model._stats(model.classes_), np.random.default_rng(0)
-    exact = np.exp(model._posterior().laws.log_density(rows[:5]))
-    total = sum(np.exp(parts[0].draw_laws(*parts[1:]).log_density(rows[:5])) for _ in range(4000))
+    exact = np.exp(model._posterior().distributions.log_density(rows[:5]))
+    total = sum(
+        np.exp(parts[0].draw_distributions(*parts[1:]).log_density(rows[:5])) for _ in range(4000)
+    )
     np.testing.assert_allclose(total / 4000, exact, rtol=0.1)
 
 

@@ -1,4 +1,4 @@
-"""Constructor words: what is refused, by name, and what changes when a loss is tuned."""
+"""Constructor parameters: validation by name, and changes of a tuned loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Y = (X[:, 0] + 0.5 * RNG.standard_normal(60) > 0).astype(int)
 @pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 @pytest.mark.parametrize(
-    ("word", "value", "error"),
+    ("name", "value", "error"),
     [
         ("update", "Implicit", ValueError),
         ("update", None, ValueError),
@@ -55,9 +55,9 @@ Y = (X[:, 0] + 0.5 * RNG.standard_normal(60) > 0).astype(int)
         ("verbose", 0.5, TypeError),
     ],
 )
-def test_a_bad_word_is_named(estimator, method, word, value, error):
-    model = estimator(**{word: value})
-    with pytest.raises(error, match=word):
+def test_an_invalid_parameter_is_named(estimator, method, name, value, error):
+    model = estimator(**{name: value})
+    with pytest.raises(error, match=name):
         getattr(model, method)(X, Y)
     assert not hasattr(model, "coef_")
 
@@ -85,7 +85,7 @@ def test_an_unknown_loss_lists_the_choices():
     ],
 )
 def test_a_loss_for_other_targets(estimator, loss):
-    with pytest.raises(ValueError, match=f"{estimator.__name__} takes losses for"):
+    with pytest.raises(ValueError, match=f"{estimator.__name__} needs a loss for"):
         estimator(loss).fit(X, Y)
 
 
@@ -125,7 +125,7 @@ def test_setting_a_parameter_of_a_loss_replaces_the_loss():
     assert two.loss is shared
     assert shared.tau == 0.5
     one.fit(X, X[:, 0]), two.fit(X, X[:, 0])
-    assert one.loss == losses.Quantile(0.9)  # fitting stores nothing in the constructor's words
+    assert one.loss == losses.Quantile(0.9)  # fitting does not change constructor parameters
 
 
 def test_a_loss_and_its_parameter_at_once():
@@ -164,7 +164,7 @@ def test_parameters_of_a_loss_matter():
     assert not np.allclose(robust.coef_, mean.coef_, atol=1e-2)
 
 
-# -- words that change how a fit goes ---------------------------------------------------------
+# -- parameters that change a fit --------------------------------------------------------------
 
 
 def test_printing_every_iteration(capsys):
@@ -176,29 +176,29 @@ def test_printing_every_iteration(capsys):
 
 
 def test_rows_in_order_when_not_shuffled():
-    words = {"learning_rate": "constant", "max_iter": 2, "tol": None, "shuffle": False}
-    one = LinearClassifier(random_state=0, **words).fit(X, Y)
-    two = LinearClassifier(random_state=1, **words).fit(X, Y)
+    params = {"learning_rate": "constant", "max_iter": 2, "tol": None, "shuffle": False}
+    one = LinearClassifier(random_state=0, **params).fit(X, Y)
+    two = LinearClassifier(random_state=1, **params).fit(X, Y)
     np.testing.assert_array_equal(one.coef_, two.coef_)
-    words["shuffle"] = True
-    three = LinearClassifier(random_state=0, **words).fit(X, Y)
-    four = LinearClassifier(random_state=1, **words).fit(X, Y)
+    params["shuffle"] = True
+    three = LinearClassifier(random_state=0, **params).fit(X, Y)
+    four = LinearClassifier(random_state=1, **params).fit(X, Y)
     assert (three.coef_ != four.coef_).any()
     assert (three.coef_ != one.coef_).any()
 
 
 def test_averaging():
-    words = {
+    params = {
         "learning_rate": "constant",
         "eta0": 0.5,
         "max_iter": 3,
         "tol": None,
         "random_state": 0,
     }
-    plain = LinearClassifier(average=False, **words).fit(X, Y)
-    mean = LinearClassifier(average=True, **words).fit(X, Y)
-    late = LinearClassifier(average=100, **words).fit(X, Y)
-    never = LinearClassifier(average=10_000, **words).fit(X, Y)
+    plain = LinearClassifier(average=False, **params).fit(X, Y)
+    mean = LinearClassifier(average=True, **params).fit(X, Y)
+    late = LinearClassifier(average=100, **params).fit(X, Y)
+    never = LinearClassifier(average=10_000, **params).fit(X, Y)
     assert (mean.coef_ != plain.coef_).any() and (late.coef_ != mean.coef_).any()
     np.testing.assert_array_equal(never.coef_, plain.coef_)
 
@@ -270,14 +270,14 @@ def test_later_passes_do_not_change_the_best_coefficients(fit_intercept, monkeyp
 
     def after_step(stopping, posterior, old=EarlyStopping.after_step):
         stop = old(stopping, posterior)
-        seen.append((stopping.least, stopping.best.copy()))
+        seen.append((stopping.best_loss, stopping.best.copy()))
         return stop
 
     monkeypatch.setattr(EarlyStopping, "after_step", after_step)
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((400, 30))
     y = Z[:, 0] + 2.0 * rng.standard_normal(400) > 0.0
-    words = {"early_stopping": True, "alpha": 0.0, "tol": 0.0, "random_state": 0}
-    model = LinearClassifier(fit_intercept=fit_intercept, **words).fit(Z, y)
+    params = {"early_stopping": True, "alpha": 0.0, "tol": 0.0, "random_state": 0}
+    model = LinearClassifier(fit_intercept=fit_intercept, **params).fit(Z, y)
     found = next(theta for loss, theta in seen if loss == seen[-1][0])
     np.testing.assert_array_equal(model.coef_[0], found[:30, 0])

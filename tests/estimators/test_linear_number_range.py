@@ -25,15 +25,15 @@ def blocks(rows, targets):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "params",
     [{}, {"loss": "hinge"}, {"loss": "softmax"}, {"fit_intercept": False, "alpha": 0.1},
      {"learning_rate": "constant"}],
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-def test_columns_whose_squares_overflow(words, kind):
+def test_columns_whose_squares_overflow(params, kind):
     with pytest.raises(ValueError, match="X is too large in column 2: .*rescale"):
-        LinearClassifier(**words).fit(kind(X * HUGE), labels)
+        LinearClassifier(**params).fit(kind(X * HUGE), labels)
 
 
 def test_the_same_in_streams_and_batches():
@@ -80,18 +80,18 @@ def test_huber_far_from_its_length(scale):
 def test_streamed_multiclass_hinge_comes_near_the_optimum_or_says_that_it_did_not(tol):
     best = LinearClassifier("multiclass_hinge", tol=1e-8).fit(X, labels).objective_
     model = LinearClassifier("multiclass_hinge", tol=tol, max_iter=60, random_state=0)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         model.fit(blocks(X, labels))
     assert best * (1.0 - 1e-8) <= model.objective_ <= best * 1.001
     assert model.converged_ == (tol == 1e-3)
-    assert [w.category for w in told] == ([] if model.converged_ else [ConvergenceWarning])
+    assert [w.category for w in warned] == ([] if model.converged_ else [ConvergenceWarning])
 
 
 def test_stochastic_passes_prove_nothing():
-    words = {"alpha": 0.01, "tol": 0.1, "random_state": 0}
+    params = {"alpha": 0.01, "tol": 0.1, "random_state": 0}
     wide = sparse.random(60, 4000, 0.02, random_state=0, format="csr")
-    with pytest.warns(ConvergenceWarning, match="stochastic passes cannot tell"):
-        model = LinearClassifier(**words).fit(blocks(wide, labels[:60] > 0))
+    with pytest.warns(ConvergenceWarning, match="stochastic passes cannot verify"):
+        model = LinearClassifier(**params).fit(blocks(wide, labels[:60] > 0))
     assert model.route_ == "sgd"
     assert not model.converged_
