@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior, Uncertainty
+from likelier.files.declared import check_array
 from likelier.naive_bayes.distributions import has_missing, mark_missing, product
 from likelier.naive_bayes.loops.counts import best_columns, best_rows, log_sum_rows, normalise_rows
 from likelier.naive_bayes.model import ClassDistributions, ClassPrior, NaiveBayesModel
@@ -15,6 +16,7 @@ from likelier.predictive import Categorical
 
 FOLDS = 5
 DRAWS = 20  # of the parameters, for the epistemic part of the uncertainty
+MOST = 700.0  # logarithm of a weight that has a finite exponential
 LOWEST = 1e300  # finite stand-in for minus infinity
 
 
@@ -82,6 +84,16 @@ class ClassPosterior(Posterior):
     def most_common(self) -> int:
         """Most probable class a priori: the prediction for a row impossible under every class."""
         return int(np.argmax(self.log_prior))
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        K = n_classes or 0
+        check_array("log prior", self.log_prior, (K,), high=MOST, finite=False)
+        if np.isnan(self.log_prior).any() or not np.isfinite(self.log_prior).any():
+            raise ValueError("the log probabilities of the classes are not numbers")
+        self.distributions.check(n_features, K)
+        if self.bayesian and self.model is not None:  # parameters are drawn from the statistics
+            rng = np.random.default_rng(0)
+            self.model.draw_distributions(self.stats, rng).check(n_features, K)
 
     def check_rows(self, X: Matrix) -> None:
         """Raise for invalid rows, such as negative counts."""

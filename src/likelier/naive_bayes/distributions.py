@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.special import entr, logit
 
 from likelier.base import Array, Matrix
+from likelier.files.declared import check_array
 from likelier.loops.rows import as_rows
 from likelier.naive_bayes.loops.counts import (
     dirichlet_scores,
@@ -52,6 +53,16 @@ class LinearDistributions(ClassDistributions):
     threshold: float | None = None
     length: Array | None = None
     forbids: bool = True
+
+    def check(self, n_features: int, n_classes: int) -> None:
+        check_array("table of log probabilities", self.table, (n_features, n_classes), finite=False)
+        check_array("log probabilities of empty rows", self.base, (n_classes,), finite=False)
+        if np.isnan(self.table).any() or np.isnan(self.base).any():
+            raise ValueError("the table of log probabilities holds NaN")
+        if not self.forbids and not np.isfinite(self.table).all():
+            raise ValueError("the table of log probabilities holds infinity, and alpha is positive")
+        if self.length is not None:
+            check_array("mean_length_", self.length, (n_classes,), low=0.0)
 
     @property
     def n_classes(self) -> int:
@@ -159,6 +170,11 @@ class DirichletDistributions(ClassDistributions):
     pseudo: Array
     total: Array
     length: Array
+
+    def check(self, n_features: int, n_classes: int) -> None:
+        check_array("pseudocounts", self.pseudo, (n_classes, n_features), low=0.0)
+        check_array("total of pseudocounts", self.total, (n_classes,), low=0.0)
+        check_array("mean_length_", self.length, (n_classes,), low=0.0)
 
     @property
     def n_classes(self) -> int:

@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.special import digamma, gammaln, polygamma
 
 from likelier.base import Array, Batch, Matrix
+from likelier.files.declared import check_array
 from likelier.loops.rows import as_rows
 from likelier.naive_bayes.loops.moments import (
     dense_moments,
@@ -287,6 +288,10 @@ class GaussianDistributions(ClassDistributions):
     mean: Array
     variance: Array
 
+    def check(self, n_features: int, n_classes: int) -> None:
+        check_array("theta_", self.mean, (n_classes, n_features))
+        check_array("var_", self.variance, (n_classes, n_features), low=0.0)
+
     @property
     def n_classes(self) -> int:
         return len(self.mean)
@@ -318,6 +323,11 @@ class StudentDistributions(ClassDistributions):
     loc: Array
     scale2: Array
     df: Array
+
+    def check(self, n_features: int, n_classes: int) -> None:
+        check_array("location", self.loc, (n_classes, n_features))
+        check_array("squared scale", self.scale2, (n_classes, n_features), low=0.0)
+        check_array("degrees of freedom", self.df, (n_classes, n_features), low=TINY)
 
     @property
     def n_classes(self) -> int:

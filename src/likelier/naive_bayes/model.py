@@ -66,6 +66,10 @@ class ClassDistributions(ABC):
         """Number of classes."""
 
     @abstractmethod
+    def check(self, n_features: int, n_classes: int) -> None:
+        """Raise a ValueError unless all arrays have the shapes and ranges that predicting needs."""
+
+    @abstractmethod
     def log_density(self, X: Matrix) -> Array:
         """``log p(x | class)`` for every row and class, without `log_measure`; NaN is missing."""
 
