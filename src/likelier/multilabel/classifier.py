@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Batch
 from likelier.fitting.extreme_cells import warn_extreme_cells
 from likelier.fitting.time_budget import TimeBudget
+from likelier.multilabel.checks import check_features
+from likelier.multilabel.combination import base_rates
 from likelier.multilabel.features import FeatureMap
 from likelier.multilabel.folds import fold_rows
-from likelier.multilabel.label_mixture import base_rates
 from likelier.multilabel.logistic import LabelWeights, update_labels
+from likelier.multilabel.posterior import CLASSES, MATRIX, match_layout
 from likelier.multilabel.predictions import LabelPredictions
 from likelier.multilabel.recipe import (
     FittedMixture,
@@ -27,11 +29,8 @@ from likelier.multilabel.recipe import (
     warn_interrupted,
 )
 from likelier.multilabel.rows import (
-    CLASSES,
-    MATRIX,
     Labels,
     Rows,
-    check_features,
     check_known,
     distinct_rows,
     known_counts,
@@ -354,7 +353,7 @@ class MultilabelClassifier(LabelPredictions):
         if not hasattr(self, "thresholds_"):
             self._fit(X, y, sample_weight, classes)
             return self
-        rows_X = self._match_layout(self._check_X(X, reset=False))
+        rows_X = match_layout(self._check_X(X, reset=False), self.sparse_rows_)
         if self.mixture_ is not None:  # an inferred distribution is fixed by the first call
             names = getattr(self, "feature_names_in_", None)
             check_features(rows_X, self.mixture_["features"], names, guessed=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
 
 from likelier.base import Array, Engine, Matrix
+from likelier.multilabel.combination import base_rates, log_odds
 from likelier.multilabel.component_merge import merge_components
 from likelier.multilabel.distributions import feature_prior, label_prior
-from likelier.multilabel.mixture import DirichletMixture, MixtureParameters
+from likelier.multilabel.mixture import DirichletMixture
 from likelier.multilabel.stacking import MARGIN, log_losses
 from likelier.multilabel.variational import MixtureState, VariationalMixture, prune
 
@@ -20,7 +20,6 @@ GAINS = (0.25, 0.5, 1.0)
 TRIAL_ROWS, TRIAL_PASSES = 1500, 15  # for the comparison of temperatures
 FOLD_TOL_FACTOR = 10.0  # folds use a looser tolerance
 MERGE_TOL_FACTOR = 10.0  # times tol; increase of the bound below which components are merged
-MAX_PROBABILITY = 1.0 - 1e-9
 
 # Opens an engine over rows, labels and weights; the caller says where rows live.
 MakeEngine = Callable[[Matrix, Array, Array], Engine]
@@ -148,36 +147,3 @@ def first_not_worse(losses: list[Array]) -> int:
         if worse.sum() <= MARGIN * np.sqrt((worse**2).sum()):
             return k
     return len(losses) - 1  # only reached with non-finite losses
-
-
-def base_rates(Y: Array, weight: Array) -> Array:
-    """Smoothed frequency of every label."""
-    known = np.isfinite(Y)
-    positive = weight @ np.where(known, Y, 0.0)
-    return np.asarray((positive + 0.5) / (weight @ known + 1.0))
-
-
-def cardinality(base: Array) -> float:
-    """Average number of labels per row."""
-    return float(base.sum())
-
-
-def label_probabilities(
-    model: DirichletMixture, params: MixtureParameters, X: Matrix, base: Array
-) -> Array:
-    """``pbar_c = sum_k r_k(x) E psi_kc``, with ``r`` from features alone."""
-    table = model.label_table(params, cardinality(base))
-    return np.asarray(model.responsibilities(params, X) @ table)
-
-
-def log_odds(model: DirichletMixture, params: MixtureParameters, X: Matrix, base: Array) -> Array:
-    """``logit pbar - logit base``: the mixture's contribution to the log-odds of labels."""
-    p = np.clip(label_probabilities(model, params, X, base), 1.0 - MAX_PROBABILITY, MAX_PROBABILITY)
-    return np.asarray(np.log(p / (1.0 - p)) - np.log(base / (1.0 - base)))
-
-
-def product_scores(scores: Array, log_odds_ratio: Array, base: Array) -> Array:
-    """Log-odds of the unnormalised product ``pbar sigma(score)``."""
-    pbar = expit(log_odds_ratio + np.log(base / (1.0 - base)))
-    p = np.clip(pbar * expit(scores), 1.0 - MAX_PROBABILITY, MAX_PROBABILITY)
-    return np.asarray(np.log(p / (1.0 - p)))

@@ -7,30 +7,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier.base import Array, Engine, Matrix
 from likelier.calibration import best_thresholds
 from likelier.engines import LocalEngine
 from likelier.fitting.time_budget import TimeBudget
+from likelier.multilabel.combination import (
+    MixtureScaling,
+    base_rates,
+    log_odds,
+    product_scores,
+    use_base_rates,
+)
 from likelier.multilabel.distributions import infer_distribution
 from likelier.multilabel.features import (
     FeatureMap,
-    column_moments,
     fit_map,
     square_kernel,
     square_kernel_held_out,
 )
-from likelier.multilabel.label_mixture import (
-    LabelMixture,
-    base_rates,
-    first_not_worse,
-    log_odds,
-    product_scores,
-)
+from likelier.multilabel.label_mixture import LabelMixture, first_not_worse
 from likelier.multilabel.logistic import LabelWeights, fit_labels, prior_weights
-from likelier.multilabel.rows import MATRIX, Rows, known_counts
+from likelier.multilabel.posterior import MATRIX
+from likelier.multilabel.rows import Rows, known_counts
 from likelier.multilabel.stacking import (
     OutOfFoldScores,
     log_losses,
@@ -138,31 +138,6 @@ def _fit_map_weights(
     if not labelled.all():
         scores[~labelled] = weights.scores(scoring[~labelled])
     return weights, scores, folded.alpha
-
-
-@dataclass(frozen=True)
-class MixtureScaling:
-    """Standardisation of the rows for a Gaussian mixture."""
-
-    centre: Array
-    scale: Array
-
-    @classmethod
-    def fit(cls, X: Matrix, weight: Array, kind: str) -> MixtureScaling:
-        """Means and scales of Gaussian columns; empty for other distributions."""
-        if kind != "gaussian":
-            return cls(np.zeros(0), np.zeros(0))
-        centre, std = column_moments(X, weight / weight.sum())
-        scale = 1.0 / np.where(std > 0.0, std, 1.0)
-        return cls(centre if isinstance(X, np.ndarray) else np.zeros(0), scale)
-
-    def apply(self, X: Matrix) -> Any:
-        """Standardised rows in double precision."""
-        if not len(self.scale):
-            return X.astype(np.float64)
-        if len(self.centre):
-            return (X - self.centre) * self.scale
-        return sparse.csr_array(sparse.csr_array(X).multiply(self.scale[None])).astype(np.float64)
 
 
 def mixture_settings(estimator: Any, X: Matrix, kind: str, seed: int) -> LabelMixture:
@@ -325,26 +300,6 @@ def combine(
         total = product_scores(total, mixture.odds, base)
     use_base_rates(total, base, known_counts(rows.Y, rows.weight))
     return np.append(g, np.zeros(len(parts.scores) + 1 - len(g))), total
-
-
-def use_base_rates(scores: Array, base: Array, counts: Array) -> None:
-    """Replace scores of labels with a single observed value by their smoothed log-odds.
-
-    Stacking weights, which are estimated on other labels, would make such a label more or less
-    certain than the number of rows allows. A label that is never known has even odds.
-
-    Parameters
-    ----------
-    scores : array of shape (n, L)
-        Log-odds; changed in place.
-    base : array of shape (L,)
-        Smoothed frequencies.
-    counts : array of shape (L,)
-        Weight of the rows in which each label is known.
-    """
-    rarer = np.minimum(base, 1.0 - base) * (counts + 1.0) - 0.5  # weight of the rarer value
-    constant = rarer <= 1e-12 * (counts + 1.0)  # 0 up to rounding
-    scores[:, constant] = np.log(base[constant] / (1.0 - base[constant]))
 
 
 def choose_thresholds(scores: Array, rows: Rows, kind: str, validated: bool) -> dict[str, Array]:
