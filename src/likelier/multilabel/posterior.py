@@ -202,6 +202,22 @@ def match_layout(X: Matrix, sparse_rows: bool) -> Matrix:
     return X
 
 
+def write_mixture(state: MixtureState, scaling: MixtureScaling) -> dict[str, Any]:
+    """The mixture and its scaling as the attribute ``mixture_``."""
+    features, labels = state.model.feature_distribution, state.model.label_distribution
+    return {
+        "params": state.params.to_arrays(),
+        "features": features.name,
+        "feature_prior": features.prior,
+        "labels": labels.name,
+        "label_prior": labels.prior,
+        "temperature": state.model.temperature,
+        "step": state.step,
+        "centre": scaling.centre,
+        "scale": scaling.scale,
+    }
+
+
 def read_mixture(plain: dict[str, Any]) -> tuple[MixtureState, MixtureScaling]:
     """The mixture and its scaling from the attribute ``mixture_``."""
     params = MixtureParameters.from_arrays(plain["params"])
