@@ -51,7 +51,6 @@ def test_a_step_is_pure_and_reports_its_effect(stochastic):
     assert isinstance(distribution, Categorical) and distribution.probabilities().shape == (4, 5)
 
 
-@pytest.mark.parametrize("given", [{"n_jobs": 2}, {"block_rows": 33}])
 def test_a_step_with_merging_is_pure():
     inference = MergingAscent(VariationalMixture(tol=10.0))  # so that merging is tried at once
     with engine(block_rows=50) as data:
@@ -72,6 +71,7 @@ def test_a_step_with_merging_is_pure():
     assert inference.posterior(state).predictive(X[:4]).probabilities().shape[0] == 4
 
 
+@pytest.mark.parametrize("given", [{"n_jobs": 2}, {"block_rows": 33}])
 def test_blocks_and_threads_do_not_matter(given):
     inference = VariationalMixture()
     with engine() as data:

@@ -176,7 +176,8 @@ def test_a_temperature_in_the_e_step_alone_lets_the_bound_fall():
             return type(whole)(whole.count, whole.features / 0.05, whole.labels, evidence)
 
     broken = HalfTempered(model.feature_distribution, model.label_distribution, K, 0.05)
-    assert np.diff(run(broken, X, 200)[1]).min() < -1e-2
+    falls = [np.diff(run(broken, X, 200, seed=seed)[1]).min() for seed in range(3)]
+    assert min(falls) < -1e-2  # from some starts, though not from all
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "gaussian"])

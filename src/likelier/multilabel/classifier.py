@@ -151,10 +151,10 @@ class MultilabelClassifier(LabelPredictions):
     unlabelled rows only draw the components away from the labels. One class per row (``y`` of one
     dimension) is accepted too; classes are then exclusive.
 
-    **Rows.** Missing features are rejected; impute them before. Equal rows are merged, so a weight
-    of two is the same as a duplicate. Rows of equal features are held out together, unless their
-    labels often differ, or there are few distinct rows, each repeated often: then they are separate
-    observations, and assigned to folds individually.
+    **Rows.** All rows are held in memory. Missing features are rejected; impute them before. Equal
+    rows are merged, so a weight of two is the same as a duplicate. Rows of equal features are held
+    out together, unless their labels often differ, or there are few distinct rows, each repeated
+    often: then they are separate observations, and assigned to folds individually.
 
     Examples
     --------

@@ -162,3 +162,15 @@ def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
             assert not loaded, loaded
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_labels_of_rows_with_an_unseen_level_are_those_of_most_copies():
+    from likelier.predictor.unseen_levels import N_DRAWS, mixed_labels
+
+    class Copies:
+        def predict(self, rows):
+            return np.column_stack([rows[:, 0] > 0.0, rows[:, 0] > 10.0]).astype(int)
+
+    copies = np.ones((2 * N_DRAWS, 1))
+    copies[N_DRAWS : 2 * N_DRAWS - 1] = -1.0  # all of the second row's but one
+    np.testing.assert_array_equal(mixed_labels(Copies(), copies), [[1, 0], [0, 0]])
