@@ -181,10 +181,12 @@ class FeatureMap(ABC):
 class Posterior(ABC):
     """What is known about the parameters after inference: all that a prediction needs.
 
-    ``takes_missing`` declares that NaN in a row is understood as a missing value.
+    ``takes_missing`` declares that NaN in a row is understood as a missing value, ``label_sets``
+    that a row has any number of labels: a point is a row of a matrix of 0 and 1.
     """
 
     takes_missing: ClassVar[bool] = False
+    label_sets: ClassVar[bool] = False
 
     @abstractmethod
     def predictive(self, X: Matrix) -> Any:

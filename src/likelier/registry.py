@@ -67,6 +67,7 @@ _POSTERIORS: dict[str, str] = {
     "GaussianNB": "likelier.naive_bayes.posterior:gaussian",
     "LinearClassifier": "likelier.linear.posterior:classifier",
     "LinearRegressor": "likelier.linear.posterior:regressor",
+    "MultilabelClassifier": "likelier.multilabel.posterior:classifier",
     "MultinomialNB": "likelier.naive_bayes.posterior:multinomial",
 }
 

@@ -36,6 +36,15 @@ def stream():
     return ([(X[:700], y[:700]), (X[700:], y[700:])],)
 
 
+def labels(n=150, sparse_rows=False):
+    """Rows, a third of them without labels, and a matrix of labels."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((n, 4))
+    Y = (X @ rng.standard_normal((4, 3)) + rng.logistic(size=(n, 3)) > 0.0).astype(float)
+    Y[: n // 3] = np.nan
+    return (sparse.csr_array(np.abs(X) > 0.7, dtype=float) if sparse_rows else X), Y
+
+
 quick = {"random_state": 0}
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
@@ -45,4 +54,26 @@ CASES = {
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
+    "multilabel": (
+        likelier.MultilabelClassifier(n_components=3, n_folds=2, max_iter=3, kernel=False, **quick),
+        labels,
+    ),
+    "multilabel_batches": (
+        likelier.MultilabelClassifier(
+            n_components=3,
+            n_folds=2,
+            max_iter=2,
+            batch_size=64,
+            feature_temperature=0.5,
+            combine="product",
+            **quick,
+        ),
+        lambda: labels(sparse_rows=True),
+    ),
+    "multilabel_classes": (
+        likelier.MultilabelClassifier(
+            n_components=3, n_folds=2, max_iter=3, feature_temperature=0.5, kernel=False, **quick
+        ),
+        lambda: dense(150, k=3),
+    ),
 }

@@ -72,6 +72,8 @@ def same(one, other):
     """Whether two values are equal to the bit, whatever they are made of."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(v, other[k]) for k, v in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
     one, other = np.asarray(one), np.asarray(other)
     return one.dtype == other.dtype and one.tobytes() == other.tobytes()
 

@@ -32,6 +32,7 @@ from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
 from likelier.kernel_machine.stein_gaussian import SteinGaussian
 from likelier.kernel_machine.svgd import SVGD
+from likelier.multilabel.label_mixture import MergingAscent
 from likelier.multilabel.variational import VariationalMixture
 from likelier.naive_bayes.closed_form import ClosedForm
 from likelier.predictive import Predictive
@@ -60,6 +61,7 @@ ELSEWHERE = {
     SMO: "test_smo_inference.py",
     SVGD: "test_particle_inference.py",
     SteinGaussian: "test_particle_inference.py",
+    MergingAscent: "test_mixture_inference.py",
     VariationalMixture: "test_mixture_inference.py",
 }
 PAIRS = [(kind, loss) for kind, case in CASES.items() for loss in ALL if case[1](loss)]

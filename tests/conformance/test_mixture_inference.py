@@ -11,6 +11,7 @@ import pytest
 from likelier.base import Info, Posterior
 from likelier.engines import LocalEngine
 from likelier.multilabel.distributions import feature_prior, label_prior
+from likelier.multilabel.label_mixture import MergingAscent
 from likelier.multilabel.mixture import DirichletMixture
 from likelier.multilabel.variational import VariationalMixture
 from likelier.predictive import Categorical
@@ -48,6 +49,26 @@ def test_a_step_is_pure_and_reports_its_effect(stochastic):
     assert isinstance(posterior, Posterior)
     distribution = posterior.predictive(X[:4])
     assert isinstance(distribution, Categorical) and distribution.probabilities().shape == (4, 5)
+
+
+def test_a_step_with_merging_is_pure():
+    inference = MergingAscent(VariationalMixture(tol=10.0))  # so that merging is tried at once
+    with engine(block_rows=50) as data:
+        state = inference.init(MODEL, data)
+        for _ in range(3):
+            before = copy.deepcopy(state)
+            one, info = inference.step(state, data)
+            two, _ = inference.step(state, data)
+            assert state.bounds == before.bounds and one.bounds == two.bounds
+            assert len(one.bounds) == len(state.bounds) + 1 and isinstance(info, Info)
+            for name, array in before.mixture.params.to_arrays().items():
+                np.testing.assert_array_equal(array, state.mixture.params.to_arrays()[name])
+                np.testing.assert_array_equal(
+                    one.mixture.params.to_arrays()[name], two.mixture.params.to_arrays()[name]
+                )
+            state = one
+    assert state.mixture.params.n_components < 5
+    assert inference.posterior(state).predictive(X[:4]).probabilities().shape[0] == 4
 
 
 @pytest.mark.parametrize("given", [{"n_jobs": 2}, {"block_rows": 33}])

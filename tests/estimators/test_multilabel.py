@@ -6,11 +6,9 @@ import polars as pl
 import pytest
 from scipy import sparse
 from scipy.special import expit
-from sklearn.exceptions import ConvergenceWarning
 
 import likelier
 from likelier import MultilabelClassifier
-from likelier.multilabel import recipe as multilabel_fit
 from likelier.multilabel.label_mixture import LabelMixture
 
 RNG = np.random.default_rng(0)
@@ -208,7 +206,7 @@ def test_unlabelled_rows_that_mislead_the_mixture_are_left_out_of_it(mislead, mo
     fit = LabelMixture.fit
 
     def recorded(self, X, Y, weight, *args, **params):
-        if params.get("keep_interrupted"):  # the fit that is kept, after those of folds
+        if params.get("stage") == "mixture":  # the fit that is kept, after those of folds
             sizes.append(len(Y))
         return fit(self, X, Y, weight, *args, **params)
 
@@ -250,22 +248,6 @@ def test_saved_and_loaded_it_goes_on(tmp_path, model):
     learner = likelier.load(tmp_path / "m")
     learner.partial_fit(X[:40], Y[:40])
     assert learner.predict_proba(X).tobytes() != model.predict_proba(X).tobytes()
-
-
-def test_an_interruption_keeps_the_maps_that_are_done(monkeypatch):
-    real, calls = multilabel_fit.fit_map, []
-
-    def stubborn(*arguments, **params):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments, **params)
-
-    monkeypatch.setattr(multilabel_fit, "fit_map", stubborn)
-    with pytest.warns(ConvergenceWarning, match=r"1 feature map.* no mixture"):
-        model = fast(kernel=True).fit(X, Y)
-    assert model.interrupted_ and len(model.maps_) == 1
-    assert (model.predict(X) == Y).mean() > 0.75
 
 
 def test_a_time_budget_is_kept():
@@ -344,4 +326,4 @@ def test_invalid_parameters_raise(params):
 def test_callbacks_see_progress(capsys):
     fast(verbose=1).fit(X, Y)
     text = capsys.readouterr().out
-    assert "linear features" in text and "bound" in text
+    assert "linear features" in text and "objective" in text

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import digamma, expit, logit
 
 from likelier.base import Batch
+from likelier.multilabel.combination import product_scores
 from likelier.multilabel.distributions import MultinomialDistribution, feature_prior, label_prior
-from likelier.multilabel.label_mixture import product_scores
 from likelier.multilabel.mixture import DirichletMixture, stick_parameters
 from likelier.multilabel.variational import MixtureState, VariationalMixture
 

@@ -1,7 +1,7 @@
 """Model files that were changed and sealed again: whatever loads can predict.
 
-``python -m tests.unit.registry_fuzz N [SEED]`` tries N changed files of every kind of model, and ends
-with 1 where a file that loads cannot predict, or fails with anything but one ValueError.
+``python -m tests.unit.registry_fuzz N [SEED]`` tries N changed files of every kind of model, and
+ends with 1 where a file that loads cannot predict, or fails with anything but one ValueError.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Monitor:
     Attributes
     ----------
     attributes : callable
-        From a posterior to the fitted attributes that callbacks may ask for.
+        From a posterior to the fitted attributes that callbacks may ask for, or None.
     stop : callable or None
         Called with the posterior after each step; True ends the fit (early stopping).
     n_steps : int
@@ -108,13 +108,17 @@ class Monitor:
     ) -> None:
         self.verbose, self.callbacks, self.journal = verbose, callbacks, journal
         self._begin, self._time_budget = time.perf_counter(), time_budget
-        self.attributes: Callable[[Any], dict[str, Any]] = lambda posterior: {}
+        self.attributes: Callable[[Any], dict[str, Any] | None] = lambda posterior: {}
         self.stop: Callable[[Any], bool] | None = None
         self.n_steps = 0
         self.info = Info()
         self.posterior: Posterior | None = None  # of the latest step
         self.stopped = False
         self._last_kept, self._pause = time.monotonic(), CHECKPOINT_SECONDS
+
+    def silent(self) -> Monitor:
+        """For a fit inside of a stage: the same checkpoint, but no reports and no time budget."""
+        return Monitor(journal=self.journal)
 
     def stage(self, name: str, compute: Callable[[], Result]) -> Result:
         """The result of a stage: recorded by an earlier fit, or computed and recorded now."""

@@ -6,32 +6,27 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Batch
+from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import warn_extreme_cells
-from likelier.fitting.time_budget import TimeBudget
+from likelier.fitting.monitor import Monitor, with_callbacks
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.multilabel import recipe
+from likelier.multilabel.checks import check_features
+from likelier.multilabel.combination import base_rates
 from likelier.multilabel.features import FeatureMap
 from likelier.multilabel.folds import fold_rows
-from likelier.multilabel.label_mixture import base_rates
 from likelier.multilabel.logistic import LabelWeights, update_labels
+from likelier.multilabel.posterior import CLASSES, MATRIX, match_layout, write_mixture
 from likelier.multilabel.predictions import LabelPredictions
-from likelier.multilabel.recipe import (
-    FittedMixture,
-    fit_classifiers,
-    fit_combination,
-    try_mixture,
-    warn_interrupted,
-)
+from likelier.multilabel.recipe import Fitted, FittedMixture, Settings
 from likelier.multilabel.rows import (
-    CLASSES,
-    MATRIX,
     Labels,
     Rows,
-    check_features,
     check_known,
     distinct_rows,
     known_counts,
@@ -81,12 +76,15 @@ class MultilabelClassifier(LabelPredictions):
         Maximum number of passes of the mixture over the data.
     tol : float, default=1e-4
         The mixture has converged when its bound increases by less than this per row.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
         Threads for the mixture's sums over rows.
     random_state : int, RandomState or None, default=None
         Seed of folds, landmarks and initial components.
     time_budget : float or None, default=None
-        Seconds after which no further stage is started.
+        Seconds after which no further stage is started, and the mixture makes no further pass.
     verbose : int, default=0
         Print progress.
 
@@ -123,10 +121,6 @@ class MultilabelClassifier(LabelPredictions):
         all rows seen so far; divide by the number of rows to compare.
     label_patterns_ : list of dict
         Description of each component: its fraction of rows, top labels and top features.
-    interrupted_ : bool
-        Whether the fit was interrupted by the keyboard. Completed feature maps are kept, and so is
-        the mixture once its folds are complete, with a warning. Before the first map is complete,
-        ``KeyboardInterrupt`` is raised.
 
     Notes
     -----
@@ -157,10 +151,10 @@ class MultilabelClassifier(LabelPredictions):
     unlabelled rows only draw the components away from the labels. One class per row (``y`` of one
     dimension) is accepted too; classes are then exclusive.
 
-    **Rows.** Missing features are rejected; impute them before. Equal rows are merged, so a weight
-    of two is the same as a duplicate. Rows of equal features are held out together, unless their
-    labels often differ, or there are few distinct rows, each repeated often: then they are separate
-    observations, and assigned to folds individually.
+    **Rows.** All rows are held in memory. Missing features are rejected; impute them before. Equal
+    rows are merged, so a weight of two is the same as a duplicate. Rows of equal features are held
+    out together, unless their labels often differ, or there are few distinct rows, each repeated
+    often: then they are separate observations, and assigned to folds individually.
 
     Examples
     --------
@@ -210,6 +204,7 @@ class MultilabelClassifier(LabelPredictions):
         learning_decay: float = 0.7,
         max_iter: int = 100,
         tol: float = 1e-4,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         time_budget: float | None = None,
@@ -227,6 +222,7 @@ class MultilabelClassifier(LabelPredictions):
         self.learning_decay = learning_decay
         self.max_iter = max_iter
         self.tol = tol
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.time_budget = time_budget
@@ -251,15 +247,17 @@ class MultilabelClassifier(LabelPredictions):
             a single column of 0 and 1 is one label of that name.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights; a row of weight 0 is ignored.
+
+        Notes
+        -----
+        A fit that fails or is interrupted leaves the model as it was.
         """
         self._validate_params()
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self._fit(X, y, sample_weight, None)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        with fitting(self, X, y, sample_weight) as monitor:
+            self._fit(X, y, sample_weight, None, monitor)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, classes: Any, monitor: Monitor) -> None:
         rows_X = self._check_X(X, reset=True)
         labels = read_labels(y, classes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -268,27 +266,28 @@ class MultilabelClassifier(LabelPredictions):
         if labels.kind == MATRIX:
             check_known(rows.Y, labels.names)
         self.sparse_rows_ = not isinstance(rows.X, np.ndarray)
-        budget = TimeBudget(self, (X, y))
         if labels.Y.shape[1] == 0:  # a single class
-            self._store_constant(labels, rows)
-            return
-        rows, fold = fold_rows(rows, int(self.n_folds), seed)
-        parts = fit_classifiers(rows, fold, self.kernel, seed, budget)
-        mixture = try_mixture(self, parts, rows, fold, seed, budget)
-        stacked, thresholds = fit_combination(
-            parts, mixture, rows, fold, labels.kind, self.combine, seed
-        )
-        self.maps_ = [part.to_arrays() for part in parts.maps]
-        self.weights_ = [weights.to_arrays() for weights in parts.weights]
-        self.alpha_ = parts.alphas
-        self.stack_weights_ = stacked
-        self.interrupted_ = parts.interrupted
-        self._store_mixture(mixture)
+            self._store(Fitted([], None, np.zeros(1), dict.fromkeys(OBJECTIVES, np.zeros(0))))
+        else:
+            rows, fold = fold_rows(rows, int(self.n_folds), seed)
+            self._store(recipe.fit(rows, fold, self._settings(labels.kind, seed), monitor))
         self._store_labels(labels, rows)
-        self.all_thresholds_ = thresholds
         self.use_threshold(self.threshold)
-        if self.interrupted_:
-            warn_interrupted(len(self.maps_), mixture is not None)
+
+    def _settings(self, kind: str, seed: int) -> Settings:
+        return Settings(
+            kind, seed, int(self.n_components), self.features, self.label_distribution,
+            self.feature_temperature, self.combine, self.kernel, self.batch_size,
+            self.learning_decay, int(self.max_iter), self.tol, self.n_jobs,
+        )  # fmt: skip
+
+    def _store(self, fitted: Fitted) -> None:
+        self.maps_ = [part.map.to_arrays() for part in fitted.maps]
+        self.weights_ = [part.weights.to_arrays() for part in fitted.maps]
+        self.alpha_ = [part.alpha for part in fitted.maps]
+        self.stack_weights_ = fitted.stack
+        self.all_thresholds_ = fitted.thresholds
+        self._store_mixture(fitted.mixture)
 
     def _store_labels(self, labels: Labels, rows: Rows) -> None:
         self.label_names_ = labels.names
@@ -298,14 +297,6 @@ class MultilabelClassifier(LabelPredictions):
         self.base_rates_ = base_rates(rows.Y, rows.weight)
         self.label_counts_ = known_counts(rows.Y, rows.weight)
         self.n_seen_ = float(rows.weight.sum())
-
-    def _store_constant(self, labels: Labels, rows: Rows) -> None:
-        self.maps_, self.weights_, self.alpha_ = [], [], []
-        self.stack_weights_, self.interrupted_ = np.zeros(1), False
-        self._store_mixture(None)
-        self._store_labels(labels, rows)
-        self.all_thresholds_ = dict.fromkeys(OBJECTIVES, np.zeros(0))
-        self.use_threshold(self.threshold)
 
     def use_threshold(self, objective: str) -> Self:
         """Switch to the thresholds of another objective without refitting.
@@ -327,19 +318,8 @@ class MultilabelClassifier(LabelPredictions):
         self.temperature_ = None
         self.mixture_ = None
         if mixture is not None:
-            model = mixture.state.model
-            self.temperature_ = model.temperature
-            self.mixture_ = {
-                "params": mixture.state.params.to_arrays(),
-                "features": model.feature_distribution.name,
-                "feature_prior": model.feature_distribution.prior,
-                "labels": model.label_distribution.name,
-                "label_prior": model.label_distribution.prior,
-                "temperature": model.temperature,
-                "step": mixture.state.step,
-                "centre": mixture.scaling.centre,
-                "scale": mixture.scaling.scale,
-            }
+            self.temperature_ = mixture.state.model.temperature
+            self.mixture_ = write_mixture(mixture.state, mixture.scaling)
 
     # -- incremental learning -------------------------------------------------------------
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -352,9 +332,11 @@ class MultilabelClassifier(LabelPredictions):
         """
         self._validate_params()
         if not hasattr(self, "thresholds_"):
-            self._fit(X, y, sample_weight, classes)
+            monitor = Monitor(verbose=bool(self.verbose), time_budget=self.time_budget)
+            with unchanged_on_failure(self):
+                self._fit(X, y, sample_weight, classes, monitor)
             return self
-        rows_X = self._match_layout(self._check_X(X, reset=False))
+        rows_X = match_layout(self._check_X(X, reset=False), self.sparse_rows_)
         if self.mixture_ is not None:  # an inferred distribution is fixed by the first call
             names = getattr(self, "feature_names_in_", None)
             check_features(rows_X, self.mixture_["features"], names, guessed=True)
@@ -387,10 +369,8 @@ class MultilabelClassifier(LabelPredictions):
         updated = []
         for plain, weights in zip(self.maps_, self.weights_, strict=True):
             Z = FeatureMap.from_arrays(plain).apply(rows.X)
-            posterior = update_labels(
-                Z, rows.Y.astype(Z.dtype), rows.weight.astype(Z.dtype),
-                LabelWeights.from_arrays(weights),
-            )  # fmt: skip
+            Y, weight = rows.Y.astype(Z.dtype), rows.weight.astype(Z.dtype)
+            posterior = update_labels(Z, Y, weight, LabelWeights.from_arrays(weights))
             updated.append(posterior.to_arrays())
         n_new, known = float(rows.weight.sum()), known_counts(rows.Y, rows.weight)
         n_seen, counts = self.n_seen_ + n_new, self.label_counts_ + known

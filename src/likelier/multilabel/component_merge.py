@@ -9,6 +9,7 @@ bound for every pair, without trial fits.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,9 +49,7 @@ def merge_components(state: MixtureState, engine: Engine) -> MixtureState | None
     model, params = state.model, state.params
     if params.n_components < 2:
         return None
-    rows: MergeStats = engine.reduce(
-        lambda batch: merge_stats(model, params, batch), lambda left, right: left + right
-    )
+    rows: MergeStats = engine.reduce(_block_stats, operator.add, state=(model, params))
     merger = ComponentMerger(model, rows, params.expected_a())
     while merger.merge_best():
         pass
@@ -61,6 +60,10 @@ def merge_components(state: MixtureState, engine: Engine) -> MixtureState | None
     stats = select_components(stats, order)
     model = replace(model, n_components=len(order))
     return replace(state, model=model, params=model.update(stats, params.expected_a()))
+
+
+def _block_stats(batch: Batch, state: tuple[DirichletMixture, MixtureParameters]) -> MergeStats:
+    return merge_stats(*state, batch)
 
 
 def merge_stats(model: DirichletMixture, params: MixtureParameters, batch: Batch) -> MergeStats:

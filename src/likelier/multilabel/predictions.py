@@ -6,33 +6,24 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
-from likelier.fitting.probabilities import class_probabilities
-from likelier.losses import make_loss
+from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.matrices import validated_rows
-from likelier.multilabel.distributions import DISTRIBUTIONS
-from likelier.multilabel.features import FeatureMap
-from likelier.multilabel.label_mixture import log_odds, product_scores
-from likelier.multilabel.logistic import LabelWeights
-from likelier.multilabel.mixture import DirichletMixture, MixtureParameters
-from likelier.multilabel.posterior import split_entropy
-from likelier.multilabel.recipe import MixtureScaling, use_base_rates
-from likelier.multilabel.rows import (
+from likelier.multilabel.checks import check_features, check_magnitude
+from likelier.multilabel.combination import MixtureScaling
+from likelier.multilabel.posterior import (
     MATRIX,
-    check_features,
-    check_magnitude,
-    format_label,
-    read_labels,
+    ExclusivePosterior,
+    LabelSetPosterior,
+    classifier,
+    read_mixture,
 )
+from likelier.multilabel.rows import format_label, read_labels
 from likelier.multilabel.variational import MixtureState
 
-CHUNK = 4096  # rows per chunk
 TOP = 10  # labels and features shown per pattern
 
 
@@ -63,86 +54,30 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         check_features(rows, kind, names)
         return rows
 
-    def _match_layout(self, X: Matrix) -> Matrix:
-        """Rows as dense or sparse, whichever the model was fitted on."""
-        if self.sparse_rows_ and isinstance(X, np.ndarray):
-            return sparse.csr_array(X)
-        if not self.sparse_rows_ and not isinstance(X, np.ndarray):
-            return np.asarray(X.toarray())
-        return X
-
-    def _scores_by_chunk(self, X: Any, with_std: bool = False) -> tuple[Array, Array]:
-        """Combined scores and, if ``with_std``, the standard deviations from the classifiers."""
+    def _posterior(self) -> LabelSetPosterior | ExclusivePosterior:
         check_is_fitted(self, "thresholds_")
-        X = self._check_X(X, reset=False)
-        parts = [
-            self._score_chunk(self._match_layout(X[start : start + CHUNK]), with_std)
-            for start in range(0, X.shape[0], CHUNK)
-        ]
-        scores, stds = zip(*parts, strict=True)
-        return np.concatenate(scores), np.concatenate(stds)
-
-    def _score_chunk(self, X: Matrix, with_std: bool) -> tuple[Array, Array]:
-        shape = (X.shape[0], len(self.base_rates_))
-        total, std = np.zeros(shape), np.zeros(shape)
-        for g, plain, weights in zip(self.stack_weights_, self.maps_, self.weights_, strict=False):
-            if g == 0.0:
-                continue
-            Z, posterior = FeatureMap.from_arrays(plain).apply(X), LabelWeights.from_arrays(weights)
-            total += g * posterior.scores(Z)
-            if with_std:  # maps are fitted to the same labels, so their errors are correlated
-                std += g * np.sqrt(posterior.variance(Z))
-        if self.mixture_ is not None:
-            if self.combine_ == "product":
-                total = product_scores(total, self._mixture_odds(X), self.base_rates_)
-            elif self.stack_weights_[-1] > 0.0:
-                total += self.stack_weights_[-1] * self._mixture_odds(X)
-        use_base_rates(total, self.base_rates_, self.label_counts_)
-        return total, std
-
-    def _mixture_odds(self, X: Matrix) -> Array:
-        state, scaling = self._mixture()
-        return log_odds(state.model, state.params, scaling.apply(X), self.base_rates_)
+        return classifier(self)
 
     def _mixture(self) -> tuple[MixtureState, MixtureScaling]:
-        plain = self.mixture_
-        assert plain is not None
-        params = MixtureParameters.from_arrays(plain["params"])
-        model = DirichletMixture(
-            DISTRIBUTIONS[plain["features"]](plain["feature_prior"]),
-            DISTRIBUTIONS[plain["labels"]](plain["label_prior"]),
-            params.n_components,
-            plain["temperature"],
-        )
-        state = MixtureState(model, params, plain["step"])
-        return state, MixtureScaling(plain["centre"], plain["scale"])
+        assert self.mixture_ is not None
+        return read_mixture(self.mixture_)
 
     # -- predicting ---------------------------------------------------------------------
     def decision_function(self, X: Any) -> Array:
         """Log-odds of every label minus its threshold: positive where it is predicted."""
-        scores = self._scores_by_chunk(X)[0] - self.thresholds_
-        return scores[:, 0] if self.target_kind_ != MATRIX and scores.shape[1] == 1 else scores
+        posterior = self._posterior()
+        scores = posterior.decision(self._check_X(X, reset=False))
+        return scores[:, 0] if not posterior.label_sets and scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:
         """Labels of every row, 0 or 1 (or one class per row, if fitted to classes)."""
-        check_is_fitted(self, "thresholds_")
-        if self.target_kind_ == MATRIX:
-            return np.asarray(self.decision_function(X) > 0.0, dtype=np.int64)
-        if len(self.classes_) == 1:
-            return np.repeat(self.classes_, self._check_X(X, reset=False).shape[0])
-        scores = self.decision_function(X)
-        codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+        posterior = self._posterior()
+        point = posterior.point(self._check_X(X, reset=False))
+        return point if posterior.label_sets else np.asarray(self.classes_[point])
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every label, ``(n, L)``; probabilities of classes sum to one."""
-        check_is_fitted(self, "thresholds_")
-        if self.target_kind_ == MATRIX:
-            scores = self._scores_by_chunk(X)[0]
-            return np.asarray(np.clip(expit(scores), 1e-15, 1.0 - 1e-15))
-        if len(self.classes_) == 1:
-            return np.ones((self._check_X(X, reset=False).shape[0], 1))
-        return class_probabilities(make_loss("log_loss"), self.decision_function(X), {})
+        return self._posterior().predictive(self._check_X(X, reset=False)).probabilities()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Fraction of rows with all labels predicted correctly; all labels must be known."""
@@ -192,9 +127,7 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         ``epistemic`` is the part due to uncertain classifier weights: the score of a label is
         Gaussian, and the entropy is averaged over it by quadrature.
         """
-        p = self.predict_proba(X)
-        std = self._scores_by_chunk(X, with_std=True)[1]
-        return split_entropy(p, np.broadcast_to(std, p.shape) if std.size else 0.0 * p)
+        return self._posterior().uncertainty(self._check_X(X, reset=False))
 
     # -- inspection ----------------------------------------------------------------------
     @property

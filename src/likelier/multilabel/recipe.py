@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
-from likelier.base import Array, Engine, Matrix
+from likelier.base import Array, Matrix
 from likelier.calibration import best_thresholds
-from likelier.engines import LocalEngine
-from likelier.fitting.time_budget import TimeBudget
+from likelier.fitting.dataset import local_engine
+from likelier.fitting.monitor import Monitor
+from likelier.multilabel.combination import (
+    MixtureScaling,
+    base_rates,
+    log_odds,
+    product_scores,
+    use_base_rates,
+)
 from likelier.multilabel.distributions import infer_distribution
 from likelier.multilabel.features import (
     FeatureMap,
-    column_moments,
     fit_map,
     square_kernel,
     square_kernel_held_out,
 )
-from likelier.multilabel.label_mixture import (
-    LabelMixture,
-    base_rates,
-    first_not_worse,
-    log_odds,
-    product_scores,
-)
+from likelier.multilabel.label_mixture import LabelMixture, first_not_worse
 from likelier.multilabel.logistic import LabelWeights, fit_labels, prior_weights
-from likelier.multilabel.rows import MATRIX, Rows, known_counts
+from likelier.multilabel.posterior import MATRIX
+from likelier.multilabel.rows import Rows, known_counts
 from likelier.multilabel.stacking import (
     OutOfFoldScores,
     log_losses,
@@ -50,26 +49,89 @@ FULL_TOL = 3e-3
 BATCH_ROWS, STOCHASTIC_ROWS = 1024, 20_000
 
 
-@dataclass
-class Parts:
-    """Fitted classifiers, and the scores used to combine them.
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of a fit, as the constructor of the estimator has them, and its seed."""
 
-    ``scores`` holds one array ``(n, L)`` per map: out of fold for labelled rows, from the final
-    weights for the others.
+    kind: str  # of the labels
+    seed: int
+    n_components: int
+    features: str
+    label_distribution: str
+    feature_temperature: float | str
+    combine: str
+    kernel: Any
+    batch_size: int | None
+    learning_decay: float
+    max_iter: int
+    tol: float
+    n_jobs: int | None
+
+    def mixture(self, n_rows: int, features: str) -> LabelMixture:
+        """Settings of the mixture of so many rows."""
+        stochastic = self.batch_size is not None or n_rows > STOCHASTIC_ROWS
+        block = (self.batch_size or BATCH_ROWS) if stochastic else None
+        auto = isinstance(self.feature_temperature, str)
+        return LabelMixture(
+            self.n_components, features, self.label_distribution,
+            partial(
+                local_engine, seed=self.seed, n_jobs=self.n_jobs, shuffle=True, block_rows=block
+            ),
+            VariationalMixture(stochastic, decay=self.learning_decay, tol=self.tol),
+            self.max_iter, None if auto else float(self.feature_temperature),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FittedMap:
+    """A map, the weights fitted to its features, and the prior precisions of these.
+
+    ``scores`` ``(n, L)`` are out of fold for labelled rows, from the weights for the others.
     """
 
-    maps: list[FeatureMap] = field(default_factory=list)
-    weights: list[LabelWeights] = field(default_factory=list)
-    scores: list[Array] = field(default_factory=list)
-    alphas: list[Array] = field(default_factory=list)
-    interrupted: bool = False
+    map: FeatureMap
+    weights: LabelWeights
+    scores: Array
+    alpha: Array
 
-    def add(self, part: FeatureMap, weights: LabelWeights, scores: Array, alpha: Array) -> None:
-        """Add a map, the weights fitted to its features, and their scores."""
-        self.maps.append(part)
-        self.weights.append(weights)
-        self.scores.append(scores)
-        self.alphas.append(alpha)
+
+@dataclass(frozen=True)
+class FittedMixture:
+    """A fitted mixture, its scaling, and its log-odds ratios for the training rows."""
+
+    state: MixtureState
+    scaling: MixtureScaling
+    odds: Array
+    bounds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All parts of the model, and how they are combined."""
+
+    maps: list[FittedMap]
+    mixture: FittedMixture | None
+    stack: Array
+    thresholds: dict[str, Array]
+
+
+def fit(rows: Rows, fold: Array, settings: Settings, monitor: Monitor) -> Fitted:
+    """Classifiers on every feature map, a mixture of rows and labels, and their combination.
+
+    Where time is over, no further map or mixture is begun; the combination is always fitted.
+    """
+    maps = fit_maps(rows, fold, settings, monitor)
+    mixture = None
+    if settings.n_components and fold.max() >= 1 and not monitor.over:
+        mixture = fit_mixture([part.scores for part in maps], rows, fold, settings, monitor)
+
+    def combination() -> tuple[Array, dict[str, Array]]:
+        scores = [part.scores for part in maps]
+        weights, total = combine(scores, mixture, rows, fold, settings)
+        validated = bool(fold.max() > 0)
+        return weights, choose_thresholds(total, rows, settings.kind, validated)
+
+    return Fitted(maps, mixture, *monitor.stage("combination", combination))
 
 
 def map_kinds(X: Matrix, n_labelled: int, kernel: Any) -> list[tuple[str, float]]:
@@ -85,45 +147,61 @@ def map_kinds(X: Matrix, n_labelled: int, kernel: Any) -> list[tuple[str, float]
     return kinds
 
 
-def fit_classifiers(rows: Rows, fold: Array, kernel: Any, seed: int, budget: TimeBudget) -> Parts:
-    """Per-label classifiers on every map; stopping early keeps the completed maps.
+def fit_maps(rows: Rows, fold: Array, settings: Settings, monitor: Monitor) -> list[FittedMap]:
+    """Per-label classifiers on every map.
 
     With many unlabelled rows, every map is also used with the squared kernel, which reflects the
     clusters of all rows.
     """
-    parts = Parts()
+    found: list[FittedMap] = []
     size = rows.Y.shape[0] * min(rows.X.shape[1], 1000) * rows.Y.shape[1]
     dtype = np.float64 if size <= DOUBLE_CELLS else np.float32
     squared = bool((fold < 0).mean() >= MIN_UNLABELLED)
-    for number, (kind, scale) in enumerate(map_kinds(rows.X, int((fold >= 0).sum()), kernel)):
-        try:
-            rng = np.random.default_rng([seed, 6, number])
-            part = fit_map(kind, rows.X, rows.weight, rng, scale, dtype)
-            Z = part.apply(rows.X)
-            parts.add(part, *_fit_map_weights(Z, rows, fold))
-            if squared and part.rotation.size:
-                held_out = square_kernel_held_out(Z, rows.weight)
-                part, Z = square_kernel(part, Z, rows.weight)
-                parts.add(part, *_fit_map_weights(Z, rows, fold, held_out))
-        except KeyboardInterrupt:
-            if not parts.maps:
-                raise
-            parts.interrupted = True
+    kinds = map_kinds(rows.X, int((fold >= 0).sum()), settings.kernel)
+    for number, (kind, scale) in enumerate(kinds):
+        name = f"{kind} features, scale {scale:g}"
+        rng = np.random.default_rng([settings.seed, 6, number])
+        part = monitor.stage(name, partial(fit_map, kind, rows.X, rows.weight, rng, scale, dtype))
+        found += _fit_map_weights(part, rows, fold, squared, (monitor, name))
+        if monitor.tick("map", name, lambda: None):
             break
-        if budget.tick("map", f"{kind} features, scale {scale:g}"):
-            break
-    return parts
+    return found
 
 
 def _fit_map_weights(
-    Z: Any, rows: Rows, fold: Array, held_out: Any = None
-) -> tuple[LabelWeights, Array, Array]:
+    part: FeatureMap, rows: Rows, fold: Array, squared: bool, stage: tuple[Monitor, str]
+) -> list[FittedMap]:
+    """Classifiers on a map and, if ``squared``, on that of the squared kernel."""
+    monitor, name = stage
+    features = cache(lambda: part.apply(rows.X))  # not needed where results are recorded
+
+    def plain() -> FittedMap:
+        return fit_weights(part, (features(), features()), rows, fold, (monitor, names[0]))
+
+    def of_square() -> FittedMap:
+        Z = features()
+        held_out = square_kernel_held_out(Z, rows.weight)
+        square, Z = square_kernel(part, Z, rows.weight)
+        return fit_weights(square, (Z, held_out), rows, fold, (monitor, names[1]))
+
+    names = f"weights of {name}", f"weights of squared {name}"
+    found = [monitor.stage(names[0], plain)]
+    if squared and part.rotation.size:
+        found.append(monitor.stage(names[1], of_square))
+    return found
+
+
+def fit_weights(
+    part: FeatureMap, features: tuple[Any, Any], rows: Rows, fold: Array,
+    stage: tuple[Monitor, str],
+) -> FittedMap:  # fmt: skip
     """Weights of all labels, out-of-fold scores, and prior precisions.
 
-    ``held_out`` are features of the rows for scoring, if different from those for training.
+    ``features`` of the rows are those for training and those for scoring; ``stage`` is a monitor
+    and what it records the state as.
     """
     labelled = fold >= 0
-    scoring = Z if held_out is None else held_out
+    Z, scoring = features
     known = Z[labelled]
     Y = np.ascontiguousarray(rows.Y[labelled], dtype=Z.dtype)
     weight = rows.weight[labelled].astype(Z.dtype)
@@ -131,138 +209,77 @@ def _fit_map_weights(
         base = prior_weights(Z.shape[1], Y, weight, np.ones(Y.shape[1])).scores(known)
         folded = OutOfFoldScores(base, np.ones(Y.shape[1]))
     else:
-        folded = out_of_fold(known, Y, weight, fold[labelled], held_out=scoring[labelled])
+        folded = out_of_fold(known, Y, weight, fold[labelled], scoring[labelled], *stage)
     weights = fit_labels(known, Y, weight, folded.alpha, folded.start, tol=FULL_TOL)
     scores = np.empty(rows.Y.shape)
     scores[labelled] = folded.scores
     if not labelled.all():
         scores[~labelled] = weights.scores(scoring[~labelled])
-    return weights, scores, folded.alpha
-
-
-@dataclass(frozen=True)
-class MixtureScaling:
-    """Standardisation of the rows for a Gaussian mixture."""
-
-    centre: Array
-    scale: Array
-
-    @classmethod
-    def fit(cls, X: Matrix, weight: Array, kind: str) -> MixtureScaling:
-        """Means and scales of Gaussian columns; empty for other distributions."""
-        if kind != "gaussian":
-            return cls(np.zeros(0), np.zeros(0))
-        centre, std = column_moments(X, weight / weight.sum())
-        scale = 1.0 / np.where(std > 0.0, std, 1.0)
-        return cls(centre if isinstance(X, np.ndarray) else np.zeros(0), scale)
-
-    def apply(self, X: Matrix) -> Any:
-        """Standardised rows in double precision."""
-        if not len(self.scale):
-            return X.astype(np.float64)
-        if len(self.centre):
-            return (X - self.centre) * self.scale
-        return sparse.csr_array(sparse.csr_array(X).multiply(self.scale[None])).astype(np.float64)
-
-
-def mixture_settings(estimator: Any, X: Matrix, kind: str, seed: int) -> LabelMixture:
-    """Settings of the mixture from the parameters of the estimator."""
-    stochastic = estimator.batch_size is not None or X.shape[0] > STOCHASTIC_ROWS
-    block = (estimator.batch_size or BATCH_ROWS) if stochastic else None
-
-    def make_engine(X: Matrix, Y: Array, weight: Array) -> Engine:
-        return LocalEngine(X, Y, weight, seed=seed, n_jobs=estimator.n_jobs, block_rows=block)
-
-    auto = isinstance(estimator.feature_temperature, str)
-    return LabelMixture(
-        int(estimator.n_components), kind, estimator.label_distribution, make_engine,
-        VariationalMixture(stochastic, decay=estimator.learning_decay, tol=estimator.tol),
-        int(estimator.max_iter), None if auto else float(estimator.feature_temperature),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FittedMixture:
-    """A fitted mixture, its scaling, and its log-odds ratios for the training rows."""
-
-    state: MixtureState
-    scaling: MixtureScaling
-    odds: Array
-    bounds: list[float]
-    interrupted: bool = False
-
-
-def try_mixture(
-    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, budget: TimeBudget
-) -> FittedMixture | None:
-    """Mixture, or None after an interruption, which is recorded in ``parts``."""
-    if parts.interrupted:
-        return None
-    try:
-        mixture = fit_mixture(estimator, parts, rows, fold, seed, budget)
-    except KeyboardInterrupt:  # the mixture is not validated, but the classifiers are complete
-        parts.interrupted = True
-        return None
-    parts.interrupted = mixture is not None and mixture.interrupted
-    return mixture
+    return FittedMap(part, weights, scores, folded.alpha)
 
 
 def fit_mixture(
-    estimator: Any, parts: Parts, rows: Rows, fold: Array, seed: int, budget: TimeBudget
+    maps: list[Array], rows: Rows, fold: Array, settings: Settings, monitor: Monitor
 ) -> FittedMixture | None:
-    """Mixture of rows and labels; None if it is disabled or cannot be validated.
+    """Mixture of rows and labels; None if there was no time for it.
 
     Many unlabelled rows may draw components away from the labels. Therefore a mixture of the
-    labelled rows alone is tried too, and used if it improves the classifiers more.
+    labelled rows alone is tried too, and used if it improves the classifiers, whose scores are
+    ``maps``, more.
     """
-    if not estimator.n_components or fold.max() < 1 or budget.over:
-        return None
-    kind = infer_distribution(rows.X) if estimator.features == "auto" else estimator.features
+    kind = infer_distribution(rows.X) if settings.features == "auto" else settings.features
     scaling = MixtureScaling.fit(rows.X, rows.weight, kind)
     X, Y, weight = scaling.apply(rows.X), rows.Y, rows.weight
-    settings = mixture_settings(estimator, X, kind, seed)
-    unlabelled = fold < 0
-    candidates = [_evaluate_mixture(settings, X, rows, fold, np.arange(len(Y)), seed)]
+    attempt = partial(_try_mixture, settings, kind, replace(rows, X=X), fold, monitor)
+    candidates, unlabelled = [attempt("all rows")], fold < 0
     if unlabelled.mean() >= MIN_UNLABELLED:
-        labelled = np.flatnonzero(~unlabelled)
-        candidates.append(_evaluate_mixture(settings, X, rows, fold, labelled, seed))
-    chosen = candidates[
-        _best_candidate([candidate.odds for candidate in candidates], parts, rows, fold, seed)
-    ]
-    result = chosen.settings.fit(
-        X[chosen.used], Y[chosen.used], weight[chosen.used],
-        lambda bound: budget.tick("mixture", f"bound {bound:.6g}"), keep_interrupted=True,
-    )  # fmt: skip
-    state, odds = result.state, chosen.odds
+        candidates.append(attempt("labelled rows"))
+    odds = [candidate.odds for candidate in candidates]
+    chosen = candidates[_best_candidate(odds, maps, rows, fold, settings.seed)]
+    monitor.attributes = lambda posterior: None  # nothing predicts before the combination
+    used = chosen.used
+    result = monitor.stage("mixture", lambda: chosen.mixture.fit(
+        X[used], Y[used], weight[used], monitor, stage="mixture"
+    ))  # fmt: skip
+    if not result.bounds:
+        return None
+    state, odds_of_rows = result.state, chosen.odds.copy()
     if unlabelled.any():
         base = base_rates(Y, weight)
-        odds[unlabelled] = log_odds(state.model, state.params, X[unlabelled], base)
-    return FittedMixture(state, scaling, odds, result.bounds, result.interrupted)
+        odds_of_rows[unlabelled] = log_odds(state.model, state.params, X[unlabelled], base)
+    return FittedMixture(state, scaling, odds_of_rows, result.bounds)
 
 
 @dataclass(frozen=True)
-class _MixtureCandidate:
-    """Settings of a mixture of the rows ``used``, and its out-of-fold log-odds ratios."""
+class _Candidate:
+    """A mixture of the rows ``used``, and its out-of-fold log-odds ratios."""
 
-    settings: LabelMixture
+    mixture: LabelMixture
     used: Array
     odds: Array
 
 
-def _evaluate_mixture(
-    settings: LabelMixture, X: Any, rows: Rows, fold: Array, used: Array, seed: int
-) -> _MixtureCandidate:
-    part, Y, weight, of_fold = X[used], rows.Y[used], rows.weight[used], fold[used]
-    rng = np.random.default_rng([seed, 7])
-    settings = settings.with_temperature(part, Y, weight, of_fold == 0, rng)
+def _try_mixture(
+    settings: Settings, kind: str, rows: Rows, fold: Array, monitor: Monitor, which: str
+) -> _Candidate:
+    """Temperature and out-of-fold log-odds ratios of a mixture of all or of labelled rows."""
+    used = np.arange(len(fold)) if which == "all rows" else np.flatnonzero(fold >= 0)
+    X, Y, weight, of_fold = rows.X[used], rows.Y[used], rows.weight[used], fold[used]
+    mixture = settings.mixture(rows.X.shape[0], kind)
+    rng = np.random.default_rng([settings.seed, 7])
+    temperature = monitor.stage(
+        f"temperature of the mixture of {which}",
+        lambda: mixture.choose_temperature(X, Y, weight, of_fold == 0, rng),
+    )
+    mixture = replace(mixture, temperature=temperature)
     odds = np.zeros(rows.Y.shape)
-    odds[used] = settings.out_of_fold(part, Y, weight, of_fold)
-    return _MixtureCandidate(settings, used, odds)
+    odds[used] = mixture.out_of_fold(X, Y, weight, of_fold, monitor, f"mixture of {which}")
+    return _Candidate(mixture, used, odds)
 
 
 def _best_candidate(
-    candidates: list[Array], parts: Parts, rows: Rows, fold: Array, seed: int
-) -> int:  # fmt: skip
+    candidates: list[Array], maps: list[Array], rows: Rows, fold: Array, seed: int
+) -> int:
     """First of several log-odds ratios that no other one beats clearly when stacked."""
     if len(candidates) == 1:
         return 0
@@ -274,77 +291,31 @@ def _best_candidate(
         g = stack_weights(scores, Y, weight, np.random.default_rng([seed, 10]), n_log_odds)
         return np.asarray(sum(w * one for w, one in zip(g, scores, strict=True)))
 
-    alone = stacked([scores[cells] for scores in parts.scores], len(parts.scores))
+    alone = stacked([scores[cells] for scores in maps], len(maps))
     return first_not_worse([
         log_losses(stacked([alone, odds[cells]], 1), Y, weight).sum(axis=1) for odds in candidates
     ])  # fmt: skip
 
 
-def fit_combination(
-    parts: Parts, mixture: FittedMixture | None, rows: Rows, fold: Array, kind: str, rule: str,
-    seed: int,
-) -> tuple[Array, dict[str, Array]]:  # fmt: skip
-    """Stacking weights and thresholds; this short last stage is repeated once if interrupted."""
-
-    def run() -> tuple[Array, dict[str, Array]]:
-        weights, scores = combine(parts, mixture, rows, fold, rule, seed)
-        return weights, choose_thresholds(scores, rows, kind, validated=bool(fold.max() > 0))
-
-    try:
-        return run()
-    except KeyboardInterrupt:  # otherwise the whole fit would be lost
-        parts.interrupted = True
-        return run()
-
-
-def warn_interrupted(n_maps: int, has_mixture: bool) -> None:
-    """Warn that the fit was interrupted, and what the model consists of."""
-    warnings.warn(
-        f"fit was interrupted: the model has {n_maps} feature map(s) and "
-        f"{'a' if has_mixture else 'no'} mixture; fit again for the complete model",
-        ConvergenceWarning, stacklevel=5,
-    )  # fmt: skip
-
-
 def combine(
-    parts: Parts, mixture: FittedMixture | None, rows: Rows, fold: Array, rule: str, seed: int
+    maps: list[Array], mixture: FittedMixture | None, rows: Rows, fold: Array, settings: Settings
 ) -> tuple[Array, Array]:
     """Weights of the maps and of the mixture (last), and the combined scores of all rows."""
     labelled = np.flatnonzero(fold >= 0)
     cells = np.ix_(labelled, scorable_labels(rows.Y, fold))
-    candidates = list(parts.scores)
-    if mixture is not None and rule == "log_odds":
+    candidates = list(maps)
+    if mixture is not None and settings.combine == "log_odds":
         candidates.append(mixture.odds)
     g = stack_weights(
         [scores[cells] for scores in candidates], rows.Y[cells], rows.weight[labelled],
-        np.random.default_rng([seed, 8]), len(parts.scores),
+        np.random.default_rng([settings.seed, 8]), len(maps),
     )  # fmt: skip
     total = np.asarray(sum(w * scores for w, scores in zip(g, candidates, strict=True)))
     base = base_rates(rows.Y, rows.weight)
-    if rule == "product" and mixture is not None:
+    if settings.combine == "product" and mixture is not None:
         total = product_scores(total, mixture.odds, base)
     use_base_rates(total, base, known_counts(rows.Y, rows.weight))
-    return np.append(g, np.zeros(len(parts.scores) + 1 - len(g))), total
-
-
-def use_base_rates(scores: Array, base: Array, counts: Array) -> None:
-    """Replace scores of labels with a single observed value by their smoothed log-odds.
-
-    Stacking weights, which are estimated on other labels, would make such a label more or less
-    certain than the number of rows allows. A label that is never known has even odds.
-
-    Parameters
-    ----------
-    scores : array of shape (n, L)
-        Log-odds; changed in place.
-    base : array of shape (L,)
-        Smoothed frequencies.
-    counts : array of shape (L,)
-        Weight of the rows in which each label is known.
-    """
-    rarer = np.minimum(base, 1.0 - base) * (counts + 1.0) - 0.5  # weight of the rarer value
-    constant = rarer <= 1e-12 * (counts + 1.0)  # 0 up to rounding
-    scores[:, constant] = np.log(base[constant] / (1.0 - base[constant]))
+    return np.append(g, np.zeros(len(maps) + 1 - len(g))), total
 
 
 def choose_thresholds(scores: Array, rows: Rows, kind: str, validated: bool) -> dict[str, Array]:

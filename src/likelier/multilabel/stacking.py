@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from likelier.base import Array, Matrix
+from likelier.fitting.monitor import Monitor
 from likelier.multilabel.logistic import LabelWeights, fit_labels
 
 PRECISIONS = tuple(10.0 ** (k / 2.0) for k in range(1, -5, -1))  # 3.2 down to 0.01
@@ -38,44 +39,75 @@ class OutOfFoldScores:
     start: LabelWeights | None = None
 
 
+@dataclass(frozen=True)
+class SearchState:
+    """Scores and losses of the precisions tried so far, from the strongest prior down.
+
+    Of each fold, ``starts`` are where the next fit begins, and ``fitted`` the last weights.
+    """
+
+    starts: tuple[LabelWeights | None, ...]
+    fitted: tuple[LabelWeights | None, ...]
+    scores: tuple[Array, ...] = ()
+    losses: tuple[float, ...] = ()
+
+    def is_done(self, n_precisions: int) -> bool:
+        """Whether all precisions were tried, or weaker priors no longer help."""
+        n = len(self.losses)
+        return n == n_precisions or (n > 0 and n - 1 - int(np.argmin(self.losses)) >= PATIENCE)
+
+
+@dataclass(frozen=True)
+class FoldRows:
+    """Rows to train on without a fold, and features of that fold's rows to score."""
+
+    train: tuple[Matrix, Array, Array]
+    held: Array
+    scoring: Matrix
+
+
 def out_of_fold(
-    Z: Matrix, Y: Array, weight: Array, fold: Array, precisions: tuple[float, ...] = PRECISIONS,
-    held_out: Matrix | None = None,
+    Z: Matrix, Y: Array, weight: Array, fold: Array, held_out: Matrix | None = None,
+    monitor: Monitor | None = None, stage: str = "precisions",
 ) -> OutOfFoldScores:  # fmt: skip
     """Scores of rows by weights fitted without them.
 
-    ``held_out`` are features of the rows for scoring, if different from those for training. Cost:
-    about ten products of ``Z`` with ``L`` columns per precision.
+    ``held_out`` are features of the rows for scoring, if different from those for training;
+    ``stage`` is what the state is recorded as in a checkpoint. Cost: about ten products of ``Z``
+    with ``L`` columns per precision.
     """
+    monitor = Monitor() if monitor is None else monitor
     scoring = Z if held_out is None else held_out
-    n_folds = int(fold.max()) + 1
-    parts = [(fold != f, fold == f) for f in range(n_folds)]
-    train = [(Z[a], np.ascontiguousarray(Y[a]), weight[a]) for a, _ in parts]
-    starts: list[LabelWeights | None] = [None] * n_folds
-    fitted: list[LabelWeights | None] = [None] * n_folds
-    candidates: list[Array] = []
-    losses: list[float] = []
-    for alpha in _supported_precisions(precisions, Y, weight):
-        scores = np.empty_like(Y)
-        for f, (_, held) in enumerate(parts):
-            posterior = fit_labels(
-                *train[f], np.full(Y.shape[1], alpha), starts[f], FOLD_ITER, FOLD_TOL
-            )
-            starts[f], fitted[f] = _extrapolate(fitted[f], posterior), posterior
-            scores[held] = posterior.scores(scoring[held])
-        candidates.append(scores)
-        losses.append(float(log_losses(scores, Y, weight).sum()))
-        if len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE:
-            break
-    chosen = _choose(candidates, losses, Y, weight, precisions)
-    return replace(
-        chosen, start=_average([posterior for posterior in fitted if posterior is not None])
-    )
+    folds = []
+    for f in range(int(fold.max()) + 1):
+        rest, held = fold != f, fold == f
+        train = Z[rest], np.ascontiguousarray(Y[rest]), weight[rest]
+        folds.append(FoldRows(train, held, scoring[held]))
+    precisions = _supported_precisions(Y, weight)
+    none = (None,) * len(folds)
+    state: SearchState = monitor.state(stage) or SearchState(none, none)
+    while not state.is_done(len(precisions)):
+        state = _try_precision(state, precisions[len(state.losses)], folds, Y, weight)
+        monitor.keep(stage, state)
+    chosen = _choose(state, Y, weight, precisions)
+    return replace(chosen, start=_average([w for w in state.fitted if w is not None]))
 
 
-def _supported_precisions(
-    precisions: tuple[float, ...], Y: Array, weight: Array
-) -> tuple[float, ...]:
+def _try_precision(
+    state: SearchState, alpha: float, folds: list[FoldRows], Y: Array, weight: Array
+) -> SearchState:
+    """Fit every fold under a prior of this precision."""
+    scores, starts, fitted = np.empty_like(Y), [], []
+    for rows, start, before in zip(folds, state.starts, state.fitted, strict=True):
+        now = fit_labels(*rows.train, np.full(Y.shape[1], alpha), start, FOLD_ITER, FOLD_TOL)
+        starts.append(_extrapolate(before, now))
+        fitted.append(now)
+        scores[rows.held] = now.scores(rows.scoring)
+    loss = float(log_losses(scores, Y, weight).sum())
+    return SearchState(tuple(starts), tuple(fitted), (*state.scores, scores), (*state.losses, loss))
+
+
+def _supported_precisions(Y: Array, weight: Array) -> tuple[float, ...]:
     """Leading precisions that are at least one over the number of examples of the rarer values.
 
     Scores have the prior variance ``1 / alpha``. Otherwise a handful of rows that a weak prior
@@ -85,8 +117,8 @@ def _supported_precisions(
     known = np.isfinite(Y)
     positive, count = weight @ np.where(known, Y, 0.0), weight @ known
     rarer = float(np.minimum(positive, count - positive).sum())
-    n_supported = sum(alpha * rarer >= 1.0 for alpha in precisions)
-    return precisions[: max(1, n_supported)]
+    n_supported = sum(alpha * rarer >= 1.0 for alpha in PRECISIONS)
+    return PRECISIONS[: max(1, n_supported)]
 
 
 def _extrapolate(before: LabelWeights | None, now: LabelWeights) -> LabelWeights:
@@ -109,14 +141,11 @@ def _average(posteriors: list[LabelWeights]) -> LabelWeights:
 
 
 def _choose(
-    candidates: list[Array],
-    losses: list[float],
-    Y: Array,
-    weight: Array,
-    precisions: tuple[float, ...],
+    state: SearchState, Y: Array, weight: Array, precisions: tuple[float, ...]
 ) -> OutOfFoldScores:
     """Precision of every label: the common best, unless its own is clearly better."""
-    common = int(np.argmin(losses))
+    candidates = state.scores
+    common = int(np.argmin(state.losses))
     reference = log_losses(candidates[common], Y, weight)
     best = np.full(Y.shape[1], common)
     gain = np.zeros(Y.shape[1])

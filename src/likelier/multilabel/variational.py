@@ -7,7 +7,9 @@ moved by ``rho_t = (t + delay)^-decay`` towards the optimum they imply.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -56,13 +58,16 @@ class VariationalMixture(Inference):
 
     Notes
     -----
-    Cost of a step: rows x columns x components, either way.
+    Cost of a step: rows x columns x components, either way. Stochastic steps visit the blocks one
+    after another, on one machine: each begins where the one before has ended.
     """
 
     stochastic: bool = False
     delay: float = 1.0
     decay: float = 0.7
     tol: float = 1e-4
+
+    resumable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.5 < self.decay <= 1.0:
@@ -85,11 +90,9 @@ class VariationalMixture(Inference):
         if self.stochastic:
             return self._pass(state, engine)
         model, params = state.model, state.params
-        stats: MixtureStats = engine.reduce(
-            lambda batch: model.stats(params, batch), lambda left, right: left + right
-        )
+        stats: MixtureStats = engine.reduce(block_stats, operator.add, state=(model, params))
         bound = model.bound(params, stats.evidence)
-        gain = (bound - state.bound) / _row_count(engine)
+        gain = (bound - state.bound) / mixture_rows(engine)
         new = replace(
             state, params=model.update(stats, params.expected_a()), step=state.step + 1, bound=bound
         )
@@ -100,10 +103,10 @@ class VariationalMixture(Inference):
         evidence, params = 0.0, state.params
         for batch in engine.blocks(state.step):
             batch = batch.compact()
-            state, evidence_part = self.learn(state, batch, _row_count(engine) / batch.n_rows)
+            state, evidence_part = self.learn(state, batch, mixture_rows(engine) / batch.n_rows)
             evidence += evidence_part
         bound = state.model.bound(params, evidence)
-        gain = (bound - state.bound) / _row_count(engine)
+        gain = (bound - state.bound) / mixture_rows(engine)
         new = replace(state, bound=bound)
         return new, Info(objective=-bound, passes=1.0, converged=bool(gain < self.tol))
 
@@ -144,7 +147,14 @@ class VariationalMixture(Inference):
         return MixturePosterior(state.model, state.params)
 
 
-def _row_count(engine: Engine) -> int:
+def block_stats(batch: Batch, state: tuple[DirichletMixture, MixtureParameters]) -> MixtureStats:
+    """The map of a pass: statistics of a block under a model and its parameters."""
+    model, params = state
+    return model.stats(params, batch)
+
+
+def mixture_rows(engine: Engine) -> int:
+    """Number of rows, which the bound per row and stochastic steps need."""
     if engine.n_rows is None:
         raise ValueError("the mixture requires data with a known number of rows")
     return engine.n_rows

@@ -10,8 +10,13 @@ import numpy.typing as npt
 
 from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.matrices import as_csr, checked_matrix
-from likelier.predictive import Categorical, ClassPredictive, NumberPredictive
-from likelier.predictor.unseen_levels import mixed_interval, mixed_prediction, mixed_probability
+from likelier.predictive import Categorical, ClassPredictive, LabelSets, NumberPredictive
+from likelier.predictor.unseen_levels import (
+    mixed_interval,
+    mixed_labels,
+    mixed_prediction,
+    mixed_probability,
+)
 
 
 class ConstantPosterior(Posterior):
@@ -37,7 +42,7 @@ class Predictor:
     n_features : int
         Number of columns that the posterior takes.
     classes : array of shape (n_classes,), optional
-        Labels; None for a regression.
+        Classes, or the names of the labels of which a row may have several; None for a regression.
     names : sequence of str, optional
         Columns of a frame, in the order in which the posterior takes them.
     encoding : TableEncoding or LibsvmLayout, optional
@@ -82,11 +87,11 @@ class Predictor:
         self.posterior.check(self.n_features, n_classes)
 
     def predict(self, X: Any) -> Array:
-        """Most probable class, or the predicted number, of every row."""
+        """Most probable class, the predicted number, or indicators of the labels of every row."""
         return np.concatenate([self._point(*rows) for rows in self._blocks(X)])
 
     def predict_proba(self, X: Any) -> Array:
-        """Probability of every class."""
+        """Probability of every class, or of every label."""
         if self.classes is None:
             raise ValueError("predict_proba is for classes; this model is a regression")
         return np.concatenate([self._probability(*rows) for rows in self._blocks(X)])
@@ -115,13 +120,17 @@ class Predictor:
             if unseen is not None:
                 point[unseen[0]] = mixed_prediction(self._plain, unseen[1])
             return point
+        if self.posterior.label_sets:
+            if unseen is not None:
+                point[unseen[0]] = mixed_labels(self._plain, unseen[1])
+            return point
         if unseen is not None:
             point[unseen[0]] = mixed_probability(self._plain, unseen[1]).argmax(axis=1)
         return np.asarray(self.classes[point])
 
     def _probability(self, X: Matrix, unseen: Unseen) -> Array:
         predictive = self.posterior.predictive(X)
-        assert isinstance(predictive, ClassPredictive)
+        assert isinstance(predictive, ClassPredictive | LabelSets)
         probability = predictive.probabilities()
         if unseen is not None:
             probability[unseen[0]] = mixed_probability(self._plain, unseen[1])

@@ -31,6 +31,13 @@ def mixed_prediction(estimator: Any, copies: Matrix) -> Array:
     return mixed
 
 
+def mixed_labels(estimator: Any, copies: Matrix) -> Array:
+    """Return indicators of the labels that more than half of the copies of each row have."""
+    found = np.asarray(estimator.predict(copies))
+    mixed: Array = found.reshape(-1, N_DRAWS, found.shape[1]).mean(axis=1) > 0.5
+    return mixed
+
+
 def mixed_interval(estimator: Any, copies: Matrix, coverage: float) -> Array:
     """Return central intervals of the mixture of the copies' distributions, ``(n, 2)``.
 

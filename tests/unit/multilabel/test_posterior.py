@@ -1,54 +1,80 @@
-"""Entropy of labels and its epistemic part, against quadrature of another kind."""
+"""Posteriors of label sets and of exclusive classes: what they predict, and what they refuse."""
+
+import copy
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.special import expit
-from scipy.stats import norm
 
-from likelier.multilabel.posterior import matching_mean, split_entropy
+from likelier import MultilabelClassifier
+from likelier.multilabel.posterior import classifier
 
-P = np.array([0.5, 0.1, 0.97, 1e-6, 0.3])
-SPREAD = np.array([0.0, 0.5, 2.0, 1.0, 1.5])
-
-
-def entropy(p):
-    return -(p * np.log(p) + (1.0 - p) * np.log1p(-p))
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(200, 4))
+Y = (X @ RNG.normal(size=(4, 3)) + RNG.logistic(size=(200, 3)) > 0).astype(float)
 
 
-def test_total_is_the_entropy_of_the_prediction():
-    rng = np.random.default_rng(0)
-    p, std = rng.random((300, 7)), 10.0 ** rng.uniform(-3, 2, (300, 7))
-    found = split_entropy(p, std)
-    np.testing.assert_allclose(found.total, entropy(p), atol=1e-11)
-    np.testing.assert_allclose(found.total, found.aleatoric + found.epistemic, atol=1e-14)
-    assert (found.epistemic >= 0.0).all()
+@pytest.fixture(scope="module")
+def fitted():
+    return MultilabelClassifier(n_components=3, n_folds=2, random_state=0).fit(X, Y)
 
 
-def test_a_score_may_have_any_std():
-    found = split_entropy(P, np.array([1e7, 1e30, 1e200, np.inf, np.inf]))
-    np.testing.assert_allclose(found.total, entropy(P), atol=1e-11)
-    assert (found.epistemic > 0.5 * found.total).all()
+def test_point_follows_the_thresholds_and_not_one_half(fitted):
+    model = copy.copy(fitted)
+    model.thresholds_ = np.array([-50.0, 0.0, 50.0])
+    posterior = classifier(model)
+    point = posterior.point(X)
+    assert point[:, 0].all() and not point[:, 2].any()
+    p = posterior.predictive(X).probabilities()
+    np.testing.assert_array_equal(point[:, 1], p[:, 1] > 0.5)
 
 
-@pytest.mark.parametrize(("p", "std"), list(zip(P, SPREAD, strict=True)))
-def test_parts_are_integrals_over_a_gaussian_score(p, std):
-    m = float(matching_mean(np.array([p]), np.array([std]))[0])
-
-    def mean(f):
-        return quad(lambda z: f(expit(m + std * z)) * norm.pdf(z), -9, 9, epsabs=1e-12)[0]
-
-    assert mean(lambda q: q) == pytest.approx(p, rel=1e-4)
-    found = split_entropy(np.array([p]), np.array([std]))
-    assert found.aleatoric[0] == pytest.approx(mean(entropy), abs=2e-4)
+def test_log_density_of_label_sets_is_that_of_independent_labels(fitted):
+    predictive = classifier(fitted).predictive(X)
+    p = predictive.probabilities()
+    expected = np.log(np.where(Y == 1.0, p, 1.0 - p)).sum(axis=1)
+    np.testing.assert_allclose(predictive.log_density(Y), expected, rtol=1e-9)
 
 
-def test_a_known_score_has_no_epistemic_part_and_a_wider_one_more():
-    p = np.full(4, 0.3)
-    epistemic = split_entropy(p, np.array([0.0, 0.3, 1.0, 3.0])).epistemic
-    assert epistemic[0] == pytest.approx(0.0, abs=1e-12)
-    assert (np.diff(epistemic) > 0.0).all()
+def test_a_whole_posterior_passes_its_check(fitted):
+    classifier(fitted).check(4, 3)
 
 
-def test_no_labels_are_no_entropy():
-    assert split_entropy(np.zeros((0, 3)), np.zeros((0, 3))).total.shape == (0, 3)
+def damaged(model, change):
+    other = copy.deepcopy(model)
+    change(other)
+    return other
+
+
+DAMAGES = {
+    "labels": lambda m: setattr(m, "base_rates_", m.base_rates_[:2]),
+    "rates": lambda m: setattr(m, "base_rates_", np.ones(3)),
+    "counts": lambda m: setattr(m, "label_counts_", -m.label_counts_),
+    "thresholds": lambda m: setattr(m, "thresholds_", np.full(3, np.nan)),
+    "stack": lambda m: setattr(m, "stack_weights_", m.stack_weights_[:-1]),
+    "negative": lambda m: setattr(m, "stack_weights_", -1.0 - m.stack_weights_),
+    "rule": lambda m: setattr(m, "combine_", "sum"),
+    "kind": lambda m: setattr(m, "target_kind_", "sets"),
+    "maps": lambda m: m.maps_.pop(),
+    "centre": lambda m: m.maps_[0].update(centre=np.zeros(3)),
+    "column": lambda m: m.maps_[0].update(column=np.zeros(3)),
+    "unit": lambda m: m.maps_[0].update(unit="yes"),
+    "rotation": lambda m: m.maps_[0].update(rotation=np.zeros((3, 4))),
+    "shift": lambda m: m.maps_[0].update(shift=np.zeros(9)),
+    "landmarks": lambda m: m.maps_[-1].update(landmarks=np.zeros((7, 2))),
+    "gamma": lambda m: m.maps_[-1].update(gamma="wide"),
+    "coef": lambda m: m.weights_[0].update(coef=np.zeros((4, 2))),
+    "precision": lambda m: m.weights_[0].update(precision=0.0 * m.weights_[0]["precision"]),
+    "sticks": lambda m: m.mixture_["params"].update(sticks=np.zeros((2, 2))),
+    "features": lambda m: m.mixture_.update(features="bernoulli"),
+    "distribution": lambda m: m.mixture_.update(features="poisson"),
+    "real labels": lambda m: m.mixture_.update(labels="gaussian"),
+    "prior": lambda m: m.mixture_.update(label_prior=np.zeros((2, 3))),
+    "temperature": lambda m: m.mixture_.update(temperature=2.0),
+    "scale": lambda m: m.mixture_.update(scale=np.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_parts_that_cannot_predict_are_refused(name, fitted):
+    with pytest.raises((ValueError, LookupError)):
+        classifier(damaged(fitted, DAMAGES[name])).check(4, 3)

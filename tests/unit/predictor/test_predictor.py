@@ -21,6 +21,10 @@ CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
 TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
 NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
 COUNTS = RNG.poisson(np.exp(0.3 * X))
+LABELS = pd.DataFrame(np.where(RNG.random(SCORE.shape) < 0.3, np.nan, SCORE > 0.0))
+LABELS.columns = ["red", "old", "sad"]
+
+LABEL_FIT = {"n_components": 4, "n_folds": 2, "random_state": 0}
 
 FITS = {
     "gaussian": (likelier.GaussianNB(), X, CLASSES),
@@ -36,6 +40,14 @@ FITS = {
     "linear_quantile": (
         likelier.LinearRegressor(losses.Quantile(tau=0.9), random_state=0), X, NUMBERS,
     ),
+    "labels": (likelier.MultilabelClassifier(**LABEL_FIT), X, LABELS),
+    "labels_product": (
+        likelier.MultilabelClassifier(combine="product", kernel=False, **LABEL_FIT), X, LABELS,
+    ),
+    "labels_counts": (likelier.MultilabelClassifier(**LABEL_FIT), COUNTS, LABELS),
+    "labels_classes": (likelier.MultilabelClassifier(kernel=False, **LABEL_FIT), X, CLASSES),
+    "labels_two": (likelier.MultilabelClassifier(kernel=False, **LABEL_FIT), X, TWO),
+    "labels_constant": (likelier.MultilabelClassifier(**LABEL_FIT), X, np.full(300, "one")),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
@@ -137,7 +149,7 @@ def test_files_and_frames_go_through_the_encoding(tmp_path):
 
 
 def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
-    for name in ("gaussian", "linear_several", "linear_regression"):
+    for name in ("gaussian", "linear_several", "linear_regression", "labels", "labels_classes"):
         model, rows, y = FITS[name]
         path = saved(model.fit(rows, y), tmp_path)
         program = f"""
@@ -150,3 +162,15 @@ def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
             assert not loaded, loaded
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_labels_of_rows_with_an_unseen_level_are_those_of_most_copies():
+    from likelier.predictor.unseen_levels import N_DRAWS, mixed_labels
+
+    class Copies:
+        def predict(self, rows):
+            return np.column_stack([rows[:, 0] > 0.0, rows[:, 0] > 10.0]).astype(int)
+
+    copies = np.ones((2 * N_DRAWS, 1))
+    copies[N_DRAWS : 2 * N_DRAWS - 1] = -1.0  # all of the second row's but one
+    np.testing.assert_array_equal(mixed_labels(Copies(), copies), [[1, 0], [0, 0]])
