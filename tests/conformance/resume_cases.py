@@ -36,7 +36,14 @@ def stream():
     return ([(X[:700], y[:700]), (X[700:], y[700:])],)
 
 
+def blocks():
+    """Few rows and classes in blocks."""
+    X, y = dense(150, 3)
+    return ([(X[:70], y[:70]), (X[70:], y[70:])],)
+
+
 quick = {"random_state": 0}
+deep = {"n_inducing": 10, "max_iter": 60, "n_samples": 2, "n_draws": 4, "batch_size": 64, **quick}
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
@@ -45,4 +52,15 @@ CASES = {
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
+    "deep_gp_choices": (likelier.DeepGPClassifier(**deep), lambda: dense(60, 3)),
+    "deep_gp_stream": (
+        likelier.DeepGPClassifier(
+            class_weight="balanced", early_stopping=True, length_scales="long", **deep
+        ),
+        blocks,
+    ),
+    "deep_gp_power": (
+        likelier.DeepGPRegressor(warm_start=True, n_inducing=4, max_iter=40, **quick),
+        lambda: numbers(3000, 3),
+    ),
 }
