@@ -18,6 +18,7 @@ GROUPS = (
     "DeepGPClassifier",
     r"/(test_deep_(gp|gp_answers|gp_choices|gp_going_on|inference)|deep_gp/test_compile)\.py",
     "DeepGPRegressor",
+    r"/test_(resume|predictor)\.py.*deep",
     r"/test_deep_argmax_mpmath\.py",
     r"/test_deep_gp_energy\.py",
     r"/deep_gp/test_(likelihoods|normal)\.py",

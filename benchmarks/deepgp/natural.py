@@ -19,7 +19,7 @@ from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import number_split
 from likelier import DeepGPRegressor
 from likelier.deep_gp.kernels import JITTER, correlation, half_squares
-from likelier.deep_gp.posterior import PosteriorLayer
+from likelier.deep_gp.propagation import PosteriorLayer
 from likelier.fitting.standardize import Standard
 
 SETS, STEPS, POWER = ("boston", "energy", "winequality-red", "kin8nm"), (200, 500, 2000), 1e-3

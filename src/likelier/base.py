@@ -188,6 +188,11 @@ class Posterior(ABC):
     takes_missing: ClassVar[bool] = False
     label_sets: ClassVar[bool] = False
 
+    @property
+    def most_rows(self) -> int | None:
+        """Rows to be predicted at a time, where a predictive holds much of each; None for all."""
+        return None
+
     @abstractmethod
     def predictive(self, X: Matrix) -> Any:
         """Distribution of the target of each row, a `likelier.predictive.Predictive`."""

@@ -64,6 +64,8 @@ _registered: dict[str, type] = {}
 # Estimators -> the function that makes their posterior from what a file holds of them.
 _POSTERIORS: dict[str, str] = {
     "BernoulliNB": "likelier.naive_bayes.posterior:bernoulli",
+    "DeepGPClassifier": "likelier.deep_gp.posterior:classifier",
+    "DeepGPRegressor": "likelier.deep_gp.posterior:regressor",
     "GaussianNB": "likelier.naive_bayes.posterior:gaussian",
     "LinearClassifier": "likelier.linear.posterior:classifier",
     "LinearRegressor": "likelier.linear.posterior:regressor",

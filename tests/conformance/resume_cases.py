@@ -45,7 +45,14 @@ def labels(n=150, sparse_rows=False):
     return (sparse.csr_array(np.abs(X) > 0.7, dtype=float) if sparse_rows else X), Y
 
 
+def blocks():
+    """Few rows and classes in blocks."""
+    X, y = dense(150, 3)
+    return ([(X[:70], y[:70]), (X[70:], y[70:])],)
+
+
 quick = {"random_state": 0}
+deep = {"n_inducing": 10, "max_iter": 60, "n_samples": 2, "n_draws": 4, "batch_size": 64, **quick}
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
@@ -75,5 +82,16 @@ CASES = {
             n_components=3, n_folds=2, max_iter=3, feature_temperature=0.5, kernel=False, **quick
         ),
         lambda: dense(150, k=3),
+    ),
+    "deep_gp_choices": (likelier.DeepGPClassifier(**deep), lambda: dense(60, 3)),
+    "deep_gp_stream": (
+        likelier.DeepGPClassifier(
+            class_weight="balanced", early_stopping=True, length_scales="long", **deep
+        ),
+        blocks,
+    ),
+    "deep_gp_power": (
+        likelier.DeepGPRegressor(warm_start=True, n_inducing=4, max_iter=40, **quick),
+        lambda: numbers(3000, 3),
     ),
 }

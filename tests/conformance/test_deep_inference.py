@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 from scipy import sparse
 
 from likelier.base import Info, Posterior
-from likelier.deep_gp.adam import DeepAdam, plain_state
+from likelier.deep_gp.adam import DeepAdam, DeepState
 from likelier.deep_gp.model import DeepGP
 from likelier.engines import LocalEngine, StreamEngine
+from likelier.files.states import decode, encode
 from likelier.fitting.standardize import Standard
 from likelier.predictive import Predictive
 from likelier.tables import block_source
@@ -37,7 +37,7 @@ def run(engine, n_calls=2, inference=None):
 
 
 def same(one, two, **words):
-    for a, b in zip(*(jax.tree.leaves(plain_state(s)) for s in (one, two)), strict=True):
+    for a, b in zip(one.arrays, two.arrays, strict=True):
         np.testing.assert_allclose(a, b, **words)
 
 
@@ -50,18 +50,30 @@ def test_the_inference_is_a_frozen_value():
 def test_a_step_says_what_it_did_and_changes_nothing_before_it():
     engine, inference = LocalEngine(X, Y, seed=1), training()
     state = inference.init(MODEL, engine)
-    before = jax.tree.map(np.copy, plain_state(state))
+    before = [array.copy() for array in state.arrays]
     after, info = inference.step(state, engine)
     assert isinstance(info, Info) and np.isfinite(info.objective)
     assert info.passes == pytest.approx(20 * 64 / N)
     assert after.step == 20 and state.step == 0
-    for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(plain_state(state)), strict=True):
+    for a, b in zip(before, state.arrays, strict=True):
         np.testing.assert_array_equal(a, b)
     again, _ = inference.step(state, engine)
     same(again, after, rtol=0)
     posterior = inference.posterior(after)
     assert isinstance(posterior, Posterior)
     assert isinstance(posterior.predictive(Standard.of(X).apply(X, np.float64)), Predictive)
+
+
+def test_a_state_is_plain_values_and_goes_on_elsewhere():
+    """Also in the middle of a pass, by an inference that has not seen the rows before."""
+    assert DeepAdam.resumable and DeepAdam.local_only
+    inference, engine = training(), LocalEngine(X, Y, seed=1)
+    state, _ = inference.step(inference.init(MODEL, engine), engine)
+    kept = decode(encode(state, "state"))
+    assert isinstance(kept, DeepState)
+    one, _ = inference.step(state, engine)
+    two, _ = training().step(kept, LocalEngine(X, Y, seed=1))
+    same(one, two, rtol=0)
 
 
 def test_the_energy_falls_and_the_schedule_ends():
@@ -80,8 +92,7 @@ def test_sparse_rows_and_streams_are_the_same_rows():
     small = dataclasses.replace(small, batch_size=256)  # one minibatch holds everything
     engine = StreamEngine(block_source(lambda: iter([(X[:40], Y[:40]), (X[40:], Y[40:])])), seed=1)
     engine.know_rows(N)
-    one = small.init(MODEL, LocalEngine(X, Y, seed=1))
-    two = dataclasses.replace(one, feed=small.init(MODEL, engine).feed)
-    a, _ = small.step(one, LocalEngine(X, Y, seed=1))
-    b, _ = small.step(two, engine)
+    state = small.init(MODEL, LocalEngine(X, Y, seed=1))
+    a, _ = small.step(state, LocalEngine(X, Y, seed=1))
+    b, _ = small.step(state, engine)
     same(a, b, rtol=1e-9, atol=1e-12)

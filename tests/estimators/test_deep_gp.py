@@ -15,12 +15,10 @@ from scipy.stats import norm
 
 from likelier.deep_gp import compile as deep_compile
 from likelier.deep_gp.argmax import log_z_argmax
-from likelier.deep_gp.posterior import (
-    HELD_VALUES,
-    DeepPosterior,
-    label_probabilities,
-    shared_normals,
-)
+from likelier.deep_gp.posterior import classifier as posterior_of
+from likelier.deep_gp.posterior import label_probabilities
+from likelier.deep_gp.propagation import HELD_VALUES, DeepPosterior
+from likelier.deep_gp.start import shared_normals
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, regressor
 
@@ -67,7 +65,7 @@ def test_log_densities_of_labels_that_cannot_be_keep_their_digits(name, request)
     sure.label_noise_ = 0.0
     sure.layers_[-1]["mean"] = 40.0 * sure.layers_[-1]["mean"]
     rows = X[:3]
-    mean, variance = next(iter(sure._moments(sure._check_X(rows, reset=False))))
+    mean, variance = posterior_of(sure).outputs.moments(rows)
     if name == "of_two":  # the other score of two is zero without a doubt: noise of one
         mean = np.concatenate([np.zeros_like(mean), mean], axis=-1)
         variance = np.concatenate([np.full_like(variance, 0.5), variance + 0.5], axis=-1)
@@ -173,7 +171,7 @@ def test_blocks_hold_few_values_whatever_the_number_of_outputs():
 
 def test_class_chances_are_those_of_precise_quadrature(of_three):
     """Training may be content with less; predictions are right to 1e-8."""
-    mean, variance = next(of_three._moments(X[:4]))
+    mean, variance = posterior_of(of_three).outputs.moments(X[:4])
     with jax.enable_x64(True):
         codes = np.broadcast_to(np.arange(3), (4, len(of_three.normals_), 3))
         laws = (jax.numpy.repeat(a[:, :, None], 3, axis=2) for a in (mean, variance))

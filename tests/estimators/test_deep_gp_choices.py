@@ -7,12 +7,12 @@ import pytest
 
 from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import kernel_choice as deep_gp_kernel
-from likelier.deep_gp import power_choice as deep_gp_power
 from likelier.deep_gp import probe as deep_gp_probe
 from likelier.deep_gp.probe import Probe, fit_probe, is_significant
 from likelier.deep_gp.recipe import Task
 from likelier.deep_gp.start import LONG
 from likelier.engines import LocalEngine
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
 
@@ -36,7 +36,7 @@ class Told:
     def __init__(self, rows, value, judged):
         self.rows, self.value, self.judged = rows, value, judged
 
-    def _log_density(self, X, y):
+    def validation_score(self, X, y):
         seen = {tuple(row) for row in self.rows.X}
         assert not any(tuple(row) in seen for row in X)
         self.judged.append(len(y))
@@ -61,44 +61,44 @@ def told(monkeypatch):
 def test_held_out_rows_judge_kernels_in_folds(told, monkeypatch):
     """All rows are judged once, by models that have not seen them, and the sum decides."""
     value, judged = told
-    assert "long" in classifier().fit(X, LABELS).training_
+    assert classifier().fit(X, LABELS).length_scales_ == "long"
     assert sum(judged) == 2 * N
     value[LONG] = -2.0
-    assert "long" not in classifier().fit(X, LABELS).training_
+    assert classifier().fit(X, LABELS).length_scales_ == "learned"
     judged.clear()
-    assert "long" not in classifier(length_scales="learned").fit(X, LABELS).training_
-    assert "long" not in classifier(time_budget=20.0).fit(X, LABELS).training_
+    assert classifier(length_scales="learned").fit(X, LABELS).length_scales_ == "learned"
+    assert classifier(time_budget=20.0).fit(X, LABELS).length_scales_ == "learned"
     monkeypatch.setattr(deep_gp_kernel, "MIN_ROWS", N + 1)
-    assert "long" not in classifier().fit(X, LABELS).training_
+    assert classifier().fit(X, LABELS).length_scales_ == "learned"
     assert judged == []
 
 
 def test_what_one_fold_shows_clearly_is_not_asked_of_the_others(told):
     value, judged = told
     value[LONG] = 50.0
-    assert "long" in classifier().fit(X, LABELS).training_
+    assert classifier().fit(X, LABELS).length_scales_ == "long"
     assert judged == [N // 3, N // 3]
 
 
 def test_many_rows_are_judged_by_one_part_of_a_sample(told):
     value, judged = told
-    assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is LONG
+    assert deep_gp_kernel.find_kernel(classifier(), task_of(3000), Monitor()) is LONG
     assert judged == [1000, 1000]
     judged.clear()
-    assert deep_gp_kernel.find_kernel(classifier(), task_of(20_000)) is LONG
+    assert deep_gp_kernel.find_kernel(classifier(), task_of(20_000), Monitor()) is LONG
     assert judged == [2000, 2000]
     value[LONG] = -2.0
-    assert deep_gp_kernel.find_kernel(classifier(), task_of(3000)) is None
+    assert deep_gp_kernel.find_kernel(classifier(), task_of(3000), Monitor()) is None
 
 
 def test_numbers_are_asked_where_rows_are_too_few_to_tell_scales_from_noise(told):
     auto = regressor(length_scales="auto")
-    assert "long" in auto.fit(X, Y).training_
-    assert auto._find_kernel(task_of(2999)) is LONG
-    assert auto._find_kernel(task_of(3000)) is None
-    assert regressor(length_scales="long")._find_kernel(task_of(3000)) is LONG
+    assert auto.fit(X, Y).length_scales_ == "long"
+    assert auto._find_kernel(task_of(2999), Monitor()) is LONG
+    assert auto._find_kernel(task_of(3000), Monitor()) is None
+    assert regressor(length_scales="long")._find_kernel(task_of(3000), Monitor()) is LONG
     told[1].clear()
-    assert auto._find_kernel(task_of(600)) is LONG
+    assert auto._find_kernel(task_of(600), Monitor()) is LONG
     assert told[1] == [200, 200]
 
 
@@ -125,18 +125,25 @@ def test_few_rows_copied_many_times_are_few_rows(told):
     rows = np.random.default_rng(3).standard_normal((11, 2))
     engine = LocalEngine(np.tile(rows, (4, 1)), np.tile(rows[:, 0], 4), seed=0)
     task = Task(engine, Standard.of(rows, None), 44.0, 44, 0)
-    assert deep_gp_kernel.find_kernel(classifier(), task) is None
+    assert deep_gp_kernel.find_kernel(classifier(), task, Monitor()) is None
     assert told[1] == []
 
 
 def test_a_budget_that_leaves_time_changes_no_choice(told):
-    assert "long" in classifier(time_budget=100.0).fit(X, LABELS).training_
+    assert classifier(time_budget=100.0).fit(X, LABELS).length_scales_ == "long"
 
 
 def test_a_probe_takes_a_tenth_of_a_budget(monkeypatch):
-    monkeypatch.setattr(DeepGPClassifier, "_train", lambda *_: None)
-    model, rows = classifier(time_budget=100.0), Rows(X, Y, None)
-    assert fit_probe(model, rows, 0, Probe(1, 20, 1.0)).time_budget == 10.0
+    monitors = []
+
+    def train(self, task, earlier, monitor):
+        monitors.append(monitor)
+        raise InterruptedError
+
+    monkeypatch.setattr(DeepGPClassifier, "_train", train)
+    with pytest.raises(InterruptedError):
+        fit_probe(classifier(time_budget=100.0), Rows(X, Y, None), 0, Probe(1, 20, 1.0))
+    assert 9.0 < monitors[0].left <= 10.0
 
 
 @pytest.mark.parametrize("as_stream", [False, True])
@@ -151,7 +158,7 @@ def test_copies_of_a_row_do_not_judge_it(as_stream):
         model.fit([(rows, labels)] * 4)
     else:
         model.fit(np.tile(rows, (4, 1)), np.tile(labels, 4))
-    assert "long" in model.training_
+    assert model.length_scales_ == "long"
 
 
 def test_a_sign_is_clear_when_the_sum_is_far_from_zero_in_its_errors():
@@ -166,9 +173,11 @@ def test_the_kernels_that_are_judged_are_those_that_are_named():
     """A probe keeps the kernel it is given and learns one otherwise."""
     model = classifier(length_scales="learned").fit(X, LABELS)
     twice, labels = np.tile(X, (2, 1)), np.tile(LABELS, 2)
-    rows = Rows(twice, model._standardise(np.searchsorted(model.classes_, labels), None), None)
+    rows = Rows(twice, model._standardise(np.searchsorted(model.classes_, labels), None, {}), None)
     long, learned = (
-        fit_probe(model, rows, 0, Probe(1, 100, 1.0, kernel)).layers_[0]["log_scale"]
+        fit_probe(model, rows, 0, Probe(1, 100, 1.0, kernel)).outputs.function.layers[0][
+            "log_scale"
+        ]
         for kernel in (LONG, None)
     )
     assert len(np.unique(long)) == 1
@@ -183,8 +192,8 @@ def test_held_out_rows_choose_the_kernel():
     sharp = np.sin(3.0 * rows[:, 0]) > 0.0
     faint = rows.sum(axis=1) + 4.0 * rng.standard_normal(300) > 0.0
     words = {"layers": 1, "random_state": 0, "dtype": "float32", "max_iter": 300}
-    assert "long" not in DeepGPClassifier(**words).fit(rows, sharp).training_
-    assert "long" in DeepGPClassifier(**words).fit(rows, faint).training_
+    assert DeepGPClassifier(**words).fit(rows, sharp).length_scales_ == "learned"
+    assert DeepGPClassifier(**words).fit(rows, faint).length_scales_ == "long"
 
 
 @pytest.mark.parametrize("n_rows", [150, 2400])
@@ -226,42 +235,42 @@ def weighed(monkeypatch):
         asked.append((probes[0].layers, rows.n, len(out)))
         return np.full(len(out), value[probes[0].layers])
 
-    monkeypatch.setattr(deep_gp_power, "density_gains", density_gains)
+    monkeypatch.setattr(deep_gp_probe, "density_gains", density_gains)
     return value, asked
 
 
 def test_power_of_few_rows_and_of_words(weighed):
-    assert regressor()._find_power(task_of(2999)) == 0.5
-    assert regressor(power=0.2)._find_power(task_of(4000)) == 0.2
-    assert regressor(time_budget=9.0)._find_power(task_of(4000)) == 1.0  # no time to ask
-    assert classifier()._find_power(task_of(10)) == 1.0
-    assert classifier(power=0.3)._find_power(task_of(10)) == 0.3
+    assert regressor()._find_power(task_of(2999), Monitor()) == 0.5
+    assert regressor(power=0.2)._find_power(task_of(4000), Monitor()) == 0.2
+    assert regressor(time_budget=9.0)._find_power(task_of(4000), Monitor()) == 1.0  # no time to ask
+    assert classifier()._find_power(task_of(10), Monitor()) == 1.0
+    assert classifier(power=0.3)._find_power(task_of(10), Monitor()) == 0.3
     assert weighed[1] == []
 
 
 def test_power_of_many_rows_is_asked_of_one_layer_then_of_two(weighed):
     value, asked = weighed
-    assert regressor()._find_power(task_of(4000)) == 1.0
+    assert regressor()._find_power(task_of(4000), Monitor()) == 1.0
     assert asked == [(1, 4000, 1000), (2, 4000, 1000)]
     asked.clear()
     value[1] = 1.0
-    assert regressor()._find_power(task_of(20_000)) == 1.0
+    assert regressor()._find_power(task_of(20_000), Monitor()) == 1.0
     assert asked == [(1, 10_000, 2000)]
     value.update({1: -1.0, 2: -1.0})
-    assert regressor()._find_power(task_of(4000)) == 0.5
+    assert regressor()._find_power(task_of(4000), Monitor()) == 0.5
     asked.clear()
     value[2] = 1.0
-    assert regressor(layers=1)._find_power(task_of(4000)) == 0.5
-    assert regressor(layers=1)._find_power(task_of(40, weight=100.0)) == 0.5
+    assert regressor(layers=1)._find_power(task_of(4000), Monitor()) == 0.5
+    assert regressor(layers=1)._find_power(task_of(40, weight=100.0), Monitor()) == 0.5
     assert asked == [(1, 4000, 1000), (1, 40, 10)]
-    assert regressor()._find_power(task_of(1, weight=5000.0)) == 0.5  # nobody to ask
+    assert regressor()._find_power(task_of(1, weight=5000.0), Monitor()) == 0.5  # nobody to ask
 
 
 def test_a_fit_that_goes_on_keeps_its_power(monkeypatch):
-    monkeypatch.setattr(DeepGPRegressor, "_find_power", lambda self, task: 0.7)
+    monkeypatch.setattr(DeepGPRegressor, "_find_power", lambda self, task, monitor: 0.7)
     model = regressor(warm_start=True).fit(X, Y)
     assert model.power_ == 0.7
-    monkeypatch.setattr(DeepGPRegressor, "_find_power", lambda self, task: 0.9)
+    monkeypatch.setattr(DeepGPRegressor, "_find_power", lambda self, task, monitor: 0.9)
     assert model.set_params(max_iter=60).fit(X, Y).power_ == 0.7
     assert model.set_params(max_iter=80, power=0.4).fit(X, Y).power_ == 0.4
     assert model.set_params(warm_start=False, power="auto").fit(X, Y).power_ == 0.9

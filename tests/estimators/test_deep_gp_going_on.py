@@ -1,4 +1,4 @@
-"""Deep Gaussian processes that are stopped, taken up again, held back or fed from streams."""
+"""Deep Gaussian processes that are stopped, resumed, started from, or fed from streams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import time
 import tracemalloc
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,121 +15,140 @@ from sklearn.base import clone
 import likelier
 from likelier import DeepGPClassifier, DeepGPRegressor
 from likelier.deep_gp import adam as deep_adam
-from likelier.deep_gp import checkpoint as deep_gp_checkpoint
 from likelier.deep_gp import feed as deep_feed
-from likelier.deep_gp import monitor as deep_gp_monitor
+from likelier.deep_gp import probe, training
 from likelier.deep_gp import recipe as deep_gp_fit
-from likelier.fitting.time_budget import TimeBudget
+from likelier.deep_gp.posterior import RegressorPosterior
+from likelier.fitting import monitor as fitting_monitor
 
 from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, interrupt, regressor
 
 
-def test_going_on_equals_never_having_stopped():
-    whole = regressor(max_iter=40).fit(X, Y)
-    part = regressor(max_iter=40)
-    interrupt(part)
-    assert part.n_iter_ == 20
-    assert np.isfinite(part.predict(X)).all()
-    part.set_params(warm_start=True).fit(X, Y)
-    assert part.n_iter_ == 40
-    np.testing.assert_array_equal(part.predict(X), whole.predict(X))
-    with pytest.raises(ValueError, match="warm_start cannot change the numbers of inputs, nodes"):
-        part.set_params(hidden_dim=2).fit(X, Y)
+@pytest.fixture
+def often(monkeypatch):
+    """Checkpoints after every call of the compiled loop."""
+    monkeypatch.setattr(fitting_monitor, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(fitting_monitor, "WRITING_SHARE", np.inf)
 
 
-def test_a_checkpoint_goes_on_in_another_process(tmp_path, monkeypatch):
-    """What the file holds is enough: nothing else of the interrupted model is used."""
-    whole = regressor(max_iter=60, random_state=None)
-    monkeypatch.setattr(whole, "_seed", lambda: 11)
-    whole.fit(X, Y)
-    path = tmp_path / "folder" / "training.npz"
-    monkeypatch.setattr(deep_gp_checkpoint, "SECONDS_BETWEEN", 0.0)
+def killed(model, data, after):
+    """Fit, and end after some calls of the compiled loop as if the process had been killed."""
     original, calls = deep_adam.DeepAdam.step, []
 
-    def killed(self, state, engine):
-        if len(calls) == 2:
-            raise RuntimeError("as if the process had been killed")
+    def step(self, state, engine):
+        if len(calls) == after:
+            raise SystemExit
         calls.append(state)
         return original(self, state, engine)
 
-    part = regressor(max_iter=60, random_state=None, checkpoint=str(path))
-    monkeypatch.setattr(part, "_seed", lambda: 11)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_adam.DeepAdam, "step", killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            part.fit(X, Y)
-    assert path.exists()
-    with pytest.raises(ValueError, match="belongs to a fit with other parameters or data"):
-        regressor(max_iter=60, power=0.7, checkpoint=str(path)).fit(X, Y)
-    with pytest.raises(ValueError, match="belongs to a fit with other parameters or data"):
-        regressor(max_iter=60, checkpoint=str(path)).fit(X[1:], Y[1:])
-    with pytest.raises(ValueError, match="belongs to a fit with other parameters or data"):
-        regressor(max_iter=60, checkpoint=str(path)).fit(X, Y[::-1].copy())
-    again = regressor(max_iter=60, random_state=None, checkpoint=str(path)).fit(X, Y)
+        patch.setattr(deep_adam.DeepAdam, "step", step)
+        with pytest.raises(SystemExit):
+            model.fit(*data)
+
+
+def test_a_checkpoint_goes_on_in_another_process(tmp_path, often):
+    """What the folder holds is enough: nothing of the interrupted model is used."""
+    whole = regressor(max_iter=60).fit(X, Y)
+    words = {"max_iter": 60, "checkpoint": tmp_path / "folder"}
+    killed(regressor(**words), (X, Y), 2)
+    (path,) = (tmp_path / "folder").glob("*.checkpoint")
+    for changed, data in (
+        ({"power": 0.7}, (X, Y)),
+        ({}, (X[1:], Y[1:])),
+        ({}, (X, Y[::-1].copy())),
+    ):
+        with pytest.warns(UserWarning, match="checkpoints here are of other fits"):
+            assert regressor(**words, **changed).fit(*data).n_iter_ == 60
+    steps, step = [], deep_adam.DeepAdam.step
+
+    def counted(self, state, engine):
+        steps.append(state.step)
+        return step(self, state, engine)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deep_adam.DeepAdam, "step", counted)
+        again = regressor(**words).fit(X, Y)
+    assert steps == [40]
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))
-    assert not path.exists()
-    path.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match="delete it to start a new fit"):
-        regressor(checkpoint=str(path)).fit(X, Y)
-    with pytest.raises(TypeError, match="checkpoint must be None or the path"):
-        regressor(checkpoint=path).fit(X, Y)
+    assert again.energy_ == whole.energy_
+    assert not list(path.parent.iterdir())
 
 
-def test_a_file_of_another_kind_is_no_checkpoint(tmp_path):
-    path = tmp_path / "other.npz"
-    np.savez(path, numbers=np.arange(3))
-    with pytest.raises(ValueError, match="checkpoint .* cannot be read"):
-        regressor(checkpoint=str(path)).fit(X, Y)
-    np.save(tmp_path / "other.npy", np.arange(3))
-    with pytest.raises(ValueError, match="checkpoint .* cannot be read"):
-        regressor(checkpoint=str(tmp_path / "other.npy")).fit(X, Y)
-    with pytest.raises(ValueError, match="checkpoint .* is a folder; pass the path of a file"):
-        regressor(checkpoint=str(tmp_path)).fit(X, Y)
+def test_a_checkpoint_is_a_folder_and_needs_a_seed(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="is a file; name a folder"):
+        regressor(checkpoint=tmp_path / "file").fit(X, Y)
+    with pytest.raises(ValueError, match="checkpoint needs an int as random_state"):
+        regressor(checkpoint=tmp_path, random_state=None).fit(X, Y)
+    with pytest.raises(TypeError, match="checkpoint must be the path of a folder"):
+        regressor(checkpoint=3).fit(X, Y)
 
 
-def test_an_interrupt_writes_the_checkpoint(tmp_path):
-    path = tmp_path / "training.npz"
-    interrupt(regressor(checkpoint=str(path)))
-    again = regressor(checkpoint=str(path)).fit(X, Y)
+@pytest.mark.parametrize("after", [0, 1])
+def test_an_interrupt_keeps_the_earlier_fit_and_the_checkpoint(after, tmp_path):
+    model = regressor(max_iter=20, checkpoint=tmp_path).fit(X, Y)
+    before, energy = model.predict(X), model.energy_
+    interrupt(model.set_params(max_iter=40), after)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert (model.n_iter_, model.energy_) == (20, energy)
+    again = regressor(checkpoint=tmp_path).fit(X, Y)
     assert again.n_iter_ == 40
     np.testing.assert_array_equal(again.predict(X), regressor().fit(X, Y).predict(X))
-
-
-def test_an_interrupt_before_the_first_minibatch_leaves_an_earlier_fit():
-    model = regressor().fit(X, Y)
-    before = model.predict(X)
-    interrupt(model, after=0)
-    np.testing.assert_array_equal(model.predict(X), before)
-    assert model.n_iter_ == 40
     new = regressor()
-    interrupt(new, after=0)
+    interrupt(new, after)
     assert not hasattr(new, "layers_")
 
 
-def test_an_interrupt_leaves_the_energy_of_what_is_kept():
-    model = regressor().fit(X, Y)
-    energy = model.energy_
-    interrupt(model)
-    assert np.isfinite(model.energy_)
-    assert model.energy_ != energy
+def test_choices_are_not_made_again(tmp_path, often):
+    """Comparisons by short fits are recorded, and so is what a warm start begins with."""
+    words = {"length_scales": "auto", "warm_start": True, "checkpoint": tmp_path}
+    whole = classifier(length_scales="auto").fit(X, TWO)
+    killed(classifier(**words), (X, TWO), 2 * 3 * 2 + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "fit_probe", None)
+        np.testing.assert_array_equal(
+            classifier(**words).fit(X, TWO).predict_proba(X), whole.predict_proba(X)
+        )
+    warm = copy.deepcopy(whole).set_params(**words, max_iter=60).fit(X, TWO)
+    again = copy.deepcopy(whole)
+    killed(again.set_params(**words, max_iter=60), (X, TWO), 1)
+    other = classifier(**words, max_iter=60).fit(X, TWO)  # has no earlier fit itself
+    np.testing.assert_array_equal(other.predict_proba(X), warm.predict_proba(X))
 
 
-def test_targets_far_from_those_a_fit_goes_on_from_are_told():
+def test_a_warm_start_begins_at_the_fitted_parameters(fitted):
+    model = copy.deepcopy(fitted).set_params(warm_start=True, max_iter=20, learning_rate=1e-9)
+    model.fit(X, Y)
+    assert model.n_iter_ == 20
+    np.testing.assert_allclose(model.predict(X), fitted.predict(X), rtol=1e-5)
+    cold = regressor(max_iter=20, learning_rate=1e-9).fit(X, Y)
+    assert model.energy_ < cold.energy_ - 0.1
+    with pytest.raises(ValueError, match="warm_start cannot change the numbers of inputs, nodes"):
+        model.set_params(hidden_dim=2).fit(X, Y)
+
+
+def test_targets_far_from_those_a_fit_starts_from_are_told():
     model = regressor(warm_start=True).fit(X, Y)
+    scale = model.target_scale_
     with pytest.warns(UserWarning, match="warm_start keeps the standardisation of the earlier"):
-        model.set_params(max_iter=60).fit(X, 1000.0 * Y)
+        model.fit(X, 1000.0 * Y)
+    assert model.target_scale_ == scale
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.set_params(max_iter=80).fit(X, Y + 0.5)
+        model.fit(X, Y + 0.5)
 
 
-def test_saved_models_predict_and_go_on(tmp_path, fitted, of_three):
+def test_saved_models_predict_and_can_be_started_from(tmp_path, fitted, of_three):
     for model, rows in ((fitted, X), (of_three, X)):
         likelier.save(model, tmp_path / "model.lk")
         again = likelier.load(tmp_path / "model.lk")
         np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
-    again.set_params(warm_start=True, max_iter=220).fit(X, LABELS)
-    assert again.n_iter_ == 220
+    warm = {"warm_start": True, "max_iter": 20}
+    expected = copy.deepcopy(of_three).set_params(**warm).fit(X, LABELS).predict_proba(X)
+    np.testing.assert_array_equal(
+        again.set_params(**warm).fit(X, LABELS).predict_proba(X), expected
+    )
 
 
 def test_streams(tmp_path):
@@ -166,7 +184,7 @@ def test_a_stream_can_hold_rows_out():
     """Early stopping sees rows that training never does, and every pass parts them alike."""
     blocks = [(X[:30], Y[:30]), (X[30:], Y[30:])]
     seen, held = [], []
-    original, judged = deep_feed.Feed.take, DeepGPRegressor._log_density
+    original, judged = deep_feed.Feed.take, RegressorPosterior.validation_score
 
     def take(self, first, n_steps):
         rows = original(self, first, n_steps)
@@ -174,12 +192,12 @@ def test_a_stream_can_hold_rows_out():
         return rows
 
     def judge(self, rows, targets):
-        held.append((rows - self.input_mean_) * self.input_inverse_)
+        held.append(self.outputs.standard.apply(rows, np.float64))
         return judged(self, rows, targets)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deep_feed.Feed, "take", take)
-        patch.setattr(DeepGPRegressor, "_log_density", judge)
+        patch.setattr(RegressorPosterior, "validation_score", judge)
         words = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 1}
         model = regressor(max_iter=2000, **words).fit(blocks)
     assert model.n_iter_ < 2000
@@ -193,53 +211,42 @@ def test_a_stream_can_hold_rows_out():
 def test_early_stopping_keeps_the_best():
     model = regressor(max_iter=2000, early_stopping=True, n_iter_no_change=1).fit(X, Y)
     assert model.n_iter_ < 2000
-    assert model.n_iter_ % deep_gp_monitor.VALIDATE_EVERY == 0
+    assert model.n_iter_ % training.VALIDATE_EVERY == 0
 
 
-def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch):
+def test_early_stopping_remembers_its_best_when_it_goes_on(tmp_path, monkeypatch, often):
     """The best comes before the interruption, and the count of evaluations goes on."""
-    monkeypatch.setattr(deep_gp_monitor, "VALIDATE_EVERY", 20)
+    monkeypatch.setattr(training, "VALIDATE_EVERY", 20)
+    judged = []
 
     def judge(self, rows, targets):
-        return np.full(len(targets), -abs(self.n_iter_ - 20.0))
+        judged.append(self)
+        return np.full(len(targets), -float(len(judged)))
 
-    monkeypatch.setattr(DeepGPRegressor, "_log_density", judge)
+    monkeypatch.setattr(RegressorPosterior, "validation_score", judge)
     words = {"max_iter": 200, "early_stopping": True, "n_iter_no_change": 3}
     whole = regressor(**words).fit(X, Y)
-    assert whole.n_iter_ == 20
-    part = regressor(**words, warm_start=True)
-    interrupt(part, after=2)
-    assert part.n_iter_ == 40
-    likelier.save(part, tmp_path / "part.lk")
-    done = []
-    monkeypatch.setattr(deep_gp_monitor.TrainingMonitor, "finish", finish_and_tell(done))
-    for again in (part, likelier.load(tmp_path / "part.lk")):
-        again.fit(X, Y)
-        assert again.n_iter_ == 20
-        np.testing.assert_array_equal(again.predict(X), whole.predict(X))
-    path = str(tmp_path / "training.npz")
-    interrupt(regressor(**words, checkpoint=path), after=3)
-    again = regressor(**words, checkpoint=path).fit(X, Y)
-    assert again.n_iter_ == 20
+    assert (whole.n_iter_, len(judged)) == (20, 4)
+    judged.clear()
+    killed(regressor(**words, checkpoint=tmp_path), (X, Y), 2)
+    assert len(judged) == 2
+    again = regressor(**words, checkpoint=tmp_path).fit(X, Y)
+    assert (again.n_iter_, len(judged)) == (20, 4)
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))
-    assert done == [80, 80, 80]
-    assert whole.set_params(warm_start=True).fit(X, Y).n_iter_ == 20  # nothing later is better
 
 
-def test_early_stopping_judges_also_after_a_step_that_is_no_multiple():
-    """A fit of 50 minibatches that goes on passes 70, 90, 110: never 100 or 200 themselves."""
-    judged, judge = [], deep_gp_monitor.TrainingMonitor._validation_score
+def test_early_stopping_judges_also_after_a_step_that_is_no_multiple(monkeypatch):
+    """Calls of 20 minibatches pass multiples of 50 by 10."""
+    monkeypatch.setattr(training, "VALIDATE_EVERY", 50)
+    judged, validated = [], training.Training.validated
 
-    def told(self, state):
-        judged.append(state.step)
-        return judge(self, state)
+    def told(self, score):
+        judged.append(self.latest.step)
+        return validated(self, score)
 
-    words = {"early_stopping": True, "n_iter_no_change": 50, "warm_start": True}
-    model = regressor(max_iter=50, **words).fit(X, Y)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_gp_monitor.TrainingMonitor, "_validation_score", told)
-        model.set_params(max_iter=330).fit(X, Y)
-    assert judged == [50, 110, 210, 310, 330]
+    monkeypatch.setattr(training.Training, "validated", told)
+    regressor(max_iter=130, early_stopping=True, n_iter_no_change=50).fit(X, Y)
+    assert judged == [60, 100, 130]
 
 
 @pytest.mark.parametrize("as_stream", [False, True])
@@ -257,17 +264,6 @@ def test_rows_that_judging_does_not_need_are_learned_from(as_stream, monkeypatch
     (task,) = tasks
     assert 0 < task.held.n <= 6
     assert task.n_rows >= N - 12  # of a stream the share is drawn row by row
-
-
-def finish_and_tell(done):
-    """Like `TrainingMonitor.finish`, and note how far the training went."""
-    finish = deep_gp_monitor.TrainingMonitor.finish
-
-    def told(self, first):
-        done.append(self.latest.step)
-        finish(self, first)
-
-    return told
 
 
 def test_a_time_budget_shortens_the_schedule():
@@ -293,29 +289,49 @@ def test_a_time_budget_counts_the_reading_of_a_stream():
 def test_progress_tells_the_time_left(capsys):
     regressor(verbose=1).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3
-    assert "choosing" in lines[0]
-    assert "of 40" in lines[1] and "s left" in lines[1]
+    assert len(lines) == 2
+    assert "20 of 40 minibatches" in lines[0] and "s left" in lines[0]
     regressor(verbose=1, max_iter=10**7, time_budget=0.5).fit(X, Y)
-    told = [
-        float(line.split(", ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()[1:]
-    ]
+    told = [float(line.split(", ")[-1].split()[0]) for line in capsys.readouterr().out.splitlines()]
     assert max(told) <= 1.0  # no longer than the budget allows
+
+
+def test_choices_tell_what_they_compare(capsys):
+    classifier(verbose=1, length_scales="auto", max_iter=20).fit(X, TWO)
+    lines = capsys.readouterr().out.splitlines()
+    assert "long or learned length scales, part 0: gain" in lines[0]
+
+
+def test_callbacks_see_a_model_that_predicts():
+    monitor, seen = fitting_monitor.Monitor(), []
+
+    class Callbacks:
+        def after_step(self, attributes, task):
+            seen.append((task, attributes()))
+            return len(seen) == 2
+
+    monitor.callbacks = Callbacks()
+    model = regressor(max_iter=100)
+    rows, y, weight = model._check_rows(X, Y, None, reset=True)
+    task = model._open_memory(rows, y, weight, {}, 0)
+    found = model._train(task, {}, monitor)
+    assert found.latest.step == 40  # where a callback asked to stop
+    assert [name for name, _ in seen] == ["step", "step"]
+    vars(model).update(seen[0][1])
+    assert model.n_iter_ == 20 and np.isfinite(model.predict(X)).all()
 
 
 def test_the_time_left_forgets_the_compiling():
     """The first call of the loop takes 60 seconds, all others one."""
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_gp_monitor.time, "perf_counter", lambda: clock[0])
-        watch = deep_gp_monitor.TrainingMonitor(
-            None, None, None, TimeBudget(regressor(), (X, Y)), 0
-        )
+        patch.setattr(training.time, "perf_counter", lambda: clock[0])
+        pace = training.Pace(0)
         left = []
         for seconds, step in ((60.0, 20), (1.0, 40), (1.0, 60)):
             clock[0] += seconds
-            left.append(watch._time_left(SimpleNamespace(step=step, horizon=200)))
-    assert left[1:] == [", 8 s left", ", 7 s left"]
+            left.append(pace.after_call(step) * (200 - step))
+    assert left == pytest.approx([540.0, 8.0, 7.0])
 
 
 def test_streams_far_from_zero_learn_as_rows_in_memory_do(fitted):
@@ -335,15 +351,6 @@ def test_a_refused_fit_leaves_the_earlier_one_as_it_was(of_three):
             model.fit(X, labels)
         assert list(model.classes_) == ["low", "mid", "top"]
         np.testing.assert_array_equal(model.predict_proba(X), before)
-
-
-def test_a_fit_that_goes_on_keeps_its_units():
-    model = regressor(warm_start=True).fit(X, Y)
-    before, energy = model.predict(X), model.energy_
-    with pytest.warns(UserWarning, match="warm_start keeps the standardisation of the earlier"):
-        model.fit(X + 1.0, Y * 100.0)  # max_iter is reached already
-    assert model.energy_ == energy
-    np.testing.assert_allclose(model.predict(X), before)
 
 
 def test_a_stop_before_training_leaves_the_earlier_fit_as_it_was(monkeypatch):
@@ -412,9 +419,3 @@ def test_rows_held_out_are_observations_where_inputs_take_few_values():
     words = {"early_stopping": True, "length_scales": "learned", "max_iter": 200}
     counted = classifier(**words).fit(table[:, :2], table[:, 2], sample_weight=counts)
     np.testing.assert_array_equal(counted.predict_proba(cells), model.predict_proba(cells))
-
-
-def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"checkpoint .* cannot be written"):
-        regressor(checkpoint=str(tmp_path / "file" / "inside")).fit(X, Y)

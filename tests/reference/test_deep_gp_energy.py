@@ -16,7 +16,7 @@ from likelier.deep_gp import layer as deep_gp_layer
 from likelier.deep_gp.kernels import JITTER
 from likelier.deep_gp.layer import Layer, layer_cavity, prepare_layer, row_moments
 from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
-from likelier.deep_gp.posterior import posterior_of
+from likelier.deep_gp.propagation import posterior_of
 from likelier.deep_gp.start import start_layers
 
 M, D, P, S, B = 7, 3, 2, 4, 6

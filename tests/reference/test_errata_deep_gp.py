@@ -12,8 +12,8 @@ from tests.reference.quick_jit import quick_jit
 from likelier.deep_gp.adam import STEPS, DeepAdam
 from likelier.deep_gp.layer import Layer, layer_cavity
 from likelier.deep_gp.model import DeepGP, Fixed, Parameters
-from likelier.deep_gp.posterior import DeepPosterior, plain_layers, shared_normals
-from likelier.deep_gp.start import cut, mean_projection, pad
+from likelier.deep_gp.propagation import DeepPosterior
+from likelier.deep_gp.start import cut, mean_projection, pad, shared_normals
 from likelier.fitting.standardize import Standard
 
 M, D, P = 6, 2, 3
@@ -79,7 +79,8 @@ def test_prediction_uses_the_posterior_and_not_the_cavity(deep):
     """
     parameters, held, X = deep
     e, normals = 1.0 / 5.0, shared_normals(8, P, 0)
-    ours = DeepPosterior(plain_layers(parameters.layers), held.projections, "rbf", normals, e)
+    layers = [part._asdict() for part in parameters.layers]
+    ours = DeepPosterior(layers, held.projections, "rbf", normals, e)
     mean, variance = ours.block_moments(X)
     xi = np.broadcast_to(normals[:, None, :], (8, len(X), P))
     of_q = Parameters(tuple(with_q(part, e) for part in parameters.layers), np.asarray(0.0))
@@ -119,7 +120,7 @@ def test_every_layer_has_fresh_noise():
     apart = np.abs(np.corrcoef(normals.T) - np.eye(2 * P))
     assert apart.max() < 0.35
     # prediction gives each layer its own columns of them
-    ours = DeepPosterior(plain_layers(parts), held.projections, "rbf", normals[:2])
+    ours = DeepPosterior([part._asdict() for part in parts], held.projections, "rbf", normals[:2])
     xi = tuple(np.broadcast_to(part[:, None], (2, 3, P)) for part in np.split(normals[:2], 2, 1))
     posterior = forward(parameters, held, X, xi, np.float64(0.0))[0]
     predicted = ours.block_moments(X)[0].swapaxes(0, 1)

@@ -7,8 +7,8 @@ only; rows, random numbers, learning rates and the number of rows are arguments.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +19,14 @@ from likelier.deep_gp.compile import compiled_program, program_settings
 from likelier.deep_gp.feed import Feed
 from likelier.deep_gp.layer import Layer
 from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
-from likelier.deep_gp.posterior import (
-    DeepPosterior,
-    cavity_fraction,
-    plain_layers,
-    shared_normals,
-)
+from likelier.deep_gp.propagation import DeepPosterior, cavity_fraction
 from likelier.deep_gp.start import (
     FixedKernel,
     Start,
     cut,
     pad,
     padded_size,
+    shared_normals,
     start_layers,
     with_kernel,
 )
@@ -62,18 +58,42 @@ class AdamState(NamedTuple):
 
 @dataclass(frozen=True)
 class DeepState:
-    """State of the training; ``model`` has true shapes, ``adam_state`` holds padded arrays."""
+    """State of the training, as plain values.
+
+    Attributes
+    ----------
+    model : DeepGP
+        Has true shapes.
+    arrays : tuple of arrays
+        Padded arrays of `AdamState`, one after another.
+    projections : tuple of arrays
+        Mean functions.
+    horizon : int
+        Minibatches at the end of the schedule.
+    """
 
     model: DeepGP
-    adam_state: AdamState
-    projections: list[Array]
-    feed: Feed | None
+    arrays: tuple[Array, ...]
+    projections: tuple[Array, ...]
     horizon: int
 
     @property
     def step(self) -> int:
         """Number of minibatches done."""
         return int(self.adam_state.step)
+
+    @property
+    def adam_state(self) -> AdamState:
+        """The arrays by their names."""
+        layer = Layer(*Layer._fields)  # anything but None has a place in the structure
+        learned = Parameters((layer,) * self.model.n_layers, "likelihood")
+        names = AdamState(learned, learned, learned, "step")
+        found: AdamState = jax.tree.unflatten(jax.tree.structure(names), self.arrays)
+        return found
+
+    def after(self, adam_state: AdamState) -> DeepState:
+        """The state with other arrays."""
+        return replace(self, arrays=tuple(map(np.asarray, jax.tree.leaves(adam_state))))
 
 
 def training_loop(model: DeepGP) -> Callable[..., tuple[AdamState, jax.Array]]:
@@ -133,6 +153,9 @@ def mask_kernel_gradient(gradient: Layer, trainable: jax.Array) -> Layer:
 class DeepAdam(Inference):
     """Adam with a cosine schedule; a step of the inference is `STEPS` minibatches.
 
+    It is ``local_only``: each minibatch needs the parameters after the one before, and takes less
+    time than a message to another machine. Rows may come from anywhere, block by block.
+
     Attributes
     ----------
     standard : Standard
@@ -153,6 +176,9 @@ class DeepAdam(Inference):
     seed : int
     kernel : FixedKernel or None
         A fixed kernel; None learns the kernel, starting from the typical length of the rows.
+    feeds : list of Feed
+        The place in the rows that the latest step has come to, which saves the next one the way
+        there; no result depends on it.
 
     Notes
     -----
@@ -175,6 +201,10 @@ class DeepAdam(Inference):
     noise_floor: float = 1e-5
     seed: int = 0
     kernel: FixedKernel | None = None
+    feeds: list[Feed] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    resumable: ClassVar[bool] = True
+    local_only: ClassVar[bool] = True
 
     def init(self, model: DeepGP, engine: Engine) -> DeepState:
         """Initialise inducing points and mean functions from a sample of the rows."""
@@ -189,32 +219,20 @@ class DeepAdam(Inference):
         if model.likelihood in ("probit", "probit_ep", "argmax"):
             sigmoid = START_LABEL_NOISE * model.n_classes / (model.n_classes - 1.0)
             noise = np.log(sigmoid / (1.0 - sigmoid))
-        return self.resume(model, start, np.asarray(noise), None, engine)
+        return self.start_at(model, start, np.asarray(noise))
 
-    def resume(
-        self, model: DeepGP, start: Start, likelihood: Array, moments: Any, engine: Engine
-    ) -> DeepState:
-        """State from unpadded arrays; ``moments`` come from `plain_state`, None for a new fit."""
-        padded = padded_model(model)
-        parameters = _pad_parameters(padded, start.layers, likelihood)
-        first = second = jax.tree.map(np.zeros_like, parameters)
-        step = np.asarray(0, np.int32)
-        if moments is not None:
-            first = _pad_parameters(padded, moments["first"], moments["first_likelihood"])
-            second = _pad_parameters(padded, moments["second"], moments["second_likelihood"])
-            step = np.asarray(moments["step"], np.int32)
-        rows = min(self.batch_size, engine.n_rows or self.batch_size)
-        batch_rows = padded_size(rows, BATCH_SIZES) if rows < self.batch_size else rows
-        feed = Feed(engine, self.standard, batch_rows, padded.widths[0], model.dtype)
-        adam_state = AdamState(parameters, first, second, step)
-        return DeepState(model, adam_state, start.projections, feed, self.max_iter)
+    def start_at(self, model: DeepGP, start: Start, likelihood: Array) -> DeepState:
+        """First State of parameters without padding."""
+        parameters = _pad_parameters(padded_model(model), start.layers, likelihood)
+        none = jax.tree.map(np.zeros_like, parameters)
+        first = AdamState(parameters, none, none, np.asarray(0, np.int32))
+        return DeepState(model, (), tuple(start.projections), self.max_iter).after(first)
 
     def step(self, state: DeepState, engine: Engine) -> tuple[DeepState, Info]:
         """Run `STEPS` minibatches, fewer at the end of the schedule."""
-        assert state.feed is not None
         padded, fixed = padded_model(state.model), self._fixed(state)
         first = state.step
-        rows = state.feed.take(first, STEPS)
+        rows = self._feed(padded, engine).take(first, STEPS)
         xi = self._normals(padded, first, rows.y.shape[1])
         rates = self._rates(first, state.horizon).astype(padded.dtype)
         trainable = np.asarray(self.kernel is None, padded.dtype)
@@ -226,21 +244,28 @@ class DeepAdam(Inference):
             )
             adam_state, energies = program(*arguments)
             energy = np.asarray(energies)[rates > 0.0]
-            adam_state = jax.tree.map(np.asarray, adam_state)
-        done = int(adam_state.step) - first
+            state = state.after(adam_state)
+        done = state.step - first
         passes = done * rows.y.shape[1] / max(1, engine.n_rows or 1)
         value = float(np.mean(energy)) if len(energy) else float("nan")
-        finished = int(adam_state.step) >= state.horizon
-        return replace(state, adam_state=adam_state), Info(value, passes=passes, converged=finished)
+        return state, Info(value, passes=passes, converged=state.step >= state.horizon)
+
+    def _feed(self, padded: DeepGP, engine: Engine) -> Feed:
+        """Minibatches of the rows of an engine."""
+        rows = min(self.batch_size, engine.n_rows or self.batch_size)
+        size = padded_size(rows, BATCH_SIZES) if rows < self.batch_size else rows
+        new = Feed(engine, self.standard, size, padded.widths[0], padded.dtype)
+        if not (self.feeds and self.feeds[-1].gives_as(new)):
+            self.feeds[:] = [new]
+        return self.feeds[-1]
 
     def posterior(self, state: DeepState) -> DeepPosterior:
-        """Posterior of the current parameters, for prediction."""
-        plain = plain_state(state)
+        """Posterior of the current parameters, for standardised rows."""
         n_hidden = sum(state.model.widths[1:-1])
         normals = shared_normals(self.n_draws, n_hidden, self.seed)
         fraction = cavity_fraction(self.power, self.total)
         return DeepPosterior(
-            plain["layers"], state.projections, state.model.kernel, normals, fraction
+            plain_layers(state), state.projections, state.model.kernel, normals, fraction
         )
 
     def _effort(self, padded: DeepGP) -> str:
@@ -298,26 +323,14 @@ def padded_model(model: DeepGP) -> DeepGP:
     return replace(model, widths=widths, n_inducing=n_inducing, n_samples=n_samples)
 
 
-def plain_state(state: DeepState) -> dict[str, Any]:
-    """Everything needed to predict or to resume, as NumPy arrays without padding."""
-    adam_state, shapes = state.adam_state, _shapes(state.model)
-
-    def cut_layers(parameters: Parameters) -> list[dict[str, Array]]:
-        layers = plain_layers(parameters.layers)
-        return [
-            {name: cut(array, shape[name]) for name, array in layer.items()}
-            for layer, shape in zip(layers, shapes, strict=True)
-        ]
-
-    return {
-        "layers": cut_layers(adam_state.parameters),
-        "likelihood": np.asarray(adam_state.parameters.likelihood),
-        "first": cut_layers(adam_state.first),
-        "first_likelihood": np.asarray(adam_state.first.likelihood),
-        "second": cut_layers(adam_state.second),
-        "second_likelihood": np.asarray(adam_state.second.likelihood),
-        "step": state.step,
-    }
+def plain_layers(state: DeepState) -> list[dict[str, Array]]:
+    """Parameters of the layers as NumPy arrays without padding: what predictions need."""
+    return [
+        {name: cut(array, shape[name]) for name, array in layer._asdict().items()}
+        for layer, shape in zip(
+            state.adam_state.parameters.layers, _shapes(state.model), strict=True
+        )
+    ]
 
 
 def _shapes(model: DeepGP) -> list[dict[str, tuple[int, ...]]]:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logit, logsumexp, ndtr
+from scipy.special import expit, logit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, check_is_fitted
+from sklearn.utils.validation import assert_all_finite
 
-from likelier.base import Array, Batch, Matrix, Uncertainty
-from likelier.deep_gp.estimator import require_jax
+from likelier.base import Array, Batch, Uncertainty
 from likelier.deep_gp.kernel_choice import find_kernel
-from likelier.deep_gp.posterior import label_probabilities, log_label_probabilities
-from likelier.deep_gp.recipe import DeepFit, Task
+from likelier.deep_gp.posterior import SMALLEST, ClassifierPosterior, classifier
+from likelier.deep_gp.recipe import DeepFit, Earlier, StreamTargets, Task
 from likelier.deep_gp.start import FixedKernel
-from likelier.engines import StreamEngine
 from likelier.fitting.dataset import (
+    CheckedSource,
     EncodedSource,
     Summary,
-    require_targets,
     stream_classes,
+    stream_engine,
     summarise,
 )
 from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.parameters import check_integer
 from likelier.fitting.standardize import Standard
@@ -38,11 +38,6 @@ from likelier.fitting.targets import (
     combine_weights,
     require_two_classes,
 )
-from likelier.predictive import Bernoulli, Categorical, ClassPredictive
-
-SCORE_VALUES = 40_960  # rows times classes per call of the compiled quadrature
-MIN_SCORE_ROWS, MAX_SCORE_ROWS = 32, 4096
-SMALLEST = 1e-300
 
 
 class DeepGPClassifier(ClassifierMixin, DeepFit):
@@ -99,10 +94,11 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     dtype : {"float64", "float32"}, default="float64"
         Precision of the training; "float32" takes about half the time.
     warm_start : bool, default=False
-        Resume the previous fit, up to a total of ``max_iter`` minibatches; see Notes.
-    checkpoint : str or None, default=None
-        Path of a checkpoint file, written every minute and deleted at the end. A fit that finds
-        it resumes, also in another process.
+        Start from the fitted parameters, in the units of the earlier fit, with a new schedule of
+        ``max_iter`` minibatches; classes, kernel and widths must be the same. "auto" choices stay.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     random_state : int, RandomState or None, default=None
         Seed; results are reproducible bit for bit.
     verbose : int, default=0
@@ -117,8 +113,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         every layer.
     removed_ : float
         Fraction of ``q`` that the cavity leaves out.
-    kernel_, node_kernels_ : str, bool
-        Parameters that the layers were trained with.
+    kernel_, node_kernels_, length_scales_ : str, bool, str
+        Parameters that the layers were trained with; ``length_scales_`` is "learned" or "long".
     label_noise_ : float
         Learned probability that a label is wrong given the scores; see Notes.
     power_ : float
@@ -137,10 +133,6 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     With three or more classes, training computes the log likelihood by a quadrature with an error
     of 2e-5 plus rounding; predictions use one with an error of 1e-9, always in double precision.
     Both hold if no variance is more than 1e4 times another.
-
-    A fit resumed after an interruption is identical to an uninterrupted one. Resuming a completed
-    fit with a larger ``max_iter`` is not identical to one long fit, because the learning rates of
-    the first minibatches were those of the shorter schedule.
 
     ``label_noise_`` at power 1 does not estimate the fraction of wrong labels: that energy depends
     on the predictive probability of the labels only, which scores of large variance explain as
@@ -188,7 +180,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         time_budget: float | None = None,
         dtype: str = "float64",
         warm_start: bool = False,
-        checkpoint: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -216,105 +208,50 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _find_power(self, task: Task) -> float:
+    def _find_power(self, task: Task, monitor: Monitor) -> float:
         return 1.0 if self.power == "auto" else float(self.power)
 
-    def _find_kernel(self, task: Task) -> FixedKernel | None:
-        return find_kernel(self, task)
+    def _find_kernel(self, task: Task, monitor: Monitor) -> FixedKernel | None:
+        return find_kernel(self, task, monitor)
 
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_no_missing_label(y)
-        check_classification_targets(y)
-        return y
-
-    def _set_classes(self, classes: Array) -> None:
-        self.classes_ = require_two_classes(classes)
+        return checked_labels(y)
 
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Class indices, and weights multiplied by class weights."""
-        self._set_classes(np.unique(y))
+        self.classes_ = require_two_classes(np.unique(y))
         codes = class_codes(self.classes_, y)
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
-    def _standardise(self, y: Array, weight: Array | None) -> Array:
+    def _standardise(self, y: Array, weight: Array | None, earlier: Earlier) -> Array:
         """Signs for two classes, else class indices."""
         return 2.0 * y - 1.0 if len(self.classes_) == 2 else y
 
-    def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
-        """One pass for the classes and the moments of the inputs."""
-
-        def collect(batch: Batch) -> tuple[Summary, ColumnMoments]:
-            self._check_y(require_targets(batch))
-            summary = summarise(batch, with_squares=False, with_labels=True)
-            return summary, ColumnMoments.of(batch.X, batch.weight)
-
-        summary, inputs = StreamEngine(source, seed=seed, shuffle=False).reduce(
-            collect, lambda a, b: (a[0] + b[0], a[1] + b[1])
+    def _stream_targets(
+        self, source: Any, seed: int, earlier: Earlier, monitor: Monitor
+    ) -> StreamTargets:
+        """One pass for the classes and the moments of the inputs; another for class weights."""
+        found = monitor.stage("moments", lambda: stream_moments(source, self.class_weight))
+        self.classes_ = require_two_classes(found.classes)
+        encoded = SignSource(source, found.classes, found.per_class, 2)
+        return StreamTargets(
+            encoded, found.n_rows, found.total, Standard.from_moments(found.inputs)
         )
-        classes, per_class = stream_classes(summary, self.class_weight)
-        self._set_classes(classes)
-        standard = Standard.from_moments(inputs)
-        encoded = _SignSource(source, classes, per_class, 2)
-        total = summary.weight
-        if per_class is not None:
-            engine = StreamEngine(encoded, seed=seed, shuffle=False)
-            total = float(engine.reduce(lambda b: np.asarray(b.weight).sum(), np.add))
-        return encoded, summary.n_rows, total, standard
 
     def _outputs(self) -> tuple[str, int]:
         if len(self.classes_) > 2:
             return "argmax", len(self.classes_)
         return ("probit_ep" if self.power in (1.0, "auto") else "probit"), 1
 
-    def _store_likelihood(self) -> None:
+    def _noise(self, likelihood: Array) -> dict[str, Any]:
         n_classes = len(self.classes_)
-        self.label_noise_ = float((n_classes - 1) / n_classes * expit(self.likelihood_))
+        return {"label_noise_": float((n_classes - 1) / n_classes * expit(likelihood))}
 
     # -- predictions -----------------------------------------------------------------------
-    def _predictives(self, X: Matrix) -> Generator[ClassPredictive, None, None]:
-        """Predictive distributions of the classes of validated rows, block by block."""
-        n_classes = len(self.classes_)
-        for mean, variance in self._moments(X):
-            if n_classes == 2:
-                p = ndtr(mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
-                yield Bernoulli(label_probabilities(p, self.label_noise_, 2))
-            else:
-                p = _class_probabilities(mean, variance)
-                yield Categorical(label_probabilities(p, self.label_noise_, n_classes))
-
-    def _checked(self, X: Any) -> Generator[ClassPredictive, None, None]:
-        check_is_fitted(self, "layers_")
-        return self._predictives(self._check_X(X, reset=False))
-
-    def _log_density(self, X: Matrix, y: Array) -> Array:
-        """Log probability of encoded targets, for validation.
-
-        Computed from probabilities, whose program prediction needs anyway: the lost digits of tiny
-        probabilities do not matter for a comparison.
-        """
-        p = np.concatenate([part.probabilities() for part in self._predictives(X)])
-        codes = 0.5 * (y + 1.0) if len(self.classes_) == 2 else y
-        probabilities = p[np.arange(len(p)), codes.astype(np.intp)]
-        return np.asarray(np.log(np.maximum(probabilities, SMALLEST)))
-
-    def _log_probabilities(self, X: Matrix, codes: Array) -> Array:
-        """Log probability of class indices, computed in logarithms so that it cannot underflow."""
-        n_classes, out, start = len(self.classes_), [], 0
-        for mean, variance in self._moments(X):
-            mine = codes[start : start + len(mean), None]
-            start += len(mean)
-            if n_classes == 2:
-                sign = 2.0 * mine - 1.0
-                log_p = log_ndtr(sign * mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
-            else:
-                log_p = _log_class_probability(mine, mean, variance)
-            mixture = logsumexp(log_p, axis=1) - np.log(log_p.shape[1])
-            out.append(log_label_probabilities(mixture, self.label_noise_, n_classes))
-        return np.concatenate(out)
+    def _posterior_of(self, fitted: Any) -> ClassifierPosterior:
+        return classifier(fitted)
 
     @or_constant
     def predict_proba(self, X: Any) -> Array:
@@ -322,7 +259,8 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
 
         The result for a row does not depend on the other rows, bit for bit.
         """
-        return np.concatenate([part.probabilities() for part in self._checked(X)])
+        X = self._fitted_rows(X)
+        return classifier(self).probabilities(X)
 
     @or_constant
     def predict_log_proba(self, X: Any) -> Array:
@@ -345,23 +283,18 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     @or_constant
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of the class in nats: total, within samples (aleatoric), between (epistemic)."""
-        parts = [part.uncertainty() for part in self._checked(X)]
-        return Uncertainty(
-            np.concatenate([part.total for part in parts]),
-            np.concatenate([part.aleatoric for part in parts]),
-            np.concatenate([part.epistemic for part in parts]),
-        )
+        X = self._fitted_rows(X)
+        return classifier(self).uncertainty(X)
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
         """Log probability of the label of each row, accurate for tiny probabilities too."""
-        check_is_fitted(self, "layers_")
-        rows, labels = self._check_X(X, reset=False), np.asarray(y)
+        rows, labels = self._fitted_rows(X), np.asarray(y)
         if labels.shape != (rows.shape[0],):
             raise ValueError(
                 f"y must have one label per row ({rows.shape[0]}), got shape {labels.shape}"
             )
         check_no_missing_label(labels)
-        return self._log_probabilities(rows, class_codes(self.classes_, labels))
+        return classifier(self).log_probability(rows, class_codes(self.classes_, labels))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the label of each row, ``(n, n_samples)``; rows are drawn independently.
@@ -377,8 +310,17 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         return np.asarray(self.classes_[codes])
 
 
+def checked_labels(y: Array) -> Array:
+    """Labels that can be learned from, as they are."""
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_no_missing_label(y)
+    check_classification_targets(y)
+    return y
+
+
 @dataclass(frozen=True)
-class _SignSource(EncodedSource):
+class SignSource(EncodedSource):
     """A source whose targets are signs for two classes, else class indices."""
 
     def _encode(self, batch: Batch) -> Batch:
@@ -387,23 +329,45 @@ class _SignSource(EncodedSource):
         return replace(encoded, y=2.0 * y - 1.0 if len(self.classes) == 2 else y)
 
 
-def _class_probabilities(mean: Array, variance: Array) -> Array:
-    """Probability that each class has the largest score, in blocks of one compiled size."""
-    require_jax()
-    from likelier.deep_gp.scores import class_probabilities
+@dataclass(frozen=True)
+class LabelSums:
+    """How often each label occurs, and moments of the inputs."""
 
-    return class_probabilities(mean, variance, _score_rows(mean.shape[-1]))
+    labels: Summary
+    inputs: ColumnMoments
+
+    @classmethod
+    def of(cls, batch: Batch) -> LabelSums:
+        """Of a block."""
+        labels = summarise(batch, with_squares=False, with_labels=True)
+        return cls(labels, ColumnMoments.of(batch.X, batch.weight))
+
+    def __add__(self, other: LabelSums) -> LabelSums:
+        return LabelSums(self.labels + other.labels, self.inputs + other.inputs)
 
 
-def _log_class_probability(codes: Array, mean: Array, variance: Array) -> Array:
-    """Log probability that one class has the largest score, in blocks of one compiled size."""
-    require_jax()
-    from likelier.deep_gp.scores import log_class_probability
+@dataclass(frozen=True)
+class StreamMoments:
+    """Sorted classes of a stream and their weights, its rows, and moments of the inputs."""
 
-    return log_class_probability(codes, mean, variance, _score_rows(mean.shape[-1]))
+    classes: Array
+    per_class: Array | None
+    n_rows: int
+    total: float
+    inputs: ColumnMoments
 
 
-def _score_rows(n_classes: int) -> int:
-    """Rows per call of the compiled quadrature."""
-    rows = 2 ** int(np.log2(SCORE_VALUES / n_classes))
-    return int(np.clip(rows, MIN_SCORE_ROWS, MAX_SCORE_ROWS))
+def stream_moments(source: Any, class_weight: Any) -> StreamMoments:
+    """By one pass, and another one for the sum of weights if classes have any."""
+    checked = CheckedSource(source, checked_labels)
+    sums = stream_engine(checked, 0, False).reduce(LabelSums.of, LabelSums.__add__)
+    classes, per_class = stream_classes(sums.labels, class_weight)
+    total = sums.labels.weight
+    if per_class is not None and len(classes) > 1:
+        encoded = EncodedSource(source, classes, per_class, 2)
+        total = float(stream_engine(encoded, 0, False).reduce(_weight_of, np.add))
+    return StreamMoments(classes, per_class, sums.labels.n_rows, total, sums.inputs)
+
+
+def _weight_of(batch: Batch) -> Any:
+    return np.asarray(batch.weight).sum()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 
 from likelier.base import Matrix, check_flag
 from likelier.deep_gp.kernels import KERNELS
+from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.fitting.parameters import (
     check_above,
     check_integer,
@@ -27,14 +26,6 @@ LENGTH_SCALES = ("auto", "learned", "long")
 MAX_HIDDEN = 30
 FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
 STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 8, 1000, 2000
-
-
-def require_jax() -> None:
-    """Raise if JAX, an optional dependency, is not installed."""
-    if importlib.util.find_spec("jax") is None:
-        raise ImportError(
-            'deep Gaussian processes require JAX; install it with pip install "likelier[jax]"'
-        )
 
 
 class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
@@ -75,11 +66,6 @@ class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
             check_integer("verbose", self.verbose, 0)
         for name in ("node_kernels", "early_stopping", "warm_start"):
             check_flag(name, getattr(self, name))
-        if not isinstance(self.checkpoint, str | None):  # a saved model stores its parameters
-            raise TypeError(
-                f"checkpoint must be None or the path of a file as a string, got "
-                f"{self.checkpoint!r}"
-            )
 
     def _seed(self) -> int:
         try:

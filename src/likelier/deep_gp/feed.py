@@ -47,6 +47,13 @@ class Feed:
     _next: int = field(default=0, init=False)
     _slices: Iterator[list[Slice]] | None = field(default=None, init=False)
 
+    def gives_as(self, other: Feed) -> bool:
+        """Whether the other one, of the same standardisation, gives the same minibatches."""
+        shape = (self.batch_rows, self.n_inputs, self.dtype)
+        return self.engine is other.engine and shape == (
+            other.batch_rows, other.n_inputs, other.dtype
+        )  # fmt: skip
+
     def take(self, first: int, n_steps: int) -> FeedRows:
         """Minibatches of the steps ``first .. first + n_steps - 1``."""
         if self._slices is None or first != self._next:

@@ -19,14 +19,15 @@ from sklearn.base import is_classifier
 from likelier.base import Array
 from likelier.deep_gp.probe import (
     MAX_HELD_OUT,
+    Comparison,
     Probe,
     can_probe,
     comparison_rows,
-    density_gains,
     is_significant,
 )
 from likelier.deep_gp.recipe import Task
 from likelier.deep_gp.start import LONG, FixedKernel
+from likelier.fitting.monitor import Monitor
 
 MIN_ROWS = 12  # with fewer, folds are not informative
 FOLDS = 3
@@ -35,7 +36,7 @@ FOLDED_CLASSIFICATION, FOLDED_REGRESSION = 2000, 500
 STEPS = 500
 
 
-def find_kernel(estimator: Any, task: Task) -> FixedKernel | None:
+def find_kernel(estimator: Any, task: Task, monitor: Monitor) -> FixedKernel | None:
     """The fixed kernel of nearly linear functions, or None if the kernel should be learned.
 
     Cost: two to six fits of one layer, or of all if there are nodes beyond the inputs, of at most
@@ -52,8 +53,9 @@ def find_kernel(estimator: Any, task: Task) -> FixedKernel | None:
     probes = (Probe(layers, STEPS, task.power, LONG), Probe(layers, STEPS, task.power))
     found = np.empty(0)
     folded = FOLDED_CLASSIFICATION if is_classifier(estimator) else FOLDED_REGRESSION
-    for out in _parts(rows.n, folded, task.seed):
-        found = np.append(found, density_gains(estimator, rows, out, task.seed, probes))
+    for k, out in enumerate(_parts(rows.n, folded, task.seed)):
+        comparison = Comparison(f"long or learned length scales, part {k}", estimator, probes)
+        found = np.append(found, comparison.gains(rows, out, task.seed, monitor))
         if is_significant(found):  # the other folds would hardly change the sign
             break
     return LONG if found.sum() > 0.0 else None

@@ -35,7 +35,7 @@ from likelier.deep_gp.layer import (
     prepare_layer,
     row_moments,
 )
-from likelier.deep_gp.posterior import MAX_CAVITY_FRACTION
+from likelier.deep_gp.propagation import MAX_CAVITY_FRACTION
 from likelier.deep_gp.targets import log_mean_z
 
 

@@ -1,231 +1,244 @@
-"""Prediction with a fitted deep Gaussian process, in NumPy alone.
+"""Posteriors of the two deep Gaussian processes, on the scale of the caller's rows and targets.
 
-Training learns the cavity; prediction uses the posterior ``q`` itself. Samples are propagated
-through the layers as in training, with one difference: the normal draws ``xi`` of a sample are the
-same for all rows, so that the prediction of a row does not depend on the other rows. They are
-points of a scrambled Sobol sequence, which needs fewer samples than independent draws. Rows are
-propagated in padded blocks of one size, because the rounding of a matrix product depends on its
-shape: so the prediction of a row is reproducible bit for bit.
+``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
+file holds. All of it is NumPy, but for the probabilities of three or more classes, whose quadrature
+is a compiled program of JAX.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import importlib.util
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import linalg
-from scipy.special import ndtri
-from scipy.stats import qmc
+from scipy.special import log_ndtr, logsumexp, ndtr
 
-from likelier.base import Array, Matrix, Posterior
-from likelier.deep_gp.kernels import (
-    JITTER,
-    MIN_VARIANCE,
-    correlation,
-    half_squares,
-    root_shrinkage,
-)
-from likelier.predictive import Gaussian
+from likelier.base import Array, Matrix, Posterior, Uncertainty
+from likelier.deep_gp.propagation import DeepPosterior
+from likelier.files.declared import check_array, check_number
+from likelier.fitting.standardize import Standard
+from likelier.predictive import Bernoulli, Categorical, ClassPredictive, Gaussian
 
-BLOCK_VALUES = 250_000  # kernel values, or moments, of one block: they fit in the cache
-MIN_BLOCK, MAX_BLOCK = 8, 64  # rows of a block
-HELD_VALUES = 4_000_000  # moments of the outputs in memory at a time
-MAX_CAVITY_FRACTION = 0.5  # of q that a cavity leaves out, reached at total weights below 2
+MOST_ROWS = 2000  # standardised at a time
+# Standard deviations; beyond, kernels are zero and squared distances may overflow.
+MAX_STANDARDISED = 1e100
+SCORE_VALUES = 40_960  # rows times classes per call of the compiled quadrature
+MIN_SCORE_ROWS, MAX_SCORE_ROWS = 32, 4096
+SMALLEST = 1e-300
 
 
-def cavity_fraction(power: float, total: float) -> float:
-    """``e = alpha / N``: the fraction of ``q`` that the cavity of one row leaves out."""
-    return min(power / total, MAX_CAVITY_FRACTION)
-
-
-def posterior_of(mean: Array, root: Array, e: float) -> tuple[Array, Array]:
-    """``mu`` and ``I - S`` of a node from its learned cavity; cost ``M^3``.
-
-    ``mu = R mu_c`` and ``S = (1-e) R S_c`` with ``R = (I - e S_c)^{-1}``, so ``I - S`` is
-    ``R (I - S_c)``, which avoids a difference of nearly equal matrices.
-    """
-    T = np.tril(root, -1) + np.diag(np.exp(np.diagonal(root)))
-    T = T * root_shrinkage(np, T, e)
-    S, eye = T @ T.T, np.eye(len(T))
-    both = np.column_stack([mean, eye - S])
-    solved = linalg.solve(eye - e * S, both, assume_a="pos") if e > 0.0 else both
-    shrinkage = solved[:, 1:]
-    return solved[:, 0], 0.5 * (shrinkage + shrinkage.T)
-
-
-def shared_normals(n_samples: int, n_nodes: int, seed: int) -> Array:
-    """Standard normal draws for all samples and hidden nodes, ``(S, nodes)``."""
-    if n_nodes == 0:
-        return np.zeros((1, 0))
-    bits = int(np.ceil(np.log2(n_samples))) if n_samples > 1 else 0
-    points = qmc.Sobol(n_nodes, scramble=True, rng=np.random.default_rng(seed))
-    uniform = points.random_base2(bits)[:n_samples]
-    return np.asarray(ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)))
+def require_jax() -> None:
+    """Raise if JAX, an optional dependency, is not installed."""
+    if importlib.util.find_spec("jax") is None:
+        raise ImportError(
+            'deep Gaussian processes require JAX; install it with pip install "likelier[jax]"'
+        )
 
 
 @dataclass(frozen=True)
-class PosteriorLayer:
-    """One layer with ``L_z^{-1}`` folded in.
+class Outputs:
+    """The outputs of the last layer for rows in the caller's units."""
 
-    Attributes
-    ----------
-    inducing : array of shape (M, D)
-    inverse_scale : array of shape (Q, D)
-    log_amplitude : array of shape (Q,)
-    mean_weights : array of shape (P, M)
-        ``L_z^{-T} mu``.
-    folded : array of shape (P, M, M)
-        ``L_z^{-T} (I - S) L_z^{-1}``.
-    projection : array of shape (D, P)
-        The mean function.
-    noise : float
-        Noise before the next layer.
-    """
+    function: DeepPosterior
+    standard: Standard
 
-    inducing: Array
-    inverse_scale: Array
-    log_amplitude: Array
-    mean_weights: Array
-    folded: Array
-    projection: Array
-    noise: float
+    @property
+    def n_outputs(self) -> int:
+        """Nodes of the last layer."""
+        return len(self.function.layers[-1]["mean"])
 
-    @classmethod
-    def of(
-        cls, plain: Mapping[str, Array], projection: Array, kernel: str, cavity_fraction: float
-    ) -> PosteriorLayer:
-        """From the fitted arrays of a layer and its cavity fraction. Cost ``P M^3``."""
-        given = {name: np.asarray(value, dtype=np.float64) for name, value in plain.items()}
-        inverse_scale = np.exp(-given["log_scale"])
-        Z = given["inducing"] * inverse_scale[:, None]
-        K = correlation(np, kernel, half_squares(np, Z, Z), given["log_amplitude"][:, None, None])
-        eye = np.eye(len(given["inducing"]))
-        K = K + JITTER * np.exp(given["log_amplitude"])[:, None, None] * eye
-        inverses = [linalg.solve_triangular(np.linalg.cholesky(k), eye, lower=True) for k in K]
-        mean_weights, folded = np.empty_like(given["mean"]), np.empty_like(given["root"])
-        for p, root in enumerate(given["root"]):
-            inverse = inverses[p % len(inverses)]
-            mean, shrinkage = posterior_of(given["mean"][p], root, cavity_fraction)
-            mean_weights[p] = inverse.T @ mean
-            folded[p] = inverse.T @ shrinkage @ inverse
-        return cls(
-            given["inducing"], inverse_scale, given["log_amplitude"], mean_weights, folded,
-            np.asarray(projection, dtype=np.float64), float(np.exp(given["log_noise"])),
-        )  # fmt: skip
+    @property
+    def most_rows(self) -> int:
+        """Rows whose moments are held at a time."""
+        return min(MOST_ROWS, self.function.held_rows)
 
-    def moments(self, kernel: str, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of every node, ``(R, P)`` each."""
-        mean, variance = X @ self.projection, np.empty((len(X), len(self.mean_weights)))
-        n_kernels = len(self.inverse_scale)
-        for q in range(n_kernels):
-            inverse, log_amplitude = self.inverse_scale[q], self.log_amplitude[q]
-            halves = half_squares(np, X * inverse, self.inducing * inverse)
-            K = correlation(np, kernel, halves, log_amplitude)
-            amplitude = np.exp(log_amplitude)
-            for p in range(len(self.mean_weights)) if n_kernels == 1 else (q,):
-                mean[:, p] += K @ self.mean_weights[p]
-                inside = np.einsum("rm,rm->r", K @ self.folded[p], K)
-                variance[:, p] = np.maximum(amplitude - inside, MIN_VARIANCE * amplitude)
+    def blocks(self, X: Matrix) -> Iterator[Matrix]:
+        """Rows, as many at a time as moments should be held of."""
+        for start in range(0, max(1, X.shape[0]), self.most_rows):
+            yield X[start : start + self.most_rows]
+
+    def moments(self, X: Matrix) -> tuple[Array, Array]:
+        """Mean and variance of the outputs, ``(rows, S, P)`` each.
+
+        Those of a row do not depend on the other rows, bit for bit.
+        """
+        with np.errstate(over="ignore"):
+            Z = self.standard.apply(X, np.float64)
+        Z = np.clip(Z, -MAX_STANDARDISED, MAX_STANDARDISED)
+        parts = list(self.function.moments(Z))
+        if len(parts) == 1:
+            return parts[0]
+        mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean, variance
 
+    def check(self, n_features: int, n_outputs: int) -> None:
+        """Raise unless all parts belong together."""
+        check_array("input_mean_", self.standard.mean, (n_features,))
+        check_array("input_inverse_", self.standard.inverse, (n_features,), low=0.0)
+        self.function.check(n_features, None)
+        if self.n_outputs != n_outputs:
+            raise ValueError(f"layers_ have {self.n_outputs} outputs, not {n_outputs}")
+
 
 @dataclass(frozen=True)
-class DeepPosterior(Posterior):
-    """Posterior of a fitted deep Gaussian process, for standardised rows.
+class ClassifierPosterior(Posterior):
+    """Scores of the classes (one for two classes), and the probability of a wrong label."""
+
+    outputs: Outputs
+    n_classes: int
+    label_noise: float
+
+    @property
+    def most_rows(self) -> int:
+        return self.outputs.most_rows
+
+    def predictive(self, X: Matrix) -> ClassPredictive:
+        mean, variance = self.outputs.moments(X)
+        if self.n_classes == 2:
+            p = ndtr(mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
+            return Bernoulli(label_probabilities(p, self.label_noise, 2))
+        p = _class_probabilities(mean, variance)
+        return Categorical(label_probabilities(p, self.label_noise, self.n_classes))
+
+    def probabilities(self, X: Matrix) -> Array:
+        """Probability of every class, for any number of rows."""
+        parts = map(self.predictive, self.outputs.blocks(X))
+        return np.concatenate([part.probabilities() for part in parts])
+
+    def point(self, X: Matrix) -> Array:
+        return np.asarray(self.probabilities(X).argmax(axis=1))
+
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        return joined([self.predictive(rows).uncertainty() for rows in self.outputs.blocks(X)])
+
+    def log_probability(self, X: Matrix, codes: Array) -> Array:
+        """Log probability of class numbers, computed in logarithms so that it cannot underflow."""
+        return _with_targets(self.outputs, X, codes, self._log_probability)
+
+    def _log_probability(self, X: Matrix, codes: Array) -> Array:
+        mean, variance = self.outputs.moments(X)
+        mine = codes[:, None]
+        if self.n_classes == 2:
+            sign = 2.0 * mine - 1.0
+            log_p = log_ndtr(sign * mean[..., 0] / np.sqrt(1.0 + variance[..., 0]))
+        else:
+            log_p = _log_class_probability(mine, mean, variance)
+        mixture = logsumexp(log_p, axis=1) - np.log(log_p.shape[1])
+        return log_label_probabilities(mixture, self.label_noise, self.n_classes)
+
+    def validation_score(self, X: Matrix, y: Array) -> Array:
+        """Log probability of targets as training has them: signs of two classes, else numbers.
+
+        Computed from probabilities, whose program prediction needs anyway: the lost digits of tiny
+        probabilities do not matter for a comparison.
+        """
+        p = self.probabilities(X)
+        codes = 0.5 * (y + 1.0) if self.n_classes == 2 else y
+        mine = p[np.arange(len(p)), codes.astype(np.intp)]
+        return np.asarray(np.log(np.maximum(mine, SMALLEST)))
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        self.outputs.check(n_features, 1 if n_classes == 2 else n_classes or 0)
+        check_number("label_noise_", self.label_noise, 0.0, 1.0 - 1.0 / (n_classes or 1))
+
+
+@dataclass(frozen=True)
+class RegressorPosterior(Posterior):
+    """The function, the units of the targets, and the noise.
 
     Attributes
     ----------
-    layers : sequence of mappings
-        Fitted arrays of every layer; see `likelier.deep_gp.layer.Layer`.
-    projections : sequence of arrays
-        Mean functions.
-    kernel : str
-    normals : array of shape (S, hidden nodes)
-    cavity_fraction : float
-        Fraction of ``q`` that the cavities in ``layers`` leave out; zero if they are ``q``.
+    outputs : Outputs
+        A second one is the logarithm of the noise variance.
+    target_mean, target_scale : float
+        Mean and scale of the standardised targets.
+    noise : float
+        Standard deviation in the units of the target, unless there is an output for it.
+    noise_floor : float
+        Minimum variance of that output, in units of ``target_scale**2``.
     """
 
-    layers: Sequence[Mapping[str, Array]]
-    projections: Sequence[Array]
-    kernel: str
-    normals: Array
-    cavity_fraction: float = 0.0
+    outputs: Outputs
+    target_mean: float
+    target_scale: float
+    noise: float
+    noise_floor: float
 
-    def is_finite(self) -> bool:
-        """Whether predictions are finite, which they are not if training has diverged."""
-        middle = np.zeros((1, len(self.projections[0])))
-        with np.errstate(all="ignore"):
-            try:
-                parts = [part for pair in self.moments(middle) for part in pair]
-            except (ValueError, np.linalg.LinAlgError):
-                return False
-        return all(np.isfinite(part).all() for part in parts)
+    @property
+    def learns_noise(self) -> bool:
+        """Whether the noise depends on the inputs."""
+        return self.outputs.n_outputs == 2
+
+    @property
+    def most_rows(self) -> int:
+        return self.outputs.most_rows
+
+    def parts(self, X: Matrix) -> tuple[Array, Array, Array]:
+        """Mean, function variance and noise variance, ``(rows, S)`` each."""
+        mean, variance = self.outputs.moments(X)
+        square = self.target_scale**2
+        if self.learns_noise:
+            draws = self.outputs.function.normals[:, -1]
+            log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * draws
+            noise = square * (self.noise_floor + np.exp(log_noise))
+        else:
+            noise = np.full(mean.shape[:2], self.noise**2)
+        return (
+            self.target_mean + self.target_scale * mean[..., 0],
+            square * variance[..., 0],
+            noise,
+        )
 
     def predictive(self, X: Matrix) -> Gaussian:
-        """Distribution of the first output of standardised rows, without observation noise."""
-        parts = list(self.moments(np.asarray(X)))
-        mean = np.concatenate([mean[..., 0] for mean, _ in parts])
-        return Gaussian(mean, np.sqrt(np.concatenate([var[..., 0] for _, var in parts])))
+        mean, inside, noise = self.parts(X)
+        return Gaussian(mean, np.sqrt(inside + noise))
 
-    @cached_property
-    def _prepared(self) -> list[PosteriorLayer]:
-        return [
-            PosteriorLayer.of(plain, projection, self.kernel, self.cavity_fraction)
-            for plain, projection in zip(self.layers, self.projections, strict=True)
-        ]
+    def point(self, X: Matrix) -> Array:
+        return np.concatenate([self.predictive(rows).mean() for rows in self.outputs.blocks(X)])
 
-    @property
-    def n_samples(self) -> int:
-        """Number of mixture components of a prediction."""
-        return len(self.normals)
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        """Variance of the target: of the noise (aleatoric) and of the function (epistemic)."""
+        return joined([self._uncertainty(rows) for rows in self.outputs.blocks(X)])
 
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block, a power of two: matrix products round remainder rows differently."""
-        layers = self._prepared
-        width = max(max(len(layer.inducing), len(layer.mean_weights)) for layer in layers)
-        wanted = BLOCK_VALUES / (self.n_samples * width)
-        return int(np.clip(2.0 ** np.floor(np.log2(wanted)), MIN_BLOCK, MAX_BLOCK))
+    def _uncertainty(self, X: Matrix) -> Uncertainty:
+        mean, inside, noise = self.parts(X)
+        aleatoric, epistemic = noise.mean(axis=1), inside.mean(axis=1) + mean.var(axis=1)
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
 
-    def moments(self, X: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield mean and variance of the outputs, ``(rows, S, P)`` each, for some rows at a time.
+    def log_density(self, X: Matrix, y: Array) -> Array:
+        """Log density of targets."""
 
-        The values of a row do not depend on the other rows, bit for bit.
-        """
-        size = self.block_rows
-        per_row = self.n_samples * len(self._prepared[-1].mean_weights)
-        held = size * max(1, HELD_VALUES // (size * per_row))
-        for first in range(0, len(X), held):
-            rows = X[first : first + held]
-            parts = [self._padded_block(rows[i : i + size]) for i in range(0, len(rows), size)]
-            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
-            yield mean, variance
+        def of_block(rows: Matrix, targets: Array) -> Array:
+            return self.predictive(rows).log_density(targets)
 
-    def _padded_block(self, X: Array) -> tuple[Array, Array]:
-        """`block_moments` of at most `block_rows` rows, padded to `block_rows`."""
-        whole = np.zeros((self.block_rows, X.shape[1]))
-        whole[: len(X)] = X
-        mean, variance = self.block_moments(whole)
-        return mean[: len(X)], variance[: len(X)]
+        return _with_targets(self.outputs, X, y, of_block)
 
-    def block_moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the outputs of some rows, ``(rows, S, P)`` each."""
-        h, used = X, 0
-        for depth, layer in enumerate(self._prepared):
-            mean, variance = layer.moments(self.kernel, h)
-            width = mean.shape[1]
-            mean = mean.reshape(len(X), -1, width)
-            variance = variance.reshape(mean.shape)
-            if depth + 1 == len(self._prepared):
-                break
-            xi = self.normals[None, :, used : used + width]
-            used += width
-            h = (mean + np.sqrt(variance + layer.noise) * xi).reshape(-1, width)
-        shape = (len(X), self.n_samples, mean.shape[2])
-        return np.broadcast_to(mean, shape), np.broadcast_to(variance, shape)
+    def validation_score(self, X: Matrix, y: Array) -> Array:
+        """Log density of targets as training has them: standardised."""
+        return self.log_density(X, self.target_mean + self.target_scale * y)
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        if n_classes is not None:
+            raise ValueError("a regression has no classes")
+        self.outputs.check(n_features, 2 if self.learns_noise else 1)
+        check_number("target_mean_", self.target_mean)
+        check_number("target_scale_", self.target_scale, 0.0)
+        check_number("noise_floor_", self.noise_floor, 0.0)
+        if not self.learns_noise:
+            check_number("noise_", self.noise, 0.0)
+        elif self.outputs.function.normals.shape[1] <= self.outputs.function.n_hidden:
+            raise ValueError("normals_ hold no draws for the noise")
+
+
+def joined(parts: list[Uncertainty]) -> Uncertainty:
+    """Uncertainties of consecutive blocks of rows."""
+    return Uncertainty(
+        np.concatenate([part.total for part in parts]),
+        np.concatenate([part.aleatoric for part in parts]),
+        np.concatenate([part.epistemic for part in parts]),
+    )
 
 
 def label_probabilities(p: Array, label_noise: float, n_classes: int) -> Array:
@@ -241,6 +254,55 @@ def log_label_probabilities(log_p: Array, label_noise: float, n_classes: int) ->
         return np.asarray(np.logaddexp(np.log(other), np.log1p(-label_noise - other) + log_p))
 
 
-def plain_layers(layers: Sequence[Any]) -> list[dict[str, Array]]:
-    """Layers as dictionaries of NumPy arrays."""
-    return [{k: np.asarray(v) for k, v in layer._asdict().items()} for layer in layers]
+def _with_targets(
+    outputs: Outputs, X: Matrix, y: Array, compute: Callable[[Matrix, Array], Array]
+) -> Array:
+    """A function of rows and their targets, a block at a time."""
+    out, start = [], 0
+    for rows in outputs.blocks(X):
+        out.append(compute(rows, y[start : start + rows.shape[0]]))
+        start += rows.shape[0]
+    return np.concatenate(out)
+
+
+def _class_probabilities(mean: Array, variance: Array) -> Array:
+    """Probability that each class has the largest score, in blocks of one compiled size."""
+    require_jax()
+    from likelier.deep_gp.scores import class_probabilities
+
+    return class_probabilities(mean, variance, _score_rows(mean.shape[-1]))
+
+
+def _log_class_probability(codes: Array, mean: Array, variance: Array) -> Array:
+    """Log probability that one class has the largest score, in blocks of one compiled size."""
+    require_jax()
+    from likelier.deep_gp.scores import log_class_probability
+
+    return log_class_probability(codes, mean, variance, _score_rows(mean.shape[-1]))
+
+
+def _score_rows(n_classes: int) -> int:
+    """Rows per call of the compiled quadrature."""
+    rows = 2 ** int(np.log2(SCORE_VALUES / n_classes))
+    return int(np.clip(rows, MIN_SCORE_ROWS, MAX_SCORE_ROWS))
+
+
+# -- from what a fit has stored ---------------------------------------------------------------
+def _outputs(fitted: Any) -> Outputs:
+    function = DeepPosterior(
+        fitted.layers_, fitted.projections_, fitted.kernel_, fitted.normals_, fitted.removed_
+    )
+    return Outputs(function, Standard(fitted.input_mean_, fitted.input_inverse_))
+
+
+def classifier(fitted: Any) -> ClassifierPosterior:
+    """Posterior of a `DeepGPClassifier`."""
+    return ClassifierPosterior(_outputs(fitted), len(fitted.classes_), fitted.label_noise_)
+
+
+def regressor(fitted: Any) -> RegressorPosterior:
+    """Posterior of a `DeepGPRegressor`."""
+    return RegressorPosterior(
+        _outputs(fitted), fitted.target_mean_, fitted.target_scale_, fitted.noise_,
+        fitted.noise_floor_,
+    )  # fmt: skip

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from likelier.deep_gp.probe import MAX_HELD_OUT, Probe, can_probe, comparison_rows, density_gains
+from likelier.deep_gp.probe import MAX_HELD_OUT, Comparison, Probe, can_probe, comparison_rows
 from likelier.deep_gp.recipe import Task
+from likelier.fitting.monitor import Monitor
 
 FULL, HALF = 1.0, 0.5
 MANY_ROWS, MIN_ROWS = 3000, 20
@@ -22,7 +23,7 @@ HELD_OUT_RATIO = 4  # hold out one row in four
 STAGES = ((1, 500), (2, 400))  # layers, minibatches
 
 
-def find_power(estimator: Any, task: Task) -> float:
+def find_power(estimator: Any, task: Task, monitor: Monitor) -> float:
     """The power to train with; costs two or four short fits if there are many rows."""
     if estimator.power != "auto":
         return float(estimator.power)
@@ -39,6 +40,7 @@ def find_power(estimator: Any, task: Task) -> float:
         if layers > 1 and int(estimator.layers) == 1:
             break
         probes = (Probe(layers, steps, FULL), Probe(layers, steps, HALF))
-        if density_gains(estimator, rows, out, task.seed, probes).sum() > 0.0:
+        comparison = Comparison(f"power 1 or 0.5, {layers} layers", estimator, probes)
+        if comparison.gains(rows, out, task.seed, monitor).sum() > 0.0:
             return FULL
     return HALF

@@ -1,45 +1,72 @@
-"""Fitting of a deep Gaussian process: from memory or a stream, new or resumed."""
+"""Fitting of a deep Gaussian process: data, choices, first state, training."""
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from abc import abstractmethod
+from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Engine, Matrix
-from likelier.deep_gp.checkpoint import Checkpoint, fingerprint
-from likelier.deep_gp.estimator import DeepGPEstimator, require_jax
-from likelier.deep_gp.monitor import TrainingMonitor
-from likelier.deep_gp.posterior import DeepPosterior, cavity_fraction, shared_normals
-from likelier.deep_gp.start import LONG, FixedKernel
+from likelier.base import Array, Engine, Matrix
+from likelier.deep_gp.estimator import DeepGPEstimator
+from likelier.deep_gp.posterior import ClassifierPosterior, RegressorPosterior, require_jax
+from likelier.deep_gp.propagation import cavity_fraction
+from likelier.deep_gp.start import LONG, FixedKernel, Start, shared_normals
 from likelier.deep_gp.target_scale import NOISE_FLOOR
-from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import checked_rows, is_stream, open_source, require_targets
+from likelier.fitting.dataset import (
+    checked_rows,
+    is_stream,
+    local_engine,
+    open_source,
+    stream_engine,
+)
 from likelier.fitting.duplicates import settle_few, settle_many
+from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
-from likelier.fitting.hold_out import split_stream
-from likelier.fitting.one_class import store_constant
-from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.hold_out import StreamPart, split_stream
+from likelier.fitting.monitor import Monitor, with_callbacks
+from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
 from likelier.fitting.targets import OneClassError
-from likelier.fitting.time_budget import TimeBudget
 
 VALIDATION_ROWS = 2000
-MAX_STANDARDISED = (
-    1e100  # standard deviations; beyond, kernels are zero and squared distances may overflow
-)
+# Attributes that a fit with warm_start takes from the one before.
+STARTED_FROM = (
+    "classes_", "input_mean_", "input_inverse_", "target_mean_", "target_scale_", "noise_floor_",
+    "kernel_", "node_kernels_", "length_scales_", "power_",
+    "layers_", "projections_", "likelihood_",
+)  # fmt: skip
+
+Earlier = dict[str, Any]  # of `STARTED_FROM`; empty for a new fit
+
+
+@dataclass(frozen=True)
+class StreamTargets:
+    """What a pass over a stream has found, and the stream with encoded targets.
+
+    Attributes
+    ----------
+    source : callable
+    n_rows : int
+    total : float
+        Sum of the weights.
+    standard : Standard
+        Of the inputs.
+    """
+
+    source: Any
+    n_rows: int
+    total: float
+    standard: Standard
 
 
 @dataclass(frozen=True)
@@ -52,21 +79,49 @@ class Task:
     n_rows: int
     seed: int
     held: Rows | None = None
-    checkpoint: Checkpoint | None = None
-    fingerprint: str = ""
     kernel: FixedKernel | None = None
     power: float = 1.0
 
 
 class DeepFit(DeepGPEstimator):
-    """Fitting; the two public classes implement everything that depends on the kind of target.
+    """Fitting; the two public classes implement everything that depends on the kind of target."""
 
-    ``_encode`` makes targets numeric, ``_standardise`` scales them, ``_open_encoded`` does both for
-    a stream, ``_outputs`` returns the likelihood and its number of outputs, ``_store_likelihood``
-    stores its parameter, ``_log_density`` scores held-out rows, ``_find_power`` and
-    ``_find_kernel`` choose the power and, optionally, a fixed kernel.
-    """
+    # -- what a subclass says ----------------------------------------------------------------
+    @abstractmethod
+    def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        """Make checked targets numbers; class weights multiply the others."""
 
+    @abstractmethod
+    def _standardise(self, y: Array, weight: Array | None, earlier: Earlier) -> Array:
+        """Scale encoded targets."""
+
+    @abstractmethod
+    def _stream_targets(
+        self, source: Any, seed: int, earlier: Earlier, monitor: Monitor
+    ) -> StreamTargets:
+        """Encode and scale the targets of a stream, by a pass over it."""
+
+    @abstractmethod
+    def _outputs(self) -> tuple[str, int]:
+        """The likelihood, and its number of outputs."""
+
+    @abstractmethod
+    def _noise(self, likelihood: Array) -> dict[str, Any]:
+        """Fitted attributes from the parameter of the likelihood."""
+
+    @abstractmethod
+    def _find_power(self, task: Task, monitor: Monitor) -> float:
+        """Choose the power."""
+
+    @abstractmethod
+    def _find_kernel(self, task: Task, monitor: Monitor) -> FixedKernel | None:
+        """Choose a fixed kernel, or None to learn it."""
+
+    @abstractmethod
+    def _posterior_of(self, fitted: Any) -> ClassifierPosterior | RegressorPosterior:
+        """Make the posterior of attributes."""
+
+    # -- fitting -----------------------------------------------------------------------------
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -81,65 +136,48 @@ class DeepFit(DeepGPEstimator):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights; weight 2 is equivalent to two rows, weight 0 to none.
+
+        Notes
+        -----
+        A fit that fails or is interrupted leaves the model as it was.
         """
         require_jax()
         self._validate_parameters()
-        checkpoint = None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
-        found = None if checkpoint is None else checkpoint.read()
-        if checkpoint is not None:
-            checkpoint.check_writable()
-        resumed = bool(self.warm_start) and hasattr(self, "training_")
-        seed = int(self.training_["seed"]) if resumed else self._seed()
-        seed = int(found["training"]["seed"]) if found else seed
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        budget = TimeBudget(self, (None, None) if is_stream(X) else (X, y))
-        # a fit that fails, or is interrupted before training, leaves an earlier one unchanged;
+        seed = self._seed()
+        around = fitting(self, X, y, sample_weight)
         # the threads of BLAS and LAPACK would slow the compiled loop down many times
-        refused = unchanged_on_failure(self, unless_new="training_")
-        with ExitStack() as stack, refused, one_blas_thread():
-            with unchanged_on_failure(self):
-                earlier = dict(vars(self)) if resumed else {}
-                try:
-                    opened = self._open(X, y, sample_weight, not resumed, seed)
-                except OneClassError as error:
-                    if resumed:
-                        raise
-                    store_constant(self, error.classes)
-                    context.call_on_fit_task_end(estimator=self, X=X, y=y)
-                    return self
-                task = stack.enter_context(opened)
-                if resumed:
-                    task = self._keep_standardisation(task, earlier)
-                if checkpoint is not None:
-                    task = replace(task, checkpoint=checkpoint, fingerprint=self._fingerprint(task))
-                    if found:
-                        checkpoint.check(found, task.fingerprint)
-                        self._restore(found)
-                task = self._choose_power_and_kernel(task, resumed or bool(found), budget)
-            self._train(task, resumed or bool(found), budget)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        with around as monitor, one_class_is_constant(self), one_blas_thread():
+            earlier: Earlier = {}
+            if self.warm_start:
+                earlier = monitor.stage("earlier fit", self._earlier)
+            task = self._open(X, y, sample_weight, earlier, seed, monitor)
+            with closing(task.engine):
+                task = self._with_choices(task, earlier, monitor)
+                training = self._train(task, earlier, monitor)
+            self.__dict__.update(self._attributes(training.chosen, task), energy_=training.energy)
         return self
 
-    def _keep_standardisation(self, task: Task, earlier: dict[str, Any]) -> Task:
-        """The task of a resumed fit, with the standardisation of the earlier one.
+    def _earlier(self) -> Earlier:
+        """What a warm start takes from the model as it is."""
+        if not hasattr(self, "layers_"):
+            return {}
+        return {name: vars(self)[name] for name in STARTED_FROM if name in vars(self)}
 
-        Raise if classes or kernels differ, because the learned parameters would be meaningless.
-        """
+    def _check_earlier(self, earlier: Earlier) -> None:
+        """Raise if classes or kernels differ: the learned parameters would be meaningless."""
         known, found = (list(one.get("classes_", ())) for one in (earlier, vars(self)))
         if known != found:
             raise ValueError(
                 f"warm_start cannot change the classes: the earlier fit has {known}, but y has "
                 f"{found}; fit with warm_start=False"
             )
-        for name in ("kernel", "node_kernels"):
-            if getattr(self, name) != earlier[f"{name}_"]:
+        for name in ("kernel", "node_kernels", "length_scales"):
+            before, now = earlier[f"{name}_"], getattr(self, name)
+            if now not in ("auto", before):
                 raise ValueError(
-                    f"warm_start cannot change {name} from {earlier[f'{name}_']!r} to "
-                    f"{getattr(self, name)!r}; restore it, or fit with warm_start=False"
+                    f"warm_start cannot change {name} from {before!r} to {now!r}; restore it, or "
+                    "fit with warm_start=False"
                 )
-        standard = Standard(earlier["input_mean_"], earlier["input_inverse_"])
-        return replace(task, standard=standard)
 
     # -- data ------------------------------------------------------------------------------
     def _check_rows(
@@ -150,13 +188,28 @@ class DeepFit(DeepGPEstimator):
         warn_extreme_cells(self, rows[0], rows[2], tiny=False)
         return rows
 
-    def _open(self, X: Any, y: Any, sample_weight: Any, reset: bool, seed: int) -> _Opened:
-        self.__dict__.pop("constant_", None)
-        if is_stream(X):
-            return _Opened(self._open_stream(X, y, sample_weight, seed), lambda: None)
-        return self._open_memory(*self._check_rows(X, y, sample_weight, reset=reset), seed)
+    def _open(
+        self, X: Any, y: Any, sample_weight: Any, earlier: Earlier, seed: int, monitor: Monitor
+    ) -> Task:
+        """The rows of the fit; with ``earlier``, in the units of that fit."""
+        try:
+            if is_stream(X):
+                task = self._open_stream(X, y, sample_weight, earlier, seed, monitor)
+            else:
+                rows = self._check_rows(X, y, sample_weight, reset=not earlier)
+                task = self._open_memory(*rows, earlier, seed)
+        except OneClassError as error:
+            if not earlier:
+                raise
+            raise ValueError(f"warm_start cannot change the classes: {error}") from None
+        if not earlier:
+            return task
+        self._check_earlier(earlier)
+        return replace(task, standard=Standard(earlier["input_mean_"], earlier["input_inverse_"]))
 
-    def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> _Opened:
+    def _open_memory(
+        self, X: Matrix, y: Array, weight: Array | None, earlier: Earlier, seed: int
+    ) -> Task:
         """Encoded rows; duplicates are merged if there are few rows."""
         codes, weight = self._encode(y, weight)  # classes with zero total weight are kept
         if weight is not None and not weight.all():
@@ -165,17 +218,19 @@ class DeepFit(DeepGPEstimator):
         rows, held = settle_few(Rows(X, codes, weight)), None
         if self.early_stopping:  # no duplicates of held-out rows in the training rows
             rows = settle_many(rows)
-        rows = replace(rows, y=self._standardise(rows.y, rows.weight))
+        rows = replace(rows, y=self._standardise(rows.y, rows.weight, earlier))
         if self.early_stopping and rows.n > 1:
             order = np.random.default_rng([seed, 3]).permutation(rows.n)
             n_held = min(max(1, round(self._held_fraction(rows.n) * rows.n)), rows.n - 1)
             held, rows = rows.take(order[:n_held]), rows.take(order[n_held:])
         total = float(rows.n if rows.weight is None else rows.weight.sum())
-        engine = LocalEngine(rows.X, rows.y, rows.weight, seed=seed)
+        engine = local_engine(rows.X, rows.y, rows.weight, seed, 1, True)
         standard = self._scaling(Standard.of(rows.X, rows.weight))
-        return _Opened(Task(engine, standard, total, rows.n, seed, held), engine.close)
+        return Task(engine, standard, total, rows.n, seed, held)
 
-    def _open_stream(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Task:
+    def _open_stream(
+        self, X: Any, y: Any, sample_weight: Any, earlier: Earlier, seed: int, monitor: Monitor
+    ) -> Task:
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight is not supported for a stream; yield blocks (X, y, sample_weight)"
@@ -186,204 +241,120 @@ class DeepFit(DeepGPEstimator):
                 "X can be read only once, but training needs several passes; pass a path, a list "
                 "of blocks or a function that returns a new iterator"
             )
-        encoded, n_rows, total, standard = self._open_encoded(source, seed)
-        held = None
+        found = self._stream_targets(source, seed, earlier, monitor)
+        encoded, n_rows, total, held = found.source, found.n_rows, found.total, None
         if self.early_stopping:
             fraction = self._held_fraction(n_rows)
-            encoded, n_rows, total, held = split_stream(encoded, fraction, VALIDATION_ROWS, seed)
-        engine = StreamEngine(encoded, seed=seed)
+            n_rows, total, held = monitor.stage(
+                "held-out rows",
+                lambda: split_stream(found.source, fraction, VALIDATION_ROWS, seed)[1:],
+            )
+            encoded = StreamPart(found.source, fraction, seed, False)
+        engine = stream_engine(encoded, seed, True)
         engine.know_rows(n_rows)
-        return Task(engine, self._scaling(standard), total, n_rows, seed, held)
+        return Task(engine, self._scaling(found.standard), total, n_rows, seed, held)
 
     def _held_fraction(self, n_rows: int) -> float:
         """Fraction to hold out; at most `VALIDATION_ROWS` rows."""
         return min(float(self.validation_fraction), VALIDATION_ROWS / n_rows)
 
     # -- training --------------------------------------------------------------------------
-    def _train(self, task: Task, resumed: bool, budget: TimeBudget) -> None:
+    def _with_choices(self, task: Task, earlier: Earlier, monitor: Monitor) -> Task:
+        """The task with its power and fixed kernel, if any; a warm start keeps its own."""
+        if earlier:
+            power = earlier["power_"] if self.power == "auto" else self.power
+            kernel = LONG if earlier["length_scales_"] == "long" else None
+            return replace(task, power=float(power), kernel=kernel)
+        task = replace(task, power=self._find_power(task, monitor))
+        return replace(task, kernel=self._find_kernel(task, monitor))
+
+    def _train(self, task: Task, earlier: Earlier, monitor: Monitor) -> Any:
+        """The `Training` of a task; nothing is stored."""
         from likelier.deep_gp.adam import DeepAdam  # loads JAX
+        from likelier.deep_gp.training import Validation, train
 
         inference = DeepAdam(
             task.standard, task.total, task.power, self._n_steps(task.n_rows),
             int(self.batch_size), float(self.learning_rate), int(self.n_draws),
             self._noise_floor(), task.seed, task.kernel,
         )  # fmt: skip
-        state = self._first_state(inference, task, resumed)
-        monitor = TrainingMonitor(self, inference, task, budget, state.step)
-        try:
-            if resumed:
-                monitor.restore(state, self.training_)
-            steps = _steps(inference, state, task.engine, budget)
-            while not monitor.should_stop and (step := next(steps, None)) is not None:
-                monitor(*step)
-        except KeyboardInterrupt:  # save the state for a resumed fit
-            if monitor.latest is not None or resumed:
-                monitor.save(monitor.latest or state)
-                self._store_energy(monitor)
-                self._write_checkpoint(task)
-            raise
-        monitor.finish(state)
-        self._store_energy(monitor)
-        if task.checkpoint is not None:
-            task.checkpoint.remove()
-        if monitor.latest is not None and not np.isfinite(monitor.energy):
-            self._report_divergence()
+        state = monitor.stage("start", lambda: self._first_state(inference, task, earlier))
+        validation = None
+        if task.held is not None:
+            patience = int(self.n_iter_no_change)
+            validation = Validation(task.held, lambda s: self._posterior(s, task), patience)
+        monitor.attributes = lambda state: self._attributes(state, task)
+        training = train(inference, state, task.engine, monitor, validation)
+        if not np.isfinite(training.energy):
+            self._report_divergence(self._posterior(training.chosen, task))
+        return training
 
-    def _store_energy(self, monitor: TrainingMonitor) -> None:
-        # a fit without any step keeps the earlier energy
-        if monitor.latest is not None or not hasattr(self, "energy_"):
-            self.energy_ = monitor.energy
-
-    def _report_divergence(self) -> None:
+    def _report_divergence(self, posterior: ClassifierPosterior | RegressorPosterior) -> None:
         """Warn, or raise if predictions are not finite."""
         text = (
             f"training diverged with learning_rate={self.learning_rate}: the energy is not finite; "
             "choose a smaller learning_rate"
         )
-        if not self._posterior().is_finite():
+        if not posterior.outputs.function.is_finite():
             raise ValueError(text)
         # the caller of fit, beyond the wrapper of callbacks
         warnings.warn(text, ConvergenceWarning, stacklevel=5)
-
-    def _choose_power_and_kernel(self, task: Task, resumed: bool, budget: TimeBudget) -> Task:
-        """The task with its power and fixed kernel, if any; a resumed fit keeps its own."""
-        if resumed:
-            power = self.training_["power"] if self.power == "auto" else self.power
-            kernel = LONG if self.training_.get("long", False) else None
-            self._check_resumed(kernel)
-            return replace(task, power=float(power), kernel=kernel)
-        budget.say("choosing power and length_scales by held-out log density")
-        task = replace(task, power=self._find_power(task))
-        return replace(task, kernel=self._find_kernel(task))
-
-    def _check_resumed(self, kernel: FixedKernel | None) -> None:
-        """Raise if ``length_scales`` does not match the kernel of the fit to resume."""
-        known = "learned" if kernel is None else "long"
-        if self.length_scales not in ("auto", known):
-            raise ValueError(
-                f"warm_start cannot change length_scales from {known!r} to "
-                f"{self.length_scales!r}; restore it, or fit with warm_start=False"
-            )
 
     def _noise_floor(self) -> float:
         """Minimum noise variance of standardised targets."""
         return NOISE_FLOOR
 
-    def _fingerprint(self, task: Task) -> str:
-        """Hash of the parameters and of the moments and cross moments of rows and targets."""
-
-        def moments(batch: Batch) -> Array:
-            weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-            y = np.asarray(require_targets(batch), dtype=np.float64)
-            return np.concatenate([[weight @ y, weight @ y**2], batch.X.T @ (weight * y)])
-
-        standard, known = task.standard, self.__dict__
-        params = {**self.get_params(deep=False), "classes": list(known.get("classes_", ()))}
-        data = (
-            task.n_rows, task.total, standard.mean, standard.inverse,
-            known.get("target_mean_", 0.0), known.get("target_scale_", 0.0),
-            task.engine.reduce(moments, np.add),
-        )  # fmt: skip
-        return fingerprint(params, data)
-
-    def _write_checkpoint(self, task: Task) -> None:
-        """Write the attributes that a resumed fit needs to the file."""
-        if task.checkpoint is not None:
-            content = {"layers": self.layers_, "projections": self.projections_,
-                       "likelihood": self.likelihood_, "training": self.training_,
-                       "fingerprint": task.fingerprint}  # fmt: skip
-            task.checkpoint.write(content)
-
-    def _restore(self, found: dict[str, Any]) -> None:
-        self.layers_, self.projections_ = found["layers"], found["projections"]
-        self.likelihood_, self.training_ = found["likelihood"], found["training"]
-
-    def _first_state(self, inference: Any, task: Task, resumed: bool) -> Any:
+    def _first_state(self, inference: Any, task: Task, earlier: Earlier) -> Any:
         from likelier.deep_gp.model import DeepGP
-        from likelier.deep_gp.start import Start
 
         likelihood, n_outputs = self._outputs()
         model = DeepGP(
             self._widths(len(task.standard.mean), n_outputs), self._n_inducing(task.n_rows),
             int(self.n_samples), self.kernel, bool(self.node_kernels), likelihood, self.dtype,
         )  # fmt: skip
-        if not resumed:
+        if not earlier:
             return inference.init(model, task.engine)
-        found = (self.layers_[0]["inducing"].shape[1], *(len(p["mean"]) for p in self.layers_))
+        layers = earlier["layers_"]
+        found = (layers[0]["inducing"].shape[1], *(len(p["mean"]) for p in layers))
         if found != model.widths:
             raise ValueError(
                 f"warm_start cannot change the numbers of inputs, nodes and outputs from {found} "
                 f"to {model.widths}; fit with warm_start=False"
             )
-        model = replace(model, n_inducing=len(self.layers_[0]["inducing"]))
-        start = Start(self.layers_, self.projections_)
-        return inference.resume(model, start, self.likelihood_, self.training_, task.engine)
+        model = replace(model, n_inducing=len(layers[0]["inducing"]))
+        start = Start(layers, earlier["projections_"])
+        return inference.start_at(model, start, earlier["likelihood_"])
 
-    def _store(self, state: Any, task: Task) -> None:
-        """Store a state as fitted attributes, which are NumPy arrays."""
-        from likelier.deep_gp.adam import plain_state
+    def _attributes(self, state: Any, task: Task) -> dict[str, Any]:
+        """Fitted attributes of a state, which are NumPy arrays."""
+        from likelier.deep_gp.adam import plain_layers
 
-        plain = plain_state(state)
-        self.layers_, self.likelihood_ = plain.pop("layers"), plain.pop("likelihood")
-        self.projections_ = [np.asarray(B) for B in state.projections]
-        self.kernel_, self.node_kernels_ = state.model.kernel, state.model.per_node
-        self.training_ = {**plain, "seed": task.seed, "power": task.power}
-        self.power_, self.removed_ = task.power, cavity_fraction(task.power, task.total)
-        if task.kernel is not None:
-            self.training_["long"] = True
-        self.input_mean_, self.input_inverse_ = task.standard.mean, task.standard.inverse
+        likelihood = np.asarray(state.adam_state.parameters.likelihood)
         # heteroscedastic log noise is sampled like hidden nodes
         n_sampled = sum(state.model.widths[1:-1]) + (state.model.likelihood == "heteroscedastic")
-        self.normals_ = shared_normals(int(self.n_draws), n_sampled, task.seed)
-        self.n_iter_ = state.step
-        self._store_likelihood()
+        return {
+            "layers_": plain_layers(state),
+            "likelihood_": likelihood,
+            "projections_": [np.asarray(B) for B in state.projections],
+            "kernel_": state.model.kernel,
+            "node_kernels_": state.model.per_node,
+            "length_scales_": "learned" if task.kernel is None else "long",
+            "power_": task.power,
+            "removed_": cavity_fraction(task.power, task.total),
+            "input_mean_": task.standard.mean,
+            "input_inverse_": task.standard.inverse,
+            "normals_": shared_normals(int(self.n_draws), n_sampled, task.seed),
+            "n_iter_": state.step,
+            **self._noise(likelihood),
+        }
+
+    def _posterior(self, state: Any, task: Task) -> ClassifierPosterior | RegressorPosterior:
+        """Posterior of a state of a training under way."""
+        known = {**vars(self), **self._attributes(state, task)}
+        return self._posterior_of(SimpleNamespace(**known))
 
     # -- prediction ------------------------------------------------------------------------
-    def _posterior(self) -> DeepPosterior:
+    def _fitted_rows(self, X: Any) -> Matrix:
+        """Validated rows to predict."""
         check_is_fitted(self, "layers_")
-        removed = self.__dict__.get("removed_", 0.0)  # models of earlier versions store q itself
-        return DeepPosterior(self.layers_, self.projections_, self.kernel_, self.normals_, removed)
-
-    def _moments(self, X: Any) -> Generator[tuple[Array, Array], None, None]:
-        """Mean and variance of the outputs of validated rows, ``(rows, S, P)``, block by block."""
-        posterior = self._posterior()
-        standard = Standard(self.input_mean_, self.input_inverse_)
-        for start in range(0, X.shape[0], VALIDATION_ROWS):
-            with np.errstate(over="ignore"):
-                Z = standard.apply(X[start : start + VALIDATION_ROWS], np.float64)
-            yield from posterior.moments(np.clip(Z, -MAX_STANDARDISED, MAX_STANDARDISED))
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """Context manager of a task that closes its engine."""
-
-    task: Task
-    close: Callable[[], None]
-
-    def __enter__(self) -> Task:
-        return self.task
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def _steps(
-    inference: Any, state: Any, engine: Engine, budget: TimeBudget
-) -> Generator[tuple[Any, Any], None, None]:
-    """Steps up to the end of the schedule, which a time budget may shorten."""
-    n_done, since = 0, 0.0
-    while state.step < state.horizon:
-        before = state.step
-        state, info = inference.step(state, engine)
-        yield state, info
-        now = time.perf_counter()
-        if n_done == 0 and not since:  # the first call may have compiled
-            since = now
-        else:
-            n_done += state.step - before
-        if (remaining := budget.left) is not None:
-            step_time = (now - since) / n_done if n_done else 0.0
-            more = int(remaining / step_time) if step_time > 0.0 else state.horizon
-            horizon = min(inference.max_iter, state.step + more) if remaining > 0.0 else state.step
-            state = replace(state, horizon=horizon)
+        return self._check_X(X, reset=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,17 +12,17 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Matrix, Uncertainty, check_flag
+from likelier.base import Array, Batch, Uncertainty, check_flag
 from likelier.deep_gp.kernel_choice import find_kernel
+from likelier.deep_gp.posterior import RegressorPosterior, regressor
 from likelier.deep_gp.power_choice import MANY_ROWS, find_power
-from likelier.deep_gp.recipe import DeepFit, Task
+from likelier.deep_gp.recipe import DeepFit, Earlier, StreamTargets, Task
 from likelier.deep_gp.start import FixedKernel
 from likelier.deep_gp.target_scale import TargetMoments, TargetScale
-from likelier.engines import StreamEngine
-from likelier.fitting.dataset import NumberSource, require_targets
+from likelier.fitting.dataset import CheckedSource, NumberSource, require_targets, stream_engine
 from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.parameters import check_integer
 from likelier.fitting.standardize import Standard
 from likelier.predictive import Gaussian
@@ -90,10 +91,11 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     dtype : {"float64", "float32"}, default="float64"
         Precision of the training; "float32" takes about half the time.
     warm_start : bool, default=False
-        Resume the previous fit, up to a total of ``max_iter`` minibatches; see Notes.
-    checkpoint : str or None, default=None
-        Path of a checkpoint file, written every minute and deleted at the end. A fit that finds
-        it resumes, also in another process.
+        Start from the fitted parameters, in the units of the earlier fit, with a new schedule of
+        ``max_iter`` minibatches; kernel and widths must be the same. "auto" choices stay.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     random_state : int, RandomState or None, default=None
         Seed; results are reproducible bit for bit.
     verbose : int, default=0
@@ -106,8 +108,8 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         every layer.
     removed_ : float
         Fraction of ``q`` that the cavity leaves out.
-    kernel_, node_kernels_ : str, bool
-        Parameters that the layers were trained with.
+    kernel_, node_kernels_, length_scales_ : str, bool, str
+        Parameters that the layers were trained with; ``length_scales_`` is "learned" or "long".
     noise_ : float
         Standard deviation of the noise in the units of the target; NaN if it is not constant.
         Too small at power 1; see Notes.
@@ -132,10 +134,6 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     densities and intervals include both, but ``noise_`` is too small. With few rows the noise can
     collapse to zero at power 1, hence the default. If the noise depends on the inputs, power 1 or
     ``heteroscedastic`` may be better for few rows too.
-
-    A fit resumed after an interruption is identical to an uninterrupted one. Resuming a completed
-    fit with a larger ``max_iter`` is not identical to one long fit, because the learning rates of
-    the first minibatches were those of the shorter schedule.
 
     Targets are divided by their standard deviation. For constant targets the scale is a millionth
     of their absolute value, so predictions are nearly certain. A single row carries no information
@@ -190,7 +188,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         time_budget: float | None = None,
         dtype: str = "float64",
         warm_start: bool = False,
-        checkpoint: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -222,47 +220,28 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         super()._validate_parameters()
         check_flag("heteroscedastic", self.heteroscedastic)
 
-    def _find_power(self, task: Task) -> float:
-        return find_power(self, task)
+    def _find_power(self, task: Task, monitor: Monitor) -> float:
+        return find_power(self, task, monitor)
 
-    def _find_kernel(self, task: Task) -> FixedKernel | None:
+    def _find_kernel(self, task: Task, monitor: Monitor) -> FixedKernel | None:
         if self.length_scales == "auto" and task.total >= MANY_ROWS:
             return None  # with so many rows, learned length scales do not overfit
-        return find_kernel(self, task)
+        return find_kernel(self, task, monitor)
 
     # -- targets -------------------------------------------------------------------------
     def _check_y(self, y: Array) -> Array:
-        try:
-            y = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "y must be numeric for regression; use DeepGPClassifier for class labels"
-            ) from None
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity; remove those rows")
-        return y
+        return checked_numbers(y)
 
-    def _set_target_scale(self, sizes: TargetMoments) -> None:
-        target_scale = sizes.target_scale()
-        if self.warm_start and hasattr(self, "training_"):
-            self._warn_if_targets_moved(target_scale)
-            return  # a resumed fit keeps its standardisation
+    def _set_target_scale(self, target_scale: TargetScale, earlier: Earlier) -> None:
+        if earlier:  # the parameters were learned in its units
+            before = (
+                earlier[f"{name}_"] for name in ("target_mean", "target_scale", "noise_floor")
+            )
+            known = TargetScale(*before)
+            _warn_if_targets_moved(known, target_scale)
+            target_scale = known
         self.target_mean_, self.target_scale_ = target_scale.mean, target_scale.scale
         self.noise_floor_ = target_scale.noise_floor
-
-    def _warn_if_targets_moved(self, target_scale: TargetScale) -> None:
-        """Warn if the targets differ much from those of the fit to resume."""
-        known = self.target_scale_
-        moved = abs(target_scale.mean - self.target_mean_) > MAX_TARGET_SHIFT * known
-        if moved or not 1.0 / MAX_TARGET_SHIFT < target_scale.scale / known < MAX_TARGET_SHIFT:
-            warnings.warn(
-                f"warm_start keeps the standardisation of the earlier targets (mean "
-                f"{self.target_mean_:.4g}, scale {known:.4g}), but y now has mean "
-                f"{target_scale.mean:.4g} and scale {target_scale.scale:.4g}; for other targets "
-                "fit with warm_start=False",
-                UserWarning,
-                stacklevel=6,
-            )
 
     def _noise_floor(self) -> float:
         return float(self.noise_floor_)
@@ -270,66 +249,40 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         return y, weight
 
-    def _standardise(self, y: Array, weight: Array | None) -> Array:
+    def _standardise(self, y: Array, weight: Array | None, earlier: Earlier) -> Array:
         """Standardised targets: mean zero and unit variance."""
-        self._set_target_scale(TargetMoments.of(y, weight))
+        self._set_target_scale(TargetMoments.of(y, weight).target_scale(), earlier)
         return np.asarray((y - self.target_mean_) / self.target_scale_)
 
-    def _open_encoded(self, source: Any, seed: int) -> tuple[Any, int, float, Standard]:
+    def _stream_targets(
+        self, source: Any, seed: int, earlier: Earlier, monitor: Monitor
+    ) -> StreamTargets:
         """One pass for the moments of inputs and targets."""
-
-        def collect(batch: Batch) -> tuple[int, ColumnMoments, TargetMoments]:
-            y = self._check_y(require_targets(batch))
-            inputs = ColumnMoments.of(batch.X, batch.weight)
-            return batch.n_rows, inputs, TargetMoments.of(y, batch.weight)
-
-        engine = StreamEngine(source, seed=seed, shuffle=False)
-        n_rows, inputs, targets = engine.reduce(
-            collect, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
-        )
-        self._set_target_scale(targets)
-        encoded = _StandardisedSource(source, self.target_mean_, self.target_scale_)
-        return encoded, n_rows, inputs.weight, Standard.from_moments(inputs)
+        engine = stream_engine(CheckedSource(source, checked_numbers), seed, False)
+        sums = monitor.stage("moments", lambda: engine.reduce(NumberSums.of, NumberSums.__add__))
+        self._set_target_scale(sums.targets.target_scale(), earlier)
+        encoded = StandardisedSource(source, self.target_mean_, self.target_scale_)
+        standard = Standard.from_moments(sums.inputs)
+        return StreamTargets(encoded, sums.n_rows, sums.inputs.weight, standard)
 
     def _outputs(self) -> tuple[str, int]:
         return ("heteroscedastic", 2) if self.heteroscedastic else ("gaussian", 1)
 
-    def _store_likelihood(self) -> None:
-        variance = self.noise_floor_ + float(np.exp(self.likelihood_))
-        self.noise_ = float(np.sqrt(variance)) * self.target_scale_
-        if self._learns_noise():
-            self.noise_ = float("nan")
-
-    def _learns_noise(self) -> bool:
-        """Whether the fitted model has a noise output; the parameter may have changed since."""
-        return len(self.layers_[-1]["mean"]) == 2
+    def _noise(self, likelihood: Array) -> dict[str, Any]:
+        if self.heteroscedastic:
+            return {"noise_": float("nan")}
+        variance = self.noise_floor_ + float(np.exp(likelihood))
+        return {"noise_": float(np.sqrt(variance)) * self.target_scale_}
 
     # -- predictions -----------------------------------------------------------------------
-    def _parts(self, X: Matrix) -> Generator[tuple[Array, Array, Array], None, None]:
-        """Mean, function variance and noise variance, ``(rows, S)`` each, block by block."""
-        for mean, variance in self._moments(X):
-            noise = np.full(mean.shape[:2], self.noise_**2)
-            if self._learns_noise():
-                log_noise = mean[..., 1] + np.sqrt(variance[..., 1]) * self.normals_[:, -1]
-                noise = self.target_scale_**2 * (self.noise_floor_ + np.exp(log_noise))
-            yield (
-                self.target_mean_ + self.target_scale_ * mean[..., 0],
-                self.target_scale_**2 * variance[..., 0],
-                noise,
-            )
+    def _posterior_of(self, fitted: Any) -> RegressorPosterior:
+        return regressor(fitted)
 
-    def _predictives(self, X: Any) -> Generator[Gaussian, None, None]:
-        check_is_fitted(self, "layers_")
-        return self._mixtures(self._check_X(X, reset=False))
-
-    def _mixtures(self, X: Matrix) -> Generator[Gaussian, None, None]:
-        """Predictive mixtures of the targets of validated rows, block by block."""
-        for mean, inside, noise in self._parts(X):
-            yield Gaussian(mean, np.sqrt(inside + noise))
-
-    def _log_density(self, X: Matrix, y: Array) -> Array:
-        """Log density of encoded targets, for validation."""
-        return _log_densities(self._mixtures(X), self.target_mean_ + self.target_scale_ * y)
+    def _predictives(self, X: Any) -> Iterator[Gaussian]:
+        """Predictive mixtures of the targets, block by block."""
+        rows = self._fitted_rows(X)
+        posterior = regressor(self)
+        return map(posterior.predictive, posterior.outputs.blocks(rows))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of the target; with ``return_std`` also its standard deviation.
@@ -355,22 +308,16 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         At power 1 (see ``power_``) much of the noise may be learned as variance of the function and
         counted as epistemic; the total is not affected. Power 0.5 separates the two.
         """
-        check_is_fitted(self, "layers_")
-        aleatoric, epistemic = [], []
-        for mean, inside, noise in self._parts(self._check_X(X, reset=False)):
-            aleatoric.append(noise.mean(axis=1))
-            epistemic.append(inside.mean(axis=1) + mean.var(axis=1))
-        noise, function = np.concatenate(aleatoric), np.concatenate(epistemic)
-        return Uncertainty(noise + function, noise, function)
+        X = self._fitted_rows(X)
+        return regressor(self).uncertainty(X)
 
     def log_predictive_density(self, X: Any, y: Any) -> Array:
         """Log density of the target of each row, in nats and the target_scale of the target."""
-        check_is_fitted(self, "layers_")
-        X, targets = self._check_X(X, reset=False), self._check_y(np.asarray(y))
+        X, targets = self._fitted_rows(X), checked_numbers(np.asarray(y))
         n_rows = X.shape[0]
         if targets.shape != (n_rows,):
             raise ValueError(f"y must have one value per row ({n_rows}), got shape {targets.shape}")
-        return _log_densities(self._mixtures(X), targets)
+        return regressor(self).log_density(X, targets)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the target of each row, ``(n, n_samples)``; rows are drawn independently.
@@ -392,18 +339,54 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         return np.concatenate(out)
 
 
-def _log_densities(parts: Iterable[Gaussian], targets: Array) -> Array:
-    """Log density of each target under the mixture of its row, one block at a time."""
-    out, start = np.empty(len(targets)), 0
-    for part in parts:
-        rows = slice(start, start + part.n_rows)
-        out[rows] = part.log_density(targets[rows])
-        start = rows.stop
-    return out
+def checked_numbers(y: Array) -> Array:
+    """Finite targets in double precision."""
+    try:
+        y = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "y must be numeric for regression; use DeepGPClassifier for class labels"
+        ) from None
+    if not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity; remove those rows")
+    return y
+
+
+def _warn_if_targets_moved(known: TargetScale, found: TargetScale) -> None:
+    """Warn if the targets differ much from those of the fit to start from."""
+    moved = abs(found.mean - known.mean) > MAX_TARGET_SHIFT * known.scale
+    if moved or not 1.0 / MAX_TARGET_SHIFT < found.scale / known.scale < MAX_TARGET_SHIFT:
+        warnings.warn(
+            f"warm_start keeps the standardisation of the earlier targets (mean {known.mean:.4g}, "
+            f"scale {known.scale:.4g}), but y now has mean {found.mean:.4g} and scale "
+            f"{found.scale:.4g}; for other targets fit with warm_start=False",
+            UserWarning,
+            stacklevel=8,
+        )
 
 
 @dataclass(frozen=True)
-class _StandardisedSource(NumberSource):
+class NumberSums:
+    """Rows, and moments of inputs and targets."""
+
+    n_rows: int
+    inputs: ColumnMoments
+    targets: TargetMoments
+
+    @classmethod
+    def of(cls, batch: Batch) -> NumberSums:
+        """Of a block."""
+        targets = TargetMoments.of(require_targets(batch), batch.weight)
+        return cls(batch.n_rows, ColumnMoments.of(batch.X, batch.weight), targets)
+
+    def __add__(self, other: NumberSums) -> NumberSums:
+        return NumberSums(
+            self.n_rows + other.n_rows, self.inputs + other.inputs, self.targets + other.targets
+        )
+
+
+@dataclass(frozen=True)
+class StandardisedSource(NumberSource):
     """A source with standardised targets."""
 
     mean: float

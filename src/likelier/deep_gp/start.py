@@ -1,4 +1,4 @@
-"""Initial parameters, and padding of arrays to the shapes of a compiled program.
+"""Initial parameters, draws for predictions, and padding to the shapes of a compiled program.
 
 Inducing points start at k-means centres of the inputs. Inner layers start near their mean
 function, the identity or a projection on principal components, with little variance; the last
@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 from likelier.base import Array
 from likelier.deep_gp.kernels import JITTER, correlation, half_squares
@@ -165,6 +167,16 @@ def kmeans_centres(X: Array, weight: Array | None, count: int, rng: np.random.Ge
             sums = np.bincount(nearest, weights=omega * X[:, j], minlength=len(centres))
             centres[held, j] = sums[held] / mass[held]
     return np.asarray(centres)
+
+
+def shared_normals(n_samples: int, n_nodes: int, seed: int) -> Array:
+    """Standard normal draws for all samples and hidden nodes, ``(S, nodes)``."""
+    if n_nodes == 0:
+        return np.zeros((1, 0))
+    bits = int(np.ceil(np.log2(n_samples))) if n_samples > 1 else 0
+    points = qmc.Sobol(n_nodes, scramble=True, rng=np.random.default_rng(seed))
+    uniform = points.random_base2(bits)[:n_samples]
+    return np.asarray(ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)))
 
 
 def padded_size(size: int, sizes: Sequence[int]) -> int:

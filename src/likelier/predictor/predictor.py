@@ -160,7 +160,10 @@ class Predictor:
     def _blocks(self, X: Any) -> Iterator[tuple[Matrix, Unseen]]:
         """Rows as the posterior takes them, and copies of rows that hold an unseen level."""
         if self.encoding is None:
-            yield self._checked(X), None
+            rows = self._checked(X)
+            most = self.posterior.most_rows or max(1, rows.shape[0])
+            for start in range(0, max(1, rows.shape[0]), most):
+                yield rows[start : start + most], None
             return
         from likelier.tables.sources import block_source, encoded_blocks  # loads pyarrow
 

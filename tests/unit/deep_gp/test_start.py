@@ -8,7 +8,7 @@ import pytest
 from likelier.deep_gp.adam import mask_kernel_gradient
 from likelier.deep_gp.kernels import correlation, half_squares
 from likelier.deep_gp.layer import Layer
-from likelier.deep_gp.posterior import PosteriorLayer
+from likelier.deep_gp.propagation import PosteriorLayer
 from likelier.deep_gp.start import (
     LONG,
     FixedKernel,

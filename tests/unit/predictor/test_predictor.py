@@ -20,6 +20,7 @@ SCORE = X @ RNG.standard_normal((4, 3)) + 0.5 * RNG.standard_normal((300, 3))
 CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
 TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
 NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
+SHORT = {"n_inducing": 10, "max_iter": 20, "length_scales": "learned", "random_state": 0}
 COUNTS = RNG.poisson(np.exp(0.3 * X))
 LABELS = pd.DataFrame(np.where(RNG.random(SCORE.shape) < 0.3, np.nan, SCORE > 0.0))
 LABELS.columns = ["red", "old", "sad"]
@@ -48,6 +49,10 @@ FITS = {
     "labels_classes": (likelier.MultilabelClassifier(kernel=False, **LABEL_FIT), X, CLASSES),
     "labels_two": (likelier.MultilabelClassifier(kernel=False, **LABEL_FIT), X, TWO),
     "labels_constant": (likelier.MultilabelClassifier(**LABEL_FIT), X, np.full(300, "one")),
+    "deep_two": (likelier.DeepGPClassifier(n_draws=4, **SHORT), X, TWO),
+    "deep_several": (likelier.DeepGPClassifier(n_draws=4, **SHORT), X, CLASSES),
+    "deep_regression": (likelier.DeepGPRegressor(**SHORT), X, NUMBERS),
+    "deep_noise": (likelier.DeepGPRegressor(1, heteroscedastic=True, **SHORT), X, NUMBERS),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
@@ -149,7 +154,16 @@ def test_files_and_frames_go_through_the_encoding(tmp_path):
 
 
 def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
-    for name in ("gaussian", "linear_several", "linear_regression", "labels", "labels_classes"):
+    names = (
+        "gaussian",
+        "linear_several",
+        "linear_regression",
+        "labels",
+        "labels_classes",
+        "deep_two",
+        "deep_noise",
+    )
+    for name in names:
         model, rows, y = FITS[name]
         path = saved(model.fit(rows, y), tmp_path)
         program = f"""
