@@ -63,6 +63,7 @@ _registered: dict[str, type] = {}
 
 # Estimators -> the function that makes their posterior from what a file holds of them.
 _POSTERIORS: dict[str, str] = {
+    "BayesianLinearClassifier": "likelier.bayesian_linear.posterior:classifier",
     "BernoulliNB": "likelier.naive_bayes.posterior:bernoulli",
     "GaussianNB": "likelier.naive_bayes.posterior:gaussian",
     "LinearClassifier": "likelier.linear.posterior:classifier",

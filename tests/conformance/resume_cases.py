@@ -30,6 +30,12 @@ def wide(n=1500, d=2500):
     return X, (X @ rng.standard_normal(d) > 0.0).astype(int)
 
 
+def separable():
+    """Few rows and classes that a plane tells apart."""
+    X, _ = dense(80)
+    return X, (X[:, 0] > 0.0).astype(int)
+
+
 def stream():
     """Blocks of rows, read as often as needed."""
     X, y = dense(5000, k=3)
@@ -37,6 +43,7 @@ def stream():
 
 
 quick = {"random_state": 0}
+few = {"n_chains": 2, "n_draws": 12, **quick}
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
@@ -45,4 +52,16 @@ CASES = {
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
+    "bayesian_auto": (likelier.BayesianLinearClassifier(**few), lambda: dense(k=3)),
+    "bayesian_switched": (likelier.BayesianLinearClassifier(**few), separable),
+    "bayesian_hamiltonian": (
+        likelier.BayesianLinearClassifier(sampler="hamiltonian", n_warmup=45, **few),
+        lambda: dense(300, k=3),
+    ),
+    "bayesian_gibbs_stream": (
+        likelier.BayesianLinearClassifier(sampler="gibbs", multi_class="multinomial", **few),
+        stream,
+    ),
+    "bayesian_folds": (likelier.BayesianLinearClassifier("hinge", thin=2, **few), separable),
+    "bayesian_folds_stream": (likelier.BayesianLinearClassifier("hinge", **few), stream),
 }

@@ -20,6 +20,7 @@ SCORE = X @ RNG.standard_normal((4, 3)) + 0.5 * RNG.standard_normal((300, 3))
 CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
 TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
 NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
+FEW = {"n_chains": 2, "n_draws": 20, "n_warmup": 10, "random_state": 0}
 COUNTS = RNG.poisson(np.exp(0.3 * X))
 
 FITS = {
@@ -35,6 +36,16 @@ FITS = {
     "linear_regression": (likelier.LinearRegressor(random_state=0), X, NUMBERS),
     "linear_quantile": (
         likelier.LinearRegressor(losses.Quantile(tau=0.9), random_state=0), X, NUMBERS,
+    ),
+    "bayesian_linear_two": (likelier.BayesianLinearClassifier(**FEW), X, TWO),
+    "bayesian_linear_several": (likelier.BayesianLinearClassifier(**FEW), X, CLASSES),
+    "bayesian_linear_softmax": (
+        likelier.BayesianLinearClassifier(multi_class="multinomial", **FEW), X, CLASSES,
+    ),
+    "bayesian_linear_hinge": (likelier.BayesianLinearClassifier("hinge", **FEW), X, TWO),
+    "bayesian_linear_hinges": (likelier.BayesianLinearClassifier("hinge", **FEW), X, CLASSES),
+    "bayesian_linear_scores": (
+        likelier.BayesianLinearClassifier("hinge", probability=False, **FEW), X, CLASSES,
     ),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
@@ -137,7 +148,9 @@ def test_files_and_frames_go_through_the_encoding(tmp_path):
 
 
 def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
-    for name in ("gaussian", "linear_several", "linear_regression"):
+    for name in (
+        "gaussian", "linear_several", "linear_regression", "bayesian_linear_hinges",
+    ):  # fmt: skip
         model, rows, y = FITS[name]
         path = saved(model.fit(rows, y), tmp_path)
         program = f"""
