@@ -30,9 +30,9 @@ def wide(n=1500, d=2500):
     return X, (X @ rng.standard_normal(d) > 0.0).astype(int)
 
 
-def separable():
-    """Few rows and classes that a plane tells apart."""
-    X, _ = dense(80)
+def separable(n=30, d=60):
+    """Fewer rows than features, and classes that a plane tells apart."""
+    X = np.random.default_rng(4).standard_normal((n, d))
     return X, (X[:, 0] > 0.0).astype(int)
 
 
@@ -40,6 +40,12 @@ def stream():
     """Blocks of rows, read as often as needed."""
     X, y = dense(5000, k=3)
     return ([(X[:700], y[:700]), (X[700:], y[700:])],)
+
+
+def long_stream():
+    """More sparse rows than are held in memory, and few for each feature."""
+    X, y = wide(20_400, 420)
+    return ([(X[:9000], y[:9000]), (X[9000:], y[9000:])],)
 
 
 quick = {"random_state": 0}
@@ -53,15 +59,34 @@ CASES = {
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
     "bayesian_auto": (likelier.BayesianLinearClassifier(**few), lambda: dense(k=3)),
-    "bayesian_switched": (likelier.BayesianLinearClassifier(**few), separable),
-    "bayesian_hamiltonian": (
+    "bayesian_few_rows": (
+        likelier.BayesianLinearClassifier(prior_precision=0.05, **few),
+        separable,
+    ),
+    "bayesian_switched": (
+        likelier.BayesianLinearClassifier(**{**few, "n_draws": 220}),
+        lambda: dense(40, 4),
+    ),
+    "bayesian_refitted": (
         likelier.BayesianLinearClassifier(sampler="hamiltonian", n_warmup=45, **few),
         lambda: dense(300, k=3),
     ),
     "bayesian_gibbs_stream": (
-        likelier.BayesianLinearClassifier(sampler="gibbs", multi_class="multinomial", **few),
+        likelier.BayesianLinearClassifier(
+            sampler="gibbs", multi_class="multinomial", n_warmup=12, **few
+        ),
         stream,
     ),
-    "bayesian_folds": (likelier.BayesianLinearClassifier("hinge", thin=2, **few), separable),
-    "bayesian_folds_stream": (likelier.BayesianLinearClassifier("hinge", **few), stream),
+    "bayesian_folds": (
+        likelier.BayesianLinearClassifier("hinge", thin=2, **few),
+        lambda: dense(100),
+    ),
+    "bayesian_folds_stream": (
+        likelier.BayesianLinearClassifier("hinge", n_warmup=12, **few),
+        stream,
+    ),
+    "bayesian_long_stream": (
+        likelier.BayesianLinearClassifier("hinge", sampler="gibbs", n_warmup=2, **few),
+        long_stream,
+    ),
 }

@@ -58,6 +58,7 @@ def case(name, model, data, reasons=None):
 
 
 quick = {"random_state": 0}
+few = {"n_chains": 2, "n_draws": 3, "n_warmup": 2, **quick}
 STOCHASTIC = {False: "stochastic passes where rows cannot be numbered: another answer"}
 CASES = [
     *case("gaussian_nb", likelier.GaussianNB(), dense),
@@ -109,19 +110,17 @@ CASES = [
     ),
     *case(
         "bayesian_gibbs",
-        likelier.BayesianLinearClassifier(sampler="gibbs", n_draws=10, n_warmup=10, **quick),
+        likelier.BayesianLinearClassifier(sampler="gibbs", **few),
         lambda: dense(k=3),
     ),
     *case(
         "bayesian_softmax",
-        likelier.BayesianLinearClassifier(
-            sampler="hamiltonian", multi_class="multinomial", n_draws=10, n_warmup=10, **quick
-        ),
+        likelier.BayesianLinearClassifier(sampler="hamiltonian", multi_class="multinomial", **few),
         lambda: dense(k=3),
     ),
     *case(
         "bayesian_hinge",
-        likelier.BayesianLinearClassifier("hinge", n_draws=10, n_warmup=10, **quick),
+        likelier.BayesianLinearClassifier("hinge", sampler="gibbs", **few),
         dense,
     ),
     *case("one_pass", likelier.OnePassClassifier(**quick), lambda: dense(k=3)),
