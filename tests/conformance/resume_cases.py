@@ -60,16 +60,16 @@ CASES = {
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
     "bayesian_auto": (likelier.BayesianLinearClassifier(**few), lambda: dense(k=3)),
     "bayesian_few_rows": (
-        likelier.BayesianLinearClassifier(prior_precision=0.05, **few),
+        likelier.BayesianLinearClassifier(prior_precision=0.05, n_warmup=12, **few),
         separable,
     ),
     "bayesian_switched": (
-        likelier.BayesianLinearClassifier(**{**few, "n_draws": 220}),
+        likelier.BayesianLinearClassifier(n_chains=8, n_draws=52, n_warmup=5, **quick),
         lambda: dense(40, 4),
     ),
     "bayesian_refitted": (
         likelier.BayesianLinearClassifier(sampler="hamiltonian", n_warmup=45, **few),
-        lambda: dense(300, k=3),
+        lambda: dense(300),
     ),
     "bayesian_gibbs_stream": (
         likelier.BayesianLinearClassifier(
@@ -82,7 +82,7 @@ CASES = {
         lambda: dense(100),
     ),
     "bayesian_folds_stream": (
-        likelier.BayesianLinearClassifier("hinge", n_warmup=12, **few),
+        likelier.BayesianLinearClassifier("hinge", sampler="independent", **few),
         stream,
     ),
     "bayesian_long_stream": (
