@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Cases
 from likelier import BayesianLinearClassifier
-from likelier.bayesian_linear.posterior import effective_size
+from likelier.bayesian_linear.diagnostics import effective_size
 from likelier.bayesian_linear.sampling import Sampling, Settings
 
 
@@ -98,12 +98,12 @@ def _ours(
     engine = local_engine(X, y, None, 0, 1, False)
     start = time.process_time()
     (model,) = words._models(engine)
-    sampling = Sampling(model, engine, Settings(sampler, 4, length[1], length[0]))
+    sampling = Sampling(model, Settings(sampler, 4, length[1], length[0]))
     while not sampling.n_done:
-        sampling.advance()
+        sampling = sampling.advanced(engine)
     ready, before = time.process_time(), sampling.n_done
-    while not sampling.advance():
-        pass
+    while not sampling.is_complete:
+        sampling = sampling.advanced(engine)
     end = time.process_time()
     posterior = sampling.posterior()
     # the first burst that counts was made before the clock started

@@ -12,7 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -351,6 +351,10 @@ class Engine(ABC):
     @abstractmethod
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
+
+    def streams(self, iteration: int) -> Callable[[int], np.random.Generator]:
+        """`stream` of one iteration, as a function of the block; maps that draw carry it."""
+        return partial(self.stream, iteration)
 
     @property
     def n_jobs(self) -> int:

@@ -63,6 +63,7 @@ _registered: dict[str, type] = {}
 
 # Estimators -> the function that makes their posterior from what a file holds of them.
 _POSTERIORS: dict[str, str] = {
+    "BayesianLinearClassifier": "likelier.bayesian_linear.posterior:classifier",
     "BernoulliNB": "likelier.naive_bayes.posterior:bernoulli",
     "DeepGPClassifier": "likelier.deep_gp.posterior:classifier",
     "DeepGPRegressor": "likelier.deep_gp.posterior:regressor",

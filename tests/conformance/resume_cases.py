@@ -30,6 +30,12 @@ def wide(n=1500, d=2500):
     return X, (X @ rng.standard_normal(d) > 0.0).astype(int)
 
 
+def separable(n=30, d=60):
+    """Fewer rows than features, and classes that a plane tells apart."""
+    X = np.random.default_rng(4).standard_normal((n, d))
+    return X, (X[:, 0] > 0.0).astype(int)
+
+
 def stream():
     """Blocks of rows, read as often as needed."""
     X, y = dense(5000, k=3)
@@ -53,6 +59,16 @@ def blocks():
 
 quick = {"random_state": 0}
 deep = {"n_inducing": 10, "max_iter": 60, "n_samples": 2, "n_draws": 4, "batch_size": 64, **quick}
+
+
+def long_stream():
+    """More sparse rows than are held in memory, and few for each feature."""
+    X, y = wide(20_400, 420)
+    return ([(X[:9000], y[:9000]), (X[9000:], y[9000:])],)
+
+
+quick = {"random_state": 0}
+few = {"n_chains": 2, "n_draws": 12, **quick}
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
@@ -93,5 +109,36 @@ CASES = {
     "deep_gp_power": (
         likelier.DeepGPRegressor(warm_start=True, n_inducing=4, max_iter=40, **quick),
         lambda: numbers(3000, 3),
+    ),
+    "bayesian_auto": (likelier.BayesianLinearClassifier(**few), lambda: dense(k=3)),
+    "bayesian_few_rows": (
+        likelier.BayesianLinearClassifier(prior_precision=0.05, n_warmup=12, **few),
+        separable,
+    ),
+    "bayesian_switched": (
+        likelier.BayesianLinearClassifier(n_chains=8, n_draws=52, n_warmup=5, **quick),
+        lambda: dense(40, 4),
+    ),
+    "bayesian_refitted": (
+        likelier.BayesianLinearClassifier(sampler="hamiltonian", n_warmup=45, **few),
+        lambda: dense(300),
+    ),
+    "bayesian_gibbs_stream": (
+        likelier.BayesianLinearClassifier(
+            sampler="gibbs", multi_class="multinomial", n_warmup=12, **few
+        ),
+        stream,
+    ),
+    "bayesian_folds": (
+        likelier.BayesianLinearClassifier("hinge", thin=2, **few),
+        lambda: dense(100),
+    ),
+    "bayesian_folds_stream": (
+        likelier.BayesianLinearClassifier("hinge", sampler="independent", **few),
+        stream,
+    ),
+    "bayesian_long_stream": (
+        likelier.BayesianLinearClassifier("hinge", sampler="gibbs", n_warmup=2, **few),
+        long_stream,
     ),
 }

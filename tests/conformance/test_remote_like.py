@@ -58,6 +58,7 @@ def case(name, model, data, reasons=None):
 
 
 quick = {"random_state": 0}
+few = {"n_chains": 2, "n_draws": 3, "n_warmup": 2, **quick}
 STOCHASTIC = {False: "stochastic passes where rows cannot be numbered: another answer"}
 CASES = [
     *case("gaussian_nb", likelier.GaussianNB(), dense),
@@ -107,6 +108,21 @@ CASES = [
         likelier.BayesianLinearClassifier(n_draws=10, n_warmup=10, **quick),
         dense,
     ),
+    *case(
+        "bayesian_gibbs",
+        likelier.BayesianLinearClassifier(sampler="gibbs", **few),
+        lambda: dense(k=3),
+    ),
+    *case(
+        "bayesian_softmax",
+        likelier.BayesianLinearClassifier(sampler="hamiltonian", multi_class="multinomial", **few),
+        lambda: dense(k=3),
+    ),
+    *case(
+        "bayesian_hinge",
+        likelier.BayesianLinearClassifier("hinge", sampler="gibbs", **few),
+        dense,
+    ),
     *case("one_pass", likelier.OnePassClassifier(**quick), lambda: dense(k=3)),
     *case("kernel_classes", likelier.BayesianKernelClassifier(**quick), dense),
     *case(
@@ -146,7 +162,8 @@ def test_same_bits_elsewhere(model, data, in_memory, place, monkeypatch):
 
 
 STREAMED = ("gaussian_nb", "multinomial_nb", "bernoulli_nb", "linear_newton", "linear_classes",
-            "linear_newton_numbers", "linear_lbfgs", "linear_sparse")  # fmt: skip
+            "linear_newton_numbers", "linear_lbfgs", "linear_sparse", "bayesian_linear",
+            "bayesian_gibbs", "bayesian_softmax", "bayesian_hinge")  # fmt: skip
 
 
 @pytest.mark.parametrize(

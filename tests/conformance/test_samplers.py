@@ -14,6 +14,7 @@ from likelier.base import Batch, Info, Posterior
 from likelier.bayesian_linear.gibbs import Gibbs
 from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
 from likelier.engines import LocalEngine, StreamEngine, blocks
+from likelier.files import states
 from likelier.predictive import Predictive
 from likelier.tables import block_source
 
@@ -67,7 +68,7 @@ def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads(kind, proble
     for n_jobs, seed in ((1, 3), (2, 3), (1, 4)):
         model, engine = parts(problem, n_jobs, seed)
         with engine:
-            found.append(np.stack(advance(kind(n_chains=2), model, engine).thetas))
+            found.append(advance(kind(n_chains=2), model, engine).draws().theta)
     np.testing.assert_array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
 
@@ -81,11 +82,11 @@ class Shaky:
     def __getattr__(self, name):
         return getattr(self.engine, name)
 
-    def reduce(self, compute, merge):
-        found = {}
+    def reduce(self, compute, merge, state=None):
+        found, rest = {}, () if state is None else (state,)
         for batch in reversed(list(self.engine.blocks())):
-            compute(batch)
-            found[batch.index] = compute(batch)
+            compute(batch, *rest)
+            found[batch.index] = compute(batch, *rest)
             self.n_lost += 1
         total = found[0]
         for index in range(1, len(found)):
@@ -97,8 +98,8 @@ class Shaky:
 def test_retried_blocks_in_another_order_give_the_same_bits(kind, problem):
     model, engine = parts(problem)
     shaky = Shaky(parts(problem)[1])
-    plain = np.stack(advance(kind(n_chains=2), model, engine).thetas)
-    np.testing.assert_array_equal(np.stack(advance(kind(n_chains=2), model, shaky).thetas), plain)
+    plain = advance(kind(n_chains=2), model, engine).draws().theta
+    np.testing.assert_array_equal(advance(kind(n_chains=2), model, shaky).draws().theta, plain)
     assert shaky.n_lost > 2
 
 
@@ -112,6 +113,20 @@ def test_a_copied_state_goes_on_alike(kind, problem):
     ends = [inference.step(s, engine)[0].theta for s in (state, twin)]
     np.testing.assert_array_equal(*ends)
     np.testing.assert_array_equal(before, kept)  # what was handed out does not change
+    np.testing.assert_array_equal(inference.posterior(state).theta, kept)
+
+
+@every_pair
+def test_a_state_read_from_a_file_goes_on_alike(kind, problem):
+    model, engine = parts(problem)
+    inference = kind(n_chains=2)
+    state = advance(inference, model, engine, 3).warmed_up()
+    state = inference.step(state, engine)[0]
+    twin = states.decode(states.encode(state, "state"))
+    for _ in range(2):
+        state, twin = (inference.step(s, engine)[0] for s in (state, twin))
+    np.testing.assert_array_equal(twin.draws().theta, state.draws().theta)
+    np.testing.assert_array_equal(twin.draws().eta, state.draws().eta)
 
 
 @pytest.mark.parametrize("kind", KINDS)

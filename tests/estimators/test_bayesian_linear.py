@@ -336,37 +336,88 @@ def test_saving(fitted, tmp_path):
     np.testing.assert_array_equal(unpickled.predict(X), model.predict(X))
 
 
-def test_an_interruption_keeps_the_draws(monkeypatch):
-    X, y = rows(200)
-    model = BayesianLinearClassifier(n_draws=2000, random_state=0)
-    original, calls = gibbs_run.Sampling.advance, []
+def interrupt(monkeypatch, step):
+    """Stop sampling at the keyboard in the given step of any class."""
+    original, calls = gibbs_run.Sampling.advanced, []
 
-    def advance(self):
+    def advanced(self, engine):
         calls.append(1)
-        if len(calls) == 12:
+        if len(calls) == step:
             raise KeyboardInterrupt
-        return original(self)
+        return original(self, engine)
 
-    monkeypatch.setattr(gibbs_run.Sampling, "advance", advance)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert 4 <= model.coef_draws_.shape[1] < 2000
-    assert model.score(X, y) > 0.7
+    monkeypatch.setattr(gibbs_run.Sampling, "advanced", advanced)
+    return calls
 
 
-def test_an_interruption_before_the_first_draws_leaves_the_model_as_it_was(monkeypatch):
+@pytest.mark.parametrize("step", [1, 12])
+def test_an_interruption_leaves_the_model_as_it_was(step, monkeypatch):
     X, y = rows(80)
-    model = BayesianLinearClassifier(**QUICK).fit(X, y)
+    fresh = BayesianLinearClassifier(n_draws=2000, random_state=0)
+    model = clone(fresh).fit(X, y)
     before = dict(vars(model))
-
-    def advance(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gibbs_run.Sampling, "advance", advance)
+    calls = interrupt(monkeypatch, step)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :2], np.where(y == y[0], "p", "q"))
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is before[name] for name in before)
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(X, y)
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+
+
+@pytest.mark.parametrize("step", [2, 20])
+def test_a_checkpoint_holds_the_draws_of_an_interrupted_fit(step, monkeypatch, tmp_path):
+    X, y = rows(200, n_classes=3)
+    model = BayesianLinearClassifier(n_draws=300, random_state=0)
+    whole = clone(model).fit(X, y)
+    model.set_params(checkpoint=tmp_path / "fits")
+    calls = interrupt(monkeypatch, step)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert len(calls) == step
+    model.fit(X, y)
+    assert len(calls) - step < 3 * whole.n_iter_ - (step - 3)  # no step is made twice
+    for name in ("coef_draws_", "intercept_draws_", "prior_precision_draws_", "n_iter_", "ess_"):
+        np.testing.assert_array_equal(getattr(model, name), getattr(whole, name))
+
+
+class Watcher:
+    """Sees rounds, and may end the fit."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after, self.n_rounds, self.scores = stop_after, 0, []
+
+    def setup(self, estimator, context): ...
+
+    def teardown(self, estimator, context): ...
+
+    def on_fit_task_begin(self, estimator, context, **data): ...
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        if context.task_name != "round":
+            return False
+        self.n_rounds += 1
+        if fitted_estimator is not None:
+            self.scores.append(fitted_estimator.score(X, y))
+        return self.n_rounds == self.stop_after
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_callbacks_see_every_round_and_may_end_the_fit(loss):
+    X, y = rows(200, n_classes=3)
+    watcher = Watcher()
+    model = BayesianLinearClassifier(loss, **QUICK).set_callbacks(watcher).fit(X, y)
+    assert watcher.n_rounds == model.n_iter_
+    assert 0 < len(watcher.scores) < model.n_iter_  # not before there are draws
+    assert watcher.scores[-1] == model.score(X, y) > 0.6
+    early = Watcher(stop_after=1)
+    words = {**QUICK, "sampler": "gibbs", "n_warmup": 5, "n_draws": 200}
+    model = BayesianLinearClassifier(loss, **words).set_callbacks(early).fit(X, y)
+    assert model.coef_draws_.shape[1] == 4  # the fewest that it ends with
+    assert model.predict_proba(X).shape == (200, 3)
 
 
 def test_streams_and_paths(tmp_path, capsys):

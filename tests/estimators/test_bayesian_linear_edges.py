@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from likelier import BayesianLinearClassifier
+from likelier.bayesian_linear import recipe
 from likelier.calibration import log_loss
 from likelier.fitting.tabular import TabularModel
 
@@ -53,7 +55,7 @@ def test_folds_are_added_until_both_classes_have_been_scored(n_rare, folds, monk
     y[:n_rare] = 1
     seen = []
 
-    def scores(self, data, inside, seed, settings):
+    def scores(self, data, inside, *rest):
         seen.append(inside)
         return np.asarray(X[inside, :1])
 
@@ -64,27 +66,34 @@ def test_folds_are_added_until_both_classes_have_been_scored(n_rare, folds, monk
     assert len(np.unique(np.concatenate(seen))) == sum(map(len, seen))
 
 
-def test_an_interrupted_calibration_says_so_and_keeps_its_folds(monkeypatch):
+@pytest.mark.parametrize("stop_at", [1, 3])
+def test_an_interrupted_calibration_is_resumed(stop_at, monkeypatch, tmp_path):
+    """It keeps the earlier model; the draws and the folds that are done are in the checkpoint."""
     X, y = rows(300)
-    real, calls = BayesianLinearClassifier._held_out_scores, []
+    model = BayesianLinearClassifier("hinge", **{**QUICK, "n_draws": 20})
+    whole = clone(model).fit(X, y)
+    model.set_params(checkpoint=tmp_path / "fits").fit(X[:50], y[:50])
+    before = model.predict_proba(X)
+    real, calls = recipe.draw, []
 
-    def stopped(self, *words):
-        calls.append(1)
-        if len(calls) == stop_at:
+    def stopped(*words):
+        calls.append(words[3])
+        if len(calls) == stop_at + 1:
             raise KeyboardInterrupt
-        return real(self, *words)
+        return real(*words)
 
-    monkeypatch.setattr(BayesianLinearClassifier, "_held_out_scores", stopped)
-    for stop_at in (1, 3):
-        calls.clear()
-        model = BayesianLinearClassifier("hinge", **{**QUICK, "n_draws": 20})
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe, "draw", stopped)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
-        assert model.score(X, y) > 0.7
-        if stop_at == 1:
-            assert not hasattr(model, "predict_proba")
-        else:
-            assert model.predict_proba(X).shape == (300, 2)
+        np.testing.assert_array_equal(model.predict_proba(X), before)
+        model.fit(X, y)
+    assert calls == [
+        "draws", *(f"fold {k}" for k in range(stop_at)),
+        *(f"fold {k}" for k in range(stop_at - 1, 5)),
+    ]  # fmt: skip
+    np.testing.assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+    assert not list((tmp_path / "fits").iterdir())
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier import BayesianLinearClassifier
-from likelier.bayesian_linear import recipe as bayesian_linear_fit
+from likelier.bayesian_linear import recipe
 from likelier.bayesian_linear.rows import FoldSource
 from likelier.calibration import ece
 
@@ -36,20 +36,20 @@ def test_the_hinge_is_calibrated_on_rows_it_has_not_learned():
 
 def test_a_fold_of_a_long_stream_is_left_out(monkeypatch):
     """Where its rows cannot be held and are few for each feature."""
-    monkeypatch.setattr(bayesian_linear_fit, "STREAM_SAMPLE", 100)
+    monkeypatch.setattr(recipe, "STREAM_SAMPLE", 100)
     X, y = noisy_rows(180, 4)
     learned, scored = [], []
-    draw, score = BayesianLinearClassifier._draw, BayesianLinearClassifier._linear_scores
+    draw, score = recipe.draw, BayesianLinearClassifier._linear_scores
 
-    def watched_draw(self, engine, *words):
+    def watched_draw(start, engine, *words):
         learned.append({row[0] for batch in engine.blocks() for row in batch.X})
-        return draw(self, engine, *words)
+        return draw(start, engine, *words)
 
     def watched_score(self, X, theta):
         scored.append({row[0] for row in X})
         return score(self, X, theta)
 
-    monkeypatch.setattr(BayesianLinearClassifier, "_draw", watched_draw)
+    monkeypatch.setattr(recipe, "draw", watched_draw)
     monkeypatch.setattr(BayesianLinearClassifier, "_linear_scores", watched_score)
     model = BayesianLinearClassifier("hinge", **QUICK).fit(blocks_of(X, y))
     assert [len(rows) for rows in learned] == [180, 180 - len(scored[0])]
@@ -58,14 +58,14 @@ def test_a_fold_of_a_long_stream_is_left_out(monkeypatch):
 
 
 def test_many_rows_for_each_feature_are_calibrated_without_a_further_fit(monkeypatch):
-    monkeypatch.setattr(bayesian_linear_fit, "STREAM_SAMPLE", 400)
-    fits, real = [], BayesianLinearClassifier._draw
+    monkeypatch.setattr(recipe, "STREAM_SAMPLE", 400)
+    fits, real = [], recipe.draw
 
-    def draw(self, *words):
+    def draw(*words):
         fits.append(1)
-        return real(self, *words)
+        return real(*words)
 
-    monkeypatch.setattr(BayesianLinearClassifier, "_draw", draw)
+    monkeypatch.setattr(recipe, "draw", draw)
     X, y = noisy_rows(2500, 2)
     model = BayesianLinearClassifier("hinge", **QUICK).fit(blocks_of(X[:500], y[:500]))
     assert len(fits) == 1

@@ -20,8 +20,8 @@ from tests.reference.bayesian_problem import (
 )
 from tests.reference.hmc import hmc
 
+from likelier.bayesian_linear.diagnostics import effective_size
 from likelier.bayesian_linear.gibbs import Gibbs, log_posterior
-from likelier.bayesian_linear.posterior import effective_size
 from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent
 
 # sampler, steps of warm-up, steps: enough for a few hundred effective draws on these posteriors
@@ -38,7 +38,7 @@ def run(name, model, engine):
     state = inference.init(model, engine)
     for _ in range(warm):
         state, _ = inference.step(state, engine)
-    state.clear()
+    state = state.warmed_up()
     for _ in range(n):
         state, _ = inference.step(state, engine)
     return inference.posterior(state)

@@ -95,7 +95,7 @@ def test_j_the_hinge_needs_the_mean_of_the_prior():
     state = inference.init(model, engine)
     for _ in range(150):
         state, _ = inference.step(state, engine)
-    found = np.stack(state.thetas[20:]).mean(axis=(0, 1))
+    found = state.draws().theta[:, 20:].mean(axis=(0, 1))
     assert (np.abs(found - mean) < 0.15 * sd).all()
 
 

@@ -10,6 +10,7 @@ multiplied by the weight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +111,19 @@ def augment(
     shapes = None if batch.weight is None else np.repeat(weight, f.shape[1])
     omega = draw_polya_gamma(shapes, f.ravel(), stream).reshape(f.shape)
     return _sums(model, X, omega, kappa + omega * offset)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """The map of a pass to these sums; ``streams`` gives the random numbers of each block."""
+
+    model: BayesianLinear
+    streams: Callable[[int], np.random.Generator]
+    output: int = 0
+
+    def __call__(self, batch: Batch, raw: Array) -> Augmented:
+        """Sums of a block."""
+        return augment(self.model, raw, batch, self.streams(batch.index), self.output)
 
 
 def _hinge_rows(

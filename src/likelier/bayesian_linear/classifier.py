@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
+from likelier.bayesian_linear.posterior import DrawsPosterior, classifier
 from likelier.bayesian_linear.recipe import BayesianLinearFit
 from likelier.bayesian_linear.summary import SummaryMixin
-from likelier.calibration import restore
 from likelier.fitting.one_class import or_constant
-from likelier.fitting.probabilities import has_probabilities, never_certain, split_entropy
-from likelier.predictive import Categorical
-
-PREDICT_DRAWS = 500  # evenly spaced draws that predictions average over
-CHUNK_VALUES = 1 << 21  # probabilities in memory at a time
+from likelier.fitting.probabilities import has_probabilities
 
 
 class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit):
@@ -61,6 +55,9 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
         Weights of the classes; they multiply ``sample_weight``.
     probability : bool, default=True
         Whether to calibrate the hinge on held-out folds, see Notes.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
         Threads for sums over rows; draws do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -134,6 +131,7 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
         thin: int = 1,
         class_weight: Any = None,
         probability: bool = True,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -152,6 +150,7 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
         self.thin = thin
         self.class_weight = class_weight
         self.probability = probability
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -168,21 +167,13 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
 
         One value per row for two classes; else log probabilities (or scores), one per class.
         """
-        return self._decide(self._rows(X))
-
-    def _decide(self, X: Matrix) -> Array:
-        if self.loss == "hinge":
-            scores = self._mean_scores(X)
-            return scores.ravel() if scores.shape[1] == 1 else scores
-        found = np.concatenate([logsumexp(part, axis=1) for part in self._log_chunks(X)])
-        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+        return self._posterior().decide(self._rows(X))
 
     @or_constant
     def predict(self, X: Any) -> Array:
         """Most probable class of every row."""
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        codes = self._posterior().point(self._rows(X))
+        return np.asarray(self.classes_[codes])
 
     @available_if(has_probabilities)
     @or_constant
@@ -191,15 +182,7 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
 
         The posterior predictive; for the hinge, calibrated mean scores.
         """
-        return self._probabilities(self._rows(X))
-
-    def _probabilities(self, X: Matrix) -> Array:
-        if self.loss == "hinge":
-            return never_certain(self._calibrated(self._mean_scores(X)))
-        scores = self._decide(X)
-        if scores.ndim == 1:
-            scores = np.column_stack([log_expit(-scores), log_expit(scores)])
-        return never_certain(np.exp(scores - logsumexp(scores, axis=1, keepdims=True)))
+        return self._posterior().predictive(self._rows(X)).probabilities()
 
     @available_if(has_probabilities)
     @or_constant
@@ -215,47 +198,11 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
         The epistemic part is the mutual information of class and weights over the draws; for the
         hinge, the scores of each draw are calibrated by the same map.
         """
-        X = self._rows(X)
-        epistemic = [self._mixture(part).uncertainty().epistemic for part in self._score_chunks(X)]
-        return split_entropy(self._probabilities(X), np.concatenate(epistemic))
+        return self._posterior().uncertainty(self._rows(X))
+
+    def _posterior(self) -> DrawsPosterior:
+        check_is_fitted(self, "coef_draws_")
+        return classifier(self)
 
     def _rows(self, X: Any) -> Matrix:
-        check_is_fitted(self, "coef_draws_")
         return self._check_X(X, reset=False)
-
-    def _score_chunks(self, X: Matrix) -> Iterator[Array]:
-        """Scores (rows, draws, outputs), some rows at a time."""
-        outputs, d = self.coef_draws_.shape[2:]
-        coef = self.coef_draws_.reshape(-1, outputs, d)
-        intercepts = self.intercept_draws_.reshape(-1, outputs)
-        chosen = np.unique(np.linspace(0, len(coef) - 1, PREDICT_DRAWS).astype(np.intp))
-        flat, intercept = coef[chosen].reshape(-1, d).T, intercepts[chosen].ravel()
-        size = max(1, CHUNK_VALUES // flat.shape[1])
-        for first in range(0, X.shape[0], size):
-            scores = np.asarray(X[first : first + size] @ flat, dtype=np.float64) + intercept
-            yield scores.reshape(len(scores), len(chosen), outputs)
-
-    def _log_chunks(self, X: Matrix) -> Iterator[Array]:
-        """Log probabilities (rows, draws, classes) minus the log number of draws."""
-        for scores in self._score_chunks(X):
-            yield self._log_classes(scores) - np.log(scores.shape[1])
-
-    def _log_classes(self, scores: Array) -> Array:
-        if scores.shape[2] == 1:
-            return np.concatenate([log_expit(-scores), log_expit(scores)], axis=2)
-        logs = scores if self.multi_class == "multinomial" else np.asarray(log_expit(scores))
-        return np.asarray(logs - logsumexp(logs, axis=2, keepdims=True))
-
-    def _mixture(self, scores: Array) -> Categorical:
-        if self.loss != "hinge":
-            return Categorical(np.exp(self._log_classes(scores)))
-        flat = self._calibrated(scores.reshape(-1, scores.shape[2]))
-        return Categorical(flat.reshape(*scores.shape[:2], -1))
-
-    def _calibrated(self, scores: Array) -> Array:
-        """Probabilities (rows, classes) of scores (rows, outputs) of the hinge."""
-        found = restore(self.calibration_)
-        if scores.shape[1] > 1:
-            return found.probabilities(scores)
-        positive = found.probabilities(scores[:, 0])
-        return np.stack([1.0 - positive, positive], axis=1)

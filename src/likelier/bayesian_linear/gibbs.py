@@ -8,87 +8,27 @@ weights are then one Gaussian draw per chain. All engines give identical results
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.bayesian_linear.augmented import Augmented, augment
+from likelier.bayesian_linear.augmented import Augment, Augmented
+from likelier.bayesian_linear.chains import ChainDraws, ChainState, chain_stream, pass_number
 from likelier.bayesian_linear.model import BayesianLinear
-from likelier.bayesian_linear.posterior import DrawsPosterior
 
 Path = Callable[[Array], tuple[Array, Array]]
 
 START_SCALE = 0.5
-MAX_PASSES = 1 << 40  # of one problem, so that pass numbers of problems do not overlap
 N_TRIES = 7
 STEP_SCALES = (0.2, 1.0)  # small and large step scale of the proposals of eta
 
 
-@dataclass
-class ChainState:
-    """Current positions of the chains, and all draws since the last `clear`.
-
-    ``theta`` has shape (chains, parameters) and is in standard coordinates, ``eta`` (chains,) is
-    the logarithm of the learned prior precision. Draws are lists of such arrays.
-    """
-
-    model: BayesianLinear
-    theta: Array
-    eta: Array
-    iteration: int = 0
-    thetas: list[Array] = field(default_factory=list)
-    etas: list[Array] = field(default_factory=list)
-
-    def record(self, theta: Array, eta: Array) -> None:
-        """Set the positions of the chains and append them to the draws."""
-        self.theta, self.eta = theta, eta
-        self.thetas.append(theta)
-        self.etas.append(eta)
-
-    def clear(self) -> None:
-        """Discard all draws, which were warm-up."""
-        self.thetas, self.etas = [], []
-
-    @property
-    def n_draws(self) -> int:
-        """Number of draws of each chain."""
-        return len(self.thetas)
-
-
-def pass_number(model: BayesianLinear, iteration: int, output: int = 0) -> int:
-    """Number of a pass over the rows, which keys its random stream.
-
-    One-vs-rest problems share an engine. With a common stream their draws would be correlated,
-    although their posteriors are independent.
-    """
-    # problem 0 is that of class 1, the only one of a binary classification
-    problem = 0 if model.joint else model.positive_class ^ 1
-    return problem * MAX_PASSES + iteration * model.linear.n_outputs + output
-
-
-def block_stream(engine: Engine, number: int, block: int) -> np.random.Generator:
-    """Random stream of one block in one pass."""
-    return engine.stream(2 * number, block)
-
-
-def chain_stream(engine: Engine, model: BayesianLinear, iteration: int) -> np.random.Generator:
-    """Random stream of an iteration, not tied to a block."""
-    return engine.stream(2 * pass_number(model, iteration) + 1, 0)
-
-
-def posterior_of(state: ChainState) -> DrawsPosterior:
-    """All draws, or the current positions if there are none."""
-    thetas = state.thetas or [state.theta]
-    etas = state.etas or [state.eta]
-    return DrawsPosterior(state.model, np.stack(thetas, axis=1), np.stack(etas, axis=1))
-
-
 def log_posterior(model: BayesianLinear, engine: Engine, theta: Array, eta: Array) -> Array:
     """Log posterior of S points, up to a constant, in one pass."""
-    raw = model.raw(theta)
-    total = engine.reduce(lambda batch: model.log_likelihoods(raw, batch), np.add)
+    total = engine.reduce(model.log_likelihoods, np.add, state=model.raw(theta))
     return np.asarray(total + model.prior.log_density(theta, eta))
 
 
@@ -128,11 +68,9 @@ def _draw_output(
     """Draw the weights of one output in every chain given everything else, in place."""
     p = model.linear.n_rows_theta
     output, number = output_and_pass
-    raw, own = model.raw(theta), slice(output * p, (output + 1) * p)
-    sums: Augmented = engine.reduce(
-        lambda batch: augment(model, raw, batch, block_stream(engine, number, batch.index), output),
-        Augmented.__add__,
-    )
+    own = slice(output * p, (output + 1) * p)
+    augment = Augment(model, engine.streams(2 * number), output)
+    sums: Augmented = engine.reduce(augment, Augmented.__add__, state=model.raw(theta))
     noise = stream.standard_normal((len(theta), p))
     linear = model.coordinates.standard_gradient(sums.linear)
     for c in range(len(theta)):
@@ -195,6 +133,8 @@ class Gibbs(Inference):
     features^2 for the sums, features^3 for the draw; for a multinomial model, all that per class.
     """
 
+    resumable: ClassVar[bool] = True
+
     n_chains: int = 4
 
     def init(self, model: BayesianLinear, engine: Engine) -> ChainState:
@@ -206,22 +146,21 @@ class Gibbs(Inference):
         eta = np.zeros(self.n_chains)
         if model.prior.learned:
             eta = np.full(self.n_chains, np.log(model.prior.shape / model.prior.rate))
-        return ChainState(model, theta, eta, iteration=1)
+        return ChainState(model, theta, eta)
 
     def step(self, state: ChainState, engine: Engine) -> tuple[ChainState, Info]:
         """One sweep of every chain."""
-        stream = chain_stream(engine, state.model, state.iteration)
-        theta = sweep(state.model, engine, state.theta, state.eta, state.iteration, stream)
-        eta = state.eta
-        if state.model.prior.learned:
-            theta, eta = draw_scale(state.model, engine, theta, eta, stream)
-        state.record(theta, eta)
-        state.iteration += 1
-        return state, Info(passes=1.0, message="gibbs")
+        model, eta = state.model, state.eta
+        stream = chain_stream(engine, model, state.iteration)
+        theta = sweep(model, engine, state.theta, eta, state.iteration, stream)
+        if model.prior.learned:
+            theta, eta = draw_scale(model, engine, theta, eta, stream)
+        state = replace(state, theta=theta, eta=eta).recorded(theta[:, None], eta[:, None])
+        return state, Info(passes=1.0)
 
-    def posterior(self, state: ChainState) -> DrawsPosterior:
-        """Draws since the last `clear`."""
-        return posterior_of(state)
+    def posterior(self, state: ChainState) -> ChainDraws:
+        """All draws, or those after the warm-up."""
+        return state.draws()
 
 
 def gaussian_draw(precision: Array, linear: Array, noise: Array) -> Array:

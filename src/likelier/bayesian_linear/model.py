@@ -225,8 +225,8 @@ class BayesianLinear(Model):
         """Targets -1 and 1 of a binary problem."""
         return np.where(np.asarray(batch.y) == self.positive_class, 1.0, -1.0)
 
-    # -- sums over the rows of a block --------------------------------------------------
-    def log_likelihoods(self, raw: Array, batch: Batch) -> Array:
+    # -- sums over the rows of a block: maps of a pass, with its state last ---------------
+    def log_likelihoods(self, batch: Batch, raw: Array) -> Array:
         """Log likelihood of a block at each of S points (S, P).
 
         Cost: rows x nonzeros x S, as one matrix product per chunk of rows.
@@ -237,7 +237,7 @@ class BayesianLinear(Model):
             self._sum(part, self.linear.scores(weights, part.X), total)
         return total
 
-    def gradients(self, raw: Array, batch: Batch) -> tuple[Array, Array]:
+    def gradients(self, batch: Batch, raw: Array) -> tuple[Array, Array]:
         """Log likelihoods (S,) and their gradients by the raw parameters (S, P)."""
         total, gradient = np.zeros(len(raw)), np.zeros(raw.shape)
         weights = self._columns(raw)
@@ -247,11 +247,12 @@ class BayesianLinear(Model):
             gradient += self.linear.pull_back(part.X, scores).T.reshape(raw.shape)
         return total, gradient
 
-    def expected(self, mean: Array, root: Array, batch: Batch) -> Expected:
+    def expected(self, batch: Batch, mean_and_root: tuple[Array, Array]) -> Expected:
         """Smoothed sums of a binary problem for raw weights ``N(mean, root root^T)``.
 
         Cost: rows x features^2, about twice that of a Newton step.
         """
+        mean, root = mean_and_root
         p = len(mean)
         total = Expected(0.0, np.zeros(p), np.zeros((p, p)))
         smooth = smoothed_hinge if self.hinge else smoothed_logistic
@@ -268,7 +269,13 @@ class BayesianLinear(Model):
             total = total + Expected(value, gradient, self.linear.gram(part.X, curvature))
         return total
 
-    def softmax_curvature(self, raw: Array, batch: Batch) -> Expected:
+    def largest_curvature(self, batch: Batch) -> Array:
+        """Upper bound of the negative Hessian of a binary problem: its value at zero scores."""
+        height = 1.0 if self.hinge else 0.25
+        weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+        return self.linear.gram(self.coordinates.rows(batch.X), height * weight)
+
+    def softmax_curvature(self, batch: Batch, raw: Array) -> Expected:
         """Log likelihood of a multinomial model at one point, gradient and negative Hessian."""
         stats = self.linear.stats(
             self._columns(raw[None]), Batch(self.coordinates.rows(batch.X), batch.y, batch.weight),
@@ -301,6 +308,11 @@ class BayesianLinear(Model):
         else:
             add = logistic_gradients if with_gradients else logistic_sums
         add(scores, self.signs(part), weight, total)
+
+
+def add_pairs(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Sums of log likelihoods and of their gradients."""
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _shifted_rows(X: Matrix, shift: Array) -> Matrix:

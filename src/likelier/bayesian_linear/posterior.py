@@ -1,133 +1,165 @@
-"""Posterior draws, and their convergence diagnostics: R-hat and effective sample size (ESS).
+"""Posterior draws of a linear classifier, on the scale of the caller's rows: all that predicts.
 
-Both are the rank-normalised split versions of Vehtari, Gelman, Simpson, Carpenter and Buerkner
-(2021).
+``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
+file holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import expit, ndtri, softmax
-from scipy.stats import rankdata
+from scipy.special import log_expit, logsumexp
 
-from likelier.base import Array, Matrix, Posterior
-from likelier.bayesian_linear.model import BayesianLinear
-from likelier.predictive import Bernoulli, Categorical, ClassPredictive
+from likelier.base import Array, Matrix, Posterior, Uncertainty
+from likelier.calibration import restore
+from likelier.files.declared import check_array
+from likelier.fitting.probabilities import SMALLEST, split_entropy
+from likelier.predictive import Categorical
+
+PREDICT_DRAWS = 500  # evenly spaced draws that predictions average over
+CHUNK_VALUES = 1 << 21  # probabilities in memory at a time
 
 
 @dataclass(frozen=True)
 class DrawsPosterior(Posterior):
-    """Draws of shape (chains, draws, parameters) in standard coordinates, and of ``eta``."""
+    """Draws of the weights, their means, and the calibration of the scores of the hinge.
 
-    model: BayesianLinear
-    theta: Array
-    eta: Array
+    Attributes
+    ----------
+    coef : array of shape (chains, draws, outputs, features)
+    intercept : array of shape (chains, draws, outputs)
+    mean_coef, mean_intercept : arrays of shape (outputs, features) and (outputs,)
+    hinge : bool
+        The likelihood is the hinge's: scores are means over the draws, and probabilities come
+        from the calibration.
+    joint : bool
+        The outputs are those of a softmax; else each is one class against the rest.
+    """
 
-    def in_data_units(self) -> Array:
-        """Draws (chains, draws, outputs, parameters per output) in the units of the data."""
-        return self.model.in_data_units(self.theta)
+    coef: Array
+    intercept: Array
+    mean_coef: Array
+    mean_intercept: Array
+    hinge: bool = False
+    joint: bool = False
+    calibration: dict[str, Any] = field(default_factory=dict)
 
-    def scores(self, X: Matrix) -> Array:
-        """Scores (rows, chains x draws, outputs)."""
-        theta = self.in_data_units()
-        flat = theta.reshape(-1, theta.shape[-1])
-        out = np.asarray(X @ flat[:, : self.model.linear.n_features].T, dtype=np.float64)
-        if self.model.linear.fit_intercept:
-            out += flat[:, -1]
-        return out.reshape(len(out), -1, theta.shape[2])
+    @classmethod
+    def of(cls, theta: Array, n_features: int, hinge: bool, joint: bool) -> DrawsPosterior:
+        """From draws (chains, draws, outputs, parameters), the intercept last if there is one."""
+        coef = np.ascontiguousarray(theta[..., :n_features])
+        has_intercept = theta.shape[3] > n_features
+        ends = theta[..., -1] if has_intercept else np.zeros(theta.shape[:3])
+        means = coef.mean(axis=(0, 1)), ends.mean(axis=(0, 1))
+        return cls(coef, np.ascontiguousarray(ends), *means, hinge, joint)
 
-    def predictive(self, X: Matrix) -> ClassPredictive:
-        """Mixture over the draws; not available for the hinge, which needs calibration."""
-        if self.model.hinge:
+    def decide(self, X: Matrix) -> Array:
+        """Log odds of the posterior predictive, or its log probabilities; mean scores of the hinge.
+
+        One value per row for two classes, else one per class.
+        """
+        if self.hinge:
+            scores = self.mean_scores(X)
+            return scores.ravel() if scores.shape[1] == 1 else scores
+        found = np.concatenate([logsumexp(part, axis=1) for part in self._log_chunks(X)])
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+
+    def mean_scores(self, X: Matrix) -> Array:
+        """Scores (rows, outputs) of the mean weights."""
+        return np.asarray(X @ self.mean_coef.T + self.mean_intercept, dtype=np.float64)
+
+    def point(self, X: Matrix) -> Array:
+        """Number of the most probable class, for a hinge without probabilities too."""
+        scores = self.decide(X)
+        return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+
+    def predictive(self, X: Matrix) -> Categorical:
+        """The average over the draws; of the hinge, calibrated mean scores."""
+        if self.hinge:
+            return _never_certain(self._calibrated(self.mean_scores(X)))
+        scores = self.decide(X)
+        if scores.ndim == 1:
+            scores = np.column_stack([log_expit(-scores), log_expit(scores)])
+        return _never_certain(np.exp(scores - logsumexp(scores, axis=1, keepdims=True)))
+
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        """Entropy in nats; the epistemic part is the information of the class on the weights."""
+        parts = [self._mixture(part).uncertainty().epistemic for part in self._score_chunks(X)]
+        return split_entropy(self.predictive(X).probabilities(), np.concatenate(parts))
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        K = n_classes or 0
+        outputs = 1 if K == 2 else K
+        check_array("coef_draws_", self.coef, (None, None, outputs, n_features))
+        check_array("intercept_draws_", self.intercept, (*self.coef.shape[:2], outputs))
+        check_array("coef_", self.mean_coef, (outputs, n_features))
+        check_array("intercept_", self.mean_intercept, (outputs,))
+        if not self.coef.shape[0] * self.coef.shape[1]:
+            raise ValueError("coef_draws_ holds no draws")
+        if self.calibration:
+            self._calibrated(np.zeros((1, outputs)))  # checks its parts and its kind
+
+    def _score_chunks(self, X: Matrix) -> Iterator[Array]:
+        """Scores (rows, draws, outputs), some rows at a time."""
+        outputs, d = self.coef.shape[2:]
+        coef, intercepts = self.coef.reshape(-1, outputs, d), self.intercept.reshape(-1, outputs)
+        chosen = np.unique(np.linspace(0, len(coef) - 1, PREDICT_DRAWS).astype(np.intp))
+        flat, intercept = coef[chosen].reshape(-1, d).T, intercepts[chosen].ravel()
+        size = max(1, CHUNK_VALUES // flat.shape[1])
+        for first in range(0, max(1, X.shape[0]), size):
+            scores = np.asarray(X[first : first + size] @ flat, dtype=np.float64) + intercept
+            yield scores.reshape(len(scores), len(chosen), outputs)
+
+    def _log_chunks(self, X: Matrix) -> Iterator[Array]:
+        """Log probabilities (rows, draws, classes) minus the log number of draws."""
+        for scores in self._score_chunks(X):
+            yield self._log_classes(scores) - np.log(scores.shape[1])
+
+    def _log_classes(self, scores: Array) -> Array:
+        if scores.shape[2] == 1:
+            return np.concatenate([log_expit(-scores), log_expit(scores)], axis=2)
+        logs = scores if self.joint else np.asarray(log_expit(scores))
+        return np.asarray(logs - logsumexp(logs, axis=2, keepdims=True))
+
+    def _mixture(self, scores: Array) -> Categorical:
+        """The distribution of each draw; the scores of the hinge are calibrated by the same map."""
+        if not self.hinge:
+            return Categorical(np.exp(self._log_classes(scores)))
+        flat = self._calibrated(scores.reshape(-1, scores.shape[2]))
+        return Categorical(flat.reshape(*scores.shape[:2], -1))
+
+    def _calibrated(self, scores: Array) -> Array:
+        """Probabilities (rows, classes) of scores (rows, outputs) of the hinge."""
+        if not self.calibration:
             raise ValueError(
-                "loss='hinge' has no distribution of the target; use `scores`, or calibrate them"
+                "loss='hinge' has no distribution of the target where it is not calibrated"
             )
-        scores = self.scores(X)
-        if self.model.joint:
-            return Categorical(np.asarray(softmax(scores, axis=2)))
-        return Bernoulli(np.asarray(expit(scores[:, :, 0])))
+        found = restore(self.calibration)
+        if scores.shape[1] > 1:
+            return found.probabilities(scores)
+        positive = found.probabilities(scores[:, 0])
+        return np.stack([1.0 - positive, positive], axis=1)
 
 
-def split_chains(draws: Array) -> Array:
-    """Every chain split into halves, (2 chains, draws / 2, ...), without an odd middle draw."""
-    half = draws.shape[1] // 2
-    return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+def _never_certain(probabilities: Array) -> Categorical:
+    """No finite sample makes a class impossible."""
+    return Categorical(np.maximum(probabilities, SMALLEST))
 
 
-def rank_normal(draws: Array) -> Array:
-    """Rank-normalised draws: normal scores of their ranks among all chains."""
-    flat = draws.reshape(-1, *draws.shape[2:])
-    ranks = rankdata(flat, axis=0)
-    return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(draws.shape)
-
-
-def r_hat(draws: Array) -> Array:
-    """Potential scale reduction of every quantity of ``draws`` (chains, draws, ...).
-
-    One if the chains agree in location and scale; NaN with fewer than four draws per chain.
-    """
-    if draws.shape[1] < 4:
-        return np.full(draws.shape[2:], np.nan)
-    parts = split_chains(draws)
-    middle = np.median(parts, axis=(0, 1))
-    folded = _reduction(rank_normal(np.abs(parts - middle)))
-    return np.maximum(_reduction(rank_normal(parts)), folded)
-
-
-def _reduction(parts: Array) -> Array:
-    n = parts.shape[1]
-    within = parts.var(axis=1, ddof=1).mean(axis=0)
-    between = parts.mean(axis=1).var(axis=0, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.sqrt((n - 1.0) / n + between / within)
-    return np.where(within > 0.0, ratio, np.where(between > 0.0, np.inf, 1.0))
-
-
-def effective_size(draws: Array, ranks: bool = True) -> Array:
-    """Effective sample size of ``draws`` (chains, draws, ...).
-
-    With ``ranks`` the bulk ESS, of rank-normalised draws; without, that of the mean. By Geyer's
-    initial monotone sequence of autocorrelations of split chains. NaN with fewer than four draws
-    per chain. Cost: draws x log(draws) per quantity.
-    """
-    if draws.shape[1] < 4:
-        return np.full(draws.shape[2:], np.nan)
-    parts = split_chains(draws)
-    if ranks:
-        parts = rank_normal(parts)
-    shape = parts.shape[2:]
-    flat = parts.reshape(*parts.shape[:2], -1)
-    return np.array([_effective(flat[:, :, j]) for j in range(flat.shape[2])]).reshape(shape)
-
-
-def tail_effective_size(draws: Array) -> Array:
-    """Tail ESS, the effective sample size for the ends of 90% intervals.
-
-    The smaller effective sample size of the two indicators of lying below the 5% and the 95%
-    quantile.
-    """
-    ends = np.quantile(draws, [0.05, 0.95], axis=(0, 1))
-    sizes = [effective_size((draws <= end).astype(np.float64), ranks=False) for end in ends]
-    return np.minimum(*sizes)
-
-
-def _effective(parts: Array) -> float:
-    """Effective sample size of one quantity, (chains, draws)."""
-    m, n = parts.shape
-    centred = parts - parts.mean(axis=1, keepdims=True)
-    spectrum = np.abs(rfft(centred, next_fast_len(2 * n), axis=1)) ** 2
-    autocovariance = irfft(spectrum, next_fast_len(2 * n), axis=1)[:, :n].mean(axis=0) / n
-    within = autocovariance[0] * n / (n - 1.0)
-    total = autocovariance[0] + parts.mean(axis=1).var(ddof=1)
-    if total <= 0.0:
-        return float(m * n)  # a constant
-    rho = 1.0 - (within - autocovariance) / total
-    rho[0] = 1.0
-    pairs = rho[0 : n - 1 : 2] + rho[1:n:2]
-    negative = np.flatnonzero(pairs < 0.0)
-    last = int(negative[0]) if len(negative) else len(pairs)
-    time = -1.0 + 2.0 * np.minimum.accumulate(pairs[:last]).sum()
-    return float(m * n / max(time, 1.0 / np.log10(m * n)))
+def classifier(fitted: Any) -> DrawsPosterior:
+    """Posterior of a `BayesianLinearClassifier`."""
+    for name, allowed in (("loss", ("log_loss", "hinge")), ("multi_class", ("ovr", "multinomial"))):
+        if getattr(fitted, name) not in allowed:
+            raise ValueError(f"{name} must be one of {allowed}")
+    return DrawsPosterior(
+        fitted.coef_draws_,
+        fitted.intercept_draws_,
+        fitted.coef_,
+        fitted.intercept_,
+        fitted.loss == "hinge",
+        fitted.multi_class == "multinomial",
+        getattr(fitted, "calibration_", {}),
+    )

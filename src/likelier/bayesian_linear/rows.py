@@ -10,10 +10,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.bayesian_linear.model import SHIFT_ABOVE, Coordinates
-from likelier.fitting.dataset import CONSTANT, NumberSource, Summary, informative_squares, summarise
+from likelier.engines.samples import joined, take
+from likelier.fitting.dataset import (
+    CONSTANT,
+    NumberSource,
+    Summarise,
+    Summary,
+    informative_squares,
+    require_targets,
+    summarise,
+)
+from likelier.fitting.targets import check_labels
 
 
 def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:
@@ -22,7 +33,7 @@ def standard_coordinates(engine: Engine, fit_intercept: bool) -> Coordinates:
     One pass, and a second one over columns with a mean much larger than their standard deviation.
     """
     with np.errstate(over="ignore"):
-        summary = engine.reduce(lambda batch: summarise(batch, True), Summary.__add__)
+        summary = engine.reduce(Summarise(True), Summary.__add__)
     if not np.isfinite(summary.squares).all():
         column = int(np.argmin(np.isfinite(summary.squares)))
         raise ValueError(
@@ -46,21 +57,58 @@ def _centred_moments(engine: Engine, summary: Summary, shifted: Array) -> tuple[
     might be taken for a constant.
     """
     mean = summary.sums[shifted] / summary.weight
-
-    def of_block(batch: Batch) -> Summary:
-        return summarise(replace(batch, X=_columns(batch.X, shifted) - mean), True)
-
-    found = engine.reduce(of_block, Summary.__add__)
+    found = engine.reduce(_centred_summary, Summary.__add__, state=(shifted, mean))
     move, square = found.sums / found.weight, found.squares / found.weight
     varies = square - move**2 > CONSTANT * square
     constant = summary.squares[shifted] / summary.weight
     return mean + move, np.where(varies, square - move**2, constant)
 
 
+def _centred_summary(batch: Batch, columns_and_mean: tuple[Array, Array]) -> Summary:
+    """Sums of some columns of a block around their mean."""
+    columns, mean = columns_and_mean
+    return summarise(replace(batch, X=_columns(batch.X, columns) - mean), True)
+
+
 def _columns(X: Matrix, which: Array) -> Array:
     """Some columns of dense or sparse rows, in double precision."""
     some = X[:, which]
     return np.asarray(some.toarray() if sparse.issparse(some) else some, dtype=np.float64)
+
+
+def finite_labels(labels: Array) -> Array:
+    """Raise unless these can be labels of classes."""
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    check_labels(labels)
+    return labels
+
+
+def label_summary(batch: Batch) -> Summary:
+    """The map to the classes of a block, and how often they occur."""
+    finite_labels(require_targets(batch))
+    return summarise(batch, with_squares=False, with_labels=True)
+
+
+@dataclass(frozen=True)
+class ClassWeights:
+    """The map to the total weight of every class in a block."""
+
+    n_classes: int
+
+    def __call__(self, batch: Batch) -> Array:
+        """Weights of a block."""
+        codes = np.asarray(batch.y).astype(np.intp)
+        return np.bincount(codes, batch.weight, minlength=self.n_classes)
+
+
+def rows_in_order(engine: Engine) -> Batch:
+    """All rows of a short stream, in their order, as if they had been in memory."""
+    return engine.reduce(_own_rows, joined)
+
+
+def _own_rows(batch: Batch) -> Batch:
+    return take(batch, np.arange(batch.n_rows))
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,30 @@
-"""Sampling of one model: choice of the sampler, warm-up, and termination.
+"""Sampling of one or several models: choice of the sampler, warm-up, rounds, and termination.
 
-A `Sampling` advances in small steps, so that several one-vs-rest problems can be interleaved,
-progress can be shown, and an interruption keeps all draws so far.
+A `Sampling` is a value that holds all draws so far, and `advanced` gives the next one: several
+one-vs-rest problems take turns in `Rounds`, progress can be shown, and all of it can be kept in a
+checkpoint and gone on with.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from likelier.base import Engine, Inference
-from likelier.bayesian_linear.gibbs import ChainState, Gibbs
+from likelier.base import Array, Engine
+from likelier.bayesian_linear.chains import ChainDraws, ChainState
+from likelier.bayesian_linear.diagnostics import effective_size, r_hat
+from likelier.bayesian_linear.gibbs import Gibbs
 from likelier.bayesian_linear.importance import max_tail_index
 from likelier.bayesian_linear.model import BayesianLinear
-from likelier.bayesian_linear.posterior import DrawsPosterior, r_hat
 from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent, MoveState
+from likelier.fitting.monitor import Monitor
 
-SAMPLERS = ("auto", "gibbs", "hamiltonian", "independent")
+KINDS: dict[str, Any] = {"gibbs": Gibbs, "hamiltonian": Hamiltonian, "independent": Independent}
+SAMPLERS = ("auto", *KINDS)
 # Sampling efficiency of pilot proposals above which independent moves beat Hamiltonian ones, which
 # cost about ten times as much.
 MIN_PILOT_EFFICIENCY = 0.2
@@ -30,6 +36,7 @@ MAX_R_HAT, MIN_R_HAT_DRAWS = 1.05, 100
 MIN_TAIL_EFFICIENCY = 0.3
 MIN_PROPOSALS = 400  # proposals needed to estimate tail efficiencies
 MAX_PARAMETERS = 3000
+MIN_DRAWS = 4  # draws below which callbacks see no model and cannot end a fit
 
 
 @dataclass(frozen=True)
@@ -43,29 +50,31 @@ class Settings:
     thin: int = 1
 
 
+@dataclass(frozen=True)
 class Sampling:
-    """Draws from the posterior of one model, made step by step.
+    """Draws from the posterior of one model, as far as they have been made.
 
-    Parameters
+    Attributes
     ----------
-    model, engine : BayesianLinear, Engine
-        The posterior.
+    model : BayesianLinear
     settings : Settings
         Sampler and numbers of draws.
+    route : str
+        The sampler that was chosen; empty before the first step.
+    state : ChainState or None
+        State of the sampler.
+    is_warm : bool
+        Whether the draws in the state are those after the warm-up.
+    is_complete : bool
+        Whether all draws have been made.
     """
 
-    def __init__(self, model: BayesianLinear, engine: Engine, settings: Settings) -> None:
-        if model.n_parameters > MAX_PARAMETERS:
-            raise ValueError(
-                f"too many parameters to sample jointly: {model.n_parameters} (max "
-                f"{MAX_PARAMETERS}, because samplers store their covariance). Reduce the features "
-                "(SelectKBest, TruncatedSVD), use multi_class='ovr', or use LinearClassifier"
-            )
-        self.model, self.engine, self.settings = model, engine, settings
-        self._inference: Inference | None = None
-        self._state: Any = None
-        self._warm = False
-        self.route = ""
+    model: BayesianLinear
+    settings: Settings
+    route: str = ""
+    state: ChainState | None = None
+    is_warm: bool = False
+    is_complete: bool = False
 
     @property
     def n_wanted(self) -> int:
@@ -81,70 +90,65 @@ class Sampling:
     @property
     def n_done(self) -> int:
         """Draws per chain since warm-up."""
-        return int(self._state.n_draws) if self._warm else 0
+        return self.state.n_draws if self.is_warm and self.state is not None else 0
 
     @property
     def fraction_done(self) -> float:
         """Approximate fraction of the work that is done."""
-        if self._state is None:
+        if self.state is None:
             return 0.0
-        before = self.n_warmup if self._warm else 0
-        fraction = (before + int(self._state.n_draws)) / (self.n_warmup + self.n_wanted)
+        before = self.n_warmup if self.is_warm else 0
+        fraction = (before + self.state.n_draws) / (self.n_warmup + self.n_wanted)
         return min(1.0, fraction)
 
-    def advance(self) -> bool:
-        """Make one step; return whether sampling is complete."""
-        if self._state is None:
-            self._begin()
-            return False
-        assert self._inference is not None
-        if not self._warm and self._state.n_draws >= self.n_warmup:
-            self._state.clear()
-            self._warm = True
-        self._state, _ = self._inference.step(self._state, self.engine)
-        if not self._warm or self._state.n_draws < self.n_wanted:
-            return False
-        return not self._switch_if_not_mixing()
+    def advanced(self, engine: Engine) -> Sampling:
+        """After one more step."""
+        if self.state is None:
+            return self._begun(engine)
+        state, is_warm = self.state, self.is_warm
+        if not is_warm and state.n_draws >= self.n_warmup:
+            state, is_warm = state.warmed_up(), True
+        state, _ = self._sampler().step(state, engine)
+        following = replace(self, state=state, is_warm=is_warm)
+        if not is_warm or state.n_draws < self.n_wanted:
+            return following
+        if following._should_switch():
+            return following._on_hamiltonian(state, engine)
+        return replace(following, is_complete=True)
 
-    def _begin(self) -> None:
-        """Choose and initialise the sampler."""
-        chosen, n_chains = self.settings.sampler, self.settings.n_chains
-        if chosen == "gibbs":
-            self._set(chosen, Gibbs(n_chains))
-        elif chosen == "hamiltonian":
-            self._set(chosen, Hamiltonian(n_chains))
-        else:
-            independent = Independent(n_chains)
-            state = independent.init(self.model, self.engine)
-            if chosen == "auto" and state.pilot_efficiency < MIN_PILOT_EFFICIENCY:
-                self._switch_to_hamiltonian(state)
-            else:
-                self._set("independent", independent, state)
+    def _sampler(self) -> Any:
+        return KINDS[self.route](self.settings.n_chains)
 
-    def _set(self, route: str, inference: Inference, state: ChainState | None = None) -> None:
-        self.route, self._inference, self._warm = route, inference, False
-        self._state = inference.init(self.model, self.engine) if state is None else state
+    def _begun(self, engine: Engine) -> Sampling:
+        """With the sampler chosen and initialised."""
+        chosen = self.settings.sampler
+        following = replace(self, route="independent" if chosen == "auto" else chosen)
+        state = following._sampler().init(self.model, engine)
+        if chosen == "auto" and state.pilot_efficiency < MIN_PILOT_EFFICIENCY:
+            return self._on_hamiltonian(state, engine)
+        return replace(following, state=state)
 
-    def _switch_to_hamiltonian(self, state: MoveState) -> None:
+    def _on_hamiltonian(self, state: MoveState, engine: Engine) -> Sampling:
+        """Begun anew with Hamiltonian moves."""
         assert state.transport is not None
         moves = Hamiltonian(self.settings.n_chains)
-        self._set("hamiltonian", moves, moves.start(self.model, self.engine, state.transport))
+        start = moves.start(self.model, engine, state.transport)
+        return replace(self, route="hamiltonian", state=start, is_warm=False)
 
-    def _switch_if_not_mixing(self) -> bool:
-        """Switch to Hamiltonian moves if independent ones do not mix; return whether."""
+    def _should_switch(self) -> bool:
+        """Whether independent moves do not mix, so that Hamiltonian ones should take over."""
         if self.route != "independent" or self.settings.sampler != "auto":
             return False
-        if not self.misses_tails and not self._chains_disagree():
-            return False
-        self._switch_to_hamiltonian(self._state)
-        return True
+        return self.misses_tails or self._chains_disagree()
 
     @property
     def misses_tails(self) -> bool:
         """Whether independent proposals cover the tails of the posterior poorly."""
-        if self.route != "independent" or not self._warm or self._state.proposed < MIN_PROPOSALS:
+        state = self.state
+        if self.route != "independent" or not self.is_warm or not isinstance(state, MoveState):
             return False
-        state: MoveState = self._state
+        if state.proposed < MIN_PROPOSALS:
+            return False
         if state.weight_tail_index > max_tail_index(self.model.n_parameters):
             return True
         return state.worst_tail_efficiency < MIN_TAIL_EFFICIENCY
@@ -157,14 +161,135 @@ class Sampling:
     @property
     def acceptance(self) -> float:
         """Acceptance rate since warm-up; one for Gibbs."""
-        if not isinstance(self._state, MoveState) or not self._state.proposed:
+        if not isinstance(self.state, MoveState) or not self.state.proposed:
             return 1.0
-        return self._state.accepted / self._state.proposed
+        return self.state.accepted / self.state.proposed
 
-    def posterior(self) -> DrawsPosterior:
+    def posterior(self) -> ChainDraws:
         """The thinned draws so far, at most ``n_draws`` per chain."""
-        assert self._inference is not None
-        found: Any = self._inference.posterior(self._state)
+        assert self.state is not None
+        found = self.state.draws()
         last, every = self.n_wanted, self.settings.thin
         rows = slice(min(every, found.theta.shape[1]) - 1, last, every)
-        return DrawsPosterior(self.model, found.theta[:, rows], found.eta[:, rows])
+        return ChainDraws(self.model, found.theta[:, rows], found.eta[:, rows])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws of a fit, arrays of shape (chains, draws, ...), and diagnostics."""
+
+    theta: Array  # (..., outputs, parameters per output), units of the data
+    precision: Array  # (..., problems): learned prior precision; no problems if it is given
+    max_r_hat: float
+    min_ess: float
+    acceptance: float
+    route: str
+    n_rounds: int
+    misses_tails: bool
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Several problems that advance in turn.
+
+    Attributes
+    ----------
+    problems : tuple of Sampling
+    turn : int
+        Which problem may advance next.
+    n_rounds : int
+        Rounds that are over.
+    """
+
+    problems: tuple[Sampling, ...]
+    turn: int = 0
+    n_rounds: int = 0
+
+    def advanced(self, engine: Engine) -> Rounds:
+        """After a step of the problem whose turn it is; at its end a round is over."""
+        problems = list(self.problems)
+        problems[self.turn] = problems[self.turn].advanced(engine)
+        waiting = [k for k, problem in enumerate(problems) if not problem.is_complete]
+        later = [k for k in waiting if k > self.turn]
+        turn = (later or waiting or [0])[0]
+        return Rounds(tuple(problems), turn, self.n_rounds + int(not later))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all problems have their draws."""
+        return all(problem.is_complete for problem in self.problems)
+
+    @property
+    def fraction_done(self) -> float:
+        """Approximate fraction of the work that is done."""
+        return float(np.mean([problem.fraction_done for problem in self.problems]))
+
+    @property
+    def n_draws(self) -> int:
+        """Draws per chain that all problems have."""
+        settings = self.problems[0].settings
+        done = min(problem.n_done for problem in self.problems)
+        return min(done // settings.thin, settings.n_draws)
+
+    def draws(self) -> Draws:
+        """The draws that all problems have, with diagnostics."""
+        n = self.n_draws
+        found = [problem.posterior() for problem in self.problems]
+        standard = [posterior.theta[:, :n] for posterior in found]
+        etas = [posterior.eta[:, :n] for posterior in found]
+        learned = self.problems[0].model.prior.learned
+        precision = np.exp(np.stack(etas, axis=2)) if learned else np.empty((*etas[0].shape, 0))
+        return Draws(
+            np.concatenate([posterior.in_data_units()[:, :n] for posterior in found], axis=2),
+            precision,
+            max(float(np.max(r_hat(theta))) for theta in standard),
+            min(float(np.min(effective_size(theta))) for theta in standard),
+            float(np.mean([problem.acceptance for problem in self.problems])),
+            "+".join(sorted({problem.route for problem in self.problems})),
+            self.n_rounds,
+            any(problem.misses_tails for problem in self.problems),
+        )
+
+
+def start_of(models: list[BayesianLinear], settings: Settings) -> Rounds:
+    """Problems of which none has begun."""
+    for model in models:
+        if model.n_parameters > MAX_PARAMETERS:
+            raise ValueError(
+                f"too many parameters to sample jointly: {model.n_parameters} (max "
+                f"{MAX_PARAMETERS}, because samplers store their covariance). Reduce the features "
+                "(SelectKBest, TruncatedSVD), use multi_class='ovr', or use LinearClassifier"
+            )
+    return Rounds(tuple(Sampling(model, settings) for model in models))
+
+
+def draw(
+    start: Callable[[], Rounds], engine: Engine, monitor: Monitor, stage: str,
+    attributes: Callable[[Draws], dict[str, Any]] | None = None,
+) -> Draws:  # fmt: skip
+    """Let the problems take turns until all have their draws or the monitor asks for an end.
+
+    ``attributes`` makes of the draws what callbacks may see of the model; without it nobody is
+    told of the rounds. What an earlier fit kept of the ``stage`` takes the place of ``start()``.
+    """
+    kept = monitor.state(stage)
+    rounds: Rounds = start() if kept is None else kept
+    while not rounds.is_complete:
+        before = rounds.n_rounds
+        try:
+            rounds = rounds.advanced(engine)
+        except KeyboardInterrupt:
+            monitor.keep(stage, rounds, now=True)
+            raise
+        if attributes is not None and rounds.n_rounds > before:
+            enough = rounds.n_draws >= MIN_DRAWS
+            text = f"{rounds.fraction_done:.0%} done, {rounds.n_draws} draws per chain"
+            if monitor.tick("round", text, partial(_seen, rounds, attributes)) and enough:
+                break
+        monitor.keep(stage, rounds)
+    return rounds.draws()
+
+
+def _seen(rounds: Rounds, attributes: Callable[[Draws], dict[str, Any]]) -> dict[str, Any] | None:
+    """What callbacks may see, once there are draws."""
+    return attributes(rounds.draws()) if rounds.n_draws >= MIN_DRAWS else None

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array
-from likelier.bayesian_linear.posterior import effective_size, r_hat, tail_effective_size
+from likelier.bayesian_linear.diagnostics import effective_size, r_hat, tail_effective_size
 from likelier.fitting.parameters import check_within
 
 

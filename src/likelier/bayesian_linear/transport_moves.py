@@ -9,20 +9,14 @@ Gaussian.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
 from likelier.base import Array, Engine, Inference, Info
-from likelier.bayesian_linear.gibbs import (
-    ChainState,
-    chain_stream,
-    draw_eta_along,
-    draw_scale,
-    log_posterior,
-    posterior_of,
-    sweep,
-)
+from likelier.bayesian_linear.chains import ChainDraws, ChainState, appended, chain_stream
+from likelier.bayesian_linear.gibbs import draw_eta_along, draw_scale, log_posterior, sweep
 from likelier.bayesian_linear.importance import (
     DEFAULT_TAILS,
     WIDE_TAILS,
@@ -32,8 +26,7 @@ from likelier.bayesian_linear.importance import (
     tail_efficiency,
     tail_index,
 )
-from likelier.bayesian_linear.model import BayesianLinear
-from likelier.bayesian_linear.posterior import DrawsPosterior
+from likelier.bayesian_linear.model import BayesianLinear, add_pairs
 from likelier.bayesian_linear.variational import (
     FixedEtaTransport,
     Transport,
@@ -46,7 +39,7 @@ PILOT = 256
 BURST = 128  # proposals per pass over the rows
 TRAJECTORY = 0.5 * np.pi  # of a standard Gaussian, its end is independent of its start
 TARGET_ACCEPTANCE = 0.8
-MAX_LEAPFROG_STEPS = 16
+MAX_LEAPFROG_STEPS, MAX_STEP_SIZE = 16, 1.6
 REFITS = (40, 90)  # warm-up draws after which the Gaussians are refitted around the draws of eta
 MAX_TRIES = 8  # proposals per draw if few are accepted
 MAX_STORED_PROPOSALS = 2048  # proposals stored to assess the coverage of the posterior's tails
@@ -56,15 +49,12 @@ def log_posterior_gradient(
     model: BayesianLinear, engine: Engine, theta: Array, eta: Array
 ) -> tuple[Array, Array]:
     """Log posterior of S points and its gradients by the weights."""
-    raw = model.raw(theta)
-    total, gradient = engine.reduce(
-        lambda batch: model.gradients(raw, batch), lambda a, b: (a[0] + b[0], a[1] + b[1])
-    )
+    total, gradient = engine.reduce(model.gradients, add_pairs, state=model.raw(theta))
     value = total + model.prior.log_density(theta, eta)
     return np.asarray(value), model.standard_gradient(gradient) + model.prior.derivative(theta, eta)
 
 
-@dataclass
+@dataclass(frozen=True)
 class MoveState(ChainState):
     """Chains with their transport; ``value`` is the log posterior or log weight of each chain."""
 
@@ -79,20 +69,23 @@ class MoveState(ChainState):
     adapting: bool = True
     accepted: float = 0.0
     proposed: float = 0.0
-    log_weights: list[Array] = field(default_factory=list)  # of independent proposals
-    points: list[Array] = field(default_factory=list)  # the first proposals, eta last
+    log_weights: tuple[Array, ...] = ()  # of independent proposals, in parts
+    points: tuple[Array, ...] = ()  # the first proposals, eta last, in parts
 
-    def clear(self) -> None:
-        """Discard the warm-up draws and end the adaptation."""
-        super().clear()
-        self.adapting, self.accepted, self.proposed = False, 0.0, 0.0
-        self.log_weights, self.points = [], []
+    def warmed_up(self) -> Self:
+        """Without the warm-up draws; the adaptation has ended."""
+        state = super().warmed_up()
+        return replace(state, adapting=False, accepted=0.0, proposed=0.0, log_weights=(), points=())
 
-    def record_proposals(self, found: Proposals) -> None:
-        """Store the weights of independent proposals, and the points of the first ones."""
-        self.log_weights.append(found.log_weight)
-        if sum(map(len, self.points)) < MAX_STORED_PROPOSALS:
-            self.points.append(np.column_stack([found.theta, found.eta]))
+    def with_proposals(self, found: Proposals) -> Self:
+        """With the weights of independent proposals, and the points of the first ones."""
+        points = self.points
+        if sum(map(len, points)) < MAX_STORED_PROPOSALS:
+            points = appended(points, np.column_stack([found.theta, found.eta]), axis=0)
+        weights = appended(self.log_weights, found.log_weight, axis=0)
+        return replace(
+            self, log_weights=weights, points=points, proposed=self.proposed + len(found.eta)
+        )
 
     @property
     def weight_tail_index(self) -> float:
@@ -143,6 +136,8 @@ class Independent(Inference):
     per row, in large matrix products.
     """
 
+    resumable: ClassVar[bool] = True
+
     n_chains: int = 4
     burst: int = BURST
 
@@ -161,37 +156,37 @@ class Independent(Inference):
         weight = np.exp(pilot.log_weight - pilot.log_weight.max())
         first = stream.choice(PILOT, self.n_chains, p=weight / weight.sum())
         return MoveState(
-            model, pilot.theta[first], pilot.eta[first], iteration=1, transport=transport,
+            model, pilot.theta[first], pilot.eta[first], transport=transport,
             tails=tails, value=pilot.log_weight[first], pilot_efficiency=pilot_efficiency,
             proposals_per_draw=int(np.clip(np.rint(1.0 / pilot_efficiency), 1, MAX_TRIES)),
         )  # fmt: skip
 
     def step(self, state: MoveState, engine: Engine) -> tuple[MoveState, Info]:
         """Several draws of every chain."""
-        assert state.transport is not None
         C, proposals_per_draw = self.n_chains, state.proposals_per_draw
         n_each = max(1, self.burst // (C * proposals_per_draw)) * proposals_per_draw
         stream = chain_stream(engine, state.model, state.iteration)
-        found = propose(state.model, engine, state.transport, n_each * C, stream, state.tails)
+        found = propose(state.model, engine, _transport(state), n_each * C, stream, state.tails)
         log_uniform = np.log(stream.random((n_each, C)))
-        theta, eta = state.theta, state.eta
+        theta, eta, value, n_accepted = state.theta, state.eta, state.value, state.accepted
+        thetas, etas = [], []
         for t in range(n_each):
             rows = slice(t * C, (t + 1) * C)
-            accepted = log_uniform[t] < found.log_weight[rows] - state.value
-            state.value = np.where(accepted, found.log_weight[rows], state.value)
+            accepted = log_uniform[t] < found.log_weight[rows] - value
+            value = np.where(accepted, found.log_weight[rows], value)
             theta = np.where(accepted[:, None], found.theta[rows], theta)
             eta = np.where(accepted, found.eta[rows], eta)
-            state.accepted += float(accepted.sum())
+            n_accepted += float(accepted.sum())
             if (t + 1) % proposals_per_draw == 0:
-                state.record(theta, eta)
-        state.proposed += n_each * C
-        state.record_proposals(found)
-        state.iteration += 1
-        return state, Info(passes=1.0, message="independent")
+                thetas.append(theta)
+                etas.append(eta)
+        state = replace(state, theta=theta, eta=eta, value=value, accepted=n_accepted)
+        state = state.recorded(np.stack(thetas, axis=1), np.stack(etas, axis=1))
+        return state.with_proposals(found), Info(passes=1.0)
 
-    def posterior(self, state: MoveState) -> DrawsPosterior:
-        """Draws since the last `clear`."""
-        return posterior_of(state)
+    def posterior(self, state: MoveState) -> ChainDraws:
+        """All draws, or those after the warm-up."""
+        return state.draws()
 
 
 @dataclass(frozen=True)
@@ -201,6 +196,8 @@ class Hamiltonian(Inference):
     A step is one draw of every chain, vectorised over chains: three to eight gradients, rows x
     nonzeros each. The leapfrog step size adapts during warm-up.
     """
+
+    resumable: ClassVar[bool] = True
 
     n_chains: int = 4
 
@@ -217,42 +214,41 @@ class Hamiltonian(Inference):
             eta = transport.eta_proposal.draw(self.n_chains, stream)
         theta, _ = transport.forward(xi, eta)
         step_size = 1.5 * model.n_parameters**-0.25
-        return MoveState(
-            model, theta, eta, iteration=1, transport=transport, xi=xi, step_size=step_size
-        )
+        return MoveState(model, theta, eta, transport=transport, xi=xi, step_size=step_size)
 
     def step(self, state: MoveState, engine: Engine) -> tuple[MoveState, Info]:
         """One draw of every chain."""
-        model, transport = state.model, state.transport
-        assert transport is not None
-        stream = chain_stream(engine, state.model, state.iteration)
-        rate = self._trajectory(state, engine, stream)
+        model, learned = state.model, state.model.prior.learned
+        stream = chain_stream(engine, model, state.iteration)
+        state, rate = self._trajectory(state, engine, stream)
         if state.adapting:
-            state.step_size *= float(np.exp((rate - TARGET_ACCEPTANCE) / np.sqrt(state.iteration)))
-            state.step_size = min(state.step_size, 1.6)
+            change = float(np.exp((rate - TARGET_ACCEPTANCE) / np.sqrt(state.iteration)))
+            state = replace(state, step_size=min(state.step_size * change, MAX_STEP_SIZE))
         if model.hinge:  # Gibbs sweeps help where the hinge is not differentiable
-            state.theta = sweep(model, engine, state.theta, state.eta, state.iteration, stream)
-        if model.prior.learned:
+            theta = sweep(model, engine, state.theta, state.eta, state.iteration, stream)
+            state = replace(state, theta=theta)
+        if learned:
             if state.adapting and state.n_draws in REFITS:
-                transport = self._refit(state, engine)
-            self._draw_eta(state, engine, stream)
-        if model.hinge or model.prior.learned:
-            state.xi = transport.at(state.eta).backward(state.theta)
-            state.gradient = np.empty(0)  # outdated
-        state.record(state.theta, state.eta)
-        state.accepted += rate * self.n_chains
-        state.proposed += self.n_chains
-        state.iteration += 1
-        return state, Info(passes=1.0, message="hamiltonian")
+                state = self._refitted(state, engine)
+            theta, eta = self._draw_eta(state, engine, stream)
+            state = replace(state, theta=theta, eta=eta)
+        if model.hinge or learned:
+            xi = _transport(state).at(state.eta).backward(state.theta)
+            state = replace(state, xi=xi, gradient=np.empty(0))  # the gradient is outdated
+        state = replace(
+            state, accepted=state.accepted + rate * self.n_chains,
+            proposed=state.proposed + self.n_chains,
+        )  # fmt: skip
+        return state.recorded(state.theta[:, None], state.eta[:, None]), Info(passes=1.0)
 
-    def _trajectory(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> float:
-        """One trajectory of every chain; return the mean acceptance probability."""
-        transport, xi = state.transport, state.xi
-        assert transport is not None
-        transport_at_eta = transport.at(state.eta)
-        if not len(state.gradient):
-            state.value, state.gradient = self._gradient(state, engine, xi, transport_at_eta)
+    def _trajectory(
+        self, state: MoveState, engine: Engine, stream: np.random.Generator
+    ) -> tuple[MoveState, float]:
+        """The ends of one trajectory of every chain, and the mean acceptance probability."""
+        transport_at_eta, xi = _transport(state).at(state.eta), state.xi
         value, gradient = state.value, state.gradient
+        if not len(gradient):
+            value, gradient = self._gradient(state, engine, xi, transport_at_eta)
         momentum = stream.standard_normal(xi.shape)
         energy = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - value
         step_size = state.step_size * stream.uniform(0.8, 1.2)
@@ -269,26 +265,29 @@ class Hamiltonian(Inference):
         energy_change = 0.5 * np.einsum("ij,ij->i", momentum, momentum) - new_value - energy
         energy_change = np.where(np.isfinite(energy_change), energy_change, np.inf)
         accepted = np.log(stream.random(len(xi))) < -energy_change
-        state.xi = np.where(accepted[:, None], new, xi)
-        state.value = np.where(accepted, new_value, value)
-        state.gradient = np.where(accepted[:, None], new_gradient, gradient)
-        state.theta = transport_at_eta.forward(state.xi)
-        return float(np.exp(np.minimum(-energy_change, 0.0)).mean())
+        xi = np.where(accepted[:, None], new, xi)
+        value = np.where(accepted, new_value, value)
+        gradient = np.where(accepted[:, None], new_gradient, gradient)
+        state = replace(
+            state, xi=xi, value=value, gradient=gradient, theta=transport_at_eta.forward(xi)
+        )
+        return state, float(np.exp(np.minimum(-energy_change, 0.0)).mean())
 
-    def _refit(self, state: MoveState, engine: Engine) -> Transport:
-        """Refit the Gaussians around ``eta`` of the later half of the draws; store them.
+    def _refitted(self, state: MoveState, engine: Engine) -> MoveState:
+        """With Gaussians around ``eta`` of the later half of the draws.
 
         If classes are separable, the Gaussian evidence has its maximum far from typical ``eta``.
         """
-        assert state.transport is not None
-        etas = np.concatenate(state.etas[state.n_draws // 2 :])
-        state.transport = transport_around(state.model, engine, etas, state.transport.eta_proposal)
-        return state.transport
+        etas = state.draws().eta[:, state.n_draws // 2 :].T.ravel()
+        proposal = _transport(state).eta_proposal
+        transport = transport_around(state.model, engine, etas, proposal)
+        return replace(state, transport=transport)
 
-    def _draw_eta(self, state: MoveState, engine: Engine, stream: np.random.Generator) -> None:
+    def _draw_eta(
+        self, state: MoveState, engine: Engine, stream: np.random.Generator
+    ) -> tuple[Array, Array]:
         """Draw ``eta`` given the weights, then given their direction, then given ``xi``."""
-        model, transport = state.model, state.transport
-        assert transport is not None
+        model, transport = state.model, _transport(state)
         theta, eta = draw_scale(model, engine, state.theta, state.eta, stream)
         eta = model.prior.draw_eta(theta, stream)
         xi = transport.at(eta).backward(theta)
@@ -298,7 +297,7 @@ class Hamiltonian(Inference):
             points, log_root = transport.forward(repeated, etas.ravel())
             return points.reshape(*etas.shape, -1), log_root.reshape(etas.shape)
 
-        state.theta, state.eta = draw_eta_along(model, engine, eta, path, stream)
+        return draw_eta_along(model, engine, eta, path, stream)
 
     def _gradient(
         self, state: MoveState, engine: Engine, xi: Array, transport_at_eta: FixedEtaTransport
@@ -309,6 +308,12 @@ class Hamiltonian(Inference):
         )
         return value, transport_at_eta.gradient(gradient)
 
-    def posterior(self, state: MoveState) -> DrawsPosterior:
-        """Draws since the last `clear`."""
-        return posterior_of(state)
+    def posterior(self, state: MoveState) -> ChainDraws:
+        """All draws, or those after the warm-up."""
+        return state.draws()
+
+
+def _transport(state: MoveState) -> Transport:
+    """The transport of chains that have started."""
+    assert state.transport is not None
+    return state.transport

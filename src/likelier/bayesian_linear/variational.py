@@ -17,8 +17,8 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaln
 
-from likelier.base import Array, Batch, Engine
-from likelier.bayesian_linear.model import BayesianLinear, Expected, Prior
+from likelier.base import Array, Engine
+from likelier.bayesian_linear.model import BayesianLinear, Expected, Prior, add_pairs
 
 MAX_PASSES = 60
 TOLERANCE = 1e-2  # nats; the moves tolerate much larger errors
@@ -115,32 +115,21 @@ def _first_hessian(model: BayesianLinear, engine: Engine) -> Array:
     if model.joint:
         zero = np.zeros(model.n_parameters)
         return _curvature(model, engine, zero).hessian
-    height = 1.0 if model.hinge else 0.25
-
-    def of_block(batch: Batch) -> Array:
-        weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-        return model.linear.gram(model.coordinates.rows(batch.X), height * weight)
-
-    return model.coordinates.standard_hessian(engine.reduce(of_block, np.add))
+    return model.coordinates.standard_hessian(engine.reduce(model.largest_curvature, np.add))
 
 
 def _expected(model: BayesianLinear, engine: Engine, current: Gaussian) -> Expected:
     """Expected log likelihood and its derivatives; for a multinomial model, those at the mean."""
     if model.joint:
         return _curvature(model, engine, current.mean)
-    mean, root = model.raw(current.mean), model.raw(current.root.T).T
-    sums: Expected = engine.reduce(
-        lambda batch: model.expected(mean, np.ascontiguousarray(root), batch), Expected.__add__
-    )
+    mean, root = model.raw(current.mean), np.ascontiguousarray(model.raw(current.root.T).T)
+    sums: Expected = engine.reduce(model.expected, Expected.__add__, state=(mean, root))
     hessian = model.coordinates.standard_hessian(sums.hessian)
     return Expected(sums.value, model.standard_gradient(sums.gradient), hessian)
 
 
 def _curvature(model: BayesianLinear, engine: Engine, mean: Array) -> Expected:
-    raw = model.raw(mean)
-    sums: Expected = engine.reduce(
-        lambda batch: model.softmax_curvature(raw, batch), Expected.__add__
-    )
+    sums: Expected = engine.reduce(model.softmax_curvature, Expected.__add__, state=model.raw(mean))
     # both axes are converted from raw to standard coordinates
     hessian = model.standard_gradient(model.standard_gradient(sums.hessian).T)
     return Expected(sums.value, model.standard_gradient(sums.gradient), 0.5 * (hessian + hessian.T))
@@ -350,14 +339,7 @@ def _mean_shift(model: BayesianLinear, engine: Engine, node: Gaussian) -> Array:
     eta = np.full(len(deviations), node.eta)
     for _ in range(SHIFTS):
         theta = node.mean + shift + deviations
-        gradient = model.standard_gradient(
-            _gradients(model, engine, theta)
-        ) + model.prior.derivative(theta, eta)
+        _, raw = engine.reduce(model.gradients, add_pairs, state=model.raw(theta))
+        gradient = model.standard_gradient(raw) + model.prior.derivative(theta, eta)
         shift += node.root @ (node.root.T @ gradient.mean(axis=0))
     return shift
-
-
-def _gradients(model: BayesianLinear, engine: Engine, theta: Array) -> Array:
-    """Gradients of the log likelihood by the raw parameters at S points."""
-    raw = model.raw(theta)
-    return engine.reduce(lambda batch: model.gradients(raw, batch)[1], np.add)

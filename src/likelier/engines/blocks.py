@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -212,7 +213,11 @@ class BlockEngine(Engine):
 
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
-        return keyed_stream(self._seed, Purpose.MODEL, iteration, block)
+        return self.streams(iteration)(block)
+
+    def streams(self, iteration: int) -> Callable[[int], np.random.Generator]:
+        """`stream` of one iteration, as a function of the block that holds no rows."""
+        return partial(keyed_stream, self._seed, Purpose.MODEL, iteration)
 
 
 def _flat(groups: Iterator[list[Node[Any]]]) -> Iterator[Node[Any]]:

@@ -105,3 +105,7 @@ class TransformedEngine(Engine):
         """Random numbers keyed on (seed, iteration, block)."""
         found: np.random.Generator = self._inner.stream(iteration, block)
         return found
+
+    def streams(self, iteration: int) -> Callable[[int], np.random.Generator]:
+        """`stream` of one iteration, as a function of the block."""
+        return self._inner.streams(iteration)

@@ -49,8 +49,8 @@ def test_slopes_are_derivatives(kind, rows):
     )  # fmt: skip
     batch = Batch(rows(X), y, weight)
     theta = np.random.default_rng(3).standard_normal((4, model.n_parameters))
-    value, gradient = model.gradients(model.raw(theta), batch)
-    np.testing.assert_allclose(value, model.log_likelihoods(model.raw(theta), batch))
+    value, gradient = model.gradients(batch, model.raw(theta))
+    np.testing.assert_allclose(value, model.log_likelihoods(batch, model.raw(theta)))
     Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(70)])
     cube = theta.reshape(4, 3, 3) if kind == "softmax" else theta
     np.testing.assert_allclose(value, log_likelihood(kind, Z, y, cube, weight))
@@ -58,7 +58,7 @@ def test_slopes_are_derivatives(kind, rows):
     for j in range(model.n_parameters):
         step = np.zeros(model.n_parameters)
         step[j] = 1e-6
-        up, down = (model.log_likelihoods(model.raw(theta + s), batch) for s in (step, -step))
+        up, down = (model.log_likelihoods(batch, model.raw(theta + s)) for s in (step, -step))
         np.testing.assert_allclose(gradient[:, j], (up - down) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
@@ -99,13 +99,13 @@ def test_chunks_do_not_change_sums(monkeypatch):
     X, y = small_rows(500, 2, seed=6)
     model, batch = make_model(2), Batch(X, y)
     theta = np.random.default_rng(7).standard_normal((3, 2))
-    whole = model.log_likelihoods(theta, batch), *model.gradients(theta, batch)
-    spread = model.expected(theta[0], 0.1 * np.eye(2), batch)
+    whole = model.log_likelihoods(batch, theta), *model.gradients(batch, theta)
+    spread = model.expected(batch, (theta[0], 0.1 * np.eye(2)))
     monkeypatch.setattr(module, "CHUNK_VALUES", 3)
     monkeypatch.setattr(module, "WIDE_VALUES", 2)
-    parts = model.log_likelihoods(theta, batch), *model.gradients(theta, batch)
+    parts = model.log_likelihoods(batch, theta), *model.gradients(batch, theta)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(
-        model.expected(theta[0], 0.1 * np.eye(2), batch).hessian, spread.hessian, rtol=1e-12
+        model.expected(batch, (theta[0], 0.1 * np.eye(2))).hessian, spread.hessian, rtol=1e-12
     )

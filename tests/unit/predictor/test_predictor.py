@@ -21,6 +21,7 @@ CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
 TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
 NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
 SHORT = {"n_inducing": 10, "max_iter": 20, "length_scales": "learned", "random_state": 0}
+FEW = {"n_chains": 2, "n_draws": 20, "n_warmup": 10, "random_state": 0}
 COUNTS = RNG.poisson(np.exp(0.3 * X))
 LABELS = pd.DataFrame(np.where(RNG.random(SCORE.shape) < 0.3, np.nan, SCORE > 0.0))
 LABELS.columns = ["red", "old", "sad"]
@@ -53,6 +54,16 @@ FITS = {
     "deep_several": (likelier.DeepGPClassifier(n_draws=4, **SHORT), X, CLASSES),
     "deep_regression": (likelier.DeepGPRegressor(**SHORT), X, NUMBERS),
     "deep_noise": (likelier.DeepGPRegressor(1, heteroscedastic=True, **SHORT), X, NUMBERS),
+    "bayesian_linear_two": (likelier.BayesianLinearClassifier(**FEW), X, TWO),
+    "bayesian_linear_several": (likelier.BayesianLinearClassifier(**FEW), X, CLASSES),
+    "bayesian_linear_softmax": (
+        likelier.BayesianLinearClassifier(multi_class="multinomial", **FEW), X, CLASSES,
+    ),
+    "bayesian_linear_hinge": (likelier.BayesianLinearClassifier("hinge", **FEW), X, TWO),
+    "bayesian_linear_hinges": (likelier.BayesianLinearClassifier("hinge", **FEW), X, CLASSES),
+    "bayesian_linear_scores": (
+        likelier.BayesianLinearClassifier("hinge", probability=False, **FEW), X, CLASSES,
+    ),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
@@ -162,6 +173,7 @@ def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
         "labels_classes",
         "deep_two",
         "deep_noise",
+        "bayesian_linear_hinges",
     )
     for name in names:
         model, rows, y = FITS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.bayesian_linear.posterior import (
+from likelier.bayesian_linear.diagnostics import (
     effective_size,
     r_hat,
     rank_normal,
