@@ -68,6 +68,7 @@ _POSTERIORS: dict[str, str] = {
     "LinearClassifier": "likelier.linear.posterior:classifier",
     "LinearRegressor": "likelier.linear.posterior:regressor",
     "MultinomialNB": "likelier.naive_bayes.posterior:multinomial",
+    "OnePassClassifier": "likelier.one_pass.posterior:one_pass",
 }
 
 
