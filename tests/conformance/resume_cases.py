@@ -48,7 +48,10 @@ CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
     "one_pass": (likelier.OnePassClassifier(**quick), by_class),
-    "one_pass_stream": (likelier.OnePassClassifier(features="fourier", n_components=40, half_life=3000, **quick), stream),
+    "one_pass_stream": (
+        likelier.OnePassClassifier(features="fourier", n_components=40, half_life=3000, **quick),
+        stream,
+    ),
     "one_pass_frozen": (likelier.OnePassClassifier(update="frozen", **quick), lambda: dense(k=3)),
     "one_pass_frozen_stream": (likelier.OnePassClassifier(update="frozen", **quick), stream),
     "linear_newton": (likelier.LinearClassifier(alpha=1e-3, **quick), lambda: dense(5000, k=3)),

@@ -378,10 +378,13 @@ def test_an_interrupted_fit_resumes_after_its_last_block(
 def test_a_callback_may_end_a_stream():
     class Stop:
         def setup(self, estimator, context): ...
-        def on_fit_task_begin(self, context, **more): ...
-        def on_fit_task_end(self, context, **more):
-            return context.task_name == "block"
+
         def teardown(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context, **data): ...
+
+        def on_fit_task_end(self, estimator, context, **data):
+            return context.task_name == "block"
 
     X, y = blobs()
     model = OnePassClassifier().set_callbacks(Stop())

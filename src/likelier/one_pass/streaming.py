@@ -175,7 +175,7 @@ def _mixing(
     """
     state, outputs = now
     refresh = last_refresh(learned.n_pending)
-    key = [learned.n_summed + refresh, settings.prior, settings.half_life]
+    key = [learned.n_summed + refresh, settings.prior or 0.0, settings.half_life or 0.0]
     then = state
     if cached.get("key") != key:
         if refresh != learned.n_pending:
