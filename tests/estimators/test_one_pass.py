@@ -395,7 +395,7 @@ def test_a_callback_may_end_a_stream():
 def test_blocks_of_text_and_of_numbers_are_refused():
     X, y = blobs()
     for update in UPDATES:
-        with pytest.raises(ValueError, match="labels of one kind"):
+        with pytest.raises(ValueError, match="all text or all numbers"):
             OnePassClassifier(update=update).fit([(X[:9], y[:9]), (X[:9], y[:9].astype(str))])
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Batch
+from likelier.base import Batch
 from likelier.fitting.dataset import checked_rows
 from likelier.fitting.extreme_cells import warn_extreme_cells
 from likelier.fitting.labels import checked_labels
-from likelier.fitting.targets import union_classes
 
 
 def check_rows(model: Any, X: Any, y: Any, sample_weight: Any, reset: bool) -> Batch:
@@ -51,18 +50,3 @@ def check_compatible(one: Any, other: Any) -> None:
             "other has different Fourier features; give both models the same random_state and a "
             "numeric gamma"
         )
-
-
-class LabelCheck:
-    """Checks the labels of one block after another; those of all must be of one kind."""
-
-    def __init__(self) -> None:
-        self._first: Array | None = None
-
-    def __call__(self, y: Array) -> Array:
-        y = checked_labels(y)
-        if self._first is not None:
-            union_classes(self._first, y[:1])
-        elif len(y):
-            self._first = y[:1]
-        return y

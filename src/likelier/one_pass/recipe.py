@@ -27,7 +27,6 @@ from likelier.fitting.monitor import Monitor, with_callbacks
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import check_class_weight, class_weights, union_classes
 from likelier.one_pass.checks import (
-    LabelCheck,
     check_compatible,
     check_rows,
     check_same_parameters,
@@ -231,7 +230,7 @@ class OnePassLearning(OnePassPredictions):
                 "class_weight must be a dict of weights or None for a stream, which is read "
                 f"once; got {self.class_weight!r}"
             )
-        source = CheckedSource(watched(open_source(self, X, y), self), LabelCheck())
+        source = CheckedSource(watched(open_source(self, X, y), self), checked_labels)
         return stream_engine(source, 0, False), self._reset(), self.class_weight
 
     def _engine(self, rows: Batch) -> Engine:

@@ -148,13 +148,16 @@ class SumBlock:
         codes = np.searchsorted(classes, labels)[codes]
         n, width = rows.n_rows, self.settings.width
         weight = np.asarray(rows.weight) * self.settings.age_weights(n)
-        total = _no_sums(len(classes), width)
+        total: FrozenSums | None = None
         model, size = FrozenModel(len(classes)), max(MIN_CHUNK, CHUNK_VALUES // width)
         for start in range(0, n, size):
             part = slice(start, min(start + size, n))
             if weight[part].any():  # it may have decayed to zero
                 Phi = apply_features(frequencies, slice_rows(rows.X, part.start, part.stop))
-                total = total + model.stats(Batch(Phi, codes[part], weight[part]))
+                sums = model.stats(Batch(Phi, codes[part], weight[part]))
+                total = sums if total is None else total + sums
+        if total is None:
+            total = _no_sums(len(classes), width)
         return ClassSums(classes, total, n, np.dtype(batch.X.dtype).str)
 
 
@@ -166,7 +169,9 @@ class JoinSums:
 
     def __call__(self, old: ClassSums, new: ClassSums) -> ClassSums:
         classes = union_classes(old.classes, new.classes)
-        earlier = old.among(classes).discounted(self.settings.decay_factor(new.n_rows))
+        earlier = old.among(classes)
+        if self.settings.half_life is not None:
+            earlier = earlier.discounted(self.settings.decay_factor(new.n_rows))
         return ClassSums(classes, earlier + new.among(classes), old.n_rows + new.n_rows, old.dtype)
 
 
