@@ -46,11 +46,7 @@ class FourierMap(FeatureMap):
         phase = params["phase"].astype(X.dtype, copy=False)
         out = output_for(X, n_features_out(params), out)
         _check_angles(X, frequencies)
-        if (
-            isinstance(X, np.ndarray)
-            and len(X) >= MIN_TILED_ROWS
-            and X.shape[1] <= MAX_TILED_INPUTS
-        ):
+        if isinstance(X, np.ndarray) and _fill_tiles(*X.shape):
             _map_tiles(X, frequencies, phase, out)
             return out
         step = block_rows(frequencies.shape[1])
@@ -84,6 +80,10 @@ class FourierMap(FeatureMap):
             "frequencies": np.ascontiguousarray(frequencies, dtype=X.dtype),
             "phase": stream.uniform(0.0, 2.0 * np.pi, single).astype(X.dtype),
         }
+
+
+def _fill_tiles(n_rows: int, n_inputs: int) -> bool:
+    return n_rows >= MIN_TILED_ROWS and n_inputs <= MAX_TILED_INPUTS
 
 
 def _check_angles(X: Matrix, frequencies: Array) -> None:
