@@ -72,6 +72,7 @@ _POSTERIORS: dict[str, str] = {
     "LinearRegressor": "likelier.linear.posterior:regressor",
     "MultilabelClassifier": "likelier.multilabel.posterior:classifier",
     "MultinomialNB": "likelier.naive_bayes.posterior:multinomial",
+    "OnePassClassifier": "likelier.one_pass.posterior:one_pass",
 }
 
 

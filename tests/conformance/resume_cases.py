@@ -57,6 +57,13 @@ def blocks():
     return ([(X[:70], y[:70]), (X[70:], y[70:])],)
 
 
+def by_class():
+    """Rows sorted by class."""
+    X, y = dense(20_000, k=3)
+    order = np.argsort(y, kind="stable")
+    return X[order], y[order]
+
+
 quick = {"random_state": 0}
 deep = {"n_inducing": 10, "max_iter": 60, "n_samples": 2, "n_draws": 4, "batch_size": 64, **quick}
 
@@ -72,6 +79,13 @@ few = {"n_chains": 2, "n_draws": 12, **quick}
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
+    "one_pass": (likelier.OnePassClassifier(**quick), by_class),
+    "one_pass_stream": (
+        likelier.OnePassClassifier(features="fourier", n_components=40, half_life=3000, **quick),
+        stream,
+    ),
+    "one_pass_frozen": (likelier.OnePassClassifier(update="frozen", **quick), lambda: dense(k=3)),
+    "one_pass_frozen_stream": (likelier.OnePassClassifier(update="frozen", **quick), stream),
     "linear_newton": (likelier.LinearClassifier(alpha=1e-3, **quick), lambda: dense(5000, k=3)),
     "linear_newton_stream": (likelier.LinearClassifier(alpha=1e-3, **quick), stream),
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),

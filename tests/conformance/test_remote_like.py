@@ -124,6 +124,14 @@ CASES = [
         dense,
     ),
     *case("one_pass", likelier.OnePassClassifier(**quick), lambda: dense(k=3)),
+    *case("one_pass_frozen", likelier.OnePassClassifier(update="frozen"), lambda: dense(k=3)),
+    *case(
+        "one_pass_frozen_fourier",
+        likelier.OnePassClassifier(
+            update="frozen", features="fourier", n_components=40, gamma=0.1, half_life=500, **quick
+        ),
+        lambda: dense(k=3),
+    ),
     *case("kernel_classes", likelier.BayesianKernelClassifier(**quick), dense),
     *case(
         "kernel_numbers",
@@ -161,9 +169,23 @@ def test_same_bits_elsewhere(model, data, in_memory, place, monkeypatch):
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-STREAMED = ("gaussian_nb", "multinomial_nb", "bernoulli_nb", "linear_newton", "linear_classes",
-            "linear_newton_numbers", "linear_lbfgs", "linear_sparse", "bayesian_linear",
-            "bayesian_gibbs", "bayesian_softmax", "bayesian_hinge")  # fmt: skip
+STREAMED = (
+    "gaussian_nb",
+    "multinomial_nb",
+    "bernoulli_nb",
+    "linear_newton",
+    "linear_classes",
+    "linear_newton_numbers",
+    "linear_lbfgs",
+    "linear_sparse",
+    "bayesian_linear",
+    "bayesian_gibbs",
+    "bayesian_softmax",
+    "bayesian_hinge",
+    "one_pass",
+    "one_pass_frozen",
+    "one_pass_frozen_fourier",
+)
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_coefficients_and_covariance_are_in_the_units_of_the_rows(update):
     covariance = model.coef_covariance()
     rows = np.hstack([X, np.ones((len(X), 1))])
     variance = np.einsum("ij,jk,ik->i", rows, covariance, rows)
-    np.testing.assert_allclose(variance, model._variance(X), rtol=1e-6)
+    np.testing.assert_allclose(variance, model._posterior().variance(X), rtol=1e-6)
     fewer = OnePassClassifier(update=update).fit(X[:300], y[:300]).coef_covariance()
     assert np.trace(fewer) > np.trace(covariance)
 
@@ -333,21 +333,29 @@ def test_streams_of_blocks_and_files(update, tmp_path):
     np.testing.assert_array_equal(from_file.predict(frame).astype(int), whole.predict(X))
 
 
-def test_an_interrupted_stream_keeps_what_it_has_learned():
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_interrupted_refit_keeps_the_earlier_model(update):
     X, y = blobs()
 
     def blocks():
-        yield X[:600], y[:600]
+        yield X[:600], y[:600] + 7
         raise KeyboardInterrupt
 
-    model = OnePassClassifier()
+    model = OnePassClassifier(update=update)
     with pytest.raises(KeyboardInterrupt):
         model.fit(blocks())
-    assert_same(model, OnePassClassifier().fit(X[:600], y[:600]), X)
+    assert not hasattr(model, "classes_")
+    before = dict(vars(model.fit(X[:300], y[:300])))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(blocks())
+    assert vars(model) == before
 
 
-def test_an_interrupted_fit_keeps_its_blocks(short_initial_batch, monkeypatch):
+def test_an_interrupted_fit_resumes_after_its_last_block(
+    short_initial_batch, monkeypatch, tmp_path
+):
     X, y = blobs(1800)
+    stream = [(X[a : a + 300], y[a : a + 300]) for a in range(0, 1800, 300)]
     calls, learn = [], streaming.learn_block
 
     def interrupted(*args):
@@ -357,12 +365,38 @@ def test_an_interrupted_fit_keeps_its_blocks(short_initial_batch, monkeypatch):
         return learn(*args)
 
     monkeypatch.setattr(streaming, "learn_block", interrupted)
-    model = OnePassClassifier()
+    model = OnePassClassifier(random_state=0, checkpoint=tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    monkeypatch.setattr(streaming, "learn_block", learn)
-    assert model.n_rows_seen_ == 1024
-    assert_same(model, OnePassClassifier().fit(X[:1024], y[:1024]), X)
+        model.fit(stream)
+    assert not hasattr(model, "classes_")
+    model.fit(stream)
+    assert len(calls) == 5  # two blocks before, and one, the last rows and these again, after
+    assert_same(model, OnePassClassifier(random_state=0).fit(X, y), X)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_callback_may_end_a_stream():
+    class Stop:
+        def setup(self, estimator, context): ...
+
+        def teardown(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context, **data): ...
+
+        def on_fit_task_end(self, estimator, context, **data):
+            return context.task_name == "block"
+
+    X, y = blobs()
+    model = OnePassClassifier().set_callbacks(Stop())
+    model.fit([(X[:600], y[:600]), (X[600:], y[600:])])
+    assert_same(model, OnePassClassifier().fit(X[:600], y[:600]), X)
+
+
+def test_blocks_of_text_and_of_numbers_are_refused():
+    X, y = blobs()
+    for update in UPDATES:
+        with pytest.raises(ValueError, match="all text or all numbers"):
+            OnePassClassifier(update=update).fit([(X[:9], y[:9]), (X[:9], y[:9].astype(str))])
 
 
 @pytest.mark.parametrize("update", UPDATES)

@@ -126,24 +126,3 @@ def test_initial_batches_too_large_for_one_add_up_their_sites(short_initial_batc
     one.merge(OnePassClassifier().fit(X[1500:], y[1500:]))
     assert not one.pending_ and one.n_rows_seen_ == 3000
     assert one.score(test_X, test_y) > whole - 0.02
-
-
-def test_an_interrupted_initial_batch_keeps_its_rows(short_initial_batch, monkeypatch):
-    X, y = crowded(3000)
-    learn, calls = streaming.learn_block, []
-
-    def interrupted(*args):
-        calls.append(1)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return learn(*args)
-
-    monkeypatch.setattr(streaming, "learn_block", interrupted)
-    model = OnePassClassifier()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert model.n_rows_seen_ == SIZE
-    model.partial_fit(X[SIZE:], y[SIZE:])
-    whole = OnePassClassifier().fit(X, y)
-    assert model.n_rows_seen_ == 3000
-    np.testing.assert_array_equal(model.coef_, whole.coef_)

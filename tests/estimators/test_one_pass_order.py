@@ -8,7 +8,7 @@ from scipy import sparse
 
 import likelier
 from likelier import OnePassClassifier
-from likelier.one_pass import recipe, streaming
+from likelier.one_pass import streaming, updates
 
 
 def rows(seed, n=40_000, d=15, K=5):
@@ -236,10 +236,11 @@ def test_interrupted_merging_and_forgetting_are_undone(update, short_initial_bat
     model = OnePassClassifier(update=update).fit(X[:2000], y[:2000])
     other = OnePassClassifier(update=update).fit(X[2000:], y[2000:])
     before = model.coef_.copy()
-    name = "stream_weights" if update == "streaming" else "frozen_weights"
+    frozen = update == "frozen"
+    place = (updates, "frozen_weights") if frozen else (streaming, "stream_weights")
     for call in (lambda: model.merge(other), lambda: model.forget(0.5)):
         with monkeypatch.context() as patch:
-            stopping(patch, recipe, name, 1)
+            stopping(patch, *place, 1)
             with pytest.raises(KeyboardInterrupt):
                 call()
         assert model.n_rows_seen_ == 2000

@@ -1,4 +1,4 @@
-"""Random Fourier features of stationary kernels."""
+"""`FourierFeatures`: random Fourier features as a transformer of scikit-learn."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
-from likelier.features.loops.fourier_rows import make_waves, map_rows
+from likelier.features.fourier_map import FourierMap, n_features_out
 from likelier.features.outputs import new_output
-from likelier.features.shell import KernelFeatures, block_rows, output_for, resolve_count
-from likelier.features.spectrum import check_spectral, draw_frequencies, scales
-from likelier.kernels import Kernel, make_kernel
-from likelier.loops.sincos import fourier_features
-
-# Dense rows are mapped in tiles if there are enough rows to amortise the setup and so few inputs
-# that a general matrix product is slower.
-MIN_TILED_ROWS, MAX_TILED_INPUTS = 128, 256
-TILED_ROWS = 1024  # per call; also bounds the copy, if one is needed
+from likelier.features.shell import KernelFeatures
+from likelier.kernels import Kernel
 
 
 class FourierFeatures(KernelFeatures):
@@ -113,12 +106,12 @@ class FourierFeatures(KernelFeatures):
         y : ignored
         """
         X = self._rows(X, reset=True)
-        stream = self._stream()
-        self.kernel_ = self.resolve_kernel(X, stream)
-        params = self._draw(self.kernel_, X, stream)
+        stream, plain = self._stream(), self._map()
+        self.kernel_ = plain.resolve_kernel(X, stream)
+        params = plain.draw(self.kernel_, X, stream)
         self.frequencies_ = params["frequencies"]
         self.phase_ = params["phase"]
-        self.n_components_ = _width(params)
+        self.n_components_ = n_features_out(params)
         return self
 
     def transform(self, X: Any, out: Array | None = None) -> Array:
@@ -142,93 +135,13 @@ class FourierFeatures(KernelFeatures):
         return self.apply(params, rows, out)
 
     # -- FeatureMap interface -----------------------------------------------------------
+    def _map(self) -> FourierMap:
+        return FourierMap(self.n_components, self.kernel, self.gamma, self.sampling, self.paired)
+
     def init(self, key: np.random.Generator, sample: Matrix) -> Mapping[str, Array]:
         """Sample ``frequencies`` and ``phase`` for rows like these."""
-        return self._draw(self.resolve_kernel(sample, key), sample, key)
-
-    def resolve_kernel(self, sample: Matrix, key: np.random.Generator) -> Kernel:
-        """The kernel, with ``gamma`` computed from these rows if it is a rule."""
-        kernel = make_kernel(self.kernel, gamma=self.gamma, X=sample, random_state=key)
-        return check_spectral(kernel)
+        return self._map().init(key, sample)
 
     def apply(self, params: Mapping[str, Array], X: Matrix, out: Array | None = None) -> Array:
         """Features of the rows of ``X`` for these parameters."""
-        frequencies = params["frequencies"].astype(X.dtype, copy=False)
-        phase = params["phase"].astype(X.dtype, copy=False)
-        out = output_for(X, _width(params), out)
-        _check_angles(X, frequencies)
-        if (
-            isinstance(X, np.ndarray)
-            and len(X) >= MIN_TILED_ROWS
-            and X.shape[1] <= MAX_TILED_INPUTS
-        ):
-            _map_tiles(X, frequencies, phase, out)
-            return out
-        step = block_rows(frequencies.shape[1])
-        angles = np.empty((min(step, X.shape[0]), frequencies.shape[1]), dtype=X.dtype)
-        for start in range(0, X.shape[0], step):
-            rows = X[start : start + step]
-            here = angles[: rows.shape[0]]
-            if isinstance(rows, np.ndarray):
-                np.matmul(rows, frequencies, out=here)
-            else:
-                here[:] = rows @ frequencies
-            fourier_features(here, phase, out[start : start + step])
-        return out
-
-    def _draw(self, kernel: Kernel, X: Matrix, stream: np.random.Generator) -> dict[str, Array]:
-        if not isinstance(self.paired, bool | np.bool_):
-            raise TypeError(f"paired must be True or False, got {self.paired!r}")
-        n_rows, n_features = X.shape
-        width = resolve_count(self.n_components, _default_components(n_rows, n_features))
-        single = width % 2 if self.paired else width
-        count = (width - single) // 2 + single
-        frequencies = draw_frequencies(kernel, n_features, count, self.sampling, stream)
-        frequencies *= scales(kernel, n_features)[:, None]
-        if not np.abs(frequencies).max() < np.finfo(X.dtype).max:
-            raise ValueError(
-                f"gamma is so large that frequencies overflow in {X.dtype}; give X in larger "
-                "units, or use a smaller gamma"
-            )
-        return {
-            "frequencies": np.ascontiguousarray(frequencies, dtype=X.dtype),
-            "phase": stream.uniform(0.0, 2.0 * np.pi, single).astype(X.dtype),
-        }
-
-
-def _check_angles(X: Matrix, frequencies: Array) -> None:
-    """Raise if an angle ``omega^T x`` might overflow."""
-    values = X if isinstance(X, np.ndarray) else X.data
-    if not values.size:
-        return
-    largest = max(float(values.max()), -float(values.min()))
-    fastest = max(float(frequencies.max()), -float(frequencies.min()))
-    limit = float(np.finfo(X.dtype).max) / X.shape[1]
-    if largest > 1.0 and fastest > limit / largest:
-        raise ValueError(
-            f"X holds numbers up to {largest:.3g}, which overflow when multiplied by frequencies "
-            f"up to {fastest:.3g}; scale X down or use a smaller gamma"
-        )
-
-
-def _map_tiles(X: Array, frequencies: Array, phase: Array, out: Array) -> None:
-    """Write the features of dense rows.
-
-    Rows that are not C-contiguous or not writeable are copied: each memory layout would compile its
-    own loop.
-    """
-    waves = make_waves(np.require(frequencies, None, ["C", "W"]), phase, out.shape[1])
-    for start in range(0, len(X), TILED_ROWS):
-        rows = np.require(X[start : start + TILED_ROWS], None, ["C", "A", "W"])
-        map_rows(rows, waves, out[start : start + TILED_ROWS])
-
-
-def _width(params: Mapping[str, Array]) -> int:
-    """Number of features."""
-    return 2 * int(params["frequencies"].shape[1]) - len(params["phase"])
-
-
-def _default_components(n_rows: int, n_features: int) -> int:
-    """Default number of features: ~ sqrt(n) log(n) keeps the error below the learning error."""
-    wanted = max(4.0 * np.sqrt(n_rows) * np.log(max(n_rows, 2)), 2.0 * n_features)
-    return int(2 ** np.ceil(np.log2(np.clip(wanted, 128, 2048))))
+        return self._map().apply(params, X, out)

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix
 from likelier.features.landmarks import METHODS, choose_landmarks, find_candidates
-from likelier.features.shell import KernelFeatures, block_rows, output_for, resolve_count
+from likelier.features.outputs import block_rows, output_for, resolve_count
+from likelier.features.shell import KernelFeatures
 from likelier.kernels import Kernel, make_kernel
 from likelier.kernels.kinds import Linear
 from likelier.matrices import checked_weight

@@ -45,6 +45,9 @@ class OnePassClassifier(OnePassLearning):
     shuffle : bool, default=False
         Whether `fit` visits rows in memory in random order; recommended for
         ``update="streaming"`` if the rows are sorted.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
         Threads for the sums of ``update="frozen"`` and for predictions.
     random_state : int, RandomState or None, default=None
@@ -115,9 +118,9 @@ class OnePassClassifier(OnePassLearning):
     are shifted from those before it (sorted or drifting data), streaming falls back on frozen
     ``omega``.
 
-    **Interruptions.** An interrupted `fit` keeps the blocks it has learned; an interrupted
-    `partial_fit`, `merge` or `forget` leaves the model unchanged. Parameters that define the sums
-    (``update``, ``features`` and theirs, ``fit_intercept``) cannot change between batches.
+    **Interruptions.** An interrupted call leaves the model unchanged; with ``checkpoint``, `fit`
+    resumes after the last recorded block. Parameters that define the sums (``update``,
+    ``features`` and theirs, ``fit_intercept``) cannot change between batches.
 
     Examples
     --------
@@ -163,6 +166,7 @@ class OnePassClassifier(OnePassLearning):
         fit_intercept: bool = True,
         class_weight: Any = None,
         shuffle: bool = False,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -175,5 +179,6 @@ class OnePassClassifier(OnePassLearning):
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.shuffle = shuffle
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -4,46 +4,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
-from likelier.engines import LocalEngine
-from likelier.features.fourier import FourierFeatures
-from likelier.fitting.probabilities import (
-    class_probabilities,
-    never_certain,
-    split_entropy,
-)
-from likelier.losses import make_loss
+from likelier.base import Array, Matrix, Uncertainty
+from likelier.fitting.monitor import CallbackSupportMixin
+from likelier.fitting.predictions import by_blocks
 from likelier.matrices import validated_rows
 from likelier.one_pass.checks import check_same_parameters
-from likelier.one_pass.inference import coordinates
-from likelier.predictive import Categorical
+from likelier.one_pass.posterior import OnePassPosterior, one_pass
 
-DRAWS = 32  # of the scores, for the epistemic uncertainty
-LAZY_ATTRIBUTES = ("coef_", "intercept_", "posterior_")
-MACKAY = np.pi / 8.0  # E sigma(f) is about sigma(mean / sqrt(1 + MACKAY variance))
+LAZY_ATTRIBUTES = ("coef_", "intercept_")
 
 
 class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     """Predictions from Gaussian weights that share one covariance."""
 
-    update: str
     n_jobs: int | None
     random_state: Any
     classes_: Array
     coef_: Array
     intercept_: Array
-    map_: dict[str, Array]
-    fixed_params_: dict[str, Any]
-    posterior_: dict[str, Any]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -74,83 +60,41 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
             rows = np.ascontiguousarray(rows)
         return rows
 
-    def _features(self, X: Matrix, frequencies: dict[str, Array]) -> Matrix:
-        """Fourier features of the rows, or the rows themselves."""
-        return FourierFeatures().apply(frequencies, X) if frequencies else X
+    def _posterior(self) -> OnePassPosterior:
+        """What is known of the weights, after all rows."""
+        self._finalise()
+        found = one_pass(self)
+        assert isinstance(found, OnePassPosterior)
+        return found
 
-    def _by_blocks(self, X: Any, compute: Callable[[Matrix], Array]) -> Array:
+    def _by_blocks(self, X: Any, method: Callable[[OnePassPosterior, Matrix], Array]) -> Array:
         """Compute something for every row, block by block in bounded memory."""
         check_is_fitted(self, "classes_")
-        X = self._check_X(X, reset=False)
-        self._finalise()
-        with LocalEngine(X, n_jobs=self.n_jobs) as engine:
+        X, posterior = self._check_X(X, reset=False), self._posterior()
+        return by_blocks(X, lambda rows: method(posterior, rows), self.n_jobs)
 
-            def compute_block(batch: Batch) -> Array:
-                return compute(self._features(batch.X, self.map_))
-
-            return np.concatenate(list(engine.map_blocks(compute_block)))
-
-    # -- scores -------------------------------------------------------------------------
-    def _scores(self, Phi: Matrix) -> Array:
-        coef = np.asarray(self.coef_, dtype=np.float64)
-        return np.asarray(Phi @ coef.T + self.intercept_)
-
-    def _variance(self, Phi: Matrix) -> Array:
-        """Variance of the score of one class (with two classes: of their difference)."""
-        posterior = self.posterior_
-        has_intercept = len(posterior["scaling"]) > len(posterior["scale"])
-        Z = coordinates(Phi, posterior["centre"], posterior["scale"], has_intercept)
-        scaled = Z.astype(np.float64, copy=False) * posterior["scaling"]
-        half = solve_triangular(posterior["root"], scaled.T, lower=True, check_finite=False)
-        return np.asarray((half**2).sum(axis=0) * self._difference_variance())
-
-    def _difference_variance(self) -> float:
-        """Factor from the variance of one output to that of a difference between two classes."""
-        return 2.0 if self.fixed_params_["update"] == "streaming" else 1.0
-
-    def _loss(self) -> Loss:
-        return make_loss("softmax" if self.fixed_params_["update"] == "streaming" else "log_loss")
-
+    # -- predictions --------------------------------------------------------------------
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes, otherwise one per class."""
-        scores = self._by_blocks(X, self._scores)
+        scores = self._by_blocks(X, OnePassPosterior.scores)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:
         """Most probable class of every row."""
-        scores = self._by_blocks(X, self._scores)
-        if len(self.classes_) == 2:
-            best = (scores[:, 0] > 0.0).astype(np.intp)
-        else:
-            best = scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        codes = self._by_blocks(X, OnePassPosterior.point)
+        return np.asarray(self.classes_[codes])
 
-    # -- probabilities ------------------------------------------------------------------
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class, averaged over the posterior of the weights.
 
         The most probable class is always the one that `predict` returns. Costs features^2 per row
         for the variance of the scores.
         """
-        return self._by_blocks(X, self._moderated)
+        return self._by_blocks(X, lambda found, rows: found.predictive(rows).probabilities())
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         return np.asarray(np.log(self.predict_proba(X)))
-
-    def _moderated(self, Phi: Matrix) -> Array:
-        """Probabilities of scores moderated by their variance (MacKay, 1992)."""
-        factor = float(self.posterior_["factor"])
-        variance = factor**2 * self._variance(Phi)
-        moderated = self._scores(Phi) * (factor / np.sqrt(1.0 + MACKAY * variance))[:, None]
-        return self._probabilities(moderated)
-
-    def _probabilities(self, scores: Array) -> Array:
-        if len(self.classes_) == 1:
-            return np.ones_like(scores)
-        if len(self.classes_) == 2:
-            scores = scores[:, 0]
-        return never_certain(class_probabilities(self._loss(), scores, {}))
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Entropy of `predict_proba` in nats, split into aleatoric and epistemic parts.
@@ -161,19 +105,12 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         """
         check_is_fitted(self, "classes_")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        noise = np.random.default_rng([seed, 2]).standard_normal((DRAWS, len(self.coef_)))
 
-        def parts(Phi: Matrix) -> Array:
-            factor = float(self.posterior_["factor"])
-            scores, std = self._scores(Phi), np.sqrt(self._variance(Phi))
-            if len(self.coef_) > 1:  # of a single class, not of a difference
-                std = std / np.sqrt(self._difference_variance())
-            draws = [self._probabilities(factor * (scores + std[:, None] * e)) for e in noise]
-            epistemic = Categorical(np.stack(draws, axis=1)).uncertainty().epistemic
-            return np.column_stack([self._moderated(Phi), epistemic])
+        def parts(posterior: OnePassPosterior, rows: Matrix) -> Array:
+            found = replace(posterior, seed=seed).uncertainty(rows)
+            return np.column_stack([found.total, found.aleatoric, found.epistemic])
 
-        both = self._by_blocks(X, parts)
-        return split_entropy(both[:, :-1], both[:, -1])
+        return Uncertainty(*np.ascontiguousarray(self._by_blocks(X, parts).T))
 
     def coef_covariance(self) -> Array:
         """Covariance of the coefficients of a class, in the original feature units.
@@ -181,13 +118,4 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         The same for every row of ``coef_``; with an intercept, that comes last. Costs features^3.
         """
         check_is_fitted(self, "classes_")
-        posterior = self.posterior_
-        d, p = len(posterior["scale"]), len(posterior["scaling"])
-        to_rows = np.diag(np.append(1.0 / posterior["scale"], np.ones(p - d)))
-        if p > d:
-            to_rows[d, :d] = -posterior["centre"] / posterior["scale"]
-        half = solve_triangular(
-            posterior["root"], (to_rows * posterior["scaling"]).T, lower=True, check_finite=False
-        )
-        factor = self._difference_variance() if len(self.classes_) == 2 else 1.0
-        return np.asarray(half.T @ half * factor)
+        return self._posterior().coef_covariance()

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import assert_all_finite, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Matrix
-from likelier.engines import LocalEngine, StreamEngine
-from likelier.engines.rows import take_rows
+from likelier.base import Array, Batch, Engine
 from likelier.fitting.dataset import (
+    CheckedSource,
     check_mergeable,
     is_stream,
+    local_engine,
     open_source,
-    require_targets,
+    stream_engine,
 )
+from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import watched
 from likelier.fitting.labels import checked_labels, encode_labels, join_classes
+from likelier.fitting.monitor import Monitor, with_callbacks
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.targets import check_class_weight, class_weights, union_classes
 from likelier.one_pass.checks import (
@@ -30,24 +32,50 @@ from likelier.one_pass.checks import (
     check_same_parameters,
     fixed_parameters,
 )
-from likelier.one_pass.inference import StreamState, stream_weights, update_mean
+from likelier.one_pass.inference import StreamState, update_mean
 from likelier.one_pass.merge import merge_streams
-from likelier.one_pass.model import FrozenModel, FrozenSums, Weights, frozen_weights
-from likelier.one_pass.predictions import LAZY_ATTRIBUTES
+from likelier.one_pass.posterior import OnePassPosterior
+from likelier.one_pass.predictions import LAZY_ATTRIBUTES, OnePassPredictions
 from likelier.one_pass.row_buffer import append_rows, copy_rows
-from likelier.one_pass.streaming import OnePassBlocks
+from likelier.one_pass.settings import Settings
+from likelier.one_pass.streaming import Finished, Learned, flushed_state, next_block
+from likelier.one_pass.updates import (
+    ClassSums,
+    FrozenUpdate,
+    LabelWeights,
+    StreamingUpdate,
+    announce,
+)
 
 MAX_WIDTH = 16_384  # features; their matrix of products takes two gigabytes
-FROZEN_BLOCK_VALUES = 1 << 19
+
+Opened = tuple[Engine, Learned, LabelWeights]
 
 
-class OnePassLearning(OnePassBlocks):
+@dataclass(frozen=True)
+class BlocksLearned:
+    """State of a stream after some of its blocks."""
+
+    n_blocks: int
+    learned: Learned
+
+
+class OnePassLearning(OnePassPredictions):
     """`fit`, `partial_fit`, `merge` and `forget` of both updates."""
 
+    update: str
+    features: str | None
     prior_precision: float | str
     class_weight: Any
     shuffle: bool
+    n_features_in_: int
     n_rows_seen_: int
+    rows_summed_: int  # rows that are not buffered
+    seed_: int
+    stats_: dict[str, Any]
+    pending_: dict[str, Any]
+    map_: dict[str, Array]
+    fixed_params_: dict[str, Any]
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -64,21 +92,17 @@ class OnePassLearning(OnePassBlocks):
             Non-negative weights; a row of weight 0 is ignored.
         """
         self._validate_parameters()
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        if is_stream(X):
-            self._fit_stream(X, y, sample_weight)
-        else:
-            rows = check_rows(self, X, y, sample_weight, reset=True)
-            self._reset(rows.X.dtype)
-            if self.shuffle:
-                order = np.random.default_rng([self._seed(), 1]).permutation(rows.n_rows)
-                rows = Batch(rows.X, rows.y, rows.weight, rows=order).compact()
-            try:
-                self._learn(rows, balanced=self._balanced_weights(rows))
-            finally:  # keep the blocks learned before an interruption
-                self._set_fitted_attributes()
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        with fitting(self, X, y, sample_weight) as monitor:
+            opened = self._from_stream if is_stream(X) else self._from_memory
+            engine, start, per_label = opened(X, y, sample_weight)
+            update = self._update(per_label)
+            with closing(engine):
+                learned = monitor.stage(
+                    "rows", lambda: learn_rows_of(engine, update, start, monitor)
+                )
+            found = monitor.stage("weights", lambda: update.finish(learned, {}))
+            self._keep(learned)
+            self._publish(found)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -106,15 +130,17 @@ class OnePassLearning(OnePassBlocks):
         join_classes(
             getattr(self, "classes_", None), classes, np.asarray(rows.y)[:1]
         )  # check the type
-        if is_first:
-            self._reset(rows.X.dtype)
-        self._learn(rows, announced=classes)
-        learned = self.stats_ or self.pending_
-        (
-            self._defer_weights
-            if self.update == "streaming" and learned
-            else self._set_fitted_attributes
-        )()
+        learned = self._reset() if is_first else Learned.of(self)
+        learned = announce(learned, weightless_labels(rows))
+        if classes is not None:
+            learned = announce(learned, checked_labels(np.asarray(classes)))
+        with closing(self._engine(rows)) as engine:
+            learned = self._update(self.class_weight).step(learned, engine)[0]
+        self._keep(learned)
+        if self.update == "streaming" and learned.n_rows:
+            self._defer_weights(learned)
+        else:
+            self._set_fitted_attributes()
 
     def merge(self, other: Any) -> Self:
         """Add the rows learned by another model of the same kind, in place.
@@ -137,18 +163,22 @@ class OnePassLearning(OnePassBlocks):
         self._finalise()
         other._finalise()
         check_compatible(self, other)
-        classes = union_classes(self.classes_, other.classes_)
-        if self._fits_initial_batch(other):
-            self._announce(classes)
-            self.pending_ = copy_rows(append_rows(self.pending_, Batch(**other.pending_)))
-            self._defer_weights()
+        one, two = Learned.of(self), Learned.of(other)
+        classes, settings = union_classes(self.classes_, other.classes_), Settings.of(self)
+        if not (self.half_life or other.half_life) and fit_initial_batch(one, two, settings):
+            rows = append_rows(one.pending, Batch(**two.pending))
+            learned = replace(announce(one, classes), pending=copy_rows(rows))
+            self._keep(learned)
+            self._defer_weights(learned)
             return
-        if self.update == "frozen":
-            stats: Any = self._frozen_sums(classes) + other._frozen_sums(classes)
+        if settings.streaming:
+            states = flushed_state(one, settings)[0], flushed_state(two, Settings.of(other))[0]
+            stats = merge_streams(*states, settings.prior).to_arrays()
         else:
-            stats = merge_streams(self._flushed_state(), other._flushed_state(), self._precision())
-        self.stats_, self.pending_ = {"classes": classes, **stats.to_arrays()}, {}
-        self.rows_summed_ = self.n_rows_seen_ + other.n_rows_seen_
+            sums = ClassSums.of(one).among(classes) + ClassSums.of(two).among(classes)
+            stats = {"classes": classes, **sums.to_arrays()}
+        n_rows = self.n_rows_seen_ + other.n_rows_seen_
+        self._keep(replace(one, stats=stats, pending={}, n_summed=n_rows))
         self._clear_mixing()
         self._set_fitted_attributes()
 
@@ -165,17 +195,47 @@ class OnePassLearning(OnePassBlocks):
 
     def _discount(self, factor: float) -> None:
         self._clear_mixing()
-        if self.update == "frozen":
-            stats: Any = self._frozen_sums(self.classes_).discounted(factor)
-            self.stats_ = {"classes": self.classes_, **stats.to_arrays()}
-        elif self.stats_:
-            state = StreamState(**self.stats_).discounted(factor)
-            self.stats_ = update_mean(state, self._precision()).to_arrays()
-        if self.pending_:
-            self.pending_ = {**self.pending_, "weight": self.pending_["weight"] * factor}
+        learned, settings = Learned.of(self), Settings.of(self)
+        if not settings.streaming:
+            sums = ClassSums.of(learned).among(self.classes_).discounted(factor)
+            learned = replace(learned, stats={"classes": self.classes_, **sums.to_arrays()})
+        elif learned.stats:
+            state = StreamState(**learned.stats).discounted(factor)
+            learned = replace(learned, stats=update_mean(state, settings.prior).to_arrays())
+        if learned.pending:
+            rows = {**learned.pending, "weight": learned.pending["weight"] * factor}
+            learned = replace(learned, pending=rows)
+        self._keep(learned)
         self._set_fitted_attributes()
 
-    # -- both updates -------------------------------------------------------------------
+    # -- opening of rows ----------------------------------------------------------------
+    def _from_memory(self, X: Any, y: Any, sample_weight: Any) -> Opened:
+        """Rows in memory, in the order in which they are to be learned."""
+        rows = check_rows(self, X, y, sample_weight, reset=True)
+        start = announce(self._reset(), weightless_labels(rows))
+        per_label = self._balanced_weights(rows)
+        if self.shuffle:
+            order = np.random.default_rng([self._seed(), 1]).permutation(rows.n_rows)
+            rows = Batch(rows.X, rows.y, rows.weight, rows=order).compact()
+        return self._engine(rows), start, per_label
+
+    def _from_stream(self, X: Any, y: Any, sample_weight: Any) -> Opened:
+        """Blocks of rows that are read once."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight cannot be passed with a stream; yield (X, y, sample_weight) blocks"
+            )
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "class_weight must be a dict of weights or None for a stream, which is read "
+                f"once; got {self.class_weight!r}"
+            )
+        source = CheckedSource(watched(open_source(self, X, y), self), checked_labels)
+        return stream_engine(source, 0, False), self._reset(), self.class_weight
+
+    def _engine(self, rows: Batch) -> Engine:
+        return local_engine(rows.X, rows.y, rows.weight, 0, self.n_jobs, False)
+
     def _validate_parameters(self) -> None:
         self._validate_params()
         check_class_weight(self.class_weight)
@@ -185,53 +245,24 @@ class OnePassLearning(OnePassBlocks):
                 f"{self.gamma!r} is computed from the first rows and would depend on their order"
             )
 
-    def _reset(self, dtype: Any) -> None:
-        self.stats_, self.pending_, self.map_ = {}, {}, {}
-        self.__dict__.pop("announced_", None)
+    def _reset(self) -> Learned:
+        """Fix what defines the sums; nothing has been learned yet."""
         self._clear_mixing()
-        self.rows_summed_, self.fixed_params_ = 0, fixed_parameters(self)
-        self.seed_ = self._seed()
-        self.row_dtype_ = np.dtype(dtype).str
-        width = self.n_components if self.features == "fourier" else self.n_features_in_
+        self.fixed_params_, self.seed_ = fixed_parameters(self), self._seed()
+        width = Settings.of(self).width
         if width > MAX_WIDTH:
             raise ValueError(
                 f"X has {width} features (max {MAX_WIDTH}); their matrix of products would take "
                 f'{8e-9 * width**2:.0f} GB. Use features="fourier" or LinearClassifier'
             )
+        return Learned()
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _learn(self, rows: Batch, balanced: dict[Any, float] | None = None,
-               announced: Any = None) -> None:  # fmt: skip
-        """Learn validated rows."""
-        y = np.asarray(rows.y)
-        weight = np.ones(len(y)) if rows.weight is None else np.asarray(rows.weight)
-        weight = weight * self._row_class_weights(y, balanced)
-        X = rows.X.astype(self.row_dtype_, copy=False)
-        if not weight.all():
-            kept, labels = np.flatnonzero(weight), np.unique(y)
-            unweighted = labels[~np.isin(labels, y[kept])]
-            if len(unweighted):  # classes whose rows all have weight 0
-                self._announce(unweighted)
-            X, y, weight = take_rows(X, kept), y[kept], weight[kept]
-        if announced is not None:
-            self._announce(checked_labels(np.asarray(announced)))
-        if not len(y):
-            return
-        learn = self._learn_frozen if self.update == "frozen" else self._learn_blocks
-        learn(X, y, weight)
-
-    def _announce(self, labels: Array) -> None:
-        """Add classes that have no rows yet."""
-        self.announced_ = union_classes(getattr(self, "announced_", labels), labels)
-
-    def _row_class_weights(self, y: Array, balanced: dict[Any, float] | None) -> Any:
-        per_label = self.class_weight if isinstance(self.class_weight, Mapping) else balanced
-        if per_label is None:
-            return 1.0
-        labels, codes = encode_labels(y)
-        return np.array([float(per_label.get(c, 1.0)) for c in labels.tolist()])[codes]
+    def _update(self, per_label: LabelWeights) -> StreamingUpdate | FrozenUpdate:
+        update = StreamingUpdate if self.update == "streaming" else FrozenUpdate
+        return update(Settings.of(self), per_label)
 
     def _balanced_weights(self, rows: Batch) -> dict[Any, float] | None:
         """Weights of the classes, from rows in memory."""
@@ -244,100 +275,76 @@ class OnePassLearning(OnePassBlocks):
         per_class = class_weights(self.class_weight, labels, codes, weight)
         return None if per_class is None else dict(zip(labels.tolist(), per_class, strict=True))
 
-    def _set_fitted_attributes(self) -> None:
-        """Set the fitted attributes from the statistics."""
-        if self.update == "frozen":
-            if not self.stats_:
-                return
-            classes = join_classes(self.stats_["classes"], getattr(self, "announced_", None),
-                                   self.stats_["classes"])  # fmt: skip
-            weights = frozen_weights(
-                self._frozen_sums(classes), self._precision(), self.fit_intercept
-            )
-            factor = 1.0
-        else:
-            state = self._flushed_state()
-            if not len(state.classes):
-                return
-            classes, weights = state.classes, stream_weights(state, self._precision(), self._mixing)
-            factor = float(np.exp(state.calibration[0]))
-        self._set_coefficients(classes, weights, factor)
+    # -- fitted attributes --------------------------------------------------------------
+    def _keep(self, learned: Learned) -> None:
+        """Store what has been learned."""
+        self.stats_, self.pending_, self.map_ = learned.stats, learned.pending, learned.frequencies
+        self.rows_summed_, self.row_dtype_ = learned.n_summed, learned.dtype
+        self.n_rows_seen_ = learned.n_rows
+        self.__dict__.pop("announced_", None)
+        if learned.announced is not None:
+            self.announced_ = learned.announced
 
-    def _defer_weights(self) -> None:
+    def _defer_weights(self, learned: Learned) -> None:
         """Set ``classes_`` only; weights are computed on demand, since more rows may come."""
-        labels = np.unique(self.pending_["y"]) if self.pending_ else self.stats_["classes"]
-        announced = getattr(self, "announced_", None)
-        self.classes_ = join_classes(self.stats_.get("classes"), announced, labels)
-        self.n_rows_seen_ = self.rows_summed_ + len(self.pending_.get("y", ()))
-        for name in LAZY_ATTRIBUTES:
+        labels = np.unique(learned.pending["y"]) if learned.pending else learned.stats["classes"]
+        self.classes_ = join_classes(learned.stats.get("classes"), learned.announced, labels)
+        for name in ("posterior_", *LAZY_ATTRIBUTES):
             self.__dict__.pop(name, None)
 
-    def _set_coefficients(self, classes: Array, weights: Weights, factor: float) -> None:
-        coef, intercept = weights.raw()
-        if len(classes) == 2:
-            if self.update == "streaming":
-                coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-            else:
-                coef, intercept = coef[1:], intercept[1:]
-        self.classes_ = classes
-        self.n_rows_seen_ = self.rows_summed_ + len(self.pending_.get("y", ()))
-        self.coef_, self.intercept_ = coef, intercept
-        self.posterior_ = {
-            "root": weights.root, "scaling": weights.scaling, "centre": weights.centre,
-            "scale": weights.scale, "factor": factor,
-        }  # fmt: skip
+    def _set_fitted_attributes(self) -> None:
+        """Set the fitted attributes from the statistics."""
+        cached = vars(self).get("mixing_", {})
+        self._publish(self._update(None).finish(Learned.of(self), cached))
 
-    # -- frozen -------------------------------------------------------------------------
-    def _frozen_sums(self, classes: Array) -> FrozenSums:
-        """Sums so far, expanded to the given classes."""
-        known, own = self.stats_["classes"], dict(self.stats_)
-        del own["classes"]
-        return FrozenSums(**own).expand_classes(np.searchsorted(classes, known), len(classes))
+    def _publish(self, found: Finished | None) -> None:
+        if found is None:
+            return
+        posterior = OnePassPosterior.of(found, self.update == "streaming")
+        self.classes_, self.map_ = found.classes, found.frequencies
+        self.coef_, self.intercept_ = posterior.coef, posterior.intercept
+        names = ("root", "scaling", "centre", "scale", "factor")
+        self.posterior_ = {name: getattr(posterior, name) for name in names}
+        if found.mixing:
+            self.mixing_ = found.mixing
 
-    def _learn_frozen(self, X: Matrix, y: Array, weight: Array) -> None:
-        labels, codes = encode_labels(y)
-        classes = join_classes(self.stats_.get("classes"), None, labels)
-        codes = np.searchsorted(classes, labels)[codes]
-        if self.features == "fourier" and not self.map_:
-            self.map_ = self._draw_features(X)
-        model, width = FrozenModel(len(classes)), int(X.shape[1])
-        block_rows = max(64, FROZEN_BLOCK_VALUES // max(width, self.n_components))
+    def _clear_mixing(self) -> None:
+        self.__dict__.pop("mixing_", None)
 
-        def sums(batch: Batch) -> FrozenSums:
-            Phi = self._features(batch.X, self.map_)
-            return model.stats(Batch(Phi, batch.y, batch.weight))
 
-        with LocalEngine(X, codes, weight * self._age_weights(len(y)), n_jobs=self.n_jobs,
-                         block_rows=block_rows) as engine:  # fmt: skip
-            total = engine.reduce(sums, FrozenSums.__add__)
-        if self.stats_:
-            total = self._frozen_sums(classes).discounted(self._decay_factor(len(y))) + total
-        self.stats_ = {"classes": classes, **total.to_arrays()}
-        self.rows_summed_ += len(y)
-
-    # -- streams ------------------------------------------------------------------------
-    def _fit_stream(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """One pass over blocks; an interruption keeps the blocks learned so far."""
-        if sample_weight is not None:
-            raise ValueError(
-                "sample_weight cannot be passed with a stream; yield (X, y, sample_weight) blocks"
-            )
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                "class_weight must be a dict of weights or None for a stream, which is read "
-                f"once; got {self.class_weight!r}"
-            )
-        source = watched(open_source(self, X, y), self)
-        started = False
+def learn_rows_of(engine: Engine, update: Any, start: Learned, monitor: Monitor) -> Learned:
+    """Learn all rows; where they are learned block by block, the state after blocks is kept."""
+    if not update.local_only:
+        after: Learned = update.step(start, engine)[0]
+        return after
+    state = monitor.state("rows") or BlocksLearned(0, start)
+    blocks: Any = engine.blocks()
+    with closing(blocks):
         try:
-            for batch in StreamEngine(source, seed=0, shuffle=False).blocks():
-                labels = checked_labels(require_targets(batch))
-                values = batch.X if isinstance(batch.X, np.ndarray) else batch.X.data
-                assert_all_finite(values, input_name="X")
-                if not started:
-                    self._reset(batch.X.dtype)
-                    started = True
-                self._learn(Batch(batch.X, labels, batch.weight))
-        finally:
-            if started:
-                self._set_fitted_attributes()
+            for number, batch in enumerate(blocks):
+                if number < state.n_blocks:
+                    continue  # learned before the fit was killed
+                state = BlocksLearned(number + 1, update.after(state.learned, batch))
+                if monitor.tick("block", f"{state.learned.n_rows} rows", lambda: None):
+                    break
+                monitor.keep("rows", state)
+        except KeyboardInterrupt:
+            monitor.keep("rows", state, now=True)
+            raise
+    return state.learned
+
+
+def fit_initial_batch(one: Learned, two: Learned, settings: Settings) -> bool:
+    """Whether the rows of two models fit in one initial batch."""
+    return not (one.stats or two.stats) and one.n_pending + two.n_pending < next_block(
+        one, settings
+    )
+
+
+def weightless_labels(rows: Batch) -> Array:
+    """Labels of which all rows have weight zero."""
+    y = np.asarray(rows.y)
+    if rows.weight is None or rows.weight.all():
+        return y[:0]
+    labels = np.unique(y)
+    return labels[~np.isin(labels, y[rows.weight > 0.0])]

@@ -64,6 +64,13 @@ FITS = {
     "bayesian_linear_scores": (
         likelier.BayesianLinearClassifier("hinge", probability=False, **FEW), X, CLASSES,
     ),
+    "one_pass": (likelier.OnePassClassifier(random_state=0), X, CLASSES),
+    "one_pass_two": (likelier.OnePassClassifier(random_state=0), X, TWO),
+    "one_pass_one": (likelier.OnePassClassifier(), X, np.full(300, "one")),
+    "one_pass_frozen": (likelier.OnePassClassifier(update="frozen", random_state=1), X, CLASSES),
+    "one_pass_fourier": (
+        likelier.OnePassClassifier(features="fourier", n_components=20, random_state=0), X, TWO,
+    ),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
@@ -129,6 +136,40 @@ def test_rows_that_are_none_are_refused(rows, message, tmp_path):
         predictor.predict(rows)
 
 
+@pytest.mark.parametrize("features", [None, "fourier"])
+def test_weights_that_were_deferred_are_computed_by_the_predictor(features, tmp_path):
+    parameters = {"features": features, "n_components": 20, "random_state": 0}
+    model = likelier.OnePassClassifier(**parameters).partial_fit(X, CLASSES, classes=["other"])
+    path = saved(model, tmp_path)
+    assert "posterior_" not in vars(likelier.load(path))
+    found = likelier.load_predictor(path)
+    np.testing.assert_array_equal(found.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "part", "change"),
+    [
+        ("posterior_", "root", lambda value: value[:2]),
+        ("posterior_", "scale", lambda value: 0.0 * value),
+        ("pending_", "X", lambda value: value[:, :2]),
+        ("pending_", "y", lambda value: value[:-1]),
+        ("pending_", "weight", lambda value: -value),
+        ("pending_", "X", lambda value: np.nan * value),
+    ],
+)
+def test_damaged_parts_of_a_stream_are_refused(attribute, part, change, tmp_path):
+    model = likelier.OnePassClassifier().partial_fit(X, CLASSES)
+    if attribute == "posterior_":
+        model.predict(X)
+    damaged = {**getattr(model, attribute)}
+    setattr(model, attribute, {**damaged, part: change(damaged[part])})
+    path = saved(model, tmp_path)
+    for load in (likelier.load, likelier.load_predictor):
+        with pytest.raises(ValueError, match="cannot predict"):
+            load(path)
+
+
 def test_what_a_model_does_not_have_is_refused(tmp_path):
     regression = likelier.LinearRegressor(random_state=0).fit(X, NUMBERS)
     with pytest.raises(ValueError, match="predict_proba is for classes"):
@@ -174,6 +215,7 @@ def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
         "deep_two",
         "deep_noise",
         "bayesian_linear_hinges",
+        "one_pass_fourier",
     )
     for name in names:
         model, rows, y = FITS[name]
