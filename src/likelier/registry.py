@@ -68,6 +68,8 @@ _POSTERIORS: dict[str, str] = {
     "LinearClassifier": "likelier.linear.posterior:classifier",
     "LinearRegressor": "likelier.linear.posterior:regressor",
     "MultinomialNB": "likelier.naive_bayes.posterior:multinomial",
+    "SVC": "likelier.svm.posterior:classifier",
+    "SVR": "likelier.svm.posterior:regressor",
 }
 
 

@@ -36,6 +36,11 @@ FITS = {
     "linear_quantile": (
         likelier.LinearRegressor(losses.Quantile(tau=0.9), random_state=0), X, NUMBERS,
     ),
+    "svc_two": (likelier.SVC(probability=True, random_state=0), X, TWO),
+    "svc_several": (likelier.SVC(C=2.0, probability=True, random_state=0), X, CLASSES),
+    "svc_ties": (likelier.SVC(kernel="poly", degree=2, break_ties=True), X, CLASSES),
+    "svr": (likelier.SVR(probability=True, random_state=0), X, NUMBERS),
+    "svr_linear": (likelier.SVR(kernel="linear"), X, NUMBERS),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
@@ -137,7 +142,7 @@ def test_files_and_frames_go_through_the_encoding(tmp_path):
 
 
 def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
-    for name in ("gaussian", "linear_several", "linear_regression"):
+    for name in ("gaussian", "linear_several", "linear_regression", "svc_several", "svr"):
         model, rows, y = FITS[name]
         path = saved(model.fit(rows, y), tmp_path)
         program = f"""
