@@ -73,6 +73,8 @@ _POSTERIORS: dict[str, str] = {
     "MultilabelClassifier": "likelier.multilabel.posterior:classifier",
     "MultinomialNB": "likelier.naive_bayes.posterior:multinomial",
     "OnePassClassifier": "likelier.one_pass.posterior:one_pass",
+    "SVC": "likelier.svm.posterior:classifier",
+    "SVR": "likelier.svm.posterior:regressor",
 }
 
 

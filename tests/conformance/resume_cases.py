@@ -90,6 +90,10 @@ CASES = {
     "linear_newton_stream": (likelier.LinearClassifier(alpha=1e-3, **quick), stream),
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
+    "svc_two": (likelier.SVC(probability=True, **quick), lambda: dense(900)),
+    "svc_pairs": (likelier.SVC(probability=True, **quick), lambda: dense(900, k=3)),
+    "svc_small_pairs": (likelier.SVC(**quick), lambda: dense(400, k=5)),
+    "svr": (likelier.SVR(C=10.0, probability=True, **quick), lambda: numbers(900)),
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
     "multilabel": (
         likelier.MultilabelClassifier(n_components=3, n_folds=2, max_iter=3, kernel=False, **quick),

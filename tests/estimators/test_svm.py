@@ -352,27 +352,6 @@ def test_grid_search(iris):
     assert search.best_score_ > 0.95
 
 
-@pytest.mark.parametrize("model", [SVC(), SVR(C=100.0)], ids=["SVC", "SVR"])
-def test_an_interrupted_fit_keeps_what_was_learned(iris, monkeypatch, model):
-    X, y = (np.repeat(part, 6, axis=0) for part in iris)  # more rows than one call is for
-    calls, burst = [], smo.SMO._burst
-
-    def stopped(self, state):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return burst(self, state)
-
-    monkeypatch.setattr(smo.SMO, "_burst", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert len(model.support_) > 0
-    assert model.fit_status_ == 1
-    assert np.isfinite(
-        model.decision_function(X) if isinstance(model, SVC) else model.predict(X)
-    ).all()
-
-
 def test_words_that_are_neither_true_nor_false_are_named():
     X, y = load_iris(return_X_y=True)
     for name in ("probability", "shrinking", "break_ties"):

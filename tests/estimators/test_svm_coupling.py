@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from likelier import SVC
 from likelier.calibration import ece, log_loss
-from likelier.svm import pairs as svm_pairs
-from likelier.svm.pairs import class_pairs, couple_probabilities
+from likelier.svm import coupling
+from likelier.svm.coupling import class_pairs, couple_probabilities
 
 
 def plain(r):
@@ -52,7 +52,7 @@ def test_blocks_of_rows_and_sure_pairs(monkeypatch):
     scores = 200.0 * rng.standard_normal((40, 10))
     whole = couple_probabilities(scores, np.full(10, -1.0), np.zeros(10), 5)
     assert np.isfinite(whole).all()
-    monkeypatch.setattr(svm_pairs, "SYSTEM_VALUES", 3 * 36)
+    monkeypatch.setattr(coupling, "SYSTEM_VALUES", 3 * 36)
     np.testing.assert_array_equal(
         couple_probabilities(scores, np.full(10, -1.0), np.zeros(10), 5), whole
     )

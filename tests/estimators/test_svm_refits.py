@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 import likelier
 from likelier import SVC, SVR, GaussianNB, LinearClassifier, LinearRegressor
 from likelier.svm import estimator as svm_words
-from likelier.svm import smo
+from likelier.svm import fitted_kernel, recipe, smo
 
 
 def draw(n=60, seed=0):
@@ -123,66 +123,58 @@ def models():
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["SVC", "SVR"])
-@pytest.mark.parametrize("again", [True, False], ids=["refit", "first fit"])
-def test_nothing_of_an_older_fit_is_mixed_with_an_interrupted_one(monkeypatch, number, again):
-    model = models()[number]
-    if not again:
-        model = type(model)(**model.get_params())
-    X, y = many(model)
-    stop_at(monkeypatch, 2)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert model.fit_status_ == 1 and model.shape_fit_ == X.shape
-    assert len(model.predict(X)) == len(X)
-    if isinstance(model, SVC):
-        assert model.calibration_ == {} and not model.probA_.size and not model.probB_.size
-        assert set(model.predict(X)) <= {"p", "q"}
-        for name in ("predict_proba", "predict_log_proba", "predict_uncertainty"):
-            with pytest.raises(ValueError, match="probabilities are not calibrated.*interrupted"):
-                getattr(model, name)(X)
-    else:
-        assert model.held_out_fit_ is None and not model.residuals_.size
-        with pytest.raises(ValueError, match="residuals are not available.*interrupted"):
-            model.predict_interval(X)
-        with pytest.raises(ValueError, match="residuals are not available.*interrupted"):
-            model.predict(X, return_std=True)
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["SVC", "SVR"])
-def test_an_interrupted_calibration_leaves_the_coefficients(monkeypatch, number):
-    model = models()[number]
-    X, y = draw(seed=2)
-    y = X[:, 1] if number else y
-    whole = type(model)(C=100.0).fit(X, y)
-    stop_at(monkeypatch, 2, type(model), "_solve")  # the first is of all rows
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert model.fit_status_ == 0
-    assert vars(model).keys() >= vars(whole).keys()
-    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
-    with pytest.raises(ValueError, match="(not calibrated|not available).*interrupted"):
-        (model.predict_interval if number else model.predict_proba)(X)
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["SVC", "SVR"])
-@pytest.mark.parametrize("where", ["checks", "kernel", "first update"])
-def test_ctrl_c_before_anything_is_learned_leaves_the_model_as_it_was(monkeypatch, number, where):
+@pytest.mark.parametrize(
+    ("place", "count"),
+    [((svm_words, "as_csr"), 1), ((fitted_kernel, "make_kernel"), 1), ((smo.SMO, "_burst"), 1),
+     ((smo.SMO, "_burst"), 2), ((recipe, "finite_penalties"), 2)],
+    ids=["checks", "kernel", "first update", "later update", "calibration"],
+)  # fmt: skip
+def test_ctrl_c_leaves_the_model_as_it_was(monkeypatch, number, place, count):
     model = models()[number]
     before = dict(vars(model))
     X, y = many(model)
-    places = {"checks": (svm_words, "as_csr"), "kernel": (svm_words, "make_kernel"),
-              "first update": (smo.SMO, "_burst")}  # fmt: skip
-    stop_at(monkeypatch, 1, *places[where])
+    stop_at(monkeypatch, count, *place)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     same_state(model, before)
-    fresh = type(model)()
+    fresh = type(model)(probability=True)
     monkeypatch.undo()
-    stop_at(monkeypatch, 1)
+    stop_at(monkeypatch, count, *place)
     with pytest.raises(KeyboardInterrupt):
         fresh.fit(X, y)
     with pytest.raises(NotFittedError):
         fresh.predict(X)
+
+
+class Stopping:
+    """Asks for the end of a fit after so many steps."""
+
+    def __init__(self, count):
+        self.left = count
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, **data):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        self.left -= 1
+        return self.left <= 0
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["SVC", "SVR"])
+def test_a_callback_ends_a_fit_with_what_it_has(number):
+    model = models()[number]
+    X, y = many(model)
+    model.set_callbacks(Stopping(2)).fit(X, y)
+    assert model.fit_status_ == 1 and len(model.support_)
+    assert np.isfinite(model.decision_function(X) if number == 0 else model.predict(X)).all()
+    with pytest.raises(ValueError, match="(not calibrated|not available).*stopped"):
+        (model.predict_interval if number else model.predict_proba)(X)
 
 
 # -- words and labels ---------------------------------------------------------------------

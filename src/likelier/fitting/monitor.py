@@ -187,15 +187,16 @@ class Monitor:
         return state
 
     def keep(self, stage: str, state: Any, *, now: bool = False) -> None:
-        """Keep the state of a stage: ``now``, or if it is time.
+        """Keep the state of a stage, or that which a function gives: ``now``, or if it is time.
 
         The more time writing takes, the longer until the next time. A state that holds values per
         row is not kept; one of the next steps leads to one that holds none.
         """
-        if self.journal is None or _holds_row_values(state):
-            return
         start = time.monotonic()
-        if not now and start - self._last_kept < self._pause:
+        if self.journal is None or (not now and start - self._last_kept < self._pause):
+            return
+        state = state() if callable(state) else state
+        if _holds_row_values(state):
             return
         self.journal.keep(stage, (self.n_steps, state))
         self._last_kept = time.monotonic()

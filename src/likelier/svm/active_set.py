@@ -92,7 +92,7 @@ def _improve(
     ridge = FIRST_RIDGE * state.gap / float(np.median(width[width > 0.0]))
     n_first = _count_free(box, beta)
     budget, n_failed, too_small = float(MAX_STEPS), 0, 0.0
-    while budget > 0.0 and n_failed < MAX_FAILED:
+    while budget > 0.0 and n_failed < MAX_FAILED and not (stopped is not None and stopped()):
         solution, used = _proximal_point(state, beta, F, ridge, room, stopped)
         budget -= used * max((_count_free(box, beta) / n_first) ** 2, MIN_STEP_COST)
         if solution is None or dual_objective(box, *solution) < _slightly_below(box, beta, F):
@@ -129,7 +129,7 @@ def _proximal_point(
     fewest, n_worse = len(beta) + 1, 0
     for k in range(1, MAX_TRIES + 1):
         if stopped is not None and stopped():
-            raise KeyboardInterrupt
+            return None, k
         is_free = abs(statuses) == 1
         free = np.flatnonzero(is_free)
         held = np.select([statuses == 2, statuses == -2], [box.upper, box.lower], 0.0)

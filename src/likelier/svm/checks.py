@@ -11,6 +11,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from likelier.base import Array, Matrix, check_flag
 from likelier.matrices import refuse_complex
+from likelier.svm.fitted_kernel import dense
 
 
 def check_boolean(name: str, value: Any) -> None:
@@ -93,12 +94,6 @@ def check_finite(values: Array, name: str) -> None:
     """Raise, naming the argument, if a value is NaN or infinite."""
     if not np.isfinite(values).all():
         assert_all_finite(values, input_name=name)  # raises with a specific message
-
-
-def dense(table: Any) -> Any:
-    """A matrix as a plain array; anything else as it is."""
-    to_array = getattr(table, "toarray", None)
-    return table if to_array is None else to_array()
 
 
 def as_input_format(table: Array, X: Any) -> Any:

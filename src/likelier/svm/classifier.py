@@ -12,34 +12,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likelier.base import Array, Uncertainty
-from likelier.calibration import restore
-from likelier.engines.threads import ThreadTeam
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.targets import OneClassError, check_labels, class_weights, unique_labels
 from likelier.matrices import checked_matrix
 from likelier.predictive import Categorical
-from likelier.svm.checks import as_input_format, as_vector, check_boolean, check_finite, dense
-from likelier.svm.estimator import (
-    Rows,
-    SVMEstimator,
-    print_result,
-    weights_of_features,
-)
-from likelier.svm.folds import FOLDS, assign_folds, row_hashes
+from likelier.svm.checks import as_input_format, as_vector, check_boolean, check_finite
+from likelier.svm.coupling import class_scores, pair_columns, pair_sigmoids
+from likelier.svm.estimator import SVMEstimator, weights_of_features
+from likelier.svm.fitted_kernel import dense
 from likelier.svm.hard_margin import finite_penalties, reaches
-from likelier.svm.model import kernel_block
-from likelier.svm.pairs import (
-    InterruptedPairsError,
-    class_scores,
-    couple_probabilities,
-    join_pairs,
-    pair_columns,
-    pair_scores,
-    pair_sigmoids,
-    solve_pairs,
-    votes,
-)
+from likelier.svm.pairs import join_pairs
+from likelier.svm.posterior import calibration_scores, classifier
+from likelier.svm.recipe import Recipe
+from likelier.svm.rows import Rows
 from likelier.svm.small import PairTable
 
 NEGLIGIBLE_WEIGHT = 1e-100  # weight relative to the largest that is treated as zero
@@ -88,6 +75,9 @@ class SVC(ClassifierMixin, SVMEstimator):
         One score per class, or one per pair of classes.
     break_ties : bool, default=False
         Break ties in votes by scores instead of the order of the classes.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
         Threads, over pairs of classes, or over kernel rows for a single pair.
     random_state : int, RandomState or None, default=None
@@ -147,6 +137,7 @@ class SVC(ClassifierMixin, SVMEstimator):
         max_iter: int | None = None,
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -164,11 +155,12 @@ class SVC(ClassifierMixin, SVMEstimator):
         self.max_iter = max_iter
         self.decision_function_shape = decision_function_shape
         self.break_ties = break_ties
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _fit_models(
-        self, models: list[SVC], X: Any, y: Any, sample_weight: Any, quiet: bool = False
+        self, models: list[SVC], X: Any, y: Any, sample_weight: Any, monitor: Monitor
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
         self._validate_parameters()
@@ -180,8 +172,7 @@ class SVC(ClassifierMixin, SVMEstimator):
         if len(self.classes_) < 2:
             raise OneClassError(self.classes_)
         rows = self._prepare(X, _keep_all_classes(weight, y))
-        if not quiet:
-            self._warn_extremes(X, weight)
+        self._warn_extremes(X, weight)
         if rows.weight is not None:
             negligible = rows.weight <= NEGLIGIBLE_WEIGHT * rows.weight.max()
             rows = replace(rows, weight=np.where(negligible, 0.0, rows.weight))
@@ -192,27 +183,19 @@ class SVC(ClassifierMixin, SVMEstimator):
             ones = np.ones(len(codes)) if rows.weight is None else rows.weight
             rows = replace(rows, weight=ones * per_class[codes])
         with self._threads() as team:
-            try:
-                table = self._solve(rows, codes, [model.C for model in models], team)
-            except InterruptedPairsError as stop:
-                if stop.table.coefficients.any():
-                    self._store(X, rows, stop.table, quiet=True)
-                raise
+            recipe = Recipe(self._inference, team, self.tol, monitor)
+            Cs = [model.C for model in models]
+            table = recipe.pairs(rows, codes, len(self.classes_), Cs)
             for number, model in enumerate(models):
                 for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
                     if name in self.__dict__:
                         setattr(model, name, getattr(self, name))
                 model.classes_, model.class_weight_ = self.classes_, self.class_weight_
-                model._store(X, rows, table, number)
-                model._calibrate(X, rows, codes, team)
+                model._store(X, rows, table, number, quiet=monitor.over)
+                if self._wants_probabilities() and not monitor.over:
+                    model._calibrate(X, rows, codes, recipe)
 
-    def _solve(self, rows: Rows, codes: Array, Cs: list[float], team: ThreadTeam) -> PairTable:
-        Cs = finite_penalties(Cs, rows, self.tol)
-        return solve_pairs(rows, codes, len(self.classes_), Cs, self._inference, team)
-
-    def _store(
-        self, X: Any, rows: Rows, table: PairTable, number: int = 0, quiet: bool = False
-    ) -> None:
+    def _store(self, X: Any, rows: Rows, table: PairTable, number: int, quiet: bool) -> None:
         joined = join_pairs(table, number)
         self.calibration_: dict[str, Any] = {}
         self.probA_, self.probB_ = np.empty(0), np.empty(0)
@@ -222,9 +205,6 @@ class SVC(ClassifierMixin, SVMEstimator):
         self.intercept_ = table.intercepts[number].copy()
         self.n_iter_ = table.n_iter[number].astype(np.int32)
         gap = table.gap[number]
-        if self.verbose:
-            for count, final_gap in zip(self.n_iter_, gap, strict=True):
-                print_result(count, final_gap)
         unsolved = ~table.solved[number]
         diverged = np.isinf(self.C) and reaches(
             joined["dual_coef"], finite_penalties([self.C], rows, self.tol)[0],
@@ -233,24 +213,10 @@ class SVC(ClassifierMixin, SVMEstimator):
         self._report(not unsolved.any(), gap[unsolved].max(initial=0.0), diverged, quiet)
 
     # -- probabilities -------------------------------------------------------------------
-    def _calibrate(self, X: Any, rows: Rows, codes: Array, team: ThreadTeam) -> None:
+    def _calibrate(self, X: Any, rows: Rows, codes: Array, recipe: Recipe) -> None:
         """Fit the map from scores to probabilities on out-of-fold scores."""
-        if not self._wants_probabilities():
-            return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        random_keys = np.random.default_rng([seed, 3]).permutation(len(codes))
-        if rows.prepared.kernel.precomputed:  # duplicates cannot be detected
-            scores, where = self._out_of_fold_scores(
-                rows, codes, assign_folds(random_keys, codes, seed), team
-            )
-        else:
-            keys = row_hashes(X, seed)[rows.indices]
-            scores, where = self._out_of_fold_scores(
-                rows, codes, assign_folds(keys, codes, seed), team
-            )
-            if not len(where):  # too few distinct rows to keep duplicates in one fold
-                folds = assign_folds(random_keys, codes, seed)
-                scores, where = self._out_of_fold_scores(rows, codes, folds, team)
+        scores, where = recipe.out_of_fold_scores(X, rows, codes, len(self.classes_), self.C, seed)
         if not len(where):
             raise ValueError(
                 "probability=True needs at least two rows of some class for cross-validation; y "
@@ -258,35 +224,9 @@ class SVC(ClassifierMixin, SVMEstimator):
             )
         weight = None if rows.weight is None else rows.weight[where]
         sigmoids = pair_sigmoids(scores, codes[where], weight, len(self.classes_))
-        scores = self._calibration_scores(scores, sigmoids)
+        scores = calibration_scores(scores, sigmoids, len(self.classes_))
         self.calibration_ = fit_calibration(scores, codes[where], weight)
         self.probA_, self.probB_ = sigmoids
-
-    def _out_of_fold_scores(
-        self, rows: Rows, codes: Array, folds: Array, team: ThreadTeam
-    ) -> tuple[Array, Array]:
-        """Out-of-fold scores of rows, and the indices of these rows."""
-        n_pairs = len(self.classes_) * (len(self.classes_) - 1) // 2
-        parts, positions = [np.empty((0, n_pairs))], [np.empty(0, dtype=np.intp)]
-        for fold in range(FOLDS):
-            outside, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-            if not len(outside) or len(np.unique(codes[inside])) < len(self.classes_):
-                continue  # a class would have no training rows
-            table = self._solve(rows.restricted(inside), codes[inside], [self.C], team)
-            joined = join_pairs(table)
-            K = kernel_block(rows.prepared, outside, inside[joined["support"]])
-            scores = pair_scores(K, joined["dual_coef"], joined["n_support"])
-            parts.append(scores + table.intercepts[0])
-            positions.append(outside)
-        return np.concatenate(parts), np.concatenate(positions)
-
-    def _calibration_scores(self, scores: Array, sigmoids: tuple[Array, Array]) -> Array:
-        """Scores to calibrate: the score of a single pair, else coupled log probabilities."""
-        return (
-            scores
-            if scores.shape[1] == 1
-            else couple_probabilities(scores, *sigmoids, len(self.classes_))
-        )
 
     @available_if(_has_probabilities)
     @or_constant
@@ -308,19 +248,8 @@ class SVC(ClassifierMixin, SVMEstimator):
         return self._predictive(X).uncertainty()
 
     def _predictive(self, X: Any) -> Categorical:
-        scores = self._pair_scores(X)
-        if not self.calibration_:
-            raise ValueError(
-                "probabilities are not calibrated: the model was fitted with probability=False, or "
-                "the fit was interrupted; fit with probability=True"
-            )
-        per_class = self._calibration_scores(scores, (self.probA_, self.probB_))
-        if per_class.shape[1] == 1:
-            positive = restore(self.calibration_).probabilities(per_class[:, 0])
-            p = np.stack([1.0 - positive, positive], axis=1)
-        else:
-            p = restore(self.calibration_).probabilities(per_class)
-        return Categorical(_with_argmax(p, self._winners(scores)))
+        rows = self._rows(X)
+        return classifier(self).predictive(rows)
 
     def _validate_parameters(self) -> None:
         super()._validate_parameters()
@@ -332,31 +261,17 @@ class SVC(ClassifierMixin, SVMEstimator):
             )
 
     # -- predictions ---------------------------------------------------------------------
-    def _pair_scores(self, X: Any) -> Array:
-        """Scores of every pair of classes."""
-        check_is_fitted(self, "support_")
-        table = dense(self.dual_coef_)
-        return self._expand(X, lambda K: pair_scores(K, table, self.n_support_), self.intercept_)
-
     def _columns(self) -> Array:
         """Coefficients of the support vectors, one column per pair of classes."""
         table = dense(self.dual_coef_)
         columns = table.T if len(table) == 1 else pair_columns(table, self.n_support_)
         return np.ascontiguousarray(columns)
 
-    def _winners(self, scores: Array) -> Array:
-        """Index of the predicted class."""
-        n_classes = len(self.classes_)
-        if n_classes == 2:
-            return (scores[:, 0] >= 0.0).astype(np.intp)
-        if self.break_ties:
-            return np.asarray(class_scores(scores, n_classes).argmax(axis=1))
-        return np.asarray(votes(scores, n_classes).argmax(axis=1))
-
     @or_constant
     def decision_function(self, X: Any) -> Array:
         """Scores: one per row for two classes; else one per class, or per pair for "ovo"."""
-        scores = self._pair_scores(X)
+        rows = self._rows(X)
+        scores = classifier(self).pair_scores(rows)
         if scores.shape[1] == 1:
             return scores.ravel()
         if self.decision_function_shape == "ovo":
@@ -369,7 +284,8 @@ class SVC(ClassifierMixin, SVMEstimator):
         check_is_fitted(self, "support_")
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
-        return np.asarray(self.classes_[self._winners(self._pair_scores(X))])
+        rows = self._rows(X)
+        return np.asarray(self.classes_[classifier(self).point(rows)])
 
     @property
     def coef_(self) -> Any:
@@ -394,15 +310,3 @@ def _keep_all_classes(weight: Array | None, y: Array) -> Array | None:
         return weight
     lost = ~np.isin(y, np.unique(y[weight > 0.0]))
     return np.where(lost, NEGLIGIBLE_WEIGHT * weight.max(), weight) if lost.any() else weight
-
-
-def _with_argmax(p: Array, winners: Array) -> Array:
-    """Probabilities whose argmax is the winner, by swapping it with the largest if necessary."""
-    rows = np.arange(len(p))
-    leader = p.argmax(axis=1)
-    wrong = leader != winners
-    r, w, other = rows[wrong], winners[wrong], leader[wrong]
-    p[r, w], p[r, other] = p[r, other], p[r, w]
-    tied = p.argmax(axis=1) != winners  # equal probabilities
-    p[rows[tied], winners[tied]] *= 1.0 + 1e-12
-    return np.asarray(p / p.sum(axis=1, keepdims=True))

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import (
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Matrix
 from likelier.engines.threads import ThreadTeam, count_threads, one_blas_thread
 from likelier.fitting.dataset import is_stream
+from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
+from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
-from likelier.fitting.rollback import unchanged_on_failure
-from likelier.kernels import Kernel, Linear, Precomputed, Prepared, make_kernel
+from likelier.kernels import Kernel, make_kernel
 from likelier.matrices import as_csr, checked_matrix, checked_weight
 from likelier.svm.checks import (
     check_boolean,
@@ -34,74 +31,20 @@ from likelier.svm.checks import (
     check_number,
     check_seed,
     checked_grid,
-    dense,
     kernel_values,
-    length,
 )
-from likelier.svm.kernel_cache import in_precision
-from likelier.svm.model import Subset, block_rows
+from likelier.svm.fitted_kernel import fitted_kernel, is_custom, is_precomputed
+from likelier.svm.rows import Rows
 from likelier.svm.smo import SMO
+from likelier.svm.watch import Watch
 
 DEFAULT_MAX_ITER = 10_000_000  # default limit
-KERNELS_WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian", "matern", "matern32", "matern52")
 SKLEARN_DEFAULT = "deprecated"  # default of ``probability`` in scikit-learn's SVC
 # set by a fit
 PRIVATE_ATTRIBUTES = ("_gamma", "_fitted_rows", "_held_out_columns")
 
 
-class _NothingFittedError(KeyboardInterrupt):
-    """Interrupt before any coefficients were learned."""
-
-
-@dataclass
-class Rows:
-    """Rows of positive weight, prepared for the kernel, and their indices in the data.
-
-    ``working`` holds the rows in float32, shared by all problems.
-    """
-
-    prepared: Prepared
-    indices: Array
-    weight: Array | None
-    dense_bytes: int
-    part: Array | None = None  # indices of the training rows of a cross-validation fold
-    working: Prepared | None = None
-
-    def make_working(self, many: bool) -> None:
-        """Convert all rows once, to float32 if there are many; not for precomputed kernels."""
-        if self.working is not None or self.prepared.kernel.precomputed:
-            return
-        if many:
-            self.working = in_precision(self.prepared, np.float32, self.dense_bytes)
-        if self.working is None or isinstance(self.working.X, np.ndarray):
-            # dense rows make exact values faster, too
-            self.prepared = in_precision(self.prepared, np.float64, self.dense_bytes // 4)
-
-    def subset(self, inside: Array | None) -> Subset:
-        """A subset of the rows as a problem."""
-        if self.part is not None:
-            inside = self.part if inside is None else self.part[inside]
-        return Subset(self.prepared, inside, self.working)
-
-    def restricted(self, part: Array) -> Rows:
-        """The same rows, restricted to ``part`` for a fit."""
-        weight = None if self.weight is None else self.weight[part]
-        return replace(self, part=part, weight=weight)
-
-
-@dataclass(frozen=True)
-class _Constant(Linear):
-    """Constant kernel, the limit of kernels at ``gamma=0`` or ``degree=0``."""
-
-    value: float = 1.0
-
-    name: ClassVar[str] = "constant"
-
-    def _values(self, G: Array) -> None:
-        G[:] = self.value
-
-
-class SVMEstimator(BaseEstimator, ABC):
+class SVMEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     """Parameters, kernels and fitting of SVMs, for one or several values of C."""
 
     kernel: Any
@@ -113,6 +56,7 @@ class SVMEstimator(BaseEstimator, ABC):
         tags.input_tags.pairwise = self._is_given()
         return tags
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -125,17 +69,11 @@ class SVMEstimator(BaseEstimator, ABC):
 
         Notes
         -----
-        A fit that fails leaves the model unchanged. An interrupted fit (Ctrl-C) stores the current
-        coefficients.
+        A fit that fails or is interrupted leaves the model as it was.
         """
-        refused = unchanged_on_failure(self, (Exception, _NothingFittedError))
-        with refused, one_class_is_constant(self):
+        with fitting(self, X, y, sample_weight) as monitor, one_class_is_constant(self):
             self._clear_fitted()
-            try:
-                self._fit_models([self], X, y, sample_weight)
-            except KeyboardInterrupt:
-                learned = hasattr(self, "fit_status_")  # stored last
-                raise (KeyboardInterrupt if learned else _NothingFittedError) from None
+            self._fit_models([self], X, y, sample_weight, monitor)
         return self
 
     def _clear_fitted(self) -> None:
@@ -154,7 +92,7 @@ class SVMEstimator(BaseEstimator, ABC):
         X, y, sample_weight
             As for `fit`.
         Cs : array of float
-            Values of C in any order.
+            Values of C in any order. A path keeps no checkpoint.
 
         Returns
         -------
@@ -164,12 +102,12 @@ class SVMEstimator(BaseEstimator, ABC):
         params = {name: deepcopy(value) for name, value in self.get_params(deep=False).items()}
         models = [type(self)(**{**params, "C": C}) for C in checked_grid(Cs)]
         ordered = sorted(models, key=lambda model: model.C)
-        ordered[0]._fit_models(ordered, X, y, sample_weight)
+        ordered[0]._fit_models(ordered, X, y, sample_weight, Monitor())
         return models
 
     @abstractmethod
     def _fit_models(
-        self, models: list[Self], X: Any, y: Any, sample_weight: Any, quiet: bool = False
+        self, models: list[Self], X: Any, y: Any, sample_weight: Any, monitor: Monitor
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
 
@@ -201,7 +139,7 @@ class SVMEstimator(BaseEstimator, ABC):
             raise ValueError(f"max_iter must be >= 0, or -1 for no limit, got {self.max_iter}")
 
     def _check_X(self, X: Any, reset: bool) -> Any:
-        if callable(self.kernel) and not isinstance(self.kernel, Kernel):
+        if is_custom(self.kernel):
             return X  # passed to the function without validation
         if is_stream(X):
             raise TypeError(
@@ -213,8 +151,6 @@ class SVMEstimator(BaseEstimator, ABC):
         X = validate_data(
             self, checked_matrix(X), reset=reset, dtype=np.float64, order="C", accept_sparse="csr"
         )
-        if sparse.issparse(X) and not reset and not sparse.issparse(self.support_vectors_):
-            return dense(X)
         return as_csr(X)
 
     def _check_weight(self, sample_weight: Any, X: Any) -> Array | None:
@@ -230,57 +166,27 @@ class SVMEstimator(BaseEstimator, ABC):
 
     def _warn_extremes(self, X: Any, weight: Array | None) -> None:
         """Warn of columns of extreme scale; only ``gamma="scale"`` depends on outliers."""
-        if not self._is_precomputed():
+        if not is_precomputed(self.kernel):
             named = isinstance(self.kernel, str) and self.kernel != "linear"
             shared = named and isinstance(self.gamma, str) and self.gamma == "scale"
             warn_extreme_cells(self, X, weight, SHARED_SCALE if shared else NO_SCALE)
 
     # -- the kernel ----------------------------------------------------------------------
-    def _is_custom(self) -> bool:
-        return callable(self.kernel) and not isinstance(self.kernel, Kernel)
-
-    def _is_precomputed(self) -> bool:
-        """Whether the solver works on a kernel matrix, from the user or a kernel function."""
-        if isinstance(self.kernel, Kernel):
-            return self.kernel.precomputed
-        return callable(self.kernel) or self.kernel == "precomputed"
-
     def _is_given(self) -> bool:
         """Whether the user passes a kernel matrix as ``X``."""
-        return self._is_precomputed() and not self._is_custom()
+        return is_precomputed(self.kernel) and not is_custom(self.kernel)
 
     def _wants_probabilities(self) -> bool:
         """Whether ``probability`` is true; scikit-learn's default "deprecated" is false."""
         return not isinstance(self.probability, str) and bool(self.probability)
 
-    def _kernel(self) -> Kernel:
-        """The kernel with the fitted gamma."""
-        if self._is_custom():
-            return Precomputed()
-        if isinstance(self.kernel, str) and self._is_constant():
-            return _Constant(self._constant_value())
-        return make_kernel(
-            self.kernel, gamma=self._gamma, degree=int(self.degree), coef0=float(self.coef0)
-        )
-
-    def _is_constant(self) -> bool:
-        """Whether the kernel is constant."""
-        if self.kernel == "poly" and self.degree == 0:
-            return True
-        return self._gamma == 0.0 and self.kernel in KERNELS_WITH_GAMMA
-
-    def _constant_value(self) -> float:
-        """The value of the kernel for ``gamma`` or ``degree`` zero."""
-        if self.kernel == "sigmoid":
-            return float(np.tanh(self.coef0))
-        return float(self.coef0) ** int(self.degree) if self.kernel == "poly" else 1.0
-
     def _prepare(self, X: Any, weight: Array | None) -> Rows:
         """Resolve gamma, and prepare the rows of positive weight for the kernel."""
-        if self._is_custom():
+        precomputed = is_precomputed(self.kernel)
+        if is_custom(self.kernel):
             self._fitted_rows = X
             X = np.ascontiguousarray(kernel_values(self.kernel(X, X), X, X))
-        if self._is_precomputed() and X.shape[0] != X.shape[1]:
+        if precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "Precomputed matrix must be a square matrix: X must have as many columns as rows, "
                 f"got {X.shape}"
@@ -289,9 +195,9 @@ class SVMEstimator(BaseEstimator, ABC):
         if weight is not None and not (weight > 0.0).all():
             indices = np.flatnonzero(weight > 0.0)
             weight = weight[indices]
-            X = X[indices][:, indices] if self._is_precomputed() else X[indices]
-        self._gamma = 0.0 if self._is_precomputed() else self._resolve_gamma(X, weight)
-        return Rows(self._kernel().prepare(X), indices, weight, self._cache_bytes())
+            X = X[indices][:, indices] if precomputed else X[indices]
+        self._gamma = 0.0 if precomputed else self._resolve_gamma(X, weight)
+        return Rows(fitted_kernel(self).prepare(X), indices, weight, self._cache_bytes())
 
     def _resolve_gamma(self, X: Matrix, weight: Array | None) -> float:
         """The numeric value of ``gamma``, with weights equivalent to repeated rows."""
@@ -307,42 +213,19 @@ class SVMEstimator(BaseEstimator, ABC):
         """Store the support vectors, without rows for a precomputed kernel."""
         self.shape_fit_ = X.shape if hasattr(X, "shape") else (len(X),)
         self.support_ = support.astype(np.int32)
-        if self._is_precomputed():
+        if is_precomputed(self.kernel):
             self.support_vectors_ = np.empty((0, 0))
         else:
             self.support_vectors_ = X[support]
 
-    def _expand(self, X: Any, weigh: Callable[[Array], Array], intercepts: Array) -> Array:
-        """``weigh(K(X, support vectors)) + intercepts``, in blocks of rows."""
+    def _rows(self, X: Any) -> Matrix:
+        """New rows as the posterior takes them: those of the kernel matrix for a function."""
         check_is_fitted(self, "support_")
         X = self._check_X(X, reset=False)
-        out = np.empty((length(X), len(intercepts)))
-        with one_blas_thread():
-            for some, K in self._blocks(X):
-                out[some] = weigh(K)
-        out += intercepts
-        return out
-
-    def _blocks(self, X: Any) -> Iterable[tuple[slice, Array]]:
-        """Kernel values of blocks of new rows with the support vectors."""
-        n = length(X)
-        kernel = self._kernel()
-        if self._is_custom():
-            X = kernel_values(self.kernel(X, self._fitted_rows), X, self._fitted_rows)
-        if kernel.precomputed:
-            if X.shape[1] != self.shape_fit_[0]:
-                raise ValueError(
-                    f"X must have one column per training row ({self.shape_fit_[0]}), got "
-                    f"{X.shape[1]}"
-                )
-            yield slice(0, n), X[:, self.support_]
-            return
-        rows = kernel.prepare(self.support_vectors_) if len(self.support_) else None
-        step = block_rows(max(1, len(self.support_)), 8)
-        for start in range(0, n, step):
-            some = slice(start, min(start + step, n))
-            empty = np.empty((some.stop - start, 0))
-            yield some, empty if rows is None else rows.against(X[some])
+        if is_custom(self.kernel):
+            return kernel_values(self.kernel(X, self._fitted_rows), X, self._fitted_rows)
+        rows: Matrix = X
+        return rows
 
     def _cache_bytes(self) -> int:
         return int(float(self.cache_size) * 2**20)
@@ -350,7 +233,7 @@ class SVMEstimator(BaseEstimator, ABC):
     # -- solving -------------------------------------------------------------------------
     def _inference(
         self, n_rows: int, n_concurrent: int = 1, team: ThreadTeam | None = None,
-        stopped: Callable[[], bool] | None = None,
+        watch: Watch | None = None,
     ) -> SMO:  # fmt: skip
         """SMO with the parameters of this estimator; ``n_concurrent`` problems run concurrently."""
         limit = max(DEFAULT_MAX_ITER, 100 * n_rows) if self.max_iter is None else int(self.max_iter)
@@ -360,7 +243,7 @@ class SVMEstimator(BaseEstimator, ABC):
             self._cache_bytes() // n_concurrent,
             team.together if many and team is not None else None,
             team.n_threads if many and team is not None else 1,
-            stopped,
+            watch,
         )  # fmt: skip
 
     @contextmanager
@@ -402,8 +285,3 @@ def weights_of_features(coefficients: Array, X: Any) -> Any:
     values = weights.data if sparse.issparse(X) else weights
     values.flags.writeable = False
     return weights
-
-
-def print_result(n_iter: int, gap: float) -> None:
-    """Print the number of updates and the gap of a dual problem, for ``verbose``."""
-    print(f"pair updates {n_iter}, gap {gap:.3g}")  # noqa: T201

@@ -202,8 +202,8 @@ class RowCache:
             if self.row_source[0] == EXTERNAL:
                 self._columns = by_features(self._columns)
         # prefetched rows may not be needed: prefetch as many as the overhead of a call is worth
-        per_row = n * (0.04 * features + 1.2)
-        block = int(min(max(FETCH_OVERHEAD / per_row, MIN_BLOCK), MAX_BLOCK))
+        self._row_work = n * (0.04 * features + 1.2)  # nanoseconds
+        block = int(min(max(FETCH_OVERHEAD / self._row_work, MIN_BLOCK), MAX_BLOCK))
         self.evicting_block = max(1, min(block, n_slots // 2))  # block size if rows must be evicted
         self.block = max(1, min(block * self.n_parts, n_slots // 2))
         self.slot_of = np.full(n, -1, dtype=np.int64)
@@ -233,21 +233,26 @@ class RowCache:
         """Make all rows active again; this empties the cache unless the whole matrix is stored."""
         if len(self.active) == self.n_rows:
             return
+        self.empty(np.arange(self.n_rows))
+
+    def empty(self, active: Array) -> None:
+        """Set the active rows and forget cached ones, which a stored matrix makes again."""
         if self.whole is not None:
-            self._activate_whole(np.arange(self.n_rows))
+            self._activate_whole(active)
         else:
-            self._reset(np.arange(self.n_rows))
+            self._reset(active)
+
+    @property
+    def refill_work(self) -> float:
+        """Estimated nanoseconds to compute all cached rows again."""
+        return 0.0 if self.whole is not None else self.n_used * self._row_work
 
     def lend(self) -> Array:
         """The memory of the cache as a float64 array, until rows are fetched again.
 
         All rows become active, and the cache is emptied.
         """
-        everything = np.arange(self.n_rows)
-        if self.whole is None:
-            self._reset(everything)
-        else:
-            self._activate_whole(everything)
+        self.empty(np.arange(self.n_rows))
         item = self._flat.itemsize
         return self._flat[: len(self._flat) * item // 8 * (8 // item)].view(np.float64)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from likelier.base import Array
 from likelier.svm.kernel_cache import BufferPool, RowCache
 from likelier.svm.loops.smo import on_bounds
 from likelier.svm.model import KernelExpansion, Subset
+from likelier.svm.saved_state import SavedState
 from likelier.svm.small import solve_whole
-from likelier.svm.smo import SMALL, SMO, InterruptedSolveError, KernelPosterior
+from likelier.svm.smo import SMALL, SMO
+from likelier.svm.solution import KernelPosterior
 from likelier.svm.start import rough_start
 from likelier.svm.state import SMOState, whole_part
 
@@ -25,6 +28,9 @@ def solve_path(
     ``memory`` holds reusable buffers. All kernel values stay within the cache size of the
     inference.
     """
+    saved = inference.watch.saved() if inference.watch and inference.watch.single else None
+    if saved is not None:
+        return [_resumed(inference, models[0], rows, y, weight, memory, saved)]
     if rows.n_rows <= SMALL:
         small = solve_whole(inference, models, rows, y, weight)
         if small is not None:
@@ -51,25 +57,33 @@ def _first_state(
     inference: SMO, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None,
     cache: RowCache,
 ) -> SMOState:  # fmt: skip
-    """Initial state: zero, or the solution of easier problems, whose updates are counted.
+    """Initial state: zero, or the solution of easier problems, whose updates are counted."""
+    ladder, rough = rough_start(inference, model, rows, y, weight, cache)
+    state = inference.start((*ladder, model)[0], rows, y, weight, rough, cache)
+    return _after_easier(inference, state, (*ladder, model)[1:], y, weight)
 
-    An interrupt raises `InterruptedSolveError` with the current coefficients.
-    """
-    try:
-        ladder, rough = rough_start(inference, model, rows, y, weight, cache)
-        state = inference.start((*ladder, model)[0], rows, y, weight, rough, cache)
-        for harder in (*ladder, model)[1:]:
-            inference.solve(state)
-            state.cache.restart()
-            spent, state = state.n_iter, _next_state(inference, state, harder, y, weight)
-            state.n_iter = spent
-    except InterruptedSolveError as stop:  # its coefficients are feasible for the larger C
-        state = inference.start(model, rows, y, weight, stop.posterior.beta)
-        raise InterruptedSolveError(inference.posterior(state)) from None
-    except KeyboardInterrupt:
-        state = inference.start(model, rows, y, weight)
-        raise InterruptedSolveError(inference.posterior(state)) from None
+
+def _after_easier(
+    inference: SMO, state: SMOState, harder: Sequence[KernelExpansion], y: Array,
+    weight: Array | None,
+) -> SMOState:  # fmt: skip
+    """Solve problems of increasing ``C`` up to the last one, which is only started."""
+    for k, model in enumerate(harder):
+        inference.solve(state, tuple(later.C for later in harder[k:]))
+        state.cache.restart()
+        spent, state = state.n_iter, _next_state(inference, state, model, y, weight)
+        state.n_iter = spent
     return state
+
+
+def _resumed(
+    inference: SMO, model: KernelExpansion, rows: Subset, y: Array, weight: Array | None,
+    memory: BufferPool | None, saved: SavedState,
+) -> KernelPosterior:  # fmt: skip
+    """The solution, from a state in a checkpoint on."""
+    state = inference.resume(saved, model, rows, y, weight, memory)
+    harder = [replace(model, C=C) for C in saved.later]
+    return inference.solve(_after_easier(inference, state, harder, y, weight))
 
 
 def _next_state(

@@ -8,20 +8,20 @@ import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from likelier.base import Array
-from likelier.calibration import conformal_quantile
-from likelier.engines.threads import ThreadTeam
+from likelier.fitting.monitor import Monitor
 from likelier.losses import EpsilonInsensitive
 from likelier.matrices import checked_matrix
-from likelier.svm.checks import as_input_format, as_vector, check_finite, check_number, dense
-from likelier.svm.estimator import Rows, SVMEstimator, print_result, weights_of_features
+from likelier.svm.checks import as_input_format, as_vector, check_finite, check_number
+from likelier.svm.estimator import SVMEstimator, weights_of_features
+from likelier.svm.fitted_kernel import dense
 from likelier.svm.hard_margin import finite_penalties, reaches
-from likelier.svm.kernel_cache import reusable_buffers
-from likelier.svm.model import KernelExpansion
-from likelier.svm.path import solve_path
-from likelier.svm.smo import SMALL, InterruptedSolveError, KernelPosterior
+from likelier.svm.posterior import regressor
+from likelier.svm.recipe import Recipe
+from likelier.svm.rows import Rows
+from likelier.svm.solution import Solution
 
 HELD_OUT = 0.2  # fraction of rows held out to measure residuals
 MIN_HELD_OUT = 50
@@ -60,6 +60,9 @@ class SVR(RegressorMixin, SVMEstimator):
         rows.
     cache_size : float, default=200
         Memory for kernel rows, in MB.
+    checkpoint : path-like or None, default=None
+        Folder where a fit under way is recorded every few seconds; the same fit, run again after
+        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
     verbose : bool, default=False
         Print the number of updates and the final gap.
     max_iter : int or None, default=None
@@ -115,6 +118,7 @@ class SVR(RegressorMixin, SVMEstimator):
         shrinking: bool = True,
         probability: bool = False,
         cache_size: float = 200,
+        checkpoint: Any = None,
         verbose: bool = False,
         max_iter: int | None = None,
         n_jobs: int | None = None,
@@ -130,13 +134,14 @@ class SVR(RegressorMixin, SVMEstimator):
         self.shrinking = shrinking
         self.probability = probability
         self.cache_size = cache_size
+        self.checkpoint = checkpoint
         self.verbose = verbose
         self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _fit_models(
-        self, models: list[SVR], X: Any, y: Any, sample_weight: Any, quiet: bool = False
+        self, models: list[SVR], X: Any, y: Any, sample_weight: Any, monitor: Monitor
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
         self._validate_parameters()
@@ -146,36 +151,27 @@ class SVR(RegressorMixin, SVMEstimator):
         y = _validated_targets(y)
         weight = self._check_weight(sample_weight, X)
         rows = self._prepare(X, weight)
-        if not quiet:
-            self._warn_extremes(X, weight)
-        targets = y[rows.indices]
+        self._warn_extremes(X, weight)
+        self._fit_rows(models, X, y[rows.indices], rows, monitor, "coefficients")
+        for model in models:
+            if model._wants_probabilities() and not monitor.over:
+                model._fit_residuals(X, y, weight, monitor)
+
+    def _fit_rows(
+        self, models: list[SVR], X: Any, y: Array, rows: Rows, monitor: Monitor, stage: str
+    ) -> None:
+        """Fit models that differ in C (ascending) on the same prepared rows."""
+        loss, Cs = EpsilonInsensitive(float(self.epsilon)), [model.C for model in models]
         with self._threads() as team:
-            try:
-                found = self._solve(rows, targets, [model.C for model in models], team)
-            except InterruptedSolveError as stop:
-                if stop.posterior.beta.any():
-                    self._store(X, rows, stop.posterior, quiet=True)
-                raise
+            recipe = Recipe(self._inference, team, self.tol, monitor)
+            found = recipe.regression(stage, rows, y, loss, Cs)
             for model, solution in zip(models, found, strict=True):
                 for name in ("n_features_in_", "feature_names_in_", "_gamma", "_fitted_rows"):
                     if name in self.__dict__:
                         setattr(model, name, getattr(self, name))
-                model._store(X, rows, solution)
-        for model in models:
-            model._fit_residuals(X, y, weight)
+                model._store(X, rows, solution, monitor.over)
 
-    def _solve(
-        self, rows: Rows, y: Array, Cs: list[float], team: ThreadTeam
-    ) -> list[KernelPosterior]:
-        smo = self._inference(len(y), 1, team)
-        loss = EpsilonInsensitive(float(self.epsilon))
-        Cs = finite_penalties(Cs, rows, self.tol)
-        models = [KernelExpansion(rows.prepared.kernel, loss, C) for C in Cs]
-        rows.make_working(len(y) > SMALL)
-        with reusable_buffers() as memory:
-            return solve_path(smo, models, rows.subset(None), y, rows.weight, memory)
-
-    def _store(self, X: Any, rows: Rows, solution: KernelPosterior, quiet: bool = False) -> None:
+    def _store(self, X: Any, rows: Rows, solution: Solution, quiet: bool) -> None:
         support = np.flatnonzero(solution.beta)
         self.held_out_fit_: Any = None
         self.residuals_ = self.residual_weight_ = np.empty(0)
@@ -184,18 +180,16 @@ class SVR(RegressorMixin, SVMEstimator):
         self.n_support_ = np.array([len(support)], dtype=np.int32)
         self.intercept_ = np.array([solution.intercept])
         self.n_iter_ = solution.n_iter
-        if self.verbose:
-            print_result(solution.n_iter, solution.gap)
         limit = finite_penalties([self.C], rows, self.tol)[0]
         diverged = np.isinf(self.C) and reaches(solution.beta, limit, rows.weight)
         self._report(solution.converged, solution.gap, diverged, quiet)
 
     # -- held-out residuals --------------------------------------------------------------
-    def _fit_residuals(self, X: Any, y: Array, weight: Array | None) -> None:
+    def _fit_residuals(self, X: Any, y: Array, weight: Array | None, monitor: Monitor) -> None:
         """Store residuals of held-out rows, and the second fit that they belong to."""
         present = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         count = min(max(MIN_HELD_OUT, round(HELD_OUT * len(present))), len(present) // 2)
-        if not self._wants_probabilities() or count < 1:
+        if count < 1:
             return
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         order = present[np.random.default_rng([seed, 2]).permutation(len(present))]
@@ -204,22 +198,15 @@ class SVR(RegressorMixin, SVMEstimator):
         X_inside, X_outside = _safe_indexing(X, inside), _safe_indexing(X, outside)
         if self._is_given():
             X_inside, X_outside = X_inside[:, inside], X_outside[:, inside]
-        second = clone(self).set_params(probability=False)
-        second._fit_models([second], X_inside, y[inside], weights[inside], quiet=True)
+        second = clone(self).set_params(probability=False, checkpoint=None)
+        X_inside = second._check_X(X_inside, reset=True)
+        rows = second._prepare(X_inside, weights[inside])
+        second._fit_rows([second], X_inside, y[inside], rows, monitor, "held-out fit")
         self.held_out_fit_ = second
         self._held_out_columns = inside
         errors = abs(y[outside] - second.predict(X_outside))
         order = np.argsort(errors, kind="stable")
         self.residuals_, self.residual_weight_ = errors[order], weights[outside][order]
-
-    def _check_residuals(self) -> None:
-        check_is_fitted(self, "support_")
-        if not len(self.residuals_):
-            raise ValueError(
-                "held-out residuals are not available: the model was fitted with "
-                "probability=False or on one row, or the fit was interrupted; fit with "
-                "probability=True on at least two rows"
-            )
 
     # -- predictions ---------------------------------------------------------------------
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -232,14 +219,10 @@ class SVR(RegressorMixin, SVMEstimator):
             Also return the standard deviation of the target around the prediction: the root mean
             square of the held-out errors, the same for every row.
         """
-        check_is_fitted(self, "support_")
-        columns = np.ascontiguousarray(dense(self.dual_coef_).T)
-        mean = self._expand(X, lambda K: K @ columns, self.intercept_).ravel()
-        if not return_std:
-            return mean
-        self._check_residuals()
-        std = np.sqrt(np.average(self.residuals_**2, weights=self.residual_weight_))
-        return mean, np.full(len(mean), std)
+        rows = self._rows(X)
+        posterior = regressor(self)
+        mean = posterior.point(rows)
+        return (mean, np.full(len(mean), posterior.errors().std)) if return_std else mean
 
     @available_if(_has_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
@@ -252,13 +235,8 @@ class SVR(RegressorMixin, SVMEstimator):
         too few held-out rows for a coverage, intervals are infinite. `predict` uses the fit on all
         rows; with few rows and a small coverage, its value may lie outside of the interval.
         """
-        self._check_residuals()
-        half_width = conformal_quantile(self.residuals_, coverage, self.residual_weight_)
-        X = self._check_X(X, reset=False)  # the second fit was given a plain matrix
-        if self._is_given():
-            X = X[:, self._held_out_columns]
-        centre = self.held_out_fit_.predict(X)
-        return np.stack([centre - half_width, centre + half_width], axis=1)
+        rows = self._rows(X)
+        return regressor(self).predictive(rows).interval(coverage)
 
     @property
     def coef_(self) -> Any:

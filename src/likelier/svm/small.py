@@ -13,7 +13,8 @@ import numpy as np
 from likelier.base import Array
 from likelier.svm.loops.small import intercept_of, solve_class_pairs, solve_small, start_from
 from likelier.svm.model import BLOCK_BYTES, KernelExpansion, Subset, dual_objective
-from likelier.svm.smo import SMALL, SMO, KernelPosterior
+from likelier.svm.smo import SMALL, SMO
+from likelier.svm.solution import KernelPosterior
 
 MAX_COMPILED_UPDATES = 20_000  # updates of a compiled call, which cannot be interrupted
 
@@ -96,6 +97,13 @@ class PairTable:
     def n_classes(self) -> int:
         """Number of classes."""
         return len(self.starts) - 1
+
+    @property
+    def codes(self) -> Array:
+        """Class number of every row."""
+        codes = np.empty(len(self.order), dtype=np.intp)
+        codes[self.order] = np.repeat(np.arange(self.n_classes), np.diff(self.starts))
+        return codes
 
     def members(self, k: int) -> Array:
         """Indices of the rows of a class, ascending."""

@@ -10,14 +10,14 @@ have become slow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from likelier.base import Array, Engine, Inference, Info, Matrix, Posterior
+from likelier.base import Array, Engine, Inference, Info
 from likelier.kernels import Prepared
 from likelier.svm.active_set import active_set_cost, solve_active_set
 from likelier.svm.kernel_cache import BufferPool, RowCache, Run, in_precision
@@ -25,6 +25,8 @@ from likelier.svm.kernel_values import KnownValues, SubmatrixValues
 from likelier.svm.loops.smo import CONVERGED, NEEDS_ROW, smo_updates
 from likelier.svm.model import KernelExpansion, Subset, dual_objective
 from likelier.svm.newton import MAX_FREE, newton_cost
+from likelier.svm.saved_state import SavedState
+from likelier.svm.solution import KernelPosterior
 from likelier.svm.state import (
     SMOState,
     float32_too_coarse,
@@ -41,6 +43,7 @@ from likelier.svm.state import (
     set_coefficients,
     whole_part,
 )
+from likelier.svm.watch import Watch
 
 MIN_BURST = 1000
 SHORT_BURST = 1500  # with a stored matrix, where pauses and shrinking cost little
@@ -54,50 +57,18 @@ MAX_ROUNDS = 30
 SMALL = 256  # rows up to which float64 and polishing beyond the tolerance are free
 FEW = 1024  # rows up to which polishing beyond the tolerance is cheap
 MAX_POLISH = 10
+# Nanoseconds of work after which the cache of a single problem is emptied, so that a checkpoint
+# needs no kernel rows; at least so much, and so much relative to making all of its rows again.
+MIN_WORK_SAVED, WORK_PER_REFILL = 2e9, 10.0
 LARGE = 1e35  # kernel values beyond which float32 could overflow
-
-
-@dataclass(frozen=True)
-class KernelPosterior(Posterior):
-    """A point estimate: coefficients, intercept and convergence information."""
-
-    model: KernelExpansion
-    rows: Subset
-    beta: Array
-    intercept: float
-    n_iter: int
-    gap: float
-    objective: float
-    converged: bool
-
-    @property
-    def theta(self) -> Array:
-        """Coefficients and intercept in one column."""
-        return np.append(self.beta, self.intercept)[:, None]
-
-    def scores(self, X: Matrix) -> Array:
-        """Scores of the rows of ``X``, one column."""
-        used = np.flatnonzero(self.beta)
-        rows = self.rows.take(self.rows.exact).take(used)
-        return self.model.scores(self.beta[used, None], np.array([self.intercept]), rows, X)
-
-    def predictive(self, X: Matrix) -> Any:
-        raise ValueError(
-            f"loss {self.model.loss.name!r} has no distribution of the target; calibrate the scores"
-        )
-
-
-class InterruptedSolveError(KeyboardInterrupt):
-    """Interrupt during a solve, with the current coefficients."""
-
-    def __init__(self, posterior: KernelPosterior) -> None:
-        super().__init__()
-        self.posterior = posterior
 
 
 @dataclass(frozen=True)
 class SMO(Inference):
     """Second-order working set selection with shrinking; rows in memory only.
+
+    It is ``local_only``, as are its variants (`likelier.svm.path`, `small`, `active_set`): an
+    update addresses two single rows of one kernel matrix, and changes the residuals of all rows.
 
     Parameters
     ----------
@@ -111,8 +82,8 @@ class SMO(Inference):
         Memory for kernel rows.
     run, n_parts : callable and int
         Threads for blocks of kernel rows, see `RowCache`.
-    stopped : callable, optional
-        Called between steps; True stops a solve like Ctrl-C, which only the main thread receives.
+    watch : Watch, optional
+        Sees every step, and may end a solve early.
 
     Notes
     -----
@@ -120,13 +91,15 @@ class SMO(Inference):
     per row.
     """
 
+    local_only: ClassVar[bool] = True
+
     tol: float = 1e-3
     max_iter: int = -1
     shrinking: bool = True
     cache_bytes: int = 200 << 20
     run: Run | None = None
     n_parts: int = 1
-    stopped: Callable[[], bool] | None = None
+    watch: Watch | None = None
 
     def init(self, model: KernelExpansion, engine: Engine, theta: Array | None = None) -> SMOState:
         """Start from the coefficients and intercept in ``theta``, or from zero."""
@@ -198,16 +171,37 @@ class SMO(Inference):
             objective = float(part.beta @ part.F)  # of the active rows, for progress only
         return state, Info(objective, state.gap, passes, converged, state.message)
 
-    def solve(self, state: SMOState) -> KernelPosterior:
-        """Step until done; an interrupt raises with the current coefficients."""
-        try:
-            while not state.done:
-                if self.stopped is not None and self.stopped():
-                    raise KeyboardInterrupt
-                self.step(state)
-        except KeyboardInterrupt:
-            raise InterruptedSolveError(self.posterior(state)) from None
+    def solve(self, state: SMOState, later: tuple[float, ...] = ()) -> KernelPosterior:
+        """Step until done, or until the watch ends it with what it has.
+
+        ``later`` are values of C of the problems that will start from the solution.
+        """
+        watch = self.watch
+        while not state.done:
+            if watch is not None and watch.stopped():
+                _stop_early(state, "stopped")
+                break
+            before = state.work
+            _, info = self.step(state)
+            if watch is None or state.done:
+                continue
+            watch.step(info)
+            state.since_emptied += state.work - before
+            if watch.single and state.since_emptied > _work_before_emptying(state):
+                state.since_emptied = 0.0
+                state.cache.empty(state.part.rows)
+                watch.keep(partial(SavedState.of, state, later))
         return self.posterior(state)
+
+    def resume(
+        self, saved: SavedState, model: KernelExpansion, rows: Subset, y: Array,
+        weight: Array | None = None, memory: BufferPool | None = None,
+    ) -> SMOState:  # fmt: skip
+        """The state of a problem that a checkpoint holds."""
+        cache = self.cache(rows, saved.exact, memory)
+        state = self.start(replace(model, C=saved.C), rows, y, weight, None, cache)
+        saved.restore(state)
+        return state
 
     def posterior(self, state: SMOState) -> KernelPosterior:
         """The current coefficients and their intercept."""
@@ -278,7 +272,7 @@ class SMO(Inference):
             return
         state.since_newton, state.since_shrink = 0.0, 0
         state.work += cost
-        state.done = solve_active_set(state, self.stopped)
+        state.done = solve_active_set(state, None if self.watch is None else self.watch.stopped)
         state.patience *= 2.0  # it may fail again
 
     # -- between rounds ------------------------------------------------------------------
@@ -334,6 +328,11 @@ def _stop_early(state: SMOState, message: str) -> None:
     state.part = whole_part(state.box, state.beta, state.F)
     state.gap = gap_of(state.part)
     state.done, state.message = True, message
+
+
+def _work_before_emptying(state: SMOState) -> float:
+    """Work between two times that the cache is emptied: making its rows again is a fraction."""
+    return max(MIN_WORK_SAVED, WORK_PER_REFILL * state.cache.refill_work)
 
 
 def _newton_steps(state: SMOState, free: Array) -> None:

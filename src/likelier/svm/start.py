@@ -16,7 +16,8 @@ import numpy as np
 from likelier.base import Array
 from likelier.svm.kernel_cache import RowCache
 from likelier.svm.model import Box, KernelExpansion, Subset
-from likelier.svm.smo import SMO, InterruptedSolveError, KernelPosterior
+from likelier.svm.smo import SMO
+from likelier.svm.solution import KernelPosterior
 from likelier.svm.state import blockwise_product
 
 MIN_ROWS = 4000  # rows from which on the sample is cheap relative to the problem
@@ -68,12 +69,9 @@ def _solve_sample(
     small = replace(model, C=model.C * rows.n_rows / len(sample))
     sample_weight = None if weight is None else weight[sample]
     inside = sample if rows.inside is None else rows.inside[sample]
-    short = replace(inference, max_iter=PATIENCE * len(sample))
+    short = replace(inference, max_iter=PATIENCE * len(sample), watch=None)
     subset = Subset(rows.exact, inside, rows.working)
-    try:
-        found = short.solve(short.start(small, subset, y[sample], sample_weight))
-    except InterruptedSolveError:  # its coefficients are not those of all rows
-        raise KeyboardInterrupt from None
+    found = short.solve(short.start(small, subset, y[sample], sample_weight))
     box = small.box(y[sample], sample_weight)
     full = abs(found.beta) >= np.maximum(box.upper, -box.lower)
     on_bound = np.count_nonzero(full & (found.beta != 0.0))

@@ -73,6 +73,7 @@ class SMOState:
     polished_at: int = -1
     done: bool = False
     message: str = ""
+    since_emptied: float = 0.0  # work since the cache was last emptied for a checkpoint
     history: list[float] = field(default_factory=list)
 
     def coefficients(self) -> Array:

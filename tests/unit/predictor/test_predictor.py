@@ -71,6 +71,11 @@ FITS = {
     "one_pass_fourier": (
         likelier.OnePassClassifier(features="fourier", n_components=20, random_state=0), X, TWO,
     ),
+    "svc_two": (likelier.SVC(probability=True, random_state=0), X, TWO),
+    "svc_several": (likelier.SVC(C=2.0, probability=True, random_state=0), X, CLASSES),
+    "svc_ties": (likelier.SVC(kernel="poly", degree=2, break_ties=True), X, CLASSES),
+    "svr": (likelier.SVR(probability=True, random_state=0), X, NUMBERS),
+    "svr_linear": (likelier.SVR(kernel="linear"), X, NUMBERS),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
@@ -216,6 +221,8 @@ def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
         "deep_noise",
         "bayesian_linear_hinges",
         "one_pass_fourier",
+        "svc_several",
+        "svr",
     )
     for name in names:
         model, rows, y = FITS[name]

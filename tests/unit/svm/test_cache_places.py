@@ -134,13 +134,12 @@ def test_without_room_for_the_factor_it_is_not_tried():
     assert active_set_cost(SMO().start(model, rows, y), 400) < np.inf
 
 
-def test_an_interrupt_carries_away_what_was_learned():
+def test_a_watch_ends_it_with_what_was_learned():
     model, rows, y, _ = problem(EpsilonInsensitive(0.1))
     inference = SMO()
     state = inference.start(model, rows, y)
     inference._burst(state)
-    with pytest.raises(KeyboardInterrupt):
-        solve_active_set(state, lambda: True)
+    assert not solve_active_set(state, lambda: True)
     assert inference.posterior(state).objective > 0.0
 
 
