@@ -29,6 +29,7 @@ import hashlib
 import importlib
 import os
 import warnings
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -243,6 +244,9 @@ def _checked(path: Any, fitted: Any, name: str, encoding: Any = None) -> Predict
             encoding,
         )
         found.check()
+        n_jobs = getattr(fitted, "n_jobs", None)
+        if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+            raise ValueError(f"n_jobs must be an integer other than 0 or None, not {n_jobs!r}")
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
         raise ValueError(f"{path}: {name} cannot predict: {error}") from error
     return found

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sklearn.callback import CallbackSupportMixin
 
 import likelier
 from likelier.base import Array, Loss
@@ -17,6 +16,7 @@ from likelier.cli.options import ModelChoice, in_options
 from likelier.cli.output import prediction_file
 from likelier.cli.progress import ProgressCallback, estimate_rows, progress_bar
 from likelier.cli.scores import ClassificationScores, RegressionScores, Score
+from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.fitting.tabular import Predictions, TabularModel
 from likelier.losses import make_loss
 from likelier.registry import load

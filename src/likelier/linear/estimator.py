@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 from scipy import stats
 from sklearn.base import BaseEstimator
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Loss, Matrix, check_flag
 from likelier.engines.threads import count_threads
 from likelier.fitting.finite import check_finite
+from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.fitting.parameters import check_one_of, check_within
 from likelier.glm.route import Settings
 from likelier.linear.penalty import Penalty
