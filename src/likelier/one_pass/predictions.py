@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
 from likelier.engines import LocalEngine
-from likelier.features.fourier import FourierFeatures
+from likelier.features.fourier import RandomFourier
 from likelier.fitting.probabilities import (
     class_probabilities,
     never_certain,
@@ -76,7 +76,7 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
 
     def _features(self, X: Matrix, frequencies: dict[str, Array]) -> Matrix:
         """Fourier features of the rows, or the rows themselves."""
-        return FourierFeatures().apply(frequencies, X) if frequencies else X
+        return RandomFourier().apply(frequencies, X) if frequencies else X
 
     def _by_blocks(self, X: Any, compute: Callable[[Matrix], Array]) -> Array:
         """Compute something for every row, block by block in bounded memory."""

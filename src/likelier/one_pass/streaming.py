@@ -13,7 +13,7 @@ import numpy as np
 
 from likelier.base import Array, Batch, Matrix
 from likelier.engines.rows import slice_rows
-from likelier.features.fourier import FourierFeatures
+from likelier.features.fourier import RandomFourier
 from likelier.one_pass.inference import (
     StreamState,
     add_classes,
@@ -147,7 +147,7 @@ class OnePassBlocks(OnePassPredictions):
 
     def _draw_features(self, X: Matrix) -> dict[str, Array]:
         """Random Fourier frequencies; of the rows, only the scale is used."""
-        fourier = FourierFeatures(n_components=self.n_components, gamma=self.gamma)
+        fourier = RandomFourier(n_components=self.n_components, gamma=self.gamma)
         return dict(fourier.init(np.random.default_rng([self.seed_, 0]), X))
 
     def _precision(self) -> float | None:
