@@ -33,6 +33,7 @@ from likelier.kernel_machine.laplace import TRUST_ROWS, extrapolation_degree
 from likelier.kernel_machine.noise import GAUSSIAN_SHAPE, NoiseShape
 from likelier.kernel_machine.particle_training import ParticleState
 from likelier.kernel_machine.particles import Strength
+from likelier.kernel_machine.posterior import number_loss, regressor
 from likelier.kernel_machine.recipe import FIT_BLOCK_ROWS
 from likelier.kernel_machine.regression import (
     MIN_NOISE,
@@ -42,6 +43,7 @@ from likelier.kernel_machine.regression import (
     solve_weights,
 )
 from likelier.kernel_machine.regression_expert_fit import RegressionExperts
+from likelier.kernel_machine.regression_posterior import RegressionPosterior
 from likelier.kernel_machine.row_buffer import (
     GROWTH,
     START_ROWS,
@@ -50,7 +52,6 @@ from likelier.kernel_machine.row_buffer import (
     same_format,
 )
 from likelier.kernel_machine.softmax_weights import ridge
-from likelier.losses import EpsilonInsensitive, SquaredError
 
 
 class RegressionStream(RowBuffer, RegressionExperts):
@@ -90,8 +91,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
 
     # -- particles ----------------------------------------------------------------------
     def _particle_loss(self) -> Loss:
-        gaussian = self.loss == "gaussian"
-        return SquaredError() if gaussian else EpsilonInsensitive(float(self.epsilon))
+        return number_loss(self)
 
     def _particle_strength(self, scales: Scales) -> Strength:
         return self._strength(scales.noise, 1.0 / scales.amplitude)
@@ -234,8 +234,11 @@ class RegressionStream(RowBuffer, RegressionExperts):
         """Add to the sums, or update the experts."""
         with one_blas_thread():
             if self.experts_[0]:
-                mean, inside, noise = self._moments_of(0, X)[:3]
-                self._update_noise((y - mean) ** 2 / (inside + noise), omega / self.row_weight_)
+                posterior = regressor(self)
+                assert isinstance(posterior, RegressionPosterior)
+                found = posterior.moments(X)
+                ratio = (y - found.mean[:, 0]) ** 2 / (found.variance + found.noise)[:, 0]
+                self._update_noise(ratio, omega / self.row_weight_)
                 self._update_experts(X, y, omega)
             else:
                 self._absorb_global(X, self._targets(y), omega / self.row_weight_)
