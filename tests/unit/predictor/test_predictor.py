@@ -21,6 +21,10 @@ CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
 TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
 NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
 COUNTS = RNG.poisson(np.exp(0.3 * X))
+KERNEL = {"n_components": 40, "random_state": 0}
+EXPERTS = {"n_experts": 4, **KERNEL}
+PARTICLES = {"inference": "svgd", "n_particles": 3, "max_iter": 3, **KERNEL}
+GAUSSIANS = {"inference": "stein_gaussian", "n_particles": 2, "max_iter": 3, **KERNEL}
 
 FITS = {
     "gaussian": (likelier.GaussianNB(), X, CLASSES),
@@ -37,6 +41,17 @@ FITS = {
         likelier.LinearRegressor(losses.Quantile(tau=0.9), random_state=0), X, NUMBERS,
     ),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
+    "kernel_two": (likelier.BayesianKernelClassifier(**KERNEL), X, TWO),
+    "kernel_several": (likelier.BayesianKernelClassifier(**KERNEL, n_particles=2), X, CLASSES),
+    "kernel_hinge": (likelier.BayesianKernelClassifier("hinge", **KERNEL), X, CLASSES),
+    "kernel_linear": (likelier.BayesianKernelClassifier(**KERNEL, features="identity"), X, TWO),
+    "kernel_particles": (likelier.BayesianKernelClassifier("hinge", **PARTICLES), X, CLASSES),
+    "kernel_experts": (likelier.BayesianKernelClassifier(**EXPERTS), X, CLASSES),
+    "kernel_constant": (likelier.BayesianKernelClassifier(), X, np.full(300, "one")),
+    "kernel_regression": (likelier.BayesianKernelRegressor(**KERNEL, n_particles=2), X, NUMBERS),
+    "kernel_tube": (likelier.BayesianKernelRegressor("epsilon_insensitive", **KERNEL), X, NUMBERS),
+    "kernel_number_experts": (likelier.BayesianKernelRegressor(**EXPERTS), X, NUMBERS),
+    "kernel_number_particles": (likelier.BayesianKernelRegressor(**GAUSSIANS), X, NUMBERS),
 }  # fmt: skip
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_quantiles")
 
@@ -137,7 +152,9 @@ def test_files_and_frames_go_through_the_encoding(tmp_path):
 
 
 def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
-    for name in ("gaussian", "linear_several", "linear_regression"):
+    names = ("gaussian", "linear_several", "linear_regression")
+    kernels = ("kernel_several", "kernel_experts", "kernel_particles", "kernel_regression")
+    for name in (*names, *kernels):
         model, rows, y = FITS[name]
         path = saved(model.fit(rows, y), tmp_path)
         program = f"""
