@@ -344,10 +344,18 @@ def stream_classes(summary: Summary, class_weight: Any) -> tuple[Array, Array | 
 
 
 def local_engine(
-    X: Matrix, y: Array | None, weight: Array | None, seed: int, n_jobs: int | None, shuffle: bool
+    X: Matrix,
+    y: Array | None,
+    weight: Array | None,
+    seed: int,
+    n_jobs: int | None,
+    shuffle: bool,
+    block_rows: int | None = None,
 ) -> LocalEngine:
-    """Engine over data in memory."""
-    return LocalEngine(X, y, weight, seed=seed, n_jobs=n_jobs, shuffle=shuffle)
+    """Engine over data in memory; ``block_rows`` where its blocks need not be those of others."""
+    return LocalEngine(
+        X, y, weight, seed=seed, n_jobs=n_jobs, shuffle=shuffle, block_rows=block_rows
+    )
 
 
 def stream_engine(source: Any, seed: int, shuffle: bool) -> StreamEngine:

@@ -35,9 +35,8 @@ from likelier.kernel_machine.laplace import (
     laplace_posterior,
     mean_shift,
 )
-from likelier.kernel_machine.particle_training import ParticleState
+from likelier.kernel_machine.particle_posterior import ParticleState, class_loss
 from likelier.kernel_machine.particles import Strength
-from likelier.kernel_machine.posterior import class_loss
 from likelier.kernel_machine.prepared import Prepared
 from likelier.kernel_machine.recipe import HOLD_OUT_FROM
 from likelier.kernel_machine.resume import CachedValidator, SavedPart, WeightsCheckpoint

@@ -14,11 +14,24 @@ from likelier.files.declared import check_array, check_number
 from likelier.fitting.standardize import Standard
 from likelier.kernel_machine.blockwise import PREDICT_ROWS, BlockwisePredictive, Parts
 from likelier.kernel_machine.fourier_machine import FourierMachine, ScaledMachine
+from likelier.kernel_machine.regression_posterior import variance_parts
 from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior
 from likelier.kernel_machine.svgd import ParticlePosterior
+from likelier.losses import EpsilonInsensitive, MulticlassHinge, Softmax, SquaredError
 from likelier.predictive import Gaussian
 
 ParticleState = ParticlePosterior | GaussianMixturePosterior
+
+
+def class_loss(fitted: Any) -> Loss:
+    """Loss of the particles of a classifier."""
+    return MulticlassHinge() if fitted.loss == "hinge" else Softmax()
+
+
+def number_loss(fitted: Any) -> Loss:
+    """Loss of the particles of a regression."""
+    gaussian = fitted.loss == "gaussian"
+    return SquaredError() if gaussian else EpsilonInsensitive(float(fitted.epsilon))
 
 
 def restore_particles(fitted: Any, loss: Loss, n_outputs: int) -> ParticleState:
@@ -118,12 +131,6 @@ class ParticleNumbers(Posterior):
         check_number("target_scale_", self.target_scale, 0.0)
 
 
-def variance_parts(mean: Array, inside: Array, noise: Array) -> Uncertainty:
-    """Predictive variance: of the noise (aleatoric) and of the function (epistemic)."""
-    epistemic, aleatoric = inside.mean(axis=1) + mean.var(axis=1), noise.mean(axis=1)
-    return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
-
-
 def calibrated_link(calibration: dict[str, Any]) -> Callable[[Array], Array] | None:
     """Map from scores to probabilities; None if the loss has its own."""
     if not calibration:
@@ -137,3 +144,15 @@ def calibrated_link(calibration: dict[str, Any]) -> Callable[[Array], Array] | N
         return np.stack([1.0 - positive, positive], axis=1)
 
     return link
+
+
+def particle_classes(fitted: Any) -> ParticleClasses:
+    """Posterior of a `BayesianKernelClassifier` by particles."""
+    particles = restore_particles(fitted, class_loss(fitted), len(fitted.classes_))
+    return ParticleClasses(particles, fitted.calibration_[0])
+
+
+def particle_numbers(fitted: Any) -> ParticleNumbers:
+    """Posterior of a `BayesianKernelRegressor` by particles."""
+    particles = restore_particles(fitted, number_loss(fitted), 1)
+    return ParticleNumbers(particles, fitted.noise_[0], fitted.target_mean_, fitted.target_scale_)

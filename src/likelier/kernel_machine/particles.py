@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Engine, Loss
-from likelier.engines import LocalEngine
+from likelier.fitting.dataset import local_engine
 from likelier.fitting.standardize import Standard
 from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.estimator import KernelEstimator
@@ -26,9 +26,9 @@ from likelier.kernel_machine.fourier_machine import (
     draw_frequencies,
     start_scale,
 )
+from likelier.kernel_machine.particle_posterior import ParticleState
 from likelier.kernel_machine.particle_training import (
     UPDATES_PER_STEP,
-    ParticleState,
     ParticleTraining,
 )
 from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior, SteinGaussian
@@ -155,7 +155,7 @@ class KernelParticles(KernelEstimator, ABC):
             inside = sample.take(np.setdiff1d(np.arange(sample.n), held))
             counts = inside.n / float(self.temperature)
             few = replace(model, machine=replace(model.machine, temperature=counts))
-            with LocalEngine(inside.X, inside.y, inside.weight) as engine:
+            with local_engine(inside.X, inside.y, inside.weight, 0, 1, True) as engine:
                 learned = self._train(few, engine, budget, "held out")
             found = self._calibrated_strength(learned.posterior, sample.take(held), strength)
             if learned.interrupted:

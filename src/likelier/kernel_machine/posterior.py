@@ -6,53 +6,38 @@ file holds.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from likelier.base import Loss
 from likelier.kernel_machine.class_posterior import ClassMachine, ClassPosterior
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import restore_map
 from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.noise import NoiseShape
-from likelier.kernel_machine.particle_posterior import (
-    ParticleClasses,
-    ParticleNumbers,
-    restore_particles,
-)
 from likelier.kernel_machine.regression import Weights
 from likelier.kernel_machine.regression_posterior import RegressionMachine, RegressionPosterior
-from likelier.losses import EpsilonInsensitive, MulticlassHinge, Softmax, SquaredError
 
-
-def class_loss(fitted: Any) -> Loss:
-    """Loss of the particles of a classifier."""
-    return MulticlassHinge() if fitted.loss == "hinge" else Softmax()
-
-
-def number_loss(fitted: Any) -> Loss:
-    """Loss of the particles of a regression."""
-    gaussian = fitted.loss == "gaussian"
-    return SquaredError() if gaussian else EpsilonInsensitive(float(fitted.epsilon))
+if TYPE_CHECKING:
+    from likelier.kernel_machine.particle_posterior import ParticleClasses, ParticleNumbers
 
 
 def classifier(fitted: Any) -> ClassPosterior | ParticleClasses:
     """Posterior of a `BayesianKernelClassifier`."""
-    n_classes = len(fitted.classes_)
     if hasattr(fitted, "particles_"):
-        particles = restore_particles(fitted, class_loss(fitted), n_classes)
-        return ParticleClasses(particles, fitted.calibration_[0])
-    n_machines = _count(fitted)
-    return ClassPosterior(tuple(class_machine(fitted, i) for i in range(n_machines)), n_classes)
+        from likelier.kernel_machine.particle_posterior import particle_classes  # loads numba
+
+        return particle_classes(fitted)
+    machines = tuple(class_machine(fitted, i) for i in range(_count(fitted)))
+    return ClassPosterior(machines, len(fitted.classes_))
 
 
 def regressor(fitted: Any) -> RegressionPosterior | ParticleNumbers:
     """Posterior of a `BayesianKernelRegressor`."""
-    mean, scale = fitted.target_mean_, fitted.target_scale_
     if hasattr(fitted, "particles_"):
-        particles = restore_particles(fitted, number_loss(fitted), 1)
-        return ParticleNumbers(particles, fitted.noise_[0], mean, scale)
+        from likelier.kernel_machine.particle_posterior import particle_numbers  # loads numba
+
+        return particle_numbers(fitted)
     machines = tuple(regression_machine(fitted, i) for i in range(_count(fitted)))
-    return RegressionPosterior(machines, mean, scale)
+    return RegressionPosterior(machines, fitted.target_mean_, fitted.target_scale_)
 
 
 def _count(fitted: Any) -> int:

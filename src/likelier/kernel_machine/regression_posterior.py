@@ -18,7 +18,6 @@ from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.noise import NoiseShape, noise_mixture
-from likelier.kernel_machine.particle_posterior import variance_parts
 from likelier.kernel_machine.regression import Weights
 from likelier.kernel_machine.regression_experts import corrected_global_variance
 from likelier.predictive import Gaussian
@@ -177,3 +176,9 @@ class RegressionPosterior(Posterior):
         check_number("target_scale_", self.target_scale, 0.0)
         for machine in self.machines:
             machine.check(n_features)
+
+
+def variance_parts(mean: Array, inside: Array, noise: Array) -> Uncertainty:
+    """Predictive variance: of the noise (aleatoric) and of the function (epistemic)."""
+    epistemic, aleatoric = inside.mean(axis=1) + mean.var(axis=1), noise.mean(axis=1)
+    return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)

@@ -14,10 +14,14 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Engine, Loss, Matrix
-from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import NumberSource, require_targets
+from likelier.fitting.dataset import (
+    NumberSource,
+    local_engine,
+    require_targets,
+    stream_engine,
+)
 from likelier.fitting.duplicates import settle_many
 from likelier.fitting.moments import ColumnMoments
 from likelier.fitting.rows import Rows
@@ -31,9 +35,9 @@ from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.features import KernelMap, restore_map
 from likelier.kernel_machine.laplace import TRUST_ROWS, extrapolation_degree
 from likelier.kernel_machine.noise import GAUSSIAN_SHAPE, NoiseShape
-from likelier.kernel_machine.particle_training import ParticleState
+from likelier.kernel_machine.particle_posterior import ParticleState, number_loss
 from likelier.kernel_machine.particles import Strength
-from likelier.kernel_machine.posterior import number_loss, regressor
+from likelier.kernel_machine.posterior import regressor
 from likelier.kernel_machine.recipe import FIT_BLOCK_ROWS
 from likelier.kernel_machine.regression import (
     MIN_NOISE,
@@ -133,7 +137,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
             moments = ColumnMoments.of(batch.X, batch.weight)
             return batch.n_rows, moments, ColumnMoments.of(y[:, None], batch.weight)
 
-        engine = StreamEngine(source, seed=seed, shuffle=False)
+        engine = stream_engine(source, seed, False)
         n_rows, inputs, targets = engine.reduce(map_block, _add_tuples)
         mean = float(targets.mean[0])
         self._set_target_scale(mean, float(np.sqrt(targets.squares[0] / targets.weight)))
@@ -154,9 +158,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
         if not engine.in_memory:
             n_few = min(n_few, global_rows(self.n_features_in_))
         batch = engine.sample(n_few, GLOBAL_SAMPLE)
-        few = LocalEngine(
-            batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS
-        )
+        few = local_engine(batch.X, batch.y, batch.weight, 0, self.n_jobs, True, FIT_BLOCK_ROWS)
         return few, sample.take(np.arange(min(sample.n, most - n_few)))
 
     @available_if(by_evidence)
