@@ -46,11 +46,7 @@ class RandomFourier(FeatureMap):
         phase = params["phase"].astype(X.dtype, copy=False)
         out = output_for(X, n_features(params), out)
         _check_angles(X, frequencies)
-        if (
-            isinstance(X, np.ndarray)
-            and len(X) >= MIN_TILED_ROWS
-            and X.shape[1] <= MAX_TILED_INPUTS
-        ):
+        if isinstance(X, np.ndarray) and _suits_tiles(X):
             _map_tiles(X, frequencies, phase, out)
             return out
         step = block_rows(frequencies.shape[1])
@@ -99,6 +95,11 @@ def _check_angles(X: Matrix, frequencies: Array) -> None:
             f"X holds numbers up to {largest:.3g}, which overflow when multiplied by frequencies "
             f"up to {fastest:.3g}; scale X down or use a smaller gamma"
         )
+
+
+def _suits_tiles(X: Array) -> bool:
+    """Whether tiles are faster than a matrix product for these rows."""
+    return len(X) >= MIN_TILED_ROWS and X.shape[1] <= MAX_TILED_INPUTS
 
 
 def _map_tiles(X: Array, frequencies: Array, phase: Array, out: Array) -> None:
