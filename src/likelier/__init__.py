@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from likelier.bayesian_linear.classifier import BayesianLinearClassifier
     from likelier.deep_gp.classifier import DeepGPClassifier
     from likelier.deep_gp.regressor import DeepGPRegressor
-    from likelier.features.fourier import FourierFeatures
-    from likelier.features.nystroem import NystroemFeatures
+    from likelier.features.transformer import FourierFeatures, NystroemFeatures
     from likelier.kernel_machine.classifier import BayesianKernelClassifier
     from likelier.kernel_machine.regressor import BayesianKernelRegressor
     from likelier.linear.classifier import LinearClassifier
@@ -69,13 +68,13 @@ _HOME = {
     "BernoulliNB": "likelier.naive_bayes.counts",
     "DeepGPClassifier": "likelier.deep_gp.classifier",
     "DeepGPRegressor": "likelier.deep_gp.regressor",
-    "FourierFeatures": "likelier.features.fourier",
+    "FourierFeatures": "likelier.features.transformer",
     "GaussianNB": "likelier.naive_bayes.gaussian",
     "LinearClassifier": "likelier.linear.classifier",
     "LinearRegressor": "likelier.linear.regressor",
     "MultilabelClassifier": "likelier.multilabel.classifier",
     "MultinomialNB": "likelier.naive_bayes.counts",
-    "NystroemFeatures": "likelier.features.nystroem",
+    "NystroemFeatures": "likelier.features.transformer",
     "OnePassClassifier": "likelier.one_pass.classifier",
     "TableFeatures": "likelier.tables.transformer",
     "TextFeatures": "likelier.text.transformer",

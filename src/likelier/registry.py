@@ -65,6 +65,8 @@ _registered: dict[str, type] = {}
 # Estimators -> the function that makes their posterior from what a file holds of them.
 _POSTERIORS: dict[str, str] = {
     "BayesianLinearClassifier": "likelier.bayesian_linear.posterior:classifier",
+    "BayesianKernelClassifier": "likelier.kernel_machine.posterior:classifier",
+    "BayesianKernelRegressor": "likelier.kernel_machine.posterior:regressor",
     "BernoulliNB": "likelier.naive_bayes.posterior:bernoulli",
     "DeepGPClassifier": "likelier.deep_gp.posterior:classifier",
     "DeepGPRegressor": "likelier.deep_gp.posterior:regressor",
@@ -196,7 +198,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     model = _decoded(path, Decoder)
     inner = getattr(model, "estimator_", model) if type(model).__name__ == "TabularModel" else model
     name = type(inner).__name__
-    if name in _POSTERIORS and hasattr(inner, "n_features_in_"):
+    if name in _POSTERIORS and hasattr(inner, "n_features_in_") and _is_fitted(inner):
         _checked(path, inner, name)
     return model
 
@@ -227,6 +229,12 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
     if fitted.name not in _POSTERIORS:
         raise ValueError(f"{path}: {fitted.name} has no predictor yet; use likelier.load.")
     return _checked(path, fitted, fitted.name, encoding)
+
+
+def _is_fitted(estimator: Any) -> bool:
+    """Whether an estimator that has seen rows can predict: it may be about to go on with a fit."""
+    says = getattr(estimator, "__sklearn_is_fitted__", None)
+    return says is None or bool(says())
 
 
 def _checked(path: Any, fitted: Any, name: str, encoding: Any = None) -> Predictor:

@@ -283,14 +283,15 @@ def test_draws_of_many_classes_have_the_covariance_of_the_scores(temperature, tm
         random_state=0, n_components=130, alpha=0.1, posterior_scale=1.0, temperature=temperature
     ).fit(X, y)
     assert model.layout_ == "reduced" and model.converged_
-    made, posterior = model._posteriors()[0]
+    machine = model._fitted_posterior().machines[0]
+    made, posterior = machine.map, machine.weights
     Phi = made(X[::30])
     right = posterior.covariance(Phi, np.zeros(len(Phi)))
     draws = model.coef_draws(4000, random_state=0)
     scores = np.einsum("nd,sdk->snk", Phi, draws, optimize=True)
     variance = np.diagonal(right, axis1=1, axis2=2)
     np.testing.assert_allclose(scores.var(axis=0) / variance, 1.0, atol=0.11)
-    mean = (scores.mean(axis=0) - model._posteriors()[0][1].scores(Phi)) / np.sqrt(variance)
+    mean = (scores.mean(axis=0) - posterior.scores(Phi)) / np.sqrt(variance)
     assert np.abs(mean).max() < 5.0 / 4000**0.5
     likelier.save(model, tmp_path / "classes.likelier")
     again = likelier.load(tmp_path / "classes.likelier")

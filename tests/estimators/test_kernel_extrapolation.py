@@ -69,7 +69,8 @@ def test_wide_posteriors_are_integrated_as_draws_say(wide):
     model.fit(X, y)
     strange = np.random.default_rng(1).uniform(0.0, 16.0, (8, 64))
     rows = np.concatenate([strange, X[:8] + strange, X[:8]])
-    made, posterior = model._posteriors()[0]
+    machine = model._fitted_posterior().machines[0]
+    made, posterior = machine.map, machine.weights
     Phi = made(rows, np.float64)
     scores, covariance = posterior.scores(Phi), posterior.covariance(Phi, made.residual(Phi))
     assert covariance.max() > 50.0

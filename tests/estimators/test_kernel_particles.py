@@ -98,7 +98,7 @@ def test_draws_give_the_scores_of_the_particles(kind):
     draws = model.coef_draws(7, random_state=1)
     assert draws.shape == (7, 41, 2)
     np.testing.assert_array_equal(draws, model.coef_draws(7, random_state=1))
-    posterior = model._particle_posterior()
+    posterior = model._fitted_posterior().particles
     machine = posterior.model.machine
     parts = machine.split(model.particles_)
     if kind == "svgd":

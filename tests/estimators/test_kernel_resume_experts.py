@@ -228,7 +228,7 @@ def test_the_pace_is_measured(rows, monkeypatch):
     X, y = rows[0], (rows[1] == "white").astype(np.int64)
     sample = cost_model.Rows(X, y, None)
     model = BayesianKernelClassifier(random_state=0, n_experts=0, gamma=1.0).fit(X, y)
-    made = model._posteriors()[0][0]
+    made = model._fitted_posterior().machines[0].map
     now = 0.0
 
     def tick():

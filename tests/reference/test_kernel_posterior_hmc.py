@@ -203,7 +203,8 @@ def test_the_estimator_predicts_what_hmc_does(case):
     model = BayesianKernelClassifier(
         posterior_scale=1.0, n_components=12, n_experts=0, tol=1e-12, random_state=0, **parameters
     ).fit(X, codes, sample_weight=weight)
-    made, posterior = model._posteriors()[0]
+    machine = model._fitted_posterior().machines[0]
+    made, posterior = machine.map, machine.weights
     Phi = made(X, np.float64)
     two = len(model.classes_) == 2
     one_row = 1.0 if weight is None else weight.mean()

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri
-from scipy.stats import qmc
 
 from likelier.base import Array
 from likelier.kernels import Kernel, Laplacian, Matern, Rbf
@@ -120,6 +119,8 @@ def _orthogonal_normals(n_features: int, count: int, stream: np.random.Generator
 
 def _normal_points(n_features: int, count: int, stream: np.random.Generator) -> Array:
     """Scrambled Sobol points mapped to normal coordinates, as columns."""
+    from scipy.stats import qmc  # takes as long to load as all that a prediction needs
+
     if n_features > qmc.Sobol.MAXDIM:
         raise ValueError(
             f"sampling='quasi' supports at most {qmc.Sobol.MAXDIM} features, got "

@@ -35,7 +35,7 @@ from likelier.kernel_machine.laplace import (
     laplace_posterior,
     mean_shift,
 )
-from likelier.kernel_machine.particle_training import ParticleState
+from likelier.kernel_machine.particle_posterior import ParticleState, class_loss
 from likelier.kernel_machine.particles import Strength
 from likelier.kernel_machine.prepared import Prepared
 from likelier.kernel_machine.recipe import HOLD_OUT_FROM
@@ -63,7 +63,6 @@ from likelier.kernel_machine.softmax_weights import (
     stored_features,
 )
 from likelier.kernel_machine.weights_state import SolverState
-from likelier.losses import MulticlassHinge, Softmax
 
 # Labels carry less information about scales than continuous targets; longer ascents overfit.
 FEW_ROWS_PLAN = Plan(((12, 200), (8, 400)))
@@ -140,7 +139,7 @@ class ClassFit(ClassPredictions):
         return bool(self.loss == "hinge")
 
     def _particle_loss(self) -> Loss:
-        return MulticlassHinge() if self.loss == "hinge" else Softmax()
+        return class_loss(self)
 
     def _particle_strength(self, scales: Scales) -> Strength:
         if self.alpha != "auto":

@@ -17,13 +17,13 @@ from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Matrix
 from likelier.calibration import SignPreserving, Temperature
-from likelier.engines import StreamEngine
 from likelier.engines.threads import one_blas_thread
 from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
     require_targets,
     stream_classes,
+    stream_engine,
     summarise,
 )
 from likelier.fitting.moments import ColumnMoments
@@ -122,7 +122,7 @@ class ClassStream(RowBuffer, ExpertStream):
             labels = dict.fromkeys(np.unique(y).tolist(), 0) | (found.labels or {})
             return replace(found, labels=labels), moments  # a class of weight zero is still a class
 
-        engine = StreamEngine(source, seed=seed, shuffle=False)
+        engine = stream_engine(source, seed, False)
         summary, moments = engine.reduce(map_block, lambda a, b: (a[0] + b[0], a[1] + b[1]))
         classes, per_class = stream_classes(summary, self.class_weight)
         self._set_classes(classes)

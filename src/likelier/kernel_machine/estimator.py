@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, check_flag
 from likelier.engines.threads import count_threads
+from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.fitting.parameters import (
     check_above,
     check_integer,

@@ -22,6 +22,7 @@ import numpy as np
 from scipy import linalg
 
 from likelier.base import Array, Matrix
+from likelier.files.declared import check_array, check_number
 from likelier.kernel_machine.features import (
     BLOCK_ROWS,
     LandmarkMap,
@@ -155,6 +156,23 @@ class Experts:
     counts: Array
     prior_variance: float
 
+    def check(self, n_inputs: int, n_outputs: int) -> None:
+        """Raise a ValueError unless all arrays have the shapes that predicting needs."""
+        check_array("counts", self.counts, (None,), kind="int", low=0)
+        n, d = len(self.counts), n_inputs
+        if n.bit_count() != 1:
+            raise ValueError(f"the number of experts must be a power of two, and is {n}")
+        check_array("landmarks", self.landmarks, (n, None, d))
+        m = self.landmarks.shape[1]
+        shapes = {
+            "centre": (d,), "gamma": (d,), "directions": (n - 1, d), "cuts": (n - 1,),
+            "whiten": (n, m, m), "weights": (n, m + 1, n_outputs), "roots": (n, m + 1, m + 1),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            check_array(name, getattr(self, name), shape)
+        check_number("scale", self.scale, 0.0)
+        check_number("prior_variance", self.prior_variance, np.finfo(float).tiny)
+
     @cached_property
     def tree(self) -> Tree:
         """The partition into regions."""
@@ -168,7 +186,7 @@ class Experts:
         """Index of the expert of every row."""
         parts = [
             self.tree.regions(self.scaled(X[start : start + BLOCK_ROWS]))
-            for start in range(0, X.shape[0], BLOCK_ROWS)
+            for start in range(0, max(1, X.shape[0]), BLOCK_ROWS)
         ]
         return np.concatenate(parts)
 

@@ -11,6 +11,7 @@ fixed, except for batches with classes that the experts do not know.
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import closing
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -18,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import stack_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import is_stream
+from likelier.fitting.dataset import is_stream, local_engine
 from likelier.fitting.parameters import check_number_or_auto
 from likelier.fitting.rows import Rows
 from likelier.fitting.time_budget import OutOfTime, TimeBudget
@@ -217,9 +217,7 @@ class ExpertStream(StreamPasses):
         batch = engine.sample(n_few, GLOBAL_SAMPLE)
         if n_few == n_rows:
             return engine, batch
-        few = LocalEngine(
-            batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS
-        )
+        few = local_engine(batch.X, batch.y, batch.weight, 0, self.n_jobs, True, FIT_BLOCK_ROWS)
         return few, batch
 
     def _final_uncertainty(self, stage: ExpertFit, uncertainty: Any, sample: Rows | None) -> Any:
@@ -256,7 +254,7 @@ class ExpertStream(StreamPasses):
         engine, sample = self._reload_rows(X, y, weight, seed)
         budget.before = {name: plan[name] for name in ("n_learned", "trial") if name in plan}
         budget.thorough = True
-        with engine:
+        with closing(engine):
             if engine.n_rows != plan["n_rows"] or not same_encoding(
                 encoding, self._target_encoding()
             ):
@@ -284,9 +282,7 @@ class ExpertStream(StreamPasses):
             self.checkpoint_ = {} if whole else self.checkpoint_
         self.n_iter_ += budget.n_iter
 
-    def _reload_rows(
-        self, X: Any, y: Any, weight: Any, seed: int
-    ) -> tuple[LocalEngine | StreamEngine, Rows | None]:
+    def _reload_rows(self, X: Any, y: Any, weight: Any, seed: int) -> tuple[Engine, Rows | None]:
         """Engine over the rows of the interrupted fit and, for a stream, its sample."""
         if is_stream(X):
             encoded, n_rows, _ = self._open_encoded(self._open_stream(X, y, weight, True), seed)
@@ -294,9 +290,7 @@ class ExpertStream(StreamPasses):
         present = Rows(*self._check_rows(X, y, weight, reset=False)).present()
         codes, omega = self._encode(present.y, present.weight)
         rows = self._merged(Rows(present.X, codes, omega).present())
-        engine = LocalEngine(
-            rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS
-        )
+        engine = local_engine(rows.X, rows.y, rows.weight, seed, self.n_jobs, True, FIT_BLOCK_ROWS)
         return engine, None
 
     def _chose_no_experts(self, stage: ExpertFit, sample: Matrix, budget: TimeBudget) -> bool:
@@ -345,16 +339,11 @@ class ExpertStream(StreamPasses):
             self.stream_["n_global"] = len(y)
         n_global = self.stream_.setdefault("n_global", len(self.stream_["expert_rows"][0][1]))
         codes, budget = self._targets(y), TimeBudget(self, (None, None))
-        with LocalEngine(
-            X,
-            codes,
-            omega,
-            seed=self.stream_["seed"],
-            n_jobs=self.n_jobs,
-            block_rows=FIT_BLOCK_ROWS,
-        ) as engine:
+        seed = self.stream_["seed"]
+        engine = local_engine(X, codes, omega, seed, self.n_jobs, True, FIT_BLOCK_ROWS)
+        with closing(engine):
             global_model = self._fitted_global_model(n_global)
-            stage = self._expert_stage(engine, global_model, self.stream_["seed"], budget)
+            stage = self._expert_stage(engine, global_model, seed, budget)
             sample = engine.sample(min(global_rows(X.shape[1]), len(y)))
             chosen = stage.choose(sample.X, float(self.alpha_[0]), self._experts_required())
             if chosen is None or stage.experts is None:
@@ -372,7 +361,8 @@ class ExpertStream(StreamPasses):
         arrays = {name: copy(value) for name, value in self.experts_[0].items()}
         self.experts_ = [arrays]
         experts, seed = Experts(**arrays), int(self.stream_["seed"])
-        with LocalEngine(np.zeros((1, self.n_features_in_))) as empty:
+        no_rows = np.zeros((1, self.n_features_in_))
+        with local_engine(no_rows, None, None, 0, 1, True) as empty:
             stage = self._expert_stage(
                 empty, self._fitted_global_model(), seed, TimeBudget(self, (None, None))
             )

@@ -21,6 +21,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from likelier.base import Array, Matrix
+from likelier.files.declared import check_array
 from likelier.kernel_machine.triangles import lower_inverse
 
 JITTER = 1e-5  # relative to a unit diagonal; tolerates duplicate landmarks, also in float32
@@ -56,6 +57,14 @@ class KernelMap(ABC):
     @abstractmethod
     def residual(self, features: Array) -> Array:
         """Fraction of the prior variance of each row that the features do not carry."""
+
+    centre: Array
+    gamma: Array
+
+    def check(self, n_inputs: int) -> None:
+        """Raise a ValueError unless all arrays have the shapes that rows of these inputs need."""
+        check_array("centre", self.centre, (n_inputs,))
+        check_array("gamma", self.gamma, (n_inputs,), low=0.0)
 
     def __call__(self, X: Matrix, dtype: Any = np.float64) -> Array:
         """Features of the rows, by blocks. Costs landmarks x (inputs + landmarks) per row."""
@@ -97,8 +106,6 @@ class LandmarkMap(KernelMap):
     kind: ClassVar[str] = "nystroem"
     local: ClassVar[bool] = True
 
-    centre: Array
-    gamma: Array
     landmarks: Any
     whiten: Array
 
@@ -106,6 +113,18 @@ class LandmarkMap(KernelMap):
     def n_features(self) -> int:
         """Landmarks plus the constant."""
         return len(self.whiten) + 1
+
+    def check(self, n_inputs: int) -> None:
+        """Raise a ValueError unless all arrays have the shapes that rows of these inputs need."""
+        super().check(n_inputs)
+        m = self.landmarks.shape[0]
+        check_array("whiten", self.whiten, (m, m))
+        if not isinstance(self.landmarks, SPARSE):
+            check_array("landmarks", self.landmarks, (m, n_inputs))
+            return
+        check_array("landmarks", self.landmarks.data, (None,))
+        if self.landmarks.shape[1] != n_inputs:
+            raise ValueError(f"landmarks must have {n_inputs} columns")
 
     @cached_property
     def _prepared(self) -> dict[Any, tuple[Any, Array, Array]]:
@@ -151,9 +170,14 @@ class FourierMap(KernelMap):
 
     kind: ClassVar[str] = "fourier"
 
-    centre: Array
-    gamma: Array
     frequencies: Array
+
+    def check(self, n_inputs: int) -> None:
+        """Raise a ValueError unless all arrays have the shapes that rows of these inputs need."""
+        super().check(n_inputs)
+        check_array("frequencies", self.frequencies, (None, n_inputs))
+        if not len(self.frequencies):
+            raise ValueError("frequencies must not be empty")
 
     @property
     def n_features(self) -> int:
@@ -180,9 +204,6 @@ class IdentityMap(KernelMap):
     """The standardised and scaled inputs themselves: the linear case."""
 
     kind: ClassVar[str] = "identity"
-
-    centre: Array
-    gamma: Array
 
     @property
     def n_features(self) -> int:

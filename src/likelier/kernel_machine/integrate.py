@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit, ndtri, softmax
-from scipy.stats import qmc
 
 from likelier.base import Array
 from likelier.kernel_machine.evidence import typical_weight
@@ -97,6 +96,8 @@ def hermite_nodes(n_nodes: int) -> tuple[Array, Array]:
 @lru_cache(maxsize=32)
 def normal_points(n_dims: int, n_pairs: int = N_PAIRS[0]) -> Array:
     """Antithetic quasi-random standard normal points with unit mean square."""
+    from scipy.stats import qmc  # takes as long to load as all other modules; two classes need none
+
     uniform = qmc.Sobol(n_dims, scramble=True, rng=np.random.default_rng(0)).random(n_pairs)
     half = ndtri(np.clip(uniform, 1e-6, 1.0 - 1e-6))
     half /= np.sqrt((half**2).mean(axis=0))

@@ -24,11 +24,13 @@ resemble the data, so out of support the full prior variance is restored (`resto
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
 
 from likelier.base import Array, Batch
+from likelier.files.declared import check_array, check_number
 from likelier.kernel_machine.features import TINY
 from likelier.kernel_machine.integrate import centred
 from likelier.kernel_machine.joint_curvature import is_reducible, reduced_curvature
@@ -71,6 +73,28 @@ class WeightPosterior:
     shift: Array | None = None
     bases: Array | None = None
     outside: Array | None = None
+
+    def check(self, n_features: int, n_outputs: int) -> None:
+        """Raise a ValueError unless all arrays have the shapes that predicting needs."""
+        D, C = n_features, n_outputs
+        check_array("weights_", self.mean, (D, C))
+        check_number("prior_variance_", self.prior_variance, 0.0)
+        if self.shift is not None:
+            check_array("mean_shift_", self.shift, (D, C))
+        if self.layout == "reduced":
+            bases: Any = self.bases
+            check_array("bases_", bases, (C, D, None))
+            check_array("outside_", self.outside, (C,), low=0.0)
+            size = C * bases.shape[2]
+            check_array("roots_", self.roots, (1, size, size))
+            return
+        if self.bases is not None or self.outside is not None:
+            raise ValueError(f"layout_={self.layout!r} has no bases")
+        sizes = {"joint": (1, C * D), "shared": (1, D), "per_class": (C, D)}
+        if self.layout not in sizes:
+            raise ValueError(f"layout_ must be one of {sorted(sizes)}, and is {self.layout!r}")
+        blocks, size = sizes[self.layout]
+        check_array("roots_", self.roots, (blocks, size, size))
 
     def scores(self, Phi: Array) -> Array:
         """Mean scores, ``(n, n_outputs)``."""

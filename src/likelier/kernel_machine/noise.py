@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from likelier.base import Array
+from likelier.files.declared import check_array
 from likelier.predictive import Gaussian
 
 LOG_WIDTHS = np.arange(-2.0, 2.5, 0.5)  # half octaves
@@ -39,6 +40,15 @@ class NoiseShape:
     weights: Array
     centres: Array
     variance: float = 1.0
+
+    def check(self) -> None:
+        """Raise a ValueError unless there is a weight, a width and a centre for each component."""
+        check_array("noise_weights_", self.weights, (None,), low=0.0)
+        n = len(self.weights)
+        check_array("noise_widths_", self.widths, (n,), low=0.0)
+        check_array("noise_centres_", self.centres, (n,))
+        if not self.weights.sum() > 0.0:
+            raise ValueError("noise_weights_ must have a positive sum")
 
     def log_density(self, deviations: Array) -> Array:
         """Log density of deviations of unit variance."""

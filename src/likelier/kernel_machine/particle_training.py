@@ -10,15 +10,13 @@ from scipy.special import logsumexp
 
 from likelier.base import Array, Engine, Info
 from likelier.kernel_machine.adam import DECAY_FROM, Moments
+from likelier.kernel_machine.particle_posterior import ParticleState
 from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior
-from likelier.kernel_machine.svgd import ParticlePosterior
 
 UPDATES_PER_STEP = 10  # minibatches per step
 PATIENCE = 20  # steps without improvement on the held-out rows
 SIGNIFICANCE = 1.0  # standard errors of a significant difference
 DRAWS_PER_GAUSSIAN = 2  # draws per Gaussian for evaluations, the same every time
-
-ParticleState = ParticlePosterior | GaussianMixturePosterior
 
 
 @dataclass(frozen=True)

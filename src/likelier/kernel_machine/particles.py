@@ -8,16 +8,14 @@ no noise distribution, a first fit estimates the noise on held-out rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from likelier.base import Array, Engine, Loss, Matrix
-from likelier.calibration import restore
-from likelier.engines import LocalEngine
+from likelier.base import Array, Engine, Loss
+from likelier.fitting.dataset import local_engine
 from likelier.fitting.standardize import Standard
 from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.estimator import KernelEstimator
@@ -28,13 +26,13 @@ from likelier.kernel_machine.fourier_machine import (
     draw_frequencies,
     start_scale,
 )
+from likelier.kernel_machine.particle_posterior import ParticleState
 from likelier.kernel_machine.particle_training import (
     UPDATES_PER_STEP,
-    ParticleState,
     ParticleTraining,
 )
 from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior, SteinGaussian
-from likelier.kernel_machine.svgd import SVGD, ParticlePosterior
+from likelier.kernel_machine.svgd import SVGD
 
 N_FEATURES = 256
 # held-out rows for the noise, and the sample size from which on there are any
@@ -157,7 +155,7 @@ class KernelParticles(KernelEstimator, ABC):
             inside = sample.take(np.setdiff1d(np.arange(sample.n), held))
             counts = inside.n / float(self.temperature)
             few = replace(model, machine=replace(model.machine, temperature=counts))
-            with LocalEngine(inside.X, inside.y, inside.weight) as engine:
+            with local_engine(inside.X, inside.y, inside.weight, 0, 1, True) as engine:
                 learned = self._train(few, engine, budget, "held out")
             found = self._calibrated_strength(learned.posterior, sample.take(held), strength)
             if learned.interrupted:
@@ -226,31 +224,6 @@ class KernelParticles(KernelEstimator, ABC):
         self.checkpoint_: dict[str, Any] = {}
         self._store_particles(strength)
 
-    def _particle_posterior(self) -> ParticleState:
-        """Rebuild the posterior from the fitted arrays."""
-        E = self.frequencies_ if len(self.frequencies_) else None
-        loss, d = self._particle_loss(), len(self.input_scale_)
-        machine = FourierMachine(loss, d, self._n_classes() if loss.coupled else 1, frequencies=E)
-        varying = self.input_scale_ > 0.0
-        inverse = np.divide(1.0, self.input_scale_, out=np.zeros(d), where=varying)
-        model = ScaledMachine(machine, Standard(self.input_mean_, inverse))
-        if len(self.particle_scale_):
-            return GaussianMixturePosterior(model, self.particles_, self.particle_scale_)
-        return ParticlePosterior(model, self.particles_)
-
-    def _particle_draws(self, n_draws: int, rng: np.random.Generator) -> Array:
-        """Weights of draws, intercept last, ``(n_draws, n_components_ + 1, outputs)``."""
-        posterior = self._particle_posterior()
-        if isinstance(posterior, GaussianMixturePosterior):
-            theta = posterior.draws(n_draws, rng)
-        else:
-            theta = posterior.theta[np.arange(n_draws) % len(posterior.theta)]
-        parts = posterior.model.machine.split(theta)
-        return np.concatenate([parts.weights, parts.intercept[:, None]], axis=1)
-
-    def _particle_scores(self, X: Matrix) -> Array:
-        return np.asarray(self._particle_posterior().scores(X))
-
     # -- implemented by subclasses ------------------------------------------------------
     def _needs_hold_out(self) -> bool:
         """Whether the noise is estimated on held-out rows."""
@@ -269,18 +242,3 @@ class KernelParticles(KernelEstimator, ABC):
 
     @abstractmethod
     def _store_particles(self, strength: Strength) -> None: ...
-
-
-def calibrated_link(calibration: dict[str, Any]) -> Callable[[Array], Array] | None:
-    """Map from scores to probabilities; None if the loss has its own."""
-    if not calibration:
-        return None
-    fitted = restore(calibration)
-
-    def link(scores: Array) -> Array:
-        if scores.shape[1] > 2:
-            return fitted.probabilities(scores)
-        positive = fitted.probabilities(scores[:, 1] - scores[:, 0])
-        return np.stack([1.0 - positive, positive], axis=1)
-
-    return link

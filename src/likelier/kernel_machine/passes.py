@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from likelier.engines import StreamEngine
+from likelier.base import Engine
 from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import open_source
+from likelier.fitting.dataset import open_source, stream_engine
 from likelier.fitting.extreme_cells import watched
 from likelier.fitting.hold_out import split_stream
 from likelier.fitting.rows import Rows
@@ -30,7 +30,7 @@ class StreamPasses(KernelFit):
                     f"inference={self.inference!r} needs several passes, but X can be read once "
                     "only; pass a path or a list of blocks, or use inference='evidence'"
                 )
-            for batch in StreamEngine(source, seed=seed, shuffle=False).blocks():
+            for batch in stream_engine(source, seed, False).blocks():
                 self._learn(batch.X, self._check_y(np.asarray(batch.y)), batch.weight, seed)
                 if budget.tick("stream", f"block {batch.index}"):
                     break
@@ -60,9 +60,9 @@ class StreamPasses(KernelFit):
         return source
 
     @staticmethod
-    def _stream_engine(encoded: Any, n_rows: int, seed: int) -> tuple[StreamEngine, Rows]:
+    def _stream_engine(encoded: Any, n_rows: int, seed: int) -> tuple[Engine, Rows]:
         """Engine over a stream, and a sample of it."""
-        engine = StreamEngine(encoded, seed=seed, shuffle=False)
+        engine = stream_engine(encoded, seed, False)
         engine.know_rows(n_rows)
         batch = engine.sample(SAMPLE_ROWS)
         return engine, Rows(batch.X, np.asarray(batch.y), batch.weight)

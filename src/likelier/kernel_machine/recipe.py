@@ -11,16 +11,15 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.callback import with_callbacks
 
 from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines import LocalEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import checked_rows, is_stream
+from likelier.fitting.dataset import checked_rows, is_stream, local_engine
 from likelier.fitting.duplicates import settle_few
 from likelier.fitting.extreme_cells import warn_extreme_cells
 from likelier.fitting.hold_out import held_rows
+from likelier.fitting.monitor import Callbacks, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
@@ -84,14 +83,14 @@ class KernelFit(ResumableFit):
         self._validate_parameters()
         saved = load_checkpoint(self)
         seed = int(saved["seed"]) if saved else self._seed()
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        budget = TimeBudget(self, (None, None) if is_stream(X) else (X, y), seed=seed)
+        data = (None, None) if is_stream(X) else (X, y)
+        callbacks = Callbacks(self, *data)
+        budget = TimeBudget(self, data, seed=seed)
         budget.before, budget.kept = saved, {k: v for k, v in saved.items() if k in CHECKPOINT_KEYS}
         # restore the estimator if the data are rejected
         with unchanged_on_failure(self, (Exception,)), one_class_is_constant(self):
             self._fit_or_resume(X, y, sample_weight, seed, budget)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        callbacks.end()
         return self
 
     def _fit_or_resume(
@@ -130,9 +129,7 @@ class KernelFit(ResumableFit):
         sample = rows
         if rows.n > SAMPLE_ROWS:
             sample = rows.take(np.sort(rng.permutation(rows.n)[:SAMPLE_ROWS]))
-        engine = LocalEngine(
-            rows.X, rows.y, rows.weight, seed=seed, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS
-        )
+        engine = local_engine(rows.X, rows.y, rows.weight, seed, self.n_jobs, True, FIT_BLOCK_ROWS)
         with engine, one_blas_thread():
             self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, budget)
 
@@ -348,5 +345,5 @@ class KernelFit(ResumableFit):
             parts.append(rest)
         y = np.concatenate([np.asarray(y) for y, _ in parts])
         weight = None if parts[0][1] is None else np.concatenate([w for _, w in parts])
-        cached = LocalEngine(whole, y, weight, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS)
+        cached = local_engine(whole, y, weight, 0, self.n_jobs, True, FIT_BLOCK_ROWS)
         return cached, lambda batch: np.asarray(batch.X)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Batch, Engine
-from likelier.engines import LocalEngine
+from likelier.fitting.dataset import local_engine
 from likelier.fitting.rows import Rows
 from likelier.fitting.time_budget import TimeBudget
 from likelier.kernel_machine.cost_model import (
@@ -206,13 +206,8 @@ class RegressionExperts(ExpertStream):
         if engine.in_memory and global_model.n_learned:
             loo_columns = np.concatenate(list(engine.map_blocks(global_model.loo_columns)))
             whole = engine.draw(1)  # a batch whose X holds all rows
-            engine = LocalEngine(
-                whole.X,
-                loo_columns,
-                whole.weight,
-                seed=seed,
-                n_jobs=self.n_jobs,
-                block_rows=FIT_BLOCK_ROWS,
+            engine = local_engine(
+                whole.X, loo_columns, whole.weight, seed, self.n_jobs, True, FIT_BLOCK_ROWS
             )
         return super()._expert_stage(engine, global_model, seed, budget)
 

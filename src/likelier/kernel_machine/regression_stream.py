@@ -14,10 +14,14 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from likelier.base import Array, Batch, Engine, Loss, Matrix
-from likelier.engines import LocalEngine, StreamEngine
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import NumberSource, require_targets
+from likelier.fitting.dataset import (
+    NumberSource,
+    local_engine,
+    require_targets,
+    stream_engine,
+)
 from likelier.fitting.duplicates import settle_many
 from likelier.fitting.moments import ColumnMoments
 from likelier.fitting.rows import Rows
@@ -31,8 +35,9 @@ from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.features import KernelMap, restore_map
 from likelier.kernel_machine.laplace import TRUST_ROWS, extrapolation_degree
 from likelier.kernel_machine.noise import GAUSSIAN_SHAPE, NoiseShape
-from likelier.kernel_machine.particle_training import ParticleState
+from likelier.kernel_machine.particle_posterior import ParticleState, number_loss
 from likelier.kernel_machine.particles import Strength
+from likelier.kernel_machine.posterior import regressor
 from likelier.kernel_machine.recipe import FIT_BLOCK_ROWS
 from likelier.kernel_machine.regression import (
     MIN_NOISE,
@@ -42,6 +47,7 @@ from likelier.kernel_machine.regression import (
     solve_weights,
 )
 from likelier.kernel_machine.regression_expert_fit import RegressionExperts
+from likelier.kernel_machine.regression_posterior import RegressionPosterior
 from likelier.kernel_machine.row_buffer import (
     GROWTH,
     START_ROWS,
@@ -50,7 +56,6 @@ from likelier.kernel_machine.row_buffer import (
     same_format,
 )
 from likelier.kernel_machine.softmax_weights import ridge
-from likelier.losses import EpsilonInsensitive, SquaredError
 
 
 class RegressionStream(RowBuffer, RegressionExperts):
@@ -90,8 +95,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
 
     # -- particles ----------------------------------------------------------------------
     def _particle_loss(self) -> Loss:
-        gaussian = self.loss == "gaussian"
-        return SquaredError() if gaussian else EpsilonInsensitive(float(self.epsilon))
+        return number_loss(self)
 
     def _particle_strength(self, scales: Scales) -> Strength:
         return self._strength(scales.noise, 1.0 / scales.amplitude)
@@ -133,7 +137,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
             moments = ColumnMoments.of(batch.X, batch.weight)
             return batch.n_rows, moments, ColumnMoments.of(y[:, None], batch.weight)
 
-        engine = StreamEngine(source, seed=seed, shuffle=False)
+        engine = stream_engine(source, seed, False)
         n_rows, inputs, targets = engine.reduce(map_block, _add_tuples)
         mean = float(targets.mean[0])
         self._set_target_scale(mean, float(np.sqrt(targets.squares[0] / targets.weight)))
@@ -154,9 +158,7 @@ class RegressionStream(RowBuffer, RegressionExperts):
         if not engine.in_memory:
             n_few = min(n_few, global_rows(self.n_features_in_))
         batch = engine.sample(n_few, GLOBAL_SAMPLE)
-        few = LocalEngine(
-            batch.X, batch.y, batch.weight, n_jobs=self.n_jobs, block_rows=FIT_BLOCK_ROWS
-        )
+        few = local_engine(batch.X, batch.y, batch.weight, 0, self.n_jobs, True, FIT_BLOCK_ROWS)
         return few, sample.take(np.arange(min(sample.n, most - n_few)))
 
     @available_if(by_evidence)
@@ -234,8 +236,11 @@ class RegressionStream(RowBuffer, RegressionExperts):
         """Add to the sums, or update the experts."""
         with one_blas_thread():
             if self.experts_[0]:
-                mean, inside, noise = self._moments_of(0, X)[:3]
-                self._update_noise((y - mean) ** 2 / (inside + noise), omega / self.row_weight_)
+                posterior = regressor(self)
+                assert isinstance(posterior, RegressionPosterior)
+                found = posterior.moments(X)
+                ratio = (y - found.mean[:, 0]) ** 2 / (found.variance + found.noise)[:, 0]
+                self._update_noise(ratio, omega / self.row_weight_)
                 self._update_experts(X, y, omega)
             else:
                 self._absorb_global(X, self._targets(y), omega / self.row_weight_)

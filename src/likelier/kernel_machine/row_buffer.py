@@ -107,6 +107,12 @@ class RowBuffer(KernelFit):
         """Reason why the buffered rows cannot be learned yet, or None."""
         return None
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the model can predict: an interrupted fit may have kept a checkpoint only."""
+        if self._has_pending_rows():
+            return self._missing_reason() is None
+        return any(hasattr(self, name) for name in ("maps_", "particles_", "constant_"))
+
     def _learn_pending(self) -> None:
         """Learn pending rows; called before the fitted model is read."""
         if not self._has_pending_rows():

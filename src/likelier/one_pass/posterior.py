@@ -17,7 +17,6 @@ from scipy.linalg import solve_triangular
 from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.engines.blocks import block_rows
 from likelier.engines.rows import slice_rows
-from likelier.features.fourier_map import n_features_out
 from likelier.files.declared import check_array, check_number
 from likelier.fitting.probabilities import (
     SMALLEST,
@@ -164,7 +163,7 @@ class OnePassPosterior(Posterior):
         if self.frequencies:
             check_array("map_", self.frequencies["frequencies"], (n_features, None))
             check_array("map_", self.frequencies["phase"], (None,))
-            d = n_features_out(self.frequencies)
+            d = fourier.n_features(self.frequencies)
         check_array("coef_", self.coef, (n_outputs, d))
         check_array("intercept_", self.intercept, (n_outputs,))
         check_array("scaling", self.scaling, (None,), low=SHORTEST)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from likelier.base import Array, Matrix
-from likelier.features.fourier_map import FourierMap
+from likelier.features.fourier import RandomFourier
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Settings:
         """Random Fourier frequencies; of the rows, only the scale is used. Empty without them."""
         if self.features != "fourier":
             return {}
-        fourier = FourierMap(self.n_components, gamma=self.gamma)
+        fourier = RandomFourier(self.n_components, gamma=self.gamma)
         return dict(fourier.init(np.random.default_rng([self.seed, 0]), X))
 
     def age_weights(self, n: int) -> Array:
@@ -64,4 +64,4 @@ class Settings:
 
 def apply_features(frequencies: dict[str, Array], X: Matrix) -> Matrix:
     """Fourier features of the rows, or the rows themselves."""
-    return FourierMap().apply(frequencies, X) if frequencies else X
+    return RandomFourier().apply(frequencies, X) if frequencies else X

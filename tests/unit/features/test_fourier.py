@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier import FourierFeatures
-from likelier.features.fourier_map import MAX_TILED_INPUTS, MIN_TILED_ROWS, _default_components
+from likelier.features.fourier import MAX_TILED_INPUTS, MIN_TILED_ROWS, _default_components
 from likelier.features.spectrum import draw_frequencies, scales
 from likelier.kernels import Laplacian, Matern, Poly, Rbf
 

@@ -1,0 +1,200 @@
+"""Posterior of a kernel classifier by the evidence: Gaussian scores, integrated to probabilities.
+
+An ensemble has several machines, whose probabilities are averaged. Local experts add to the scores
+of a machine. A hinge has no covariance: its scores are calibrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from likelier.base import Array, Matrix, Posterior
+from likelier.calibration import restore
+from likelier.files.declared import check_array, check_number
+from likelier.kernel_machine.blockwise import PREDICT_ROWS, BlockwisePredictive
+from likelier.kernel_machine.expert_model import Experts
+from likelier.kernel_machine.features import KernelMap
+from likelier.kernel_machine.integrate import N_PAIRS, class_predictive, levels, to_predictive
+from likelier.kernel_machine.laplace import (
+    WeightPosterior,
+    add_variance,
+    extrapolation_degree,
+    mean_score_variance,
+    restore_prior_variance,
+)
+from likelier.predictive import ClassPredictive
+
+NODE_VALUES = 1 << 20  # quadrature pairs x classes per block
+
+Correction = tuple[Array, Array] | None  # of the scores by experts, and its variance
+
+
+@dataclass(frozen=True)
+class ClassMachine:
+    """One machine of an ensemble.
+
+    Attributes
+    ----------
+    map : KernelMap
+    weights : WeightPosterior
+    posterior_scale : float
+        Factor of the covariance of the scores.
+    extrapolation_scores : array of shape (n_outputs,)
+        Scores out of support: those of the class frequencies.
+    extrapolation_trust : float
+        Trust in the learned intercepts out of support.
+    calibration : dict
+        Of the scores; empty if they are integrated over their covariance.
+    experts : Experts, optional
+    """
+
+    map: KernelMap
+    weights: WeightPosterior
+    posterior_scale: float
+    extrapolation_scores: Array
+    extrapolation_trust: float
+    calibration: dict[str, Any]
+    experts: Experts | None = None
+
+    def correction(self, X: Matrix) -> Correction:
+        """Correction of the scores by the experts."""
+        return None if self.experts is None else self.experts.correct(X)
+
+    def scores(self, X: Matrix) -> tuple[Array, Array]:
+        """Mean and covariance of the scores of a block of rows, without experts.
+
+        If they are calibrated, the extrapolation degree takes the place of the covariance.
+        """
+        Phi = self.map(X, X.dtype)
+        scores, residual = self.weights.scores(Phi), self.map.residual(Phi)
+        degree = extrapolation_degree(residual) * (1.0 - self.extrapolation_trust)
+        if self.calibration:
+            return scores, np.repeat(degree[:, None], scores.shape[1], axis=1)
+        if self.map.local:  # only the intercept remains out of support; replace it by the prior
+            scores = scores - degree[:, None] * (self.weights.mean[-1] - self.extrapolation_scores)
+        if not self.posterior_scale > 0.0:
+            return scores, np.zeros_like(scores)
+        covariance = self.weights.covariance(Phi, residual)
+        return scores, restore_prior_variance(
+            covariance, degree, self.weights.prior_variance, self.posterior_scale
+        )
+
+    def integrated(self, scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
+        """Class probabilities at nodes, and the weights of the nodes."""
+        if self.calibration:
+            return self._calibrated(scores, covariance[:, 0])
+        return class_predictive(scores, covariance, self.posterior_scale, level)
+
+    def _calibrated(self, scores: Array, degree: Array) -> tuple[Array, Array]:
+        """Calibrated probabilities, mixed with the class frequencies out of support.
+
+        Out of support the mixture has one component per class, so that the uncertainty there is
+        epistemic rather than aleatoric.
+        """
+        two, calibrated = scores.shape[1] == 1, restore(self.calibration)
+        p = calibrated.probabilities(scores[:, 0] if two else scores)[:, None]
+        if not degree.any():
+            return p, np.ones(1)
+        prior_scores = self.extrapolation_scores
+        frequencies = softmax(np.append(0.0, prior_scores) if two else prior_scores)
+        one_hot = np.array([0.0, 1.0]) if two else np.eye(len(frequencies))
+        weight = degree.reshape(-1, *[1] * (p.ndim - 1))
+        return (1.0 - weight) * p + weight * one_hot, frequencies
+
+    def log_variance_ratio(self, X: Matrix, correction: Correction) -> Array:
+        """Logarithm of the posterior-to-prior variance ratio of the scores of a block of rows."""
+        Phi = self.map(X, X.dtype)
+        covariance = self.weights.covariance(Phi, self.map.residual(Phi))
+        variance = mean_score_variance(covariance)
+        prior: Any = self.weights.prior_variance
+        if correction is not None and self.experts is not None:
+            variance = variance + correction[1]
+            prior = prior + self.experts.prior_variance * (correction[1] > 0.0)
+        return np.asarray(np.log(np.maximum(variance / prior, 1e-300)))
+
+    def check(self, n_features: int, n_classes: int) -> None:
+        """Raise a ValueError unless all parts belong together."""
+        n_outputs = 1 if n_classes == 2 else n_classes
+        self.map.check(n_features)
+        self.weights.check(self.map.n_features, n_outputs)
+        check_number("posterior_scale_", self.posterior_scale, 0.0)
+        check_number("extrapolation_trust_", self.extrapolation_trust, 0.0, 1.0)
+        check_array("extrapolation_scores_", self.extrapolation_scores, (n_outputs,))
+        if self.calibration:
+            restore(self.calibration)  # checks its parts
+        if self.experts is not None:
+            self.experts.check(n_features, n_outputs)
+
+
+@dataclass(frozen=True)
+class ClassPosterior(Posterior):
+    """One machine, or an ensemble of them."""
+
+    machines: tuple[ClassMachine, ...]
+    n_classes: int
+
+    def predictive(self, X: Matrix) -> BlockwisePredictive:
+        return BlockwisePredictive(lambda: self._blocks(X), int(X.shape[0]), self.n_classes)
+
+    def inlier_score(self, X: Matrix) -> Array:
+        """How well the training data cover each row; low for outliers."""
+        out = np.zeros(X.shape[0])
+        corrections = [machine.correction(X) for machine in self.machines]
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            rows = slice(start, start + PREDICT_ROWS)
+            for machine, correction in zip(self.machines, corrections, strict=True):
+                ratio = machine.log_variance_ratio(X[rows], _of_rows(correction, rows))
+                out[rows] -= ratio / len(self.machines)
+        return out
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        if not self.machines or n_classes is None or n_classes < 2:
+            raise ValueError("a kernel classifier needs a machine and two classes")
+        for machine in self.machines:
+            machine.check(n_features, n_classes)
+
+    def _blocks(self, X: Matrix) -> Iterator[tuple[Array, ClassPredictive]]:
+        """Yield row numbers and their predictive, block by block."""
+        corrections = [machine.correction(X) for machine in self.machines]
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            rows = slice(start, start + PREDICT_ROWS)
+            parts = [_of_rows(correction, rows) for correction in corrections]
+            for indices, predictive in self._of_block(X[rows], parts):
+                yield start + indices, predictive
+
+    def _of_block(
+        self, X: Matrix, corrections: list[Correction]
+    ) -> Iterator[tuple[Array, ClassPredictive]]:
+        """Yield row numbers and their predictive, grouped by quadrature level."""
+        scores, covariances = [], []
+        level = np.zeros(X.shape[0], dtype=np.intp)
+        for machine, correction in zip(self.machines, corrections, strict=True):
+            mean, covariance = machine.scores(X)
+            if correction is not None:
+                mean, covariance = mean + correction[0], add_variance(covariance, correction[1])
+            scores.append(mean)
+            covariances.append(covariance)
+            if not machine.calibration:
+                level = np.maximum(level, levels(covariance, machine.posterior_scale))
+        for fineness in np.unique(level):
+            inside = np.flatnonzero(level == fineness)
+            most = max(1, NODE_VALUES // (N_PAIRS[fineness] * self.n_classes))
+            for start in range(0, len(inside), most):
+                indices = inside[start : start + most]
+                parts = [
+                    machine.integrated(mean[indices], covariance[indices], int(fineness))
+                    for machine, mean, covariance in zip(
+                        self.machines, scores, covariances, strict=True
+                    )
+                ]
+                yield indices, to_predictive(parts)
+
+
+def _of_rows(correction: Correction, rows: slice) -> Correction:
+    """Correction of some rows."""
+    return None if correction is None else (correction[0][rows], correction[1][rows])
