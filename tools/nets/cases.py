@@ -31,7 +31,7 @@ OLD_NAMES: dict[str, str] = {
     "input_scale_": "input_spread_",
     "noise_weights_": "noise_shares_",
     "particle_scale_": "particle_spread_",
-    "target_scale_": "target_scale_",
+    "target_scale_": "target_spread_",
 }
 """New name of a class, parameter, method or fitted attribute -> what it was called before."""
 

@@ -17,6 +17,7 @@ from scipy.linalg import solve_triangular
 from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.engines.blocks import block_rows
 from likelier.engines.rows import slice_rows
+from likelier.features import fourier
 from likelier.files.declared import check_array, check_number
 from likelier.fitting.probabilities import (
     SMALLEST,
