@@ -51,7 +51,7 @@ class GroupScheduling(LoadScheduling):
             group = set(self.groups.pop(0))
             # what is pending goes out from its front
             self.pending.sort(key=lambda index: index not in group)
-            num = len(group)
+            num = max(2, len(group))  # a worker begins a test once it knows the next one
         super()._send_tests(node, num)
 
     def _find_groups(self) -> list[list[int]]:
