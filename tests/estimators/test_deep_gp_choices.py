@@ -116,7 +116,7 @@ def test_nodes_beyond_the_inputs_are_judged_in_all_layers(monkeypatch):
         (regressor, 2, 3, 2), (regressor, 3, 3, 3), (classifier, 2, 3, 1),
     ):  # fmt: skip
         model = make(layers=layers, hidden_dim=hidden, length_scales="auto")
-        model._find_kernel(task_of(600))
+        deep_gp_kernel.find_kernel(model, task_of(600), Monitor())
         assert judged == {expected}
         judged.clear()
 
