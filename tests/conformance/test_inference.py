@@ -35,6 +35,7 @@ from likelier.kernel_machine.svgd import SVGD
 from likelier.multilabel.label_mixture import MergingAscent
 from likelier.multilabel.variational import VariationalMixture
 from likelier.naive_bayes.closed_form import ClosedForm
+from likelier.one_pass.updates import FrozenUpdate, StreamingUpdate
 from likelier.predictive import Predictive
 from likelier.svm.smo import SMO
 from likelier.tables import block_source
@@ -62,6 +63,8 @@ ELSEWHERE = {
     SVGD: "test_particle_inference.py",
     SteinGaussian: "test_particle_inference.py",
     MergingAscent: "test_mixture_inference.py",
+    FrozenUpdate: "test_remote_like.py",
+    StreamingUpdate: "test_remote_like.py",
     VariationalMixture: "test_mixture_inference.py",
 }
 PAIRS = [(kind, loss) for kind, case in CASES.items() for loss in ALL if case[1](loss)]
