@@ -51,6 +51,11 @@ class ClassifierPosterior(Posterior):
             restore(self.calibration)  # checks its parts
 
     def predictive(self, X: Matrix) -> Categorical:
+        if not (self.loss.probabilistic or self.calibration):
+            raise ValueError(
+                f"loss={self.loss.name!r} has no probabilities, and the model was fitted without "
+                "calibrating its scores; use predict, or fit with probability=True"
+            )
         return Categorical(class_probabilities(self.loss, self.scores(X), self.calibration))
 
 
@@ -103,6 +108,13 @@ class RegressorPosterior(Posterior):
             check_array("covariance_", self.covariance, (1, p, p))
 
     def predictive(self, X: Matrix) -> Gaussian:
+        if not (self.loss.probabilistic and self.loss.task == "regression"):
+            raise ValueError(
+                f"loss={self.loss.name!r} has no distribution of the targets; use predict, or "
+                'fit with loss="squared_error"'
+            )
+        if np.isnan(self.noise):
+            raise ValueError("the fit was interrupted before the noise was estimated")
         variance = self.noise**2 + self.coefficient_variance(X)
         return Gaussian(self.scores(X).astype(np.float64), np.sqrt(variance))
 

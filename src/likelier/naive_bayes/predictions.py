@@ -127,10 +127,8 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         """
         check_is_fitted(self, "classes_")
         X = self._check_X(X, reset=False)
-        found = replace(self._posterior(), seed=self._seed()).uncertainty(X)
-        if not all_finite(found.total):
-            self._refuse_infinite(X)
-        return found
+        self._refuse_infinite(X)
+        return replace(self._posterior(), seed=self._seed()).uncertainty(X)
 
     # -- generative model -----------------------------------------------------------------
     @property

@@ -12,10 +12,13 @@ from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.matrices import as_csr, checked_matrix
 from likelier.predictive import Categorical, ClassPredictive, LabelSets, NumberPredictive
 from likelier.predictor.unseen_levels import (
+    mixed_class_uncertainty,
     mixed_interval,
     mixed_labels,
     mixed_prediction,
     mixed_probability,
+    mixed_quantiles,
+    mixed_variance,
 )
 
 
@@ -105,11 +108,11 @@ class Predictor:
     def predict_quantiles(self, X: Any, alpha: npt.ArrayLike = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of the target of each row, one column for each ``alpha``."""
         self._require_regression("predict_quantiles")
-        return np.concatenate([self._numbers(X).quantiles(alpha) for X, _ in self._blocks(X)])
+        return np.concatenate([self._quantiles(*rows, alpha) for rows in self._blocks(X)])
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Uncertainty of each prediction: ``total``, ``aleatoric`` and ``epistemic``."""
-        found = [self.posterior.uncertainty(rows) for rows, _ in self._blocks(X)]
+        found = [self._uncertainty(*rows) for rows in self._blocks(X)]
         parts = ("total", "aleatoric", "epistemic")
         return Uncertainty(*(np.concatenate([getattr(u, name) for u in found]) for name in parts))
 
@@ -141,6 +144,26 @@ class Predictor:
         if unseen is not None:
             interval[unseen[0]] = mixed_interval(self._plain, unseen[1], coverage)
         return interval
+
+    def _quantiles(self, X: Matrix, unseen: Unseen, alpha: npt.ArrayLike) -> Array:
+        quantiles = self._numbers(X).quantiles(alpha)
+        if unseen is not None:
+            quantiles[unseen[0]] = mixed_quantiles(self._plain, unseen[1], alpha)
+        return quantiles
+
+    def _uncertainty(self, X: Matrix, unseen: Unseen) -> Uncertainty:
+        found = self.posterior.uncertainty(X)
+        if unseen is None or self.posterior.label_sets:
+            return found
+        if self.classes is None:
+            copies = self.posterior.uncertainty(unseen[1])
+            mixed = mixed_variance(np.asarray(self.posterior.point(unseen[1])), copies)
+        else:
+            mixed = mixed_class_uncertainty(self._plain.predict_proba(unseen[1]))
+        parts = (found.total, found.aleatoric, found.epistemic)
+        for part, own in zip(parts, (mixed.total, mixed.aleatoric, mixed.epistemic), strict=True):
+            part[unseen[0]] = own
+        return found
 
     def _numbers(self, X: Matrix) -> NumberPredictive:
         predictive = self.posterior.predictive(X)
@@ -185,6 +208,8 @@ class Predictor:
             values = rows.data
         else:
             rows = values = np.asarray(X)
+        if rows.dtype.kind == "c":
+            raise ValueError("X holds complex numbers; pass real ones, such as X.real")
         if rows.dtype not in (np.float32, np.float64):
             try:
                 rows = rows.astype(np.float64)
@@ -193,6 +218,8 @@ class Predictor:
             values = rows.data if hasattr(rows, "tocsr") else rows
         if rows.ndim != 2:
             raise ValueError(f"X must have two dimensions, got {rows.ndim}; reshape it to rows")
+        if not rows.shape[0]:
+            raise ValueError("X holds no rows")
         if rows.shape[1] != self.n_features:
             raise ValueError(f"X has {rows.shape[1]} features, and the model {self.n_features}")
         takes_missing = self.posterior.takes_missing

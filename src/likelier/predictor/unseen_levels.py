@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from likelier.base import Array, Matrix
+from likelier.base import Array, Matrix, Uncertainty
+from likelier.predictive import Categorical
 from likelier.tables.column import N_DRAWS
 
 # So many quantiles stand for the distribution of each copy of a row; more for wide intervals.
@@ -39,15 +41,37 @@ def mixed_labels(estimator: Any, copies: Matrix) -> Array:
 
 
 def mixed_interval(estimator: Any, copies: Matrix, coverage: float) -> Array:
-    """Return central intervals of the mixture of the copies' distributions, ``(n, 2)``.
+    """Return central intervals of the mixture of the copies' distributions, ``(n, 2)``."""
+    return mixed_quantiles(estimator, copies, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
+
+
+def mixed_quantiles(estimator: Any, copies: Matrix, alpha: npt.ArrayLike) -> Array:
+    """Return quantiles of the mixture of the copies' distributions, ``(n, len(alpha))``.
 
     Each copy is represented by quantiles at equally spaced levels.
     """
-    half = int(np.clip(np.ceil(2.0 / (1.0 - coverage)), N_QUANTILES, MOST_QUANTILES)) // 2
+    levels = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    tail = float(min(levels.min(), 1.0 - levels.max()))
+    half = int(np.clip(np.ceil(1.0 / tail), N_QUANTILES, MOST_QUANTILES)) // 2
     points = _quantiles(estimator, copies, half).reshape(-1, N_DRAWS * 2 * half)
-    levels = [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
-    interval: Array = np.quantile(points, levels, axis=1, method="inverted_cdf").T
-    return interval
+    found: Array = np.quantile(points, levels, axis=1, method="inverted_cdf").T
+    return found
+
+
+def mixed_class_uncertainty(probability: Array) -> Uncertainty:
+    """Return the entropies of the mixture of the copies' class probabilities ``(copies, K)``.
+
+    Not knowing the level is part of the epistemic uncertainty.
+    """
+    return Categorical(probability.reshape(-1, N_DRAWS, probability.shape[1])).uncertainty()
+
+
+def mixed_variance(point: Array, parts: Uncertainty) -> Uncertainty:
+    """Return the variance of the mixture of the copies' distributions, of mean ``point``."""
+    by_row = point.reshape(-1, N_DRAWS)
+    total = parts.total.reshape(-1, N_DRAWS).mean(axis=1) + by_row.var(axis=1)
+    aleatoric = parts.aleatoric.reshape(-1, N_DRAWS).mean(axis=1)
+    return Uncertainty(total, aleatoric, total - aleatoric)
 
 
 def _quantiles(estimator: Any, copies: Matrix, half: int) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -202,6 +203,48 @@ def test_what_a_model_does_not_have_is_refused(tmp_path):
         likelier.load_predictor(saved(counts, tmp_path)).predict(X)
     with pytest.raises(ValueError, match="no fitted model"):
         likelier.load_predictor(saved(likelier.GaussianNB(), tmp_path))
+
+
+@pytest.mark.parametrize("loss", ["poisson", "huber", "quantile", "epsilon_insensitive"])
+def test_a_loss_without_a_distribution_has_no_intervals(loss, tmp_path):
+    model = likelier.LinearRegressor(loss, random_state=0).fit(X, np.round(np.abs(NUMBERS)))
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    np.testing.assert_array_equal(predictor.predict(X), model.predict(X))
+    for method in ("predict_interval", "predict_quantiles", "predict_uncertainty"):
+        with pytest.raises(ValueError, match="no distribution of the targets"):
+            getattr(predictor, method)(X)
+
+
+def test_scores_that_are_not_calibrated_are_no_probabilities(tmp_path):
+    model = likelier.LinearClassifier("hinge", probability=False, random_state=0).fit(X, TWO)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    np.testing.assert_array_equal(predictor.predict(X), model.predict(X))
+    for method in ("predict_proba", "predict_uncertainty"):
+        with pytest.raises(ValueError, match="probability=True"):
+            getattr(predictor, method)(X)
+
+
+def test_quantiles_and_uncertainty_of_unseen_levels_are_those_of_the_mixture(tmp_path):
+    from likelier.fitting.tabular import TabularModel
+
+    town = np.array(["Rome", "Oslo", "Bonn"])[RNG.integers(0, 3, 300)]
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        town=town, target=NUMBERS + 50.0 * (town == "Oslo")
+    )
+    model = TabularModel(regressor=likelier.LinearRegressor(random_state=0), target="target")
+    predictor = likelier.load_predictor(saved(model.fit(frame), tmp_path))
+    unseen = frame.assign(town=["Kyiv", *frame.town[1:]]).drop(columns="target")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the level that did not occur in training
+        quantiles = predictor.predict_quantiles(unseen, alpha=[0.05, 0.95])
+        interval = predictor.predict_interval(unseen, coverage=0.9)
+        uncertainty = predictor.predict_uncertainty(unseen)
+    np.testing.assert_allclose(quantiles, interval, rtol=1e-9)
+    assert np.ptp(quantiles[0]) > 2.0 * np.ptp(quantiles[1])
+    assert uncertainty.total[0] > 100.0 * uncertainty.total[1] > 0.0
+    np.testing.assert_allclose(
+        uncertainty.aleatoric + uncertainty.epistemic, uncertainty.total, rtol=1e-9
+    )
 
 
 def test_files_and_frames_go_through_the_encoding(tmp_path):
