@@ -277,7 +277,7 @@ def test_files_count_by_size_time_and_ends(tmp_path: Path) -> None:
     seen.append(of(moved, "b"))
     seen.append(of([moved, moved], "b"))
     assert len(set(seen)) == len(seen)
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="no file"):
         of(tmp_path / "nowhere.csv")
 
 
