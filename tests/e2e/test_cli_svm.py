@@ -65,7 +65,7 @@ def test_what_it_cannot_do_is_named(tmp_path):
     assert done.exit_code != 0 and "alpha" in done.stderr
     data.write_text("a,kind\n0.0,in\n1.0,out\n")
     done = run(*words)  # a model that could not predict probabilities is not saved
-    assert done.exit_code != 0 and "two rows or more of some class" in done.stderr
+    assert done.exit_code != 0 and "at least two rows of some class" in done.stderr
     assert not (tmp_path / "model").exists()
 
 
