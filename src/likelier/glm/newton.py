@@ -25,7 +25,7 @@ GROWTH = 4  # ratio of the sizes of successive subsets
 SUBSET_STEPS = 6
 HESSIAN_ROWS = 64  # per parameter, for the first step on all rows
 PERFECT = 1e-10  # relative to the first objective: a perfect fit
-SUBSET_CELLS = 1 << 22  # rows times features of the largest subset, which is in memory
+SUBSET_CELLS = 1 << 19  # rows times features of the largest subset, which is in memory
 PRIOR_SCORE = 0.5  # a feature seen in 16 rows or fewer is mostly prior
 FULL_STEP = 0.1  # gap relative to the objective below which a full step is tried first
 # factors of a bound of the Hessian: 1 guarantees descent, but is far too large in the tails
