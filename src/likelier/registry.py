@@ -198,7 +198,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     model = _decoded(path, Decoder)
     inner = getattr(model, "estimator_", model) if type(model).__name__ == "TabularModel" else model
     name = type(inner).__name__
-    if name in _POSTERIORS and hasattr(inner, "n_features_in_") and _is_fitted(inner):
+    if name in _POSTERIORS and hasattr(inner, "n_features_in_") and _is_fitted(path, inner):
         _checked(path, inner, name)
     return model
 
@@ -231,10 +231,13 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
     return _checked(path, fitted, fitted.name, encoding)
 
 
-def _is_fitted(estimator: Any) -> bool:
+def _is_fitted(path: Any, estimator: Any) -> bool:
     """Whether an estimator that has seen rows can predict: it may be about to go on with a fit."""
     says = getattr(estimator, "__sklearn_is_fitted__", None)
-    return says is None or bool(says())
+    try:
+        return says is None or bool(says())
+    except Exception as error:  # whatever a changed file makes of it
+        raise ValueError(f"{path}: {type(estimator).__name__} is malformed: {error}") from error
 
 
 def _checked(path: Any, fitted: Any, name: str, encoding: Any = None) -> Predictor:

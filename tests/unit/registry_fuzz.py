@@ -108,7 +108,7 @@ def seal(manifest, arrays, path):
     write_archive(path, canonical(manifest), data)
 
 
-def complaint(path, rows, loaded):
+def complaint(path, rows, loaded, has_probabilities):
     """What is wrong with how a file is taken; None if it predicts or is refused."""
     start = time.perf_counter()
     for load in (likelier.load_predictor, likelier.load):
@@ -122,13 +122,13 @@ def complaint(path, rows, loaded):
         try:
             with np.errstate(all="ignore"):
                 model.predict(rows)
-                if load is likelier.load_predictor and model.classes is None:
-                    continue
-                if hasattr(model, "predict_proba"):
+                if has_probabilities and getattr(model, "classes", ()) is not None:
                     model.predict_proba(rows)
         except Exception as error:
-            # rows of another number of columns are the caller's error, said in one line
-            if isinstance(error, ValueError) and "features" in str(error):
+            # rows of another number of columns are the caller's error; numbers that are allowed
+            # alone may overflow together; a model can say that it is not fitted: all in one line
+            texts = ("features", "must be finite", "not fitted")
+            if isinstance(error, ValueError) and any(text in str(error) for text in texts):
                 continue
             return f"predict after {load.__name__}: {error!r}"
     took = time.perf_counter() - start
@@ -157,7 +157,7 @@ def try_files(name, n, seed, folder):
                 seal(json.loads(json.dumps(one)), other, changed)
             except (ValueError, TypeError):  # no file can hold it
                 continue
-            text = complaint(changed, rows[:5], loaded)
+            text = complaint(changed, rows[:5], loaded, hasattr(model, "predict_proba"))
             if text:
                 found.append(f"{name} {seed} {number}: {text}")
         if len(loaded) < n / 40:

@@ -8,7 +8,7 @@ from tests.unit.registry_fuzz import FITS, try_files
 
 @pytest.mark.parametrize("name", FITS)
 def test_whatever_loads_can_predict(name, tmp_path):
-    assert not try_files(name, 60, 1, tmp_path)
+    assert not try_files(name, 30, 1, tmp_path)
 
 
 @pytest.mark.slow
