@@ -93,7 +93,7 @@ CASES = [
     ),
     *case(
         "linear_hinge",
-        likelier.LinearClassifier(loss="hinge", alpha=1e-3, **quick),
+        likelier.LinearClassifier("hinge", alpha=1e-3, probability=False, **quick),
         dense,
         STOCHASTIC,
     ),

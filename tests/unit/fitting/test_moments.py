@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from likelier.fitting.moments import ColumnMoments
-from likelier.fitting.standardize import OUT_OF_SUPPORT, Standard, StandardRows
+from likelier.fitting.standardize import FAR, Standard, StandardRows
 from likelier.kernel_machine.features import scale_rows
 
 
@@ -65,7 +65,7 @@ def test_only_far_columns_of_sparse_rows_have_a_centre():
     X, _ = rows()
     standard = Standard.of(X)
     np.testing.assert_array_equal(standard.centre(of_sparse=False), standard.mean)
-    far = np.abs(standard.mean) * standard.inverse > OUT_OF_SUPPORT
+    far = np.abs(standard.mean) * standard.inverse > FAR
     np.testing.assert_array_equal(far, [False, True, True, False])
     np.testing.assert_array_equal(standard.centre(of_sparse=True) != 0.0, far)
 
