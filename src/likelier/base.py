@@ -1,8 +1,8 @@
-"""The five concepts every part of likelier is made of.
+"""The concepts every part of likelier is made of.
 
 Every estimator is a *model* over *features* that offers an energy (usually a *loss* on its
 scores) or additive statistics, fitted by an *inference*; every pass over all rows goes
-through an *engine*. This module holds those five as small abstract types, and the plain
+through an *engine*. This module holds them as small abstract types, and the plain
 records that travel between them. It imports nothing of likelier.
 """
 
@@ -84,7 +84,7 @@ class Info:
 class Loss(ABC):
     """A per-row function of target and score; a frozen value.
 
-    Convention at a kink: ``slope`` returns the derivative of the side where the loss is zero
+    Convention at a kink: ``derivative`` returns the derivative of the side where the loss is zero
     (or flat). Subclasses are frozen dataclasses whose fields are the loss's own parameters
     (``epsilon``, ``delta``, ``tau``), all floats. What a loss can do is declared here on the
     type, never discovered by trying:
