@@ -122,7 +122,8 @@ def complaint(path, rows, loaded, has_probabilities):
         try:
             with np.errstate(all="ignore"):
                 model.predict(rows)
-                if has_probabilities and getattr(model, "classes", ()) is not None:
+                asked = has_probabilities and hasattr(model, "predict_proba")
+                if asked and getattr(model, "classes", ()) is not None:
                     model.predict_proba(rows)
         except Exception as error:
             # rows of another number of columns are the caller's error; numbers that are allowed
