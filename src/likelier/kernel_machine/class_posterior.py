@@ -1,7 +1,6 @@
 """Posterior of a kernel classifier by the evidence: Gaussian scores, integrated to probabilities.
 
-An ensemble has several machines, whose probabilities are averaged. Local experts add to the scores
-of a machine. A hinge has no covariance: its scores are calibrated.
+Local experts add to the scores. A hinge has no covariance: its scores are calibrated.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ Correction = tuple[Array, Array] | None  # of the scores by experts, and its var
 
 
 @dataclass(frozen=True)
-class ClassMachine:
-    """One machine of an ensemble.
+class ClassPosterior(Posterior):
+    """What a fit of a classifier knows.
 
     Attributes
     ----------
@@ -51,6 +50,10 @@ class ClassMachine:
     calibration : dict
         Of the scores; empty if they are integrated over their covariance.
     experts : Experts, optional
+    n_classes : int
+    objective : float
+        Training objective.
+    converged : bool
     """
 
     map: KernelMap
@@ -59,13 +62,68 @@ class ClassMachine:
     extrapolation_scores: Array
     extrapolation_trust: float
     calibration: dict[str, Any]
-    experts: Experts | None = None
+    experts: Experts | None
+    n_classes: int
+    objective: float = float("nan")
+    converged: bool = True
 
-    def correction(self, X: Matrix) -> Correction:
+    def predictive(self, X: Matrix) -> BlockwisePredictive:
+        return BlockwisePredictive(lambda: self._blocks(X), int(X.shape[0]), self.n_classes)
+
+    def inlier_score(self, X: Matrix) -> Array:
+        """How well the training data cover each row; low for outliers."""
+        out = np.zeros(X.shape[0])
+        correction = self._correction(X)
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            rows = slice(start, start + PREDICT_ROWS)
+            out[rows] = -self._log_variance_ratio(X[rows], _of_rows(correction, rows))
+        return out
+
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        if n_classes is None or n_classes < 2:
+            raise ValueError("a kernel classifier needs two classes")
+        n_outputs = 1 if n_classes == 2 else n_classes
+        self.map.check(n_features)
+        self.weights.check(self.map.n_features, n_outputs)
+        check_number("posterior_scale", self.posterior_scale, 0.0)
+        check_number("extrapolation_trust", self.extrapolation_trust, 0.0, 1.0)
+        check_array("extrapolation_scores", self.extrapolation_scores, (n_outputs,))
+        if self.calibration:
+            restore(self.calibration)  # checks its parts
+        if self.experts is not None:
+            self.experts.check(n_features, n_outputs)
+
+    def _correction(self, X: Matrix) -> Correction:
         """Correction of the scores by the experts."""
         return None if self.experts is None else self.experts.correct(X)
 
-    def scores(self, X: Matrix) -> tuple[Array, Array]:
+    def _blocks(self, X: Matrix) -> Iterator[tuple[Array, ClassPredictive]]:
+        """Yield row numbers and their predictive, block by block."""
+        correction = self._correction(X)
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            rows = slice(start, start + PREDICT_ROWS)
+            for indices, predictive in self._of_block(X[rows], _of_rows(correction, rows)):
+                yield start + indices, predictive
+
+    def _of_block(
+        self, X: Matrix, correction: Correction
+    ) -> Iterator[tuple[Array, ClassPredictive]]:
+        """Yield row numbers and their predictive, grouped by quadrature level."""
+        mean, covariance = self._scores(X)
+        if correction is not None:
+            mean, covariance = mean + correction[0], add_variance(covariance, correction[1])
+        level = np.zeros(X.shape[0], dtype=np.intp)
+        if not self.calibration:
+            level = levels(covariance, self.posterior_scale)
+        for fineness in np.unique(level):
+            inside = np.flatnonzero(level == fineness)
+            most = max(1, NODE_VALUES // (N_PAIRS[fineness] * self.n_classes))
+            for start in range(0, len(inside), most):
+                rows = inside[start : start + most]
+                part = self._integrated(mean[rows], covariance[rows], int(fineness))
+                yield rows, to_predictive(*part)
+
+    def _scores(self, X: Matrix) -> tuple[Array, Array]:
         """Mean and covariance of the scores of a block of rows, without experts.
 
         If they are calibrated, the extrapolation degree takes the place of the covariance.
@@ -84,7 +142,7 @@ class ClassMachine:
             covariance, degree, self.weights.prior_variance, self.posterior_scale
         )
 
-    def integrated(self, scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
+    def _integrated(self, scores: Array, covariance: Array, level: int) -> tuple[Array, Array]:
         """Class probabilities at nodes, and the weights of the nodes."""
         if self.calibration:
             return self._calibrated(scores, covariance[:, 0])
@@ -106,7 +164,7 @@ class ClassMachine:
         weight = degree.reshape(-1, *[1] * (p.ndim - 1))
         return (1.0 - weight) * p + weight * one_hot, frequencies
 
-    def log_variance_ratio(self, X: Matrix, correction: Correction) -> Array:
+    def _log_variance_ratio(self, X: Matrix, correction: Correction) -> Array:
         """Logarithm of the posterior-to-prior variance ratio of the scores of a block of rows."""
         Phi = self.map(X, X.dtype)
         covariance = self.weights.covariance(Phi, self.map.residual(Phi))
@@ -116,83 +174,6 @@ class ClassMachine:
             variance = variance + correction[1]
             prior = prior + self.experts.prior_variance * (correction[1] > 0.0)
         return np.asarray(np.log(np.maximum(variance / prior, 1e-300)))
-
-    def check(self, n_features: int, n_classes: int) -> None:
-        """Raise a ValueError unless all parts belong together."""
-        n_outputs = 1 if n_classes == 2 else n_classes
-        self.map.check(n_features)
-        self.weights.check(self.map.n_features, n_outputs)
-        check_number("posterior_scale_", self.posterior_scale, 0.0)
-        check_number("extrapolation_trust_", self.extrapolation_trust, 0.0, 1.0)
-        check_array("extrapolation_scores_", self.extrapolation_scores, (n_outputs,))
-        if self.calibration:
-            restore(self.calibration)  # checks its parts
-        if self.experts is not None:
-            self.experts.check(n_features, n_outputs)
-
-
-@dataclass(frozen=True)
-class ClassPosterior(Posterior):
-    """One machine, or an ensemble of them."""
-
-    machines: tuple[ClassMachine, ...]
-    n_classes: int
-
-    def predictive(self, X: Matrix) -> BlockwisePredictive:
-        return BlockwisePredictive(lambda: self._blocks(X), int(X.shape[0]), self.n_classes)
-
-    def inlier_score(self, X: Matrix) -> Array:
-        """How well the training data cover each row; low for outliers."""
-        out = np.zeros(X.shape[0])
-        corrections = [machine.correction(X) for machine in self.machines]
-        for start in range(0, X.shape[0], PREDICT_ROWS):
-            rows = slice(start, start + PREDICT_ROWS)
-            for machine, correction in zip(self.machines, corrections, strict=True):
-                ratio = machine.log_variance_ratio(X[rows], _of_rows(correction, rows))
-                out[rows] -= ratio / len(self.machines)
-        return out
-
-    def check(self, n_features: int, n_classes: int | None) -> None:
-        if not self.machines or n_classes is None or n_classes < 2:
-            raise ValueError("a kernel classifier needs a machine and two classes")
-        for machine in self.machines:
-            machine.check(n_features, n_classes)
-
-    def _blocks(self, X: Matrix) -> Iterator[tuple[Array, ClassPredictive]]:
-        """Yield row numbers and their predictive, block by block."""
-        corrections = [machine.correction(X) for machine in self.machines]
-        for start in range(0, X.shape[0], PREDICT_ROWS):
-            rows = slice(start, start + PREDICT_ROWS)
-            parts = [_of_rows(correction, rows) for correction in corrections]
-            for indices, predictive in self._of_block(X[rows], parts):
-                yield start + indices, predictive
-
-    def _of_block(
-        self, X: Matrix, corrections: list[Correction]
-    ) -> Iterator[tuple[Array, ClassPredictive]]:
-        """Yield row numbers and their predictive, grouped by quadrature level."""
-        scores, covariances = [], []
-        level = np.zeros(X.shape[0], dtype=np.intp)
-        for machine, correction in zip(self.machines, corrections, strict=True):
-            mean, covariance = machine.scores(X)
-            if correction is not None:
-                mean, covariance = mean + correction[0], add_variance(covariance, correction[1])
-            scores.append(mean)
-            covariances.append(covariance)
-            if not machine.calibration:
-                level = np.maximum(level, levels(covariance, machine.posterior_scale))
-        for fineness in np.unique(level):
-            inside = np.flatnonzero(level == fineness)
-            most = max(1, NODE_VALUES // (N_PAIRS[fineness] * self.n_classes))
-            for start in range(0, len(inside), most):
-                indices = inside[start : start + most]
-                parts = [
-                    machine.integrated(mean[indices], covariance[indices], int(fineness))
-                    for machine, mean, covariance in zip(
-                        self.machines, scores, covariances, strict=True
-                    )
-                ]
-                yield indices, to_predictive(parts)
 
 
 def _of_rows(correction: Correction, rows: slice) -> Correction:

@@ -13,13 +13,14 @@ relative weights of at most one: duplicates with equal targets would drive the n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from likelier.base import Array
+from likelier.base import Array, Engine, Inference, Info, Matrix
 from likelier.fitting.standardize import StandardRows
 from likelier.kernel_machine.features import kernel_of
 from likelier.kernel_machine.triangles import lower_inverse
@@ -51,6 +52,14 @@ class Plan:
         """Total number of steps."""
         return sum(steps for steps, _ in self.stages)
 
+    def size(self, step: int) -> int:
+        """Subset size of a step."""
+        for steps, size in self.stages:
+            if step < steps:
+                return size
+            step -= steps
+        return self.stages[-1][1]
+
 
 @dataclass(frozen=True)
 class Scales:
@@ -81,16 +90,6 @@ class AscentState:
     second: Array
     step: int = 0
     values: tuple[float, ...] = ()
-
-
-class AscentMonitor(Protocol):
-    """Monitor of an ascent that may also resume an earlier one."""
-
-    def before(self) -> AscentState | None:
-        """State of an interrupted ascent on the same rows and random numbers, if any."""
-
-    def __call__(self, state: AscentState) -> bool:
-        """Called after each step; True ends the ascent."""
 
 
 def negative_log_joint(
@@ -258,60 +257,49 @@ def relative_weights(weight: Array | None) -> Array | None:
     return np.asarray(np.maximum(relative, MIN_RELATIVE_WEIGHT))
 
 
-def learn_scales(
-    X: Array | StandardRows,
-    targets: Array,
-    weight: Array | None,
-    rng: np.random.Generator,
-    plan: Plan,
-    groups: Array | None = None,
-    monitor: AscentMonitor | None = None,
-) -> Scales:
-    """Maximise the evidence on random subsets of the rows.
+@dataclass(frozen=True)
+class EvidenceAscent(Inference):
+    """Adam on the log evidence of random subsets of standardised rows.
+
+    Costs ``steps x (size^3 + 2 size^2 d)``, independently of the number of rows.
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
-        Standardised rows, float32 or float64.
-    targets : array of shape (n, m)
-        One column per function: ``+-1``, one-hot or continuous.
-    weight : array of shape (n,), optional
-        Positive weights, see `relative_weights`.
-    monitor : AscentMonitor, optional
-        Called after each step; True ends the ascent. It may also provide the state of an
-        interrupted ascent, which resumes to bit-identical scales.
+    columns : callable
+        From encoded targets to one column per function: ``+-1``, one-hot or continuous.
+    plan : Plan
     groups : array of shape (n_features,), optional
         Group index of each input; inputs of a group share a scale.
-
-    Notes
-    -----
-    Costs ``steps x (size^3 + 2 size^2 d)``, independently of the number of rows.
+    dense : callable
+        From some rows of the engine to standardised dense rows.
     """
-    n, d = X.shape
-    weight = relative_weights(weight)
-    n_scales = d if groups is None else int(groups.max()) + 1
-    state = start_ascent(X[rng.permutation(n)[:MEDIAN_ROWS]], n_scales)
-    before = None if monitor is None else monitor.before()
-    order, used = rng.permutation(n), 0
-    n_steps = 0
-    max_size = max(MIN_SUBSET, int(np.sqrt(STEP_WORK / max(d, 1))))
-    for steps, size in plan.stages:
-        size = min(size, n, max_size)
-        for _ in range(steps):
-            if used + size > n:
-                order, used = rng.permutation(n), 0
-            rows = order[used : used + size]
-            used += size
-            n_steps += 1
-            if before is not None and n_steps <= before.step:  # only redraw the subsets
-                state = before
-                continue
-            omega = None if weight is None else weight[rows]
-            data = (X[rows], targets[rows], omega)
-            state = ascent_step(state, plan.n_steps, data, groups)
-            if monitor is not None and monitor(state):
-                return scales_of(state, groups)
-    return scales_of(state, groups)
+
+    resumable: ClassVar[bool] = True
+
+    columns: Callable[[Array], Array]
+    plan: Plan
+    groups: Array | None = None
+    dense: Callable[[Matrix], Array] = np.asarray
+
+    def init(self, model: Any, engine: Engine) -> AscentState:
+        """State with one common scale; ``model`` is not needed."""
+        few = self.dense(engine.draw(MEDIAN_ROWS).compact().X)
+        n_scales = engine.n_features if self.groups is None else int(self.groups.max()) + 1
+        return start_ascent(few, n_scales)
+
+    def step(self, state: AscentState, engine: Engine) -> tuple[AscentState, Info]:
+        """One step on a fresh subset."""
+        largest = max(MIN_SUBSET, int(np.sqrt(STEP_WORK / max(engine.n_features, 1))))
+        size = min(self.plan.size(state.step), int(engine.n_rows or 1), largest)
+        batch = engine.draw(size, iteration=1 + state.step).compact()
+        data = (self.dense(batch.X), self.columns(np.asarray(batch.y)), batch.weight)
+        state = ascent_step(state, self.plan.n_steps, data, self.groups)
+        value = state.values[-1] if state.values else np.nan
+        return state, Info(value, converged=state.step >= self.plan.n_steps)
+
+    def posterior(self, state: AscentState) -> Any:
+        """The scales."""
+        return scales_of(state, self.groups)
 
 
 def input_groups(Z: StandardRows, targets: Array) -> Array | None:

@@ -1,59 +1,41 @@
-"""Fitting of local experts: regions, shared hyperparameters, then the experts themselves.
+"""Fitting of local experts: regions, hyperparameters shared by all, then one expert after another.
 
-In memory, rows are gathered by region and each expert is fitted to all of its rows at once. On a
-stream, rows wait in bounded buffers; when the buffer of a region is full, its expert is updated
-and the buffer released.
+Experts correct a global model. One pass gathers the rows of all regions, each with its score by the
+global model; more rows than fit into memory are thinned at random. Kernel width and prior precision
+are validated on held-out rows of a few regions, at full density.
 """
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from likelier.base import Array, Batch, Engine, Matrix
-from likelier.engines.threads import ThreadTeam, count_threads
-from likelier.fitting.time_budget import TimeBudget
-from likelier.kernel_machine.expert_model import (
-    Experts,
-    Tree,
-    by_region,
-    expert_map,
-    grow_tree,
-    no_experts,
-)
-from likelier.kernel_machine.expert_rows import RegionBuffers, ReservoirSample, skip_learned, take
-from likelier.kernel_machine.experts import (
-    ClassExpertValidator,
-    Region,
-    absorb_rows,
-    choose_experts,
-    fit_expert,
-    join_regions,
-)
+from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
+from likelier.engines.keys import Purpose, keyed_stream
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.run import run
+from likelier.kernel_machine.expert_model import Experts, Tree, by_region, expert_map, grow_tree
 from likelier.kernel_machine.features import LandmarkMap, as_dense, scale_rows
-from likelier.kernel_machine.integrate import choose_posterior_scale
-from likelier.kernel_machine.laplace import WeightPosterior, add_variance
-from likelier.kernel_machine.resume import CachedValidator
-from likelier.kernel_machine.search import Choice, output_precision
-from likelier.kernel_machine.softmax_weights import ClassLoss
+from likelier.kernel_machine.laplace import WeightPosterior
+from likelier.kernel_machine.search import Choice, is_significant
 
-MIN_EXPERT_ROWS = 20_000  # rows
 GLOBAL_ROWS, GLOBAL_VALUES = 50_000, 1 << 25  # limits of the rows that the global model learns
-GLOBAL_SAMPLE = 1  # index of that random sample
 # MAX_SQUARES: total size of all whitening matrices
-ROWS_PER_EXPERT, MAX_LANDMARKS, MAX_SQUARES = (1024, 512, 1 << 25)
+ROWS_PER_EXPERT, MAX_LANDMARKS, MAX_SQUARES = 1024, 512, 1 << 25
 MAX_EXPERTS, MAX_VALUES = 512, 1 << 26  # number of experts, and values in all of their landmarks
 MAX_INPUTS = 2048
+GATHERED_VALUES = 1 << 26  # values of all rows that experts learn
+MAX_REGION_ROWS = 16_384  # of one expert; equal rows stay together in a region
 TRIAL_REGIONS, TRIAL_ROWS, TRIAL_MIN_ROWS, HOLD_OUT_FRACTION = 8, 1600, 4, 0.25
-N_TRIAL = TRIAL_REGIONS * TRIAL_ROWS  # number of validation rows
-MAX_BUFFER_ROWS, MIN_BUFFER_ROWS, BUFFER_VALUES = 1024, 64, 1 << 26
-MAX_PART_ROWS = 16_384  # larger regions (equal rows stay together) are learned in parts
+PRECISION_STEP, SCALE_STEP = 4.0, 2.0
+START_SCALES = (1.0, 2.0, 4.0, 8.0)  # a coarse grid, since the loss may have several minima
+N_ROUNDS = 6
+LIMITS = (1e-3, 64.0)
+EXPERTS_PER_STEP = 8
+SAMPLE_KEY = 7  # of the random numbers that thin the rows
 
 
 def n_experts(n_rows: int, n_inputs: int) -> int:
@@ -79,8 +61,54 @@ def global_rows(n_inputs: int) -> int:
 
 
 @dataclass(frozen=True)
-class GlobalModel(ABC):
-    """Global model that experts correct; subclasses handle the kind of target."""
+class Region:
+    """Rows as the experts take them, scaled, with targets, weights and scores of the global model."""
+
+    Z: Array
+    y: Array
+    weight: Array | None
+    offset: Array
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    @property
+    def omega(self) -> Array:
+        """Weights, one by default."""
+        return np.ones(self.n) if self.weight is None else self.weight
+
+    def take(self, rows: Array) -> Region:
+        """Subset of the rows."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Region(self.Z[rows], self.y[rows], weight, self.offset[rows])
+
+    @classmethod
+    def join(cls, parts: list[Region]) -> Region:
+        """Concatenate rows."""
+        weights = [part.weight for part in parts if part.weight is not None]
+        return cls(
+            np.concatenate([part.Z for part in parts]),
+            np.concatenate([part.y for part in parts]),
+            np.concatenate(weights) if weights else None,
+            np.concatenate([part.offset for part in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Held:
+    """Held-out rows of a region, with scores by its expert, their variance and its prior one."""
+
+    rows: Region
+    scores: Array
+    variance: Array
+    prior_variance: float
+
+
+@dataclass(frozen=True)
+class Corrected(ABC):
+    """A global model that experts correct."""
 
     map: LandmarkMap
 
@@ -98,298 +126,259 @@ class GlobalModel(ABC):
         """Rows with their scores by the global model."""
 
     @abstractmethod
-    def validator(self, regions: list[Batch], n_landmarks: int, seed: int) -> Any:
-        """Validator of expert hyperparameters on a few regions."""
+    def fit(self, region: Region, feature_map: LandmarkMap, choice: Choice) -> WeightPosterior:
+        """Posterior of an expert."""
 
     @abstractmethod
-    def uncertainty(self, validator: Any, choice: Choice) -> Any:
-        """Posterior scale or noise model, estimated on the validation rows."""
+    def losses(self, parts: list[Held]) -> Array:
+        """Loss of every held-out row, corrected by experts that were fitted to the other rows."""
+
+    @abstractmethod
+    def baseline(self, held: list[Region]) -> Array:
+        """Loss of every held-out row without experts."""
 
     @abstractmethod
     def prior_variance(self, choice: Choice) -> float:
         """Prior variance of an expert's correction."""
 
     @abstractmethod
-    def choice(self, experts: Experts) -> Choice:
-        """Hyperparameters the experts were made with."""
-
-    @abstractmethod
-    def fit(
-        self, region: Region, feature_map: LandmarkMap, choice: Choice, tol: float
-    ) -> WeightPosterior:
-        """Posterior of an expert after its first rows."""
-
-    @abstractmethod
-    def absorb(
-        self, region: Region, feature_map: LandmarkMap, before: WeightPosterior, tol: float
-    ) -> WeightPosterior:
-        """Posterior of an expert after further rows."""
+    def calibrate(self, parts: list[Held]) -> Any:
+        """What held-out rows say of the uncertainty: posterior scale, or noise model."""
 
 
 @dataclass(frozen=True)
-class GlobalClassifier(GlobalModel):
-    """Global model of a classifier."""
+class Gather:
+    """The map of the pass that gathers rows; ``share`` of them, drawn by keyed random numbers."""
 
-    posterior: WeightPosterior
-    loss: ClassLoss
+    tree: Tree
+    share: float
+    seed: int
+
+    def __call__(self, batch: Batch, model: Corrected) -> list[tuple[Array, Region]]:
+        if self.share < 1.0:
+            keys = keyed_stream(self.seed, Purpose.SAMPLE, SAMPLE_KEY, batch.index)
+            rows = np.flatnonzero(keys.random(batch.n_rows) < self.share)
+            batch = Batch(batch.X, batch.y, batch.weight, rows).compact()
+        if not batch.n_rows:
+            return []
+        region = model.region(batch)
+        return [(self.tree.regions(region.Z), region)]
+
+
+def gather(engine: Engine, model: Corrected, tree: Tree, seed: int) -> dict[int, Region]:
+    """Rows of every region that has any, in one pass."""
+    n_values = float(engine.n_rows or 1) * (len(model.map.gamma) + model.n_outputs + 2)
+    work = Gather(tree, min(1.0, GATHERED_VALUES / n_values), seed)
+    found = engine.reduce(work, list.__add__, state=model)
+    if not found:
+        return {}
+    numbers = np.concatenate([numbers for numbers, _ in found])
+    whole = Region.join([region for _, region in found])
+    return {number: whole.take(rows) for number, rows in by_region(numbers)}
+
+
+class ExpertValidator:
+    """Held-out losses of expert hyperparameters on a few regions."""
+
+    def __init__(self, model: Corrected, regions: dict[int, Region], m: int, seed: int) -> None:
+        self.model, self.n_landmarks, self.seed = model, m, seed
+        order = np.random.default_rng([seed, 1]).permutation(sorted(regions))
+        large = [int(r) for r in order if regions[int(r)].n >= TRIAL_MIN_ROWS][:TRIAL_REGIONS]
+        self.parts = [self._split(regions[r], r) for r in sorted(large)]
+
+    def _split(self, region: Region, number: int) -> tuple[Region, Region]:
+        """Rows to learn from, and held-out ones."""
+        rng = np.random.default_rng([self.seed, 1, number])
+        rows = rng.permutation(region.n)[:TRIAL_ROWS]
+        n_held = max(1, int(HOLD_OUT_FRACTION * len(rows)))
+        return region.take(rows[n_held:]), region.take(rows[:n_held])
 
     @property
-    def n_outputs(self) -> int:
-        """One score for two classes, else one per class."""
-        return self.loss.n_outputs
+    def omega(self) -> Array:
+        """Weights of the held-out rows."""
+        return np.concatenate([held.omega for _, held in self.parts])
 
-    def region(self, batch: Batch) -> Region:
-        """Rows with their scores."""
-        offset = self.map.scores(batch.X, self.posterior.mean)
-        return Region(self.scaled(batch.X), np.asarray(batch.y), batch.weight, offset)
+    def baseline(self) -> Array:
+        """Losses of the global model alone."""
+        return self.model.baseline([held for _, held in self.parts])
 
-    def validator(self, regions: list[Batch], n_landmarks: int, seed: int) -> ClassExpertValidator:
-        """Validator that holds out some rows of every region."""
-        parts = []
-        for batch in regions:
-            whole = self.region(batch)
-            rows, n_held = np.arange(whole.n), int(HOLD_OUT_FRACTION * whole.n)
-            parts.append((whole.take(rows[n_held:]), whole.take(rows[:n_held])))
-        return ClassExpertValidator(parts, self.loss, n_landmarks, seed)
+    def losses(self, choice: Choice) -> Array:
+        """Loss of every held-out row."""
+        return self.model.losses(self.held(choice))
 
-    def uncertainty(self, validator: ClassExpertValidator, choice: Choice) -> float:
-        """Posterior scale with the smallest held-out loss."""
-        scores, variance = validator.held(choice)
-        held = join_regions([held for _, held in validator.parts])
-        covariance = add_variance(self.covariance(held.Z), variance)
-        return choose_posterior_scale(held.offset + scores, covariance, held.codes, held.weight)
+    def held(self, choice: Choice) -> list[Held]:
+        """Held-out rows with experts of this choice."""
+        found = []
+        for number, (inside, held) in enumerate(self.parts):
+            rng = np.random.default_rng([self.seed, number])  # the same landmarks for every scale
+            feature_map = expert_map(inside.Z, choice.scale, self.n_landmarks, rng)
+            posterior = self.model.fit(inside, feature_map, choice)
+            Phi = feature_map(held.Z, np.float32)
+            variance = posterior.covariance(Phi, feature_map.residual(Phi))
+            variance = variance.reshape(held.n, -1)[:, 0]
+            scores, prior = posterior.scores(Phi), posterior.prior_variance
+            found.append(Held(held, scores, variance, prior))
+        return found
 
-    def covariance(self, Z: Array) -> Array:
-        """Covariance of the global scores of scaled rows."""
-        d = Z.shape[1]
-        plain = replace(self.map, centre=np.zeros(d, np.float32), gamma=np.ones(d, np.float32))
-        Phi = plain(Z, np.float32)
-        return self.posterior.covariance(Phi, plain.residual(Phi))
 
-    def prior_variance(self, choice: Choice) -> float:
-        """Prior variance of one score."""
-        return 1.0 / output_precision(choice, self.loss)
+def choose_experts(
+    validator: ExpertValidator, precision: float, required: bool, monitor: Monitor
+) -> Choice | None:
+    """Kernel width and precision with the smallest held-out loss; None for no experts.
 
-    def choice(self, experts: Experts) -> Choice:
-        """Hyperparameters, with the precision of the weights of a class."""
-        scores_per_class = 0.5 if self.n_outputs == 1 else 1.0
-        return Choice(1.0 / (scores_per_class * experts.prior_variance), experts.scale)
-
-    def fit(
-        self, region: Region, feature_map: LandmarkMap, choice: Choice, tol: float
-    ) -> WeightPosterior:
-        """Optimum, with the curvature there."""
-        return fit_expert(region, feature_map, self.loss, choice, tol)
-
-    def absorb(
-        self, region: Region, feature_map: LandmarkMap, before: WeightPosterior, tol: float
-    ) -> WeightPosterior:
-        """Update with the current posterior as prior."""
-        return absorb_rows(region, feature_map, self.loss, before, tol)
+    Starts from the best of a few widths. Then doubles or halves the width and quadruples or
+    quarters the precision while the paired gain exceeds half its standard error. With ``required``
+    there are experts in any case.
+    """
+    omega, first = validator.omega, float(np.clip(precision, *LIMITS))
+    tried: dict[Choice, Array] = {}
+    for scale in START_SCALES:
+        tried[Choice(first, scale)] = validator.losses(Choice(first, scale))
+        if monitor.tick("expert trial", f"scale {scale:g}", lambda: None):
+            break
+    best = min(tried, key=lambda choice: float(omega @ tried[choice]))
+    moves = [(1.0, SCALE_STEP), (1.0, 1 / SCALE_STEP), (PRECISION_STEP, 1.0),
+             (1 / PRECISION_STEP, 1.0)]  # fmt: skip
+    for _ in range(N_ROUNDS):
+        before = best
+        for precision_move, scale_move in moves:
+            moved = float(np.clip(best.precision * precision_move, *LIMITS))
+            option = Choice(moved, best.scale * scale_move)
+            if option in tried or monitor.over:
+                continue
+            tried[option] = validator.losses(option)
+            monitor.tick("expert trial", f"scale {option.scale:g}", lambda: None)
+            if is_significant(tried[best] - tried[option], omega):
+                best = option
+        if best is before:
+            break
+    return best if required or is_significant(validator.baseline() - tried[best], omega) else None
 
 
 @dataclass(frozen=True)
 class Solution:
-    """State of one expert after learning some rows."""
+    """One fitted expert."""
 
-    expert: int
+    number: int
     n_rows: int
-    map: LandmarkMap
-    posterior: WeightPosterior
+    landmarks: Array
+    whiten: Array
+    weights: Array
+    root: Array
 
 
-@dataclass
-class ExpertFit:
-    """Fitting of all experts; the experts learned so far are available at any time."""
+@dataclass(frozen=True)
+class ExpertState:
+    """The experts fitted so far."""
 
-    engine: Engine
-    global_model: GlobalModel
-    n_rows: int
-    n_regions: int
+    solutions: tuple[Solution, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExpertFits(Inference):
+    """Fits the experts of all regions, a few per step, by the engine's threads."""
+
+    resumable: ClassVar[bool] = True
+
+    model: Corrected
+    regions: dict[int, Region]
+    choice: Choice
+    n_landmarks: int
     seed: int
-    tol: float
-    n_jobs: int | None
-    budget: TimeBudget
-    experts: Experts | None = None
-    # random rows per region of a stream
-    landmark_rows: dict[int, Array] = field(default_factory=dict)
 
-    def choose(self, sample: Matrix, precision: float, required: bool) -> tuple[Choice, Any] | None:
-        """Choose regions, then kernel width, precision and uncertainty on validation rows.
+    def init(self, model: Any = None, engine: Any = None) -> ExpertState:
+        """No expert yet."""
+        return ExpertState()
 
-        None if no experts are worthwhile, the time is over, or no region has enough rows.
-        """
-        if self.budget.over:
-            return None
-        Z = self.global_model.scaled(sample)
-        tree = grow_tree(Z, self.n_regions)
-        samples = self._validation_regions(
-            tree, np.bincount(tree.regions(Z), minlength=self.n_regions)
-        )
-        if not samples:
-            return None
-        m = n_landmarks(self.n_regions)
-        validator = self.global_model.validator(samples, m, self.seed)
-        cached = CachedValidator(validator, self.budget, "trial")
-        choice = choose_experts(cached, precision, lambda: self.budget.over, required)
-        if choice is None or self.budget.over:
-            return None
-        uncertainty = self.global_model.uncertainty(validator, choice)
-        self.set_landmark_rows(Z, tree)
-        shape = (m, self.global_model.n_outputs)
-        scaling = (self.global_model.map.centre, self.global_model.map.gamma, choice.scale)
-        self.experts = no_experts(tree, shape, scaling, self.global_model.prior_variance(choice))
-        return choice, uncertainty
+    def step(self, state: ExpertState, engine: Engine) -> tuple[ExpertState, Info]:
+        """Fit the next experts. Each costs about four times rows x landmarks^2."""
+        n_done = len(state.solutions)
+        wanted = sorted(self.regions)[n_done : n_done + EXPERTS_PER_STEP]
+        found = tuple(engine.each(lambda i: self._solve(wanted[i]), len(wanted)))
+        state = ExpertState(state.solutions + found)
+        return state, Info(converged=len(state.solutions) == len(self.regions))
 
-    def set_landmark_rows(self, Z: Array, tree: Tree) -> None:
-        """On a stream, take landmarks of each region from a random sample of scaled rows."""
-        if not self.engine.in_memory:
-            m = n_landmarks(self.n_regions)
-            self.landmark_rows = {r: Z[rows[:m]] for r, rows in by_region(tree.regions(Z))}
+    def _solve(self, number: int) -> Solution:
+        region = self.regions[number]
+        rng = np.random.default_rng([self.seed, 2, number])
+        if region.n > MAX_REGION_ROWS:
+            region = region.take(np.sort(rng.permutation(region.n)[:MAX_REGION_ROWS]))
+        feature_map = expert_map(region.Z, self.choice.scale, self.n_landmarks, rng)
+        fitted = self.model.fit(region, feature_map, self.choice)
+        single = [
+            np.asarray(a, dtype=np.float32)
+            for a in (feature_map.landmarks, feature_map.whiten, fitted.mean, fitted.roots[0])
+        ]
+        return Solution(number, region.n, *single)
 
-    def learn(self, choice: Choice) -> bool:
-        """Learn every expert, or as many as time allows; return whether all were learned.
+    def posterior(self, state: ExpertState) -> ExpertState:
+        """The experts so far."""
+        return state
 
-        In memory, experts that have learned are skipped; on a stream, each resumes after the rows
-        it has learned.
-        """
-        solved = self._in_memory(choice) if self.engine.in_memory else self._streamed(choice)
-        assert self.experts is not None
-        begin, before = time.perf_counter(), int(self.experts.counts.sum())
-        n_done = 0
-        with closing(solved):
-            for solution in solved:
-                self.store(solution)
-                n_done += solution.n_rows
-                fraction = n_done / (self.n_rows - before)
-                seconds_left = (time.perf_counter() - begin) * (1.0 / fraction - 1.0)
-                whole = (before + n_done) / self.n_rows
-                if self.budget.tick(
-                    "experts", f"{whole:.1%} of the rows, about {seconds_left:.0f} s left"
-                ):
-                    return False
-        return True
 
-    # -- rows of a region ---------------------------------------------------------------
-    def _validation_regions(self, tree: Tree, sizes: Array) -> list[Batch]:
-        """All rows (up to `TRIAL_ROWS`) of a few random regions.
+@dataclass(frozen=True)
+class Trial:
+    """Result of the trial of experts: what they will be like, and their uncertainty."""
 
-        ``sizes`` are the numbers of known rows per region, in all rows or in a sample.
-        """
-        order = np.random.default_rng([self.seed, 1]).permutation(tree.n_regions)
-        chosen = np.sort(order[sizes[order] >= TRIAL_MIN_ROWS][:TRIAL_REGIONS])
-        samples = {
-            int(r): ReservoirSample(TRIAL_ROWS, np.random.default_rng([self.seed, 1, r]))
-            for r in chosen
-        }
-        if not samples:
-            return []
+    tree: Tree
+    choice: Choice | None
+    uncertainty: Any = None
 
-        def map_block(batch: Batch) -> list[tuple[int, Batch]]:
-            found = tree.regions(self.global_model.scaled(batch.X))
-            wanted = np.flatnonzero(np.isin(found, chosen))
-            return [(r, take(batch, wanted[rows])) for r, rows in by_region(found[wanted])]
 
-        for parts in self.engine.map_blocks(map_block):
-            for region, part in parts:
-                samples[region].add(part)
-        # regions may be smaller than in the sample: rows on a cut may round to the other side
-        return [found.rows() for found in samples.values() if len(found.keys) >= TRIAL_MIN_ROWS]
+@dataclass(frozen=True)
+class ExpertPlan:
+    """How many experts are tried, from which prior precision on, and whether they are a must."""
 
-    def _in_memory(self, choice: Choice) -> Generator[Solution, None, None]:
-        """Fit experts to all of their rows, in parallel."""
-        assert self.experts is not None
-        tree, scaled = self.experts.tree, self.global_model.scaled
-        regions = list(self.engine.map_blocks(lambda batch: tree.regions(scaled(batch.X))))
-        found = by_region(np.concatenate(regions))
-        parts = [(expert, rows) for expert, rows in found if not self.experts.counts[expert]]
-        blocks = list(self.engine.blocks(0))  # they share X and hold row indices
-        present = np.sort(np.concatenate([np.asarray(block.rows) for block in blocks]))
-        whole = replace(blocks[0], rows=None)
+    number: int
+    precision: float
+    required: bool
+    seed: int
 
-        def solve(number: int) -> Solution | None:
-            expert, rows = parts[number]
-            if len(rows) > MAX_PART_ROWS:
-                return self._solve_many(expert, whole, present[rows], choice)
-            return self.solve(expert, self.global_model.region(take(whole, present[rows])), choice)
 
-        team = ThreadTeam(count_threads(self.n_jobs))
-        try:
-            for solution in team.ordered_map(solve, len(parts)):
-                if solution is not None:
-                    yield solution
-        finally:
-            team.close()
+def fit_experts(
+    engine: Engine, model: Corrected, sample: Matrix, plan: ExpertPlan, monitor: Monitor
+) -> tuple[Experts, Any] | None:
+    """Experts and what held-out rows say of the uncertainty; None where they do not pay.
 
-    def _solve_many(
-        self, expert: int, whole: Batch, rows: Array, choice: Choice
-    ) -> Solution | None:
-        """Fit an expert of many rows sequentially to random parts of them.
+    ``sample`` are random rows, from which the regions are made.
+    """
+    m = n_landmarks(plan.number)
+    tree = monitor.stage("regions", lambda: grow_tree(model.scaled(sample), plan.number))
+    regions = gather(engine, model, tree, plan.seed)
 
-        None if the time is over before the last part; a resumed fit then starts this expert anew.
-        """
-        rows = np.random.default_rng([self.seed, 3, expert]).permutation(rows)
-        solution = self.solve(
-            expert, self.global_model.region(take(whole, rows[:MAX_PART_ROWS])), choice
-        )
-        for start in range(MAX_PART_ROWS, len(rows), MAX_PART_ROWS):
-            if self.budget.over:
-                return None
-            region = self.global_model.region(take(whole, rows[start : start + MAX_PART_ROWS]))
-            after = self.global_model.absorb(region, solution.map, solution.posterior, self.tol)
-            solution = replace(solution, n_rows=solution.n_rows + region.n, posterior=after)
-        return solution
+    def trial() -> Trial:
+        validator = ExpertValidator(model, regions, m, plan.seed)
+        if not validator.parts:
+            return Trial(tree, None)
+        choice = choose_experts(validator, plan.precision, plan.required, monitor)
+        if choice is None:
+            return Trial(tree, None)
+        return Trial(tree, choice, model.calibrate(validator.held(choice)))
 
-    def _streamed(self, choice: Choice) -> Generator[Solution, None, None]:
-        """Update experts whenever their buffer is full, and with the remainder at the end."""
-        assert self.experts is not None
-        tree, d = self.experts.tree, len(self.global_model.map.gamma)
-        enough = int(
-            np.clip(BUFFER_VALUES // (tree.n_regions * d), MIN_BUFFER_ROWS, MAX_BUFFER_ROWS)
-        )
-        waiting, learned = RegionBuffers(enough), self.experts.counts.copy()
-        for batch in self.engine.blocks():
-            ready = waiting.add(self.global_model.region(batch), tree)
-            for expert, rows in skip_learned(ready, learned):
-                yield self.solve(expert, rows, choice)
-        for expert, rows in skip_learned(waiting.flush(), learned):
-            yield self.solve(expert, rows, choice)
+    tried = monitor.stage("expert trial", trial)
+    if tried.choice is None:
+        return None
+    fits = ExpertFits(model, regions, tried.choice, m, plan.seed)
+    n_steps = monitor.n_steps + len(regions)
+    found = run(fits, fits.init(), engine, monitor, stage="experts", max_steps=n_steps)
+    return _stacked(tree, found.state.solutions, model, tried.choice), tried.uncertainty
 
-    # -- one expert ---------------------------------------------------------------------
-    def solve(self, expert: int, region: Region, choice: Choice) -> Solution:
-        """Posterior of one expert after these rows."""
-        experts = self.experts
-        assert experts is not None
-        if not experts.counts[expert]:
-            rng = np.random.default_rng([self.seed, 2, expert])
-            feature_map = self._first_map(expert, region.Z, choice.scale, rng)
-            fitted = self.global_model.fit(region, feature_map, choice, self.tol)
-            return Solution(expert, region.n, feature_map, fitted)
-        feature_map = experts.map(expert)
-        W, root = experts.weights[expert].astype(np.float64), experts.roots[expert][None]
-        before = WeightPosterior(W, root, "shared", experts.prior_variance)
-        after = self.global_model.absorb(region, feature_map, before, self.tol)
-        return Solution(expert, region.n, feature_map, after)
 
-    def _first_map(
-        self, expert: int, Z: Array, scale: float, rng: np.random.Generator
-    ) -> LandmarkMap:
-        """Features of an expert that learns its first rows.
-
-        A sorted stream may begin in a corner of the region, so landmarks come first from the random
-        sample of the whole region.
-        """
-        m, landmark_rows = n_landmarks(self.n_regions), self.landmark_rows.pop(expert, None)
-        if landmark_rows is not None:
-            Z = np.concatenate([landmark_rows, rng.permutation(Z)[: m - len(landmark_rows)]])
-        return expert_map(Z, scale, m, rng)
-
-    def store(self, solution: Solution) -> None:
-        """Store a solution in the experts."""
-        experts, expert = self.experts, solution.expert
-        assert experts is not None
-        experts.landmarks[expert] = solution.map.landmarks
-        experts.whiten[expert] = solution.map.whiten
-        experts.weights[expert] = solution.posterior.mean
-        experts.roots[expert] = solution.posterior.roots[0]
-        experts.counts[expert] += solution.n_rows
+def _stacked(
+    tree: Tree, solutions: tuple[Solution, ...], model: Corrected, choice: Choice
+) -> Experts:
+    """All experts; regions without a solution have none that adds anything."""
+    n, m, d = tree.n_regions, n_landmarks(tree.n_regions), len(model.map.gamma)
+    shapes = {"landmarks": (m, d), "whiten": (m, m), "weights": (m + 1, model.n_outputs),
+              "root": (m + 1, m + 1)}  # fmt: skip
+    parts = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
+    counts = np.zeros(n, dtype=np.int64)
+    for solution in solutions:
+        counts[solution.number] = solution.n_rows
+        for name, array in parts.items():
+            array[solution.number] = getattr(solution, name)
+    return Experts(
+        model.map.centre, model.map.gamma, choice.scale, tree.directions, tree.cuts,
+        parts["landmarks"], parts["whiten"], parts["weights"], parts["root"],
+        counts, model.prior_variance(choice),
+    )  # fmt: skip

@@ -14,7 +14,7 @@ of one region, and the number of experts may grow with the data.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -237,21 +237,6 @@ def by_region(regions: Array) -> Iterator[tuple[int, Array]]:
         yield int(ordered[start]), order[start:stop]
 
 
-def no_experts(
-    tree: Tree, shape: tuple[int, int], scaling: tuple[Array, Array, float], variance: float
-) -> Experts:
-    """Experts that have not learned anything; ``shape`` is (landmarks, outputs)."""
-    (m, n_outputs), (centre, gamma, scale) = shape, scaling
-    n, d = tree.n_regions, len(gamma)
-    single = np.float32
-    return Experts(
-        centre, gamma, scale, tree.directions, tree.cuts,
-        np.zeros((n, m, d), single), np.zeros((n, m, m), single),
-        np.zeros((n, m + 1, n_outputs), single), np.zeros((n, m + 1, m + 1), single),
-        np.zeros(n, dtype=np.int64), variance,
-    )  # fmt: skip
-
-
 def expert_map(Z: Array, scale: float, n_landmarks: int, rng: np.random.Generator) -> LandmarkMap:
     """Features of an expert with random rows as landmarks, repeated if there are too few."""
     chosen = rng.permutation(len(Z))[:n_landmarks]
@@ -260,20 +245,3 @@ def expert_map(Z: Array, scale: float, n_landmarks: int, rng: np.random.Generato
     d = Z.shape[1]
     zero, flat = np.zeros(d, dtype=np.float32), np.full(d, scale, dtype=np.float32)
     return landmark_map(Z[np.sort(chosen)], zero, flat)
-
-
-def with_classes(experts: Experts, n_before: int, places: Array, n_classes: int) -> Experts:
-    """Experts with outputs for more classes; existing classes move to these positions.
-
-    For two classes, the single score is split into two, each with half the variance.
-    """
-    W, roots, variance = experts.weights, experts.roots, experts.prior_variance
-    if n_before == 2:
-        W, roots, variance = (
-            np.concatenate([-0.5 * W, 0.5 * W], axis=2),
-            roots / 2**0.5,
-            variance / 2,
-        )
-    grown = np.zeros((*W.shape[:2], n_classes), dtype=W.dtype)
-    grown[:, :, places] = W
-    return replace(experts, weights=grown, roots=roots, prior_variance=variance)

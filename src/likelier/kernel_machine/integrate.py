@@ -104,15 +104,11 @@ def normal_points(n_dims: int, n_pairs: int = N_PAIRS[0]) -> Array:
     return np.concatenate([half, -half])
 
 
-def to_predictive(parts: list[tuple[Array, Array]]) -> Bernoulli | Categorical:
-    """Mixture of several models with equal weights."""
-    probs = np.concatenate([p for p, _ in parts], axis=1)
-    weights = np.concatenate([w for _, w in parts])
-    return (
-        Bernoulli(probs, weights=weights)
-        if probs.ndim == 2
-        else Categorical(probs, weights=weights)
-    )
+def to_predictive(probs: Array, weights: Array) -> Bernoulli | Categorical:
+    """Mixture of what is predicted at the nodes."""
+    if probs.ndim == 2:
+        return Bernoulli(probs, weights=weights)
+    return Categorical(probs, weights=weights)
 
 
 def choose_posterior_scale(

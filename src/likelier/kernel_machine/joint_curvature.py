@@ -27,7 +27,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from likelier.base import Array, Batch
-from likelier.kernel_machine.softmax_weights import WeightProblem
+from likelier.kernel_machine.weights import ScoredRows, WeightProblem
 
 # Total number of directions: that of the features, within these limits, so that a row costs about
 # as much as its features. With 125 directions for each of ten classes, score variances were within
@@ -83,15 +83,22 @@ def reduced_curvature(problem: WeightProblem, W: Array, n_directions: int | None
     else:
         bases = _leading_directions(problem, W, r, tau)
 
-    def map_block(batch: Batch) -> tuple[Array, Array, Array]:
-        return _reduced_sums(_uncertain_rows(problem, batch, W, tau), bases)
-
-    H, outside_sum, length = problem.reduce(map_block, lambda a, b: tuple(map(np.add, a, b)))
+    H, outside_sum, length = problem.reduce(_sums_in_bases, _add_all, (W, tau, bases))
     own = np.append(np.full(r - 1, precision[0]), precision[-1])
     H[np.diag_indices_from(H)] += np.tile(own, C).astype(H.dtype)
     # with all directions only rounding error is outside
     added = np.divide(outside_sum, length, out=np.zeros(C), where=(length > 0.0) & (r < D))
     return Reduced(bases, H, precision[0] + added)
+
+
+def _sums_in_bases(
+    batch: Batch, rows: ScoredRows, W: Array, tau: float, bases: Array
+) -> tuple[Array, Array, Array]:
+    return _reduced_sums(_uncertain_rows(batch, rows, tau), bases)
+
+
+def _add_all(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True)
@@ -109,16 +116,19 @@ def _leading_directions(problem: WeightProblem, W: Array, r: int, tau: float) ->
     D, C = W.shape
     normal = np.random.default_rng(0).standard_normal((D - 1, r - 1)).astype(np.float32)
 
-    def map_block(batch: Batch) -> Array:
-        rows = _uncertain_rows(problem, batch, W, tau)
-        return _range(rows.Phi[:, :-1], rows.p * (1.0 - rows.p) * rows.omega[:, None], normal)
-
-    products = np.asarray(problem.reduce(map_block, np.add))
+    products = np.asarray(problem.reduce(_range_of_block, np.add, (W, tau, normal)))
     bases = np.zeros((C, D, r), dtype=np.float32)
     for k, product in enumerate(products):
         bases[k, :-1, :-1] = qr(product, mode="economic", overwrite_a=True, check_finite=False)[0]
     bases[:, -1, -1] = 1.0
     return bases
+
+
+def _range_of_block(
+    batch: Batch, rows: ScoredRows, W: Array, tau: float, normal: Array
+) -> Array:
+    some = _uncertain_rows(batch, rows, tau)
+    return _range(some.Phi[:, :-1], some.p * (1.0 - some.p) * some.omega[:, None], normal)
 
 
 def _range(Phi: Array, weights: Array, normal: Array) -> Array:
@@ -186,12 +196,11 @@ def _nonzero_rows(weight: Array) -> Any:
     return slice(None) if len(rows) > NEARLY_ALL * len(weight) else rows
 
 
-def _uncertain_rows(problem: WeightProblem, batch: Batch, W: Array, tau: float) -> UncertainRows:
+def _uncertain_rows(batch: Batch, rows: ScoredRows, tau: float) -> UncertainRows:
     """Rows of a block that are not confident, with thinned probabilities."""
-    Phi = problem.features(batch)
-    _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
-    omega = np.ones(len(p)) if batch.weight is None else np.asarray(batch.weight)
-    p = thinned(p, omega, tau, batch.start)
+    Phi = rows.Phi
+    omega = np.ones(len(Phi)) if batch.weight is None else np.asarray(batch.weight)
+    p = thinned(rows.p, omega, tau, batch.start)
     uncertain = np.flatnonzero((p * (1.0 - p)).any(axis=1))
     probes = Phi[:: max(1, len(Phi) // N_PROBES)][:N_PROBES]
     return UncertainRows(

@@ -34,8 +34,14 @@ from likelier.files.declared import check_array, check_number
 from likelier.kernel_machine.features import TINY
 from likelier.kernel_machine.integrate import centred
 from likelier.kernel_machine.joint_curvature import is_reducible, reduced_curvature
-from likelier.kernel_machine.softmax_weights import WeightProblem, lower_factor, weighted_gram
 from likelier.kernel_machine.triangles import lower_inverse
+from likelier.kernel_machine.weights import (
+    ClassLoss,
+    ScoredRows,
+    WeightProblem,
+    lower_factor,
+    weighted_gram,
+)
 
 MAX_JOINT = 600  # outputs x features
 # residual above which a row is out of support: about three length scales away
@@ -229,17 +235,18 @@ def laplace_posterior(
         root, outside = _inverse_root(found.inside)[None], 1.0 / found.outside
         return WeightPosterior(W, root, layout, prior_variance, None, found.bases, outside)
 
-    def map_block(batch: Batch) -> Array:
-        Phi = problem.features(batch)
-        _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
+    loss = problem.loss
+
+    def map_block(batch: Batch, rows: ScoredRows, W: Array) -> Array:
+        Phi, p = rows.Phi, rows.p
         weight = np.ones(1) if batch.weight is None else batch.weight
         if layout == "joint" and C > 1:
-            return _joint_gram(Phi, p, problem.loss.sharpness * np.broadcast_to(weight, len(p)))
+            return _joint_gram(Phi, p, loss.sharpness * np.broadcast_to(weight, len(p)))
         if layout == "shared":
-            return weighted_gram(Phi, problem.loss.row_curvature(p) * weight)[None]
-        return _class_grams(problem, Phi, p, weight)
+            return weighted_gram(Phi, loss.row_curvature(p) * weight)[None]
+        return _class_grams(loss, Phi, p, weight)
 
-    blocks = np.asarray(problem.reduce(map_block, np.add))
+    blocks = np.asarray(problem.reduce(map_block, np.add, (W,)))
     if C * D <= MAX_JOINT:  # double precision is cheap for small problems
         blocks = blocks.astype(np.float64)
     _add_prior(blocks, problem.prior.precision.astype(blocks.dtype), C)
@@ -258,16 +265,16 @@ def mean_shift(problem: WeightProblem, posterior: WeightPosterior) -> Array:
         raise ValueError("mean_shift needs a softmax loss and the joint layout")
     W = posterior.mean
 
-    def map_block(batch: Batch) -> Array:
-        Phi = np.asarray(problem.features(batch), dtype=np.float64)
-        scores = problem.scores(batch, Phi, W)
+    def map_block(batch: Batch, rows: ScoredRows, W: Array, covered: WeightPosterior) -> Array:
+        Phi = rows.Phi.astype(np.float64)
+        scores = Phi @ W
         p = expit(scores) if W.shape[1] == 1 else softmax(scores, axis=1)
-        third_order = skewness(p, posterior.covariance(Phi, np.zeros(len(Phi))))
+        third_order = skewness(p, covered.covariance(Phi, np.zeros(len(Phi))))
         if batch.weight is not None:
             third_order = third_order * batch.weight[:, None]
         return Phi.T @ third_order
 
-    total = np.asarray(problem.reduce(map_block, np.add))
+    total = np.asarray(problem.reduce(map_block, np.add, (W, posterior)))
     root = posterior.roots[0].astype(np.float64)
     return np.asarray(-0.5 * (root.T @ (root @ total.T.ravel())).reshape(W.shape[::-1]).T)
 
@@ -286,13 +293,13 @@ def skewness(p: Array, V: Array) -> Array:
 def class_curvature(problem: WeightProblem, W: Array) -> Array:
     """Curvature of the loss per output, ``(n_outputs, D, D)``, full and in double precision."""
 
-    def map_block(batch: Batch) -> Array:
-        Phi = problem.features(batch)
-        _, _, p = problem.loss.terms(problem.scores(batch, Phi, W), np.asarray(batch.y))
-        weight = np.ones(1) if batch.weight is None else batch.weight
-        return _class_grams(problem, Phi, p, weight)
+    loss = problem.loss
 
-    lower = np.tril(np.asarray(problem.reduce(map_block, np.add), dtype=np.float64))
+    def map_block(batch: Batch, rows: ScoredRows, W: Array) -> Array:
+        weight = np.ones(1) if batch.weight is None else batch.weight
+        return _class_grams(loss, rows.Phi, rows.p, weight)
+
+    lower = np.tril(np.asarray(problem.reduce(map_block, np.add, (W,)), dtype=np.float64))
     return np.asarray(lower + np.tril(lower, -1).transpose(0, 2, 1))
 
 
@@ -303,8 +310,8 @@ def posterior_from_blocks(W: Array, precision: Array, prior_variance: float) -> 
     return WeightPosterior(W, roots, layout, prior_variance)
 
 
-def _class_grams(problem: WeightProblem, Phi: Array, p: Array, weight: Array) -> Array:
-    rows = problem.loss.sharpness * p * (1.0 - p) * weight[:, None]
+def _class_grams(loss: ClassLoss, Phi: Array, p: Array, weight: Array) -> Array:
+    rows = loss.sharpness * p * (1.0 - p) * weight[:, None]
     return np.stack([weighted_gram(Phi, rows[:, k]) for k in range(rows.shape[1])])
 
 

@@ -102,24 +102,19 @@ def _shape_of(weights: Array) -> NoiseShape:
     return NoiseShape(scale * both, parts, scale * sides, variance)
 
 
-def noise_mixture(
-    mean: Array, std: Array, shapes: list[NoiseShape], gaussian_fraction: Array | float = 0.0
-) -> Gaussian:
-    """Predictive mixture around means of shape ``(n, len(shapes))``, one column per model.
+def noise_mixture(mean: Array, std: Array, shape: NoiseShape, gaussian: Array) -> Gaussian:
+    """Predictive mixture of each row.
 
     Parameters
     ----------
-    mean, std : arrays of shape (n, len(shapes))
+    mean, std : arrays of shape (n,)
         Mean and standard deviation of the target.
-    gaussian_fraction : array of the same shape, or a number
+    shape : NoiseShape
+    gaussian : array of shape (n,)
         Fraction of the variance that is Gaussian instead: residuals carry no information about the
         noise shape out of support.
     """
-    fraction = np.broadcast_to(np.asarray(gaussian_fraction, dtype=np.float64), mean.shape)
-    loc, scale = [], []
-    for i, shape in enumerate(shapes):
-        part = 1.0 - fraction[:, [i]]
-        loc.append(mean[:, [i]] + std[:, [i]] * np.sqrt(part) * shape.centres)
-        scale.append(std[:, [i]] * np.sqrt(part * shape.widths**2 + fraction[:, [i]]))
-    weights = np.concatenate([shape.weights for shape in shapes])
-    return Gaussian(np.concatenate(loc, axis=1), np.concatenate(scale, axis=1), weights=weights)
+    part = 1.0 - gaussian[:, None]
+    loc = mean[:, None] + std[:, None] * np.sqrt(part) * shape.centres
+    scale = std[:, None] * np.sqrt(part * shape.widths**2 + gaussian[:, None])
+    return Gaussian(loc, scale, weights=shape.weights)

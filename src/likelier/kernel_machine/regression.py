@@ -15,20 +15,18 @@ import numpy as np
 from scipy.linalg import lapack
 
 from likelier.base import Array, Batch
-from likelier.kernel_machine.search import Choice, Fold, IndependentFits
-from likelier.kernel_machine.softmax_weights import (
+from likelier.kernel_machine.features import KernelMap
+from likelier.kernel_machine.search import Choice, Fold, Validator, held_weights
+from likelier.kernel_machine.triangles import lower_inverse
+from likelier.kernel_machine.weights import (
     CURVATURE_FLOOR,
     Prior,
     WeightProblem,
-    fit_output_weights,
-    in_memory_reduction,
+    fit_weights,
     lower_factor,
     ridge,
-    stored_features,
     weighted_gram,
 )
-from likelier.kernel_machine.triangles import lower_inverse
-from likelier.kernel_machine.weights_state import SolverState
 
 RATIO_RANGE = (1e-6, 10.0)
 MIN_NOISE = 1e-12
@@ -46,6 +44,10 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(self.gram + other.gram, self.cross + other.cross, self.weight + other.weight)
+
+    def scaled(self, factor: float) -> Sums:
+        """Sums of rows whose weights are multiplied by a factor."""
+        return Sums(factor * self.gram, factor * self.cross, factor * self.weight)
 
 
 def regression_sums(Phi: Array, targets: Array, weight: Array | None) -> Sums:
@@ -150,7 +152,7 @@ def _logistic(z: Array) -> Array:
     return np.asarray(np.exp(np.minimum(z, 0.0)) / (1.0 + np.exp(-np.abs(z))))
 
 
-class RegressionValidator(IndependentFits):
+class RegressionValidator(Validator):
     """Held-out losses of ratios and scales: negative log density, or the loss itself."""
 
     def __init__(self, folds: list[Fold], loss: EpsilonLoss | None) -> None:
@@ -158,12 +160,7 @@ class RegressionValidator(IndependentFits):
 
     @property
     def omega(self) -> Array:
-        """Weights of the held-out rows."""
-        parts = [
-            np.ones(len(f.held_codes)) if f.held_weight is None else f.held_weight
-            for f in self.folds
-        ]
-        return np.concatenate(parts)
+        return held_weights(self.folds)
 
     def losses(self, choice: Choice) -> Array:
         """Loss of every held-out row, with the noise profiled out."""
@@ -183,37 +180,27 @@ class RegressionValidator(IndependentFits):
     def _of_fold(self, fold: Fold, choice: Choice) -> tuple[Array, Array]:
         feature_map, Phi, held = fold.features(choice.scale)
         if self.loss is None:
-            sums = regression_sums(Phi, fold.codes, fold.weight)
+            sums = fold.engine.reduce(_sums_of_features, Sums.__add__, Phi)
             weights = solve_weights(sums, choice.precision)
         else:
-            reduce = in_memory_reduction(Phi, fold.codes, fold.weight)
-            start = np.zeros((Phi.shape[1], 1))
-            weights = fit_tube_weights(reduce, stored_features, self.loss, choice, start)
+            prior = Prior(ridge(feature_map.n_features, choice.precision))
+            problem = WeightProblem(fold.engine, Phi, self.loss, prior)
+            start = np.zeros((feature_map.n_features, 1))
+            W = fit_weights(problem, start, VALIDATION_TOL, VALIDATION_ITER).W
+            weights = point_weights(W, choice.precision)
         inside = weights.variance(held, feature_map.residual(held))
-        return fold.held_codes - held @ weights.mean, inside
+        return fold.held.y - held @ weights.mean, inside
 
 
-def fit_tube_weights(
-    reduce: object,
-    features: object,
-    loss: EpsilonLoss,
-    choice: Choice,
-    start: Array | SolverState,
-    monitor: object = None,
-    limits: tuple[float, int] = (VALIDATION_TOL, VALIDATION_ITER),
-) -> Weights:
-    """Weights under a loss without closed form: a point estimate, no posterior.
-
-    ``start`` are weights ``(n_features, 1)`` or the state of an interrupted optimisation.
-    ``limits`` are the tolerance and the maximum number of steps.
-    """
-    W = start.W if isinstance(start, SolverState) else start
-    prior = Prior(ridge(len(W), choice.precision))
-    problem = WeightProblem(reduce, features, loss, prior)  # type: ignore[arg-type]
-    fit = fit_output_weights(problem, start, *limits, monitor)  # type: ignore[arg-type]
-    return Weights(fit.W[:, 0], np.empty((0, 0)), choice.precision)
+def point_weights(W: Array, ratio: float) -> Weights:
+    """Weights under a loss without closed form: a point estimate, no posterior."""
+    return Weights(W[:, 0], np.empty((0, 0)), ratio)
 
 
-def batch_sums(batch: Batch, Phi: Array) -> Sums:
-    """Statistics of a batch with known features."""
+def _sums_of_features(batch: Batch, Phi: Array) -> Sums:
     return regression_sums(Phi, np.asarray(batch.y, dtype=np.float64), batch.weight)
+
+
+def sums_of_rows(batch: Batch, feature_map: KernelMap) -> Sums:
+    """The map of the pass over all rows, in double precision."""
+    return _sums_of_features(batch, feature_map(batch.X, np.float64))

@@ -1,7 +1,7 @@
 """Posterior of a kernel regression by the evidence: a Gaussian function and its noise.
 
-An ensemble has several machines, whose distributions are averaged. Local experts add to the mean
-of a machine. Out of support, predictions revert to the mean and the spread of the targets.
+Local experts add to the mean. Out of support, predictions revert to the mean and the spread of the
+targets.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.noise import NoiseShape, noise_mixture
 from likelier.kernel_machine.regression import Weights
-from likelier.kernel_machine.regression_experts import corrected_global_variance
+from likelier.kernel_machine.expert_noise import corrected_global_variance
 from likelier.predictive import Gaussian
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of each row: ``(n,)`` of one machine, ``(n, machines)`` of an ensemble.
+    """Moments of each row.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class RegressionMachine:
-    """One machine of an ensemble, for targets of mean zero and unit variance.
+class RegressionPosterior(Posterior):
+    """What a fit of a regression knows, for targets of mean zero and unit variance.
 
     Attributes
     ----------
@@ -62,8 +62,12 @@ class RegressionMachine:
         Trust in the intercept out of support.
     experts : Experts, optional
     global_noise, global_scale : float
-        Noise variance of the machine alone, and the factor of its variances where experts correct
-        it.
+        Noise variance of the global model alone, and the factor of its variances where experts
+        correct it.
+    target_mean, target_scale : float
+        Units of the targets.
+    row : float
+        Weight that counts as one row.
     """
 
     map: KernelMap
@@ -75,9 +79,26 @@ class RegressionMachine:
     experts: Experts | None
     global_noise: float
     global_scale: float
+    target_mean: float
+    target_scale: float
+    row: float = 1.0
+
+    def predictive(self, X: Matrix) -> Gaussian:
+        found = self.moments(X)
+        std = np.sqrt(found.variance + found.noise)
+        return noise_mixture(found.mean, std, self.shape, found.degree)
+
+    def uncertainty(self, X: Matrix) -> Uncertainty:
+        """Predictive variance: of the noise (aleatoric) and of the function (epistemic)."""
+        found = self.moments(X)
+        return Uncertainty(found.variance + found.noise, found.noise, found.variance)
+
+    def inlier_score(self, X: Matrix) -> Array:
+        """How well the training data cover each row; low for outliers."""
+        return np.asarray(-np.log(np.maximum(self.moments(X).ratio, 1e-300)))
 
     def moments(self, X: Matrix) -> Moments:
-        """Moments of every row."""
+        """Moments in the units of the targets."""
         weights = self.weights
         mean, inside, outside = np.empty((3, X.shape[0]))
         for start in range(0, X.shape[0], PREDICT_ROWS):
@@ -100,7 +121,9 @@ class RegressionMachine:
         ratio, constant = variance / prior, float(weights.mean[-1])
         mean = mean - support.mean_correction(constant)
         variance = variance + support.variance(constant, self.extrapolation_std, prior + noise)
-        return Moments(mean, variance, noise, ratio, support.degree)
+        square = self.target_scale**2
+        mean = self.target_mean + self.target_scale * mean
+        return Moments(mean, square * variance, square * noise, ratio, support.degree)
 
     def _corrected(
         self, inside: Array, outside: Array, expert_variance: Array
@@ -121,64 +144,20 @@ class RegressionMachine:
         prior = np.where(learned, noise * prior_sum, global_noise / ratio)
         return variance, prior, np.where(learned, noise, global_noise)
 
-    def check(self, n_features: int) -> None:
-        """Raise a ValueError unless all parts belong together."""
+    def check(self, n_features: int, n_classes: int | None) -> None:
+        if n_classes is not None:
+            raise ValueError("a kernel regression has no classes")
         self.map.check(n_features)
         D, mean, root = self.map.n_features, self.weights.mean, self.weights.root
-        check_array("weights_", mean, (D,))
+        check_array("weights", mean, (D,))
         if np.size(root):
-            check_array("roots_", root, (D, D))
-        check_number("ratio_", self.weights.ratio, np.finfo(float).tiny)
-        for name in ("extrapolation_std", "global_noise", "global_scale"):
-            check_number(f"{name}_", getattr(self, name), 0.0)
-        check_number("noise_", self.noise, 0.0)
-        check_number("extrapolation_trust_", self.extrapolation_trust, 0.0, 1.0)
+            check_array("root", root, (D, D))
+        check_number("ratio", self.weights.ratio, np.finfo(float).tiny)
+        names = ("noise", "extrapolation_std", "global_noise", "global_scale", "target_scale")
+        for name in names:
+            check_number(name, getattr(self, name), 0.0)
+        check_number("extrapolation_trust", self.extrapolation_trust, 0.0, 1.0)
+        check_number("target_mean", self.target_mean)
         self.shape.check()
         if self.experts is not None:
             self.experts.check(n_features, 1)
-
-
-@dataclass(frozen=True)
-class RegressionPosterior(Posterior):
-    """One machine or an ensemble of them, and the units of the targets."""
-
-    machines: tuple[RegressionMachine, ...]
-    target_mean: float
-    target_scale: float
-
-    def moments(self, X: Matrix) -> Moments:
-        """Moments in the units of the targets."""
-        parts = [vars(machine.moments(X)) for machine in self.machines]
-        found = Moments(**{name: np.stack([p[name] for p in parts], axis=1) for name in parts[0]})
-        mean, square = self.target_mean + self.target_scale * found.mean, self.target_scale**2
-        return Moments(
-            mean, square * found.variance, square * found.noise, found.ratio, found.degree
-        )
-
-    def predictive(self, X: Matrix) -> Gaussian:
-        found = self.moments(X)
-        shapes = [machine.shape for machine in self.machines]
-        std = np.sqrt(found.variance + found.noise)
-        return noise_mixture(found.mean, std, shapes, found.degree)
-
-    def uncertainty(self, X: Matrix) -> Uncertainty:
-        found = self.moments(X)
-        return variance_parts(found.mean, found.variance, found.noise)
-
-    def inlier_score(self, X: Matrix) -> Array:
-        """How well the training data cover each row; low for outliers."""
-        return np.asarray(-np.log(np.maximum(self.moments(X).ratio, 1e-300)).mean(axis=1))
-
-    def check(self, n_features: int, n_classes: int | None) -> None:
-        if not self.machines or n_classes is not None:
-            raise ValueError("a kernel regression needs a machine and no classes")
-        check_number("target_mean_", self.target_mean)
-        check_number("target_scale_", self.target_scale, 0.0)
-        for machine in self.machines:
-            machine.check(n_features)
-
-
-def variance_parts(mean: Array, inside: Array, noise: Array) -> Uncertainty:
-    """Predictive variance: of the noise (aleatoric) and of the function (epistemic)."""
-    epistemic, aleatoric = inside.mean(axis=1) + mean.var(axis=1), noise.mean(axis=1)
-    return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)

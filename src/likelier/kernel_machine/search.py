@@ -1,4 +1,4 @@
-"""Final hyperparameters of a kernel classifier, validated on held-out rows.
+"""Final hyperparameters, validated on held-out rows.
 
 The evidence of a Gaussian process provides initial scales, and a prior precision from noise and
 amplitude. Its Gaussian likelihood is not that of classes, so precision and common scale may move by
@@ -7,36 +7,34 @@ fixed factors, but only if the paired gain on held-out rows exceeds half its sta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
-from likelier.base import Array, Matrix
+from likelier.base import Array, Engine, RowValues
+from likelier.fitting.dataset import local_engine
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.rows import Rows
 from likelier.kernel_machine.evidence import typical_weight
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.laplace import laplace_posterior
-from likelier.kernel_machine.softmax_weights import (
+from likelier.kernel_machine.weights import (
     ClassLoss,
+    FeatureRows,
     Prior,
-    WeightFit,
+    SolverState,
     WeightProblem,
-    fit_output_weights,
-    in_memory_reduction,
+    fit_weights,
     ridge,
-    stored_features,
 )
 
 # A Gaussian likelihood with noise s on targets of unit variance has the curvature of a softmax with
 # about a fifth of the prior precision s / a.
 PRECISION_FACTOR, PRECISION_RANGE = 0.2, (0.005, 0.5)
-# Few rows cannot distinguish weak priors, which would hurt on rows unlike them.
-SEARCH_RANGE = (0.0015, 5.0)
-FEW_ROWS_RANGE = (PRECISION_RANGE[0], SEARCH_RANGE[1])
 PRECISION_MOVE, SCALE_MOVE = 3.0, 1.5
-N_ROUNDS = 2
-FEW_ROWS_ROUNDS = 4  # trials are cheap there, and the evidence can be far off
 SIGNIFICANCE = 0.5  # standard errors
 LOCAL_CONSTANT = 0.1  # precision of intercepts if the other features vanish out of support
 SEARCH_TOL, SEARCH_ITER = 2e-3, 25
@@ -44,15 +42,16 @@ SEARCH_TOL, SEARCH_ITER = 2e-3, 25
 # a stronger one, would look better because it has not converged.
 WARM_START_TOL = 0.25 * SEARCH_TOL
 SCALE_DIRECTIONS = 192  # variances to about 10% suffice for a coarse grid of posterior scales
+CACHED_SCALES = 3
+BLOCK_ROWS = 2048
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Hyperparameters: prior precision of class weights, common scale, posterior scale."""
+    """Hyperparameters: prior precision of class weights (noise ratio of a regression), scale."""
 
     precision: float
     scale: float = 1.0
-    posterior_scale: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,35 +59,50 @@ class Fold:
     """Training and validation rows; features depend on a common scale."""
 
     make_map: Callable[[float], KernelMap]
-    rows: Matrix
-    codes: Array
-    weight: Array | None
-    held_rows: Matrix
-    held_codes: Array
-    held_weight: Array | None
-    cache: dict[float, tuple[KernelMap, Array, Array]] = field(default_factory=dict, repr=False)
+    inside: Rows
+    held: Rows
+    _cache: dict[float, tuple[KernelMap, RowValues, Array]] = field(
+        default_factory=dict, repr=False
+    )
 
-    def features(self, scale: float) -> tuple[KernelMap, Array, Array]:
-        """Features of training and validation rows, cached for the last few scales."""
-        if scale not in self.cache:
-            if len(self.cache) > 3:
-                self.cache.pop(next(iter(self.cache)))
+    @cached_property
+    def engine(self) -> Engine:
+        """Engine over the training rows."""
+        rows = self.inside
+        return local_engine(rows.X, rows.y, rows.weight, 0, 1, False, BLOCK_ROWS)
+
+    def features(self, scale: float) -> tuple[KernelMap, RowValues, Array]:
+        """Map, features of the training rows and of the held rows, cached for the last scales."""
+        if scale not in self._cache:
+            if len(self._cache) >= CACHED_SCALES:
+                self._cache.pop(next(iter(self._cache)))
             feature_map = self.make_map(scale)
-            self.cache[scale] = (
-                feature_map, feature_map(self.rows, np.float32), feature_map(self.held_rows,
-                np.float32),
-            )  # fmt: skip
-        return self.cache[scale]
+            Phi = self.engine.map_rows(FeatureRows(feature_map))
+            self._cache[scale] = (feature_map, Phi, feature_map(self.held.X, np.float32))
+        return self._cache[scale]
 
 
-def start_choice(noise: float, amplitude: float) -> Choice:
-    """Prior precision implied by the evidence."""
-    return Choice(float(np.clip(PRECISION_FACTOR * noise / amplitude, *PRECISION_RANGE)))
+class Validator(ABC):
+    """Held-out losses of hyperparameters."""
+
+    @property
+    @abstractmethod
+    def omega(self) -> Array:
+        """Weights of the held-out rows."""
+
+    @abstractmethod
+    def losses(self, choice: Choice) -> Array:
+        """Loss of every held-out row."""
 
 
-def output_precision(choice: Choice, loss: ClassLoss) -> float:
+def start_precision(noise: float, amplitude: float) -> float:
+    """Prior precision of class weights implied by the evidence."""
+    return float(np.clip(PRECISION_FACTOR * noise / amplitude, *PRECISION_RANGE))
+
+
+def output_precision(precision: float, loss: ClassLoss) -> float:
     """Precision of the weights of one output; for two classes the score is a difference."""
-    return 0.5 * choice.precision if loss.n_outputs == 1 else choice.precision
+    return 0.5 * precision if loss.n_outputs == 1 else precision
 
 
 def weight_prior(feature_map: KernelMap, precision: float, start: Array) -> Prior:
@@ -118,131 +132,91 @@ class HeldOut:
     weight: Array | None
 
 
-class IndependentFits:
-    """A validator whose fits do not depend on each other, so none are checkpointed."""
-
-    def to_plain(self) -> list[dict[str, Any]]:
-        """No fits."""
-        return []
-
-    def restore(self, plain: list[dict[str, Any]]) -> None:
-        """Nothing to restore."""
-
-
-class ClassValidator:
-    """Held-out losses of hyperparameters, over one or more folds."""
+class ClassValidator(Validator):
+    """Held-out losses of a classifier, over one or more folds."""
 
     def __init__(self, folds: list[Fold], loss: ClassLoss) -> None:
         self.folds, self.loss = folds, loss
-        self._found: dict[tuple[int, float], dict[float, WeightFit]] = {}  # by fold and scale
+        self._found: dict[tuple[int, float], dict[float, SolverState]] = {}  # by fold and scale
+
+    @property
+    def omega(self) -> Array:
+        return held_weights(self.folds)
 
     def losses(self, choice: Choice) -> Array:
-        """Loss of every held-out row."""
         parts = []
         for number, fold in enumerate(self.folds):
-            _, W = self._fit(number, choice)
+            _, state = self._fit(number, choice)
             _, _, held = fold.features(choice.scale)
-            scores = (held @ W.astype(held.dtype)).astype(np.float64)
-            parts.append(self.loss.terms(scores, fold.held_codes)[0])
+            scores = (held @ state.W.astype(held.dtype)).astype(np.float64)
+            parts.append(self.loss.terms(scores, fold.held.y)[0])
         return np.concatenate(parts)
 
     def held(self, choice: Choice) -> HeldOut:
         """Held-out scores of all folds with their posterior covariance."""
-        parts = [self._held(number, choice) for number in range(len(self.folds))]
-        weights = [part.weight for part in parts if part.weight is not None]
-        return HeldOut(
-            np.concatenate([part.scores for part in parts]),
-            np.concatenate([part.covariance for part in parts]),
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate(weights) if weights else None,
-        )
+        scores, covariance = [], []
+        for number, fold in enumerate(self.folds):
+            problem, state = self._fit(number, choice)
+            feature_map, _, Phi = fold.features(choice.scale)
+            variance = 1.0 / output_precision(choice.precision, self.loss)
+            posterior = laplace_posterior(problem, state.W, variance, n_directions=SCALE_DIRECTIONS)
+            scores.append(posterior.scores(Phi))
+            covariance.append(posterior.covariance(Phi, feature_map.residual(Phi)))
+        weighted = any(fold.held.weight is not None for fold in self.folds)
+        codes = np.concatenate([fold.held.y for fold in self.folds])
+        weight = self.omega if weighted else None
+        return HeldOut(np.concatenate(scores), np.concatenate(covariance), codes, weight)
 
-    def _fit(self, number: int, choice: Choice) -> tuple[WeightProblem, Array]:
+    def _fit(self, number: int, choice: Choice) -> tuple[WeightProblem, SolverState]:
         """Weights of one fold, warm-started from the nearest precision tried."""
         fold = self.folds[number]
         feature_map, Phi, _ = fold.features(choice.scale)
-        frequencies = class_frequencies(fold.codes, fold.weight, self.loss.n_classes)
-        start = self.loss.start(Phi.shape[1], frequencies)
-        prior = weight_prior(feature_map, output_precision(choice, self.loss), start)
-        reduce = in_memory_reduction(Phi, fold.codes, fold.weight)
-        problem = WeightProblem(reduce, stored_features, self.loss, prior)
+        frequencies = class_frequencies(fold.inside.y, fold.inside.weight, self.loss.n_classes)
+        start = self.loss.start(feature_map.n_features, frequencies)
+        prior = weight_prior(feature_map, output_precision(choice.precision, self.loss), start)
+        problem = WeightProblem(fold.engine, Phi, self.loss, prior)
         found = self._found.setdefault((number, choice.scale), {})
         if choice.precision not in found:
-            before = min(found, key=lambda tried: abs(np.log(tried / choice.precision)), default=0)
-            if before:
-                W, gram, tol = found[before].W, found[before].gram, WARM_START_TOL
-            else:
-                W, gram, tol = start, None, SEARCH_TOL
-            fit = fit_output_weights(
-                problem, W, tol, SEARCH_ITER, gram=gram, near_optimum=bool(before)
-            )
-            found[choice.precision] = fit
-        return problem, found[choice.precision].W
-
-    def _held(self, number: int, choice: Choice) -> HeldOut:
-        fold = self.folds[number]
-        problem, W = self._fit(number, choice)
-        feature_map, _, held = fold.features(choice.scale)
-        variance = 1.0 / output_precision(choice, self.loss)
-        posterior = laplace_posterior(problem, W, variance, n_directions=SCALE_DIRECTIONS)
-        covariance = posterior.covariance(held, feature_map.residual(held))
-        return HeldOut(posterior.scores(held), covariance, fold.held_codes, fold.held_weight)
-
-    def to_plain(self) -> list[dict[str, Any]]:
-        """Dicts of the fits so far, from which later ones are warm-started."""
-        return [
-            {
-                "fold": number, "scale": scale, "precisions": np.array(list(fits)),
-                "W": np.array([fit.W for fit in fits.values()]),
-                "gram": next(iter(fits.values())).gram,  # shared by warm-started fits
-            }
-            for (number, scale), fits in self._found.items() if fits
-        ]  # fmt: skip
-
-    def restore(self, plain: list[dict[str, Any]]) -> None:
-        """Inverse of `to_plain`."""
-        for part in plain:
-            self._found[part["fold"], part["scale"]] = {
-                float(precision): WeightFit(W, np.nan, 0, True, gram=part["gram"])
-                for precision, W in zip(part["precisions"], part["W"], strict=True)
-            }
-
-    @property
-    def omega(self) -> Array:
-        """Weights of the held-out rows."""
-        parts = [
-            np.ones(len(f.held_codes)) if f.held_weight is None else f.held_weight
-            for f in self.folds
-        ]
-        return np.concatenate(parts)
+            W, gram, tol = start, None, SEARCH_TOL
+            if found:
+                nearest = min(found, key=lambda tried: abs(np.log(tried / choice.precision)))
+                W, gram, tol = found[nearest].W, found[nearest].gram, WARM_START_TOL
+            state = fit_weights(problem, W, tol, SEARCH_ITER, gram, near_optimum=bool(found))
+            found[choice.precision] = state
+        return problem, found[choice.precision]
 
 
-def search(
-    validator: Any,
-    start: Choice,
-    move_precision: bool,
-    move_scale: bool,
-    stop: Callable[[Choice], bool] | None = None,
-    n_rounds: int = N_ROUNDS,
-    limits: tuple[float, float] = SEARCH_RANGE,
-) -> Choice:
-    """Move precision and scale while the held-out loss improves; each trial is one small fit.
+def held_weights(folds: list[Fold]) -> Array:
+    """Weights of the held-out rows of all folds."""
+    parts = [np.ones(f.held.n) if f.held.weight is None else f.held.weight for f in folds]
+    return np.concatenate(parts)
 
-    ``stop`` is called before each trial except the first; True ends the search.
-    """
+
+@dataclass(frozen=True)
+class Search:
+    """What may move, how often, and between which precisions."""
+
+    move_precision: bool
+    move_scale: bool
+    n_rounds: int
+    limits: tuple[float, float]
+
+
+def search(validator: Validator, start: Choice, options: Search, monitor: Monitor) -> Choice:
+    """Move precision and scale while the held-out loss improves; each trial is one small fit."""
     moves = []
-    if move_precision:
+    if options.move_precision:
         moves += [(1.0 / PRECISION_MOVE, 1.0), (PRECISION_MOVE, 1.0)]
-    if move_scale:
+    if options.move_scale:
         moves += [(1.0, 1.0 / SCALE_MOVE), (1.0, SCALE_MOVE)]
     if not moves:
         return start
-    omega = validator.omega
+    omega, limits = validator.omega, options.limits
     best, best_losses = start, validator.losses(start)
     tried = {(round(best.precision, 12), round(best.scale, 12))}
     worse: list[Choice] = []
     least, most = min(limits[0], start.precision), max(limits[1], start.precision)
-    for _ in range(n_rounds):
+    for _ in range(options.n_rounds):
         before = best
         for precision, scale in moves:
             moved = min(max(best.precision * precision, least), most)
@@ -250,7 +224,8 @@ def search(
             key = (round(option.precision, 12), round(option.scale, 12))
             if key in tried or any(is_between(other, best, option) for other in worse):
                 continue
-            if stop is not None and stop(option):
+            text = f"precision {option.precision:.3g}, scale {option.scale:.3g}"
+            if monitor.tick("search", text, lambda: None):
                 return best
             tried.add(key)
             losses = validator.losses(option)

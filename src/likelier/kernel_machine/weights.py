@@ -1,4 +1,4 @@
-"""Output weights of a classifier on fixed features: a convex problem, by sums over blocks of rows.
+"""Output weights on fixed features: a convex problem, by sums over blocks of rows.
 
 Minimises ``sum_i omega_i loss(y_i, W^T phi_i) + 1/2 tr((W - M)^T H (W - M))`` where ``H`` is
 diagonal (the initial prior) or one matrix per output (the posterior of earlier rows). Two classes
@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from likelier.base import Array, Batch
-from likelier.kernel_machine.weights_state import SolverState
+from likelier.base import Array, Batch, Engine, Inference, Info, RowValues
 
 MAX_HALVINGS = 20
 # A row that is confident now may not be after the next step, so its curvature is at least this
@@ -32,12 +31,10 @@ CURVATURE_FLOOR = 0.1
 HINGE_SHARPNESS = 20.0
 # With kinks, the few rows at them change during the optimisation.
 REFRESH_EVERY, KINK_FLOOR = 20, 0.03
-REDUCE_BLOCK_ROWS = 2048
+MEMORY = 10  # steps that L-BFGS remembers
 # Log of a negligible probability; subnormal arithmetic would be slow.
 MIN_LOG = -40.0
 WEAK_CONSTANT = 1e-2
-
-Reduce = Callable[[Callable[[Batch], Any], Callable[[Any, Any], Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -153,37 +150,38 @@ class Prior:
 
 @dataclass(frozen=True)
 class WeightProblem:
-    """Optimisation problem: a reduction over rows, their features, loss and prior.
+    """Rows with features, and the loss and prior of their weights.
 
-    ``offset`` returns scores to add to those of the features, ``(n, n_outputs)``. For ``certify``
-    see `fit_output_weights`.
+    Attributes
+    ----------
+    engine : Engine
+        Rows with targets (class codes or numbers) and weights.
+    features : RowValues
+        Features of the rows, the last one constant.
+    loss : ClassLoss or EpsilonLoss
+    prior : Prior
+    offset : RowValues, optional
+        Scores to add to those of the features.
+    certify : bool
+        See `WeightSolver`.
     """
 
-    reduce: Reduce
-    features: Callable[[Batch], Array]
-    loss: ClassLoss
+    engine: Engine
+    features: RowValues
+    loss: Any
     prior: Prior
-    offset: Callable[[Batch], Array] | None = None
+    offset: RowValues | None = None
     certify: bool = False
 
-    def scores(self, batch: Batch, Phi: Array, W: Array) -> Array:
-        """Scores of a batch with known features."""
-        scores: Array = Phi @ W.astype(Phi.dtype)
-        if self.offset is not None:
-            scores += self.offset(batch).astype(Phi.dtype, copy=False)
-        return scores
+    def reduce(self, map: Callable[..., Any], merge: Callable[[Any, Any], Any], state: Any) -> Any:
+        """Sum over rows of ``map(batch, scored rows, state)``; the state starts with the weights."""
+        offset = () if self.offset is None else (self.offset,)
+        whole: Any = OnScores(self.loss, map)
+        return self.engine.reduce(whole, merge, self.features, *offset, state=state)
 
     def value_gradient(self, W: Array) -> tuple[float, Array]:
         """Objective and gradient, in one pass."""
-
-        def map_block(batch: Batch) -> tuple[float, Array]:
-            Phi = self.features(batch)
-            value, derivative, _ = self.loss.terms(self.scores(batch, Phi, W), _codes(batch))
-            if batch.weight is not None:
-                value, derivative = apply_weights(value, derivative, batch.weight)
-            return float(value.sum(dtype=np.float64)), (Phi.T @ derivative).astype(np.float64)
-
-        value, gradient = self.reduce(map_block, lambda a, b: (a[0] + b[0], a[1] + b[1]))
+        value, gradient = self.reduce(_value_gradient, _add_pairs, (W,))
         return value + self.prior.value(W), gradient + self.prior.gradient(W)
 
     def gram(self, W: Array, floor: float = 0.0) -> Array:
@@ -191,14 +189,7 @@ class WeightProblem:
 
         Row curvatures ``r`` are at least ``floor``.
         """
-
-        def map_block(batch: Batch) -> Array:
-            Phi = self.features(batch)
-            _, _, p = self.loss.terms(self.scores(batch, Phi, W), _codes(batch))
-            r = np.maximum(self.loss.metric_curvature(p), floor)
-            return weighted_gram(Phi, r if batch.weight is None else r * batch.weight)
-
-        return np.asarray(self.reduce(map_block, np.add))
+        return np.asarray(self.reduce(_metric_gram, np.add, (W, floor, self.loss)))
 
     def metric(self, gram: Array) -> Callable[[Array], Array]:
         """Inverse of the shared curvature, as a function."""
@@ -216,69 +207,164 @@ class WeightProblem:
 
 
 @dataclass(frozen=True)
-class WeightFit:
-    """Weights, and how the optimisation ended."""
+class ScoredRows:
+    """Features of a block of rows, and what the loss says at their scores."""
+
+    Phi: Array
+    value: Array
+    derivative: Array
+    p: Array
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.Phi)
+
+
+@dataclass(frozen=True)
+class OnScores:
+    """The map of a pass: scores of a block by the weights, then a function of what they cost."""
+
+    loss: Any
+    then: Callable[..., Any]
+
+    def __call__(self, batch: Batch, Phi: Array, *rest: Any) -> Any:
+        *offset, state = rest
+        scores: Array = Phi @ state[0].astype(Phi.dtype)
+        if offset:
+            scores += offset[0].astype(Phi.dtype, copy=False)
+        value, derivative, p = self.loss.terms(scores, np.asarray(batch.y))
+        return self.then(batch, ScoredRows(Phi, value, derivative, p), *state)
+
+
+def _value_gradient(batch: Batch, rows: ScoredRows, W: Array) -> tuple[float, Array]:
+    value, derivative = rows.value, rows.derivative
+    if batch.weight is not None:
+        omega = batch.weight.astype(value.dtype)
+        value, derivative = value * omega, derivative * omega[:, None]
+    return float(value.sum(dtype=np.float64)), (rows.Phi.T @ derivative).astype(np.float64)
+
+
+def _add_pairs(one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _metric_gram(batch: Batch, rows: ScoredRows, W: Array, floor: float, loss: Any) -> Array:
+    r = np.maximum(loss.metric_curvature(rows.p), floor)
+    return weighted_gram(rows.Phi, r if batch.weight is None else r * batch.weight)
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """The map from a block of rows to their features, in single precision."""
+
+    map: Callable[..., Array]
+
+    def __call__(self, batch: Batch) -> Array:
+        return self.map(batch.X, np.float32)
+
+
+@dataclass(frozen=True)
+class SolverState:
+    """Everything that the next steps depend on.
+
+    ``changes`` are the recent steps: change of the weights, of the gradient, and their product.
+    """
 
     W: Array
     value: float
-    n_iter: int
-    converged: bool
-    values: tuple[float, ...] = field(default=(), repr=False)
-    gram: Array | None = field(default=None, repr=False)
+    gradient: Array
+    gram: Array
+    changes: tuple[tuple[Array, Array, float], ...] = ()
+    step: int = 0
+    converged: bool = False
+
+    def after(self, moved: tuple[Array, float, Array]) -> SolverState:
+        """State one step later, from (weights, objective, gradient)."""
+        W, value, gradient = moved
+        change, gradient_change = W - self.W, gradient - self.gradient
+        product, changes = float(np.vdot(change, gradient_change)), self.changes
+        if product > 0.0:
+            changes = (*changes[1 - MEMORY :], (change, gradient_change, product))
+        return SolverState(W, value, gradient, self.gram, changes, self.step + 1)
 
 
-def fit_output_weights(
-    problem: WeightProblem,
-    W: Array | SolverState,
-    tol: float = 1e-4,
-    max_iter: int = 100,
-    monitor: Callable[[SolverState], bool] | None = None,
-    gram: Array | None = None,
-    near_optimum: bool = False,
-) -> WeightFit:
-    """Minimise from ``W`` until the expected decrease is below ``tol`` times the objective.
+@dataclass(frozen=True)
+class WeightSolver(Inference):
+    """Preconditioned L-BFGS, until the expected decrease is below ``tol`` times the objective.
 
-    ``monitor`` is called with the state after every step; True ends the optimisation. Passing such
-    a state as ``W`` resumes to bit-identical results. ``gram`` is ``problem.gram(W)`` if already
-    known; it does not depend on the prior. ``near_optimum`` says that ``W`` is near the optimum and
-    that ``gram``, e.g. of another `WeightFit`, serves all steps. A step costs two products of the
-    features with the weights (rows x features x outputs each); two Gram matrices (rows x features^2
-    / 2) come in addition.
+    A step costs two products of the features with the weights (rows x features x outputs each);
+    two Gram matrices (rows x features^2 / 2) come in addition.
 
     The expected decrease relies on the preconditioner, which may be far too optimistic for losses
     with kinks. ``problem.certify`` stops only when the objective is guaranteed to be within ``tol``
     times itself of the optimum, and refreshes the preconditioner more often.
+
+    Parameters
+    ----------
+    problem : WeightProblem
+    tol : float
+    near_optimum : bool
+        The start is near the optimum and its ``gram`` serves all steps.
     """
-    state = W if isinstance(W, SolverState) else _first_state(problem, W, gram)
-    certify = problem.certify
-    metric = problem.metric(state.gram)
 
-    def done(converged: bool) -> WeightFit:
-        return WeightFit(state.W, state.value, state.step, converged, state.values, state.gram)
+    resumable: ClassVar[bool] = True
 
-    for step in range(state.step, max_iter):
-        if (step == 1 and not near_optimum) or (certify and step and step % REFRESH_EVERY == 0):
+    problem: WeightProblem
+    tol: float = 1e-4
+    near_optimum: bool = False
+    _metrics: list[tuple[Array, Callable[[Array], Array]]] = field(
+        default_factory=list, compare=False, repr=False
+    )  # the last Gram matrix and the metric made of it
+
+    def init(self, model: Any, engine: Any, gram: Array | None = None) -> SolverState:
+        """State at the weights ``model``; ``gram`` is `WeightProblem.gram` there if known."""
+        value, gradient = self.problem.value_gradient(model)
+        return SolverState(model, value, gradient, self.problem.gram(model) if gram is None else gram)
+
+    def step(self, state: SolverState, engine: Any = None) -> tuple[SolverState, Info]:
+        """One step: a pass for each length tried."""
+        problem, certify = self.problem, self.problem.certify
+        refresh = certify and state.step and state.step % REFRESH_EVERY == 0
+        if (state.step == 1 and not self.near_optimum) or refresh:
             floor = (KINK_FLOOR if certify else 1.0) * problem.loss.min_curvature
             state = replace(state, gram=problem.gram(state.W, floor), changes=())
-            metric = problem.metric(state.gram)
+        if not self._metrics or self._metrics[0][0] is not state.gram:
+            self._metrics[:] = [(state.gram, problem.metric(state.gram))]
+        metric = self._metrics[0][1]
         direction = -_two_loop_recursion(state.gradient, state.changes, metric)
         derivative = float(np.vdot(direction, state.gradient))
         gain = problem.prior.max_decrease(state.gradient) if certify else -0.5 * derivative
-        if not gain > tol * abs(state.value):
-            return done(True)
+        if not gain > self.tol * abs(state.value):
+            return replace(state, converged=True), Info(state.value, gain, 0.0, True)
         moved = _line_search(problem, state.W, state.value, direction, derivative)
         if moved is None:  # no progress beyond rounding error
-            return done(not certify)
-        state = state.after(moved)
-        if monitor is not None and monitor(state):
-            return done(False)
-    return done(False)
+            message = "no step decreases the objective"
+            return replace(state, converged=not certify), Info(state.value, gain, 1.0, not certify, message)
+        after = state.after(moved)
+        return after, Info(after.value, gain, 1.0)
+
+    def posterior(self, state: SolverState) -> Any:
+        """The state itself: the posterior needs one more pass, see `laplace`."""
+        return state
 
 
-def _first_state(problem: WeightProblem, W: Array, gram: Array | None) -> SolverState:
-    value, gradient = problem.value_gradient(W)
-    gram = problem.gram(W) if gram is None else gram
-    return SolverState(W, value, gradient, gram, values=(value,))
+def fit_weights(
+    problem: WeightProblem,
+    W: Array,
+    tol: float,
+    max_iter: int,
+    gram: Array | None = None,
+    near_optimum: bool = False,
+) -> SolverState:
+    """Minimise from ``W``, unmonitored: for small problems such as validation fits."""
+    solver = WeightSolver(problem, tol, near_optimum)
+    state = solver.init(W, None, gram)
+    while state.step < max_iter:
+        state, info = solver.step(state)
+        if info.converged or info.message:
+            break
+    return state
 
 
 def _line_search(
@@ -338,32 +424,6 @@ def lower_factor(H: Array) -> Array:
     raise np.linalg.LinAlgError("the curvature of the output weights is not positive definite")
 
 
-def apply_weights(value: Array, derivative: Array, weight: Array) -> tuple[Array, Array]:
-    """Multiply losses and derivatives by the row weights."""
-    omega = weight.astype(value.dtype)
-    return value * omega, derivative * omega[:, None]
-
-
-def in_memory_reduction(Phi: Array, codes: Array, weight: Array | None = None) -> Reduce:
-    """Single-threaded reduction over features in memory, block by block."""
-
-    def reduce(map: Callable[[Batch], Any], merge: Callable[[Any, Any], Any]) -> Any:
-        total = None
-        for start in range(0, len(Phi), REDUCE_BLOCK_ROWS):
-            part = slice(start, start + REDUCE_BLOCK_ROWS)
-            omega = None if weight is None else weight[part]
-            result = map(Batch(Phi[part], codes[part], omega, start=start))
-            total = result if total is None else merge(total, result)
-        return total
-
-    return reduce
-
-
-def stored_features(batch: Batch) -> Array:
-    """Features that the engine holds itself."""
-    return np.asarray(batch.X)
-
-
 def ridge(n_features: int, precision: float, constant: float | None = None) -> Array:
     """Diagonal prior precision of the weights, and ``constant`` for the intercept.
 
@@ -372,9 +432,3 @@ def ridge(n_features: int, precision: float, constant: float | None = None) -> A
     diagonal = np.full(n_features, precision)
     diagonal[-1] = min(precision, WEAK_CONSTANT) if constant is None else constant
     return diagonal
-
-
-def _codes(batch: Batch) -> Array:
-    if batch.y is None:
-        raise ValueError("y is missing; output weights need a target for every row")
-    return np.asarray(batch.y)

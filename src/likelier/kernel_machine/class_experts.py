@@ -1,0 +1,93 @@
+"""Local experts of a classifier: each adds to the scores of the global model, under the same loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from likelier.base import Array, Batch
+from likelier.fitting.dataset import local_engine
+from likelier.kernel_machine.expert_fit import Corrected, Held, Region
+from likelier.kernel_machine.features import LandmarkMap
+from likelier.kernel_machine.integrate import choose_posterior_scale
+from likelier.kernel_machine.laplace import WeightPosterior, add_variance, laplace_posterior
+from likelier.kernel_machine.search import BLOCK_ROWS, Choice, output_precision
+from likelier.kernel_machine.weights import (
+    ClassLoss,
+    FeatureRows,
+    Prior,
+    WeightProblem,
+    fit_weights,
+    ridge,
+)
+
+TOL, MAX_ITER = 1e-3, 100
+FIXED_INTERCEPT = 1e4
+
+
+@dataclass(frozen=True)
+class _RowsOf:
+    """The map to values that one machine holds, such as the scores of a global model."""
+
+    values: Array
+
+    def __call__(self, batch: Batch) -> Array:
+        return self.values[batch.start : batch.start + batch.n_rows]
+
+
+@dataclass(frozen=True)
+class CorrectedClasses(Corrected):
+    """Global model of a classifier."""
+
+    weights: WeightPosterior
+    loss: ClassLoss
+
+    @property
+    def n_outputs(self) -> int:
+        return self.loss.n_outputs
+
+    def region(self, batch: Batch) -> Region:
+        offset = self.map.scores(batch.X, self.weights.mean)
+        return Region(self.scaled(batch.X), np.asarray(batch.y), batch.weight, offset)
+
+    def fit(self, region: Region, feature_map: LandmarkMap, choice: Choice) -> WeightPosterior:
+        """Optimum and posterior, with one precision for all outputs to bound its memory.
+
+        The prior is zero correction. The intercept, which would remain far from the rows of the
+        expert, is fixed at zero: it belongs to the global model.
+        """
+        precision, D = output_precision(choice.precision, self.loss), feature_map.n_features
+        zero = np.zeros((D, self.n_outputs))
+        prior = Prior(ridge(D, precision, FIXED_INTERCEPT), zero)
+        engine = local_engine(region.Z, region.y, region.weight, 0, 1, False, BLOCK_ROWS)
+        Phi = engine.map_rows(FeatureRows(feature_map))
+        offset = engine.map_rows(_RowsOf(region.offset))
+        problem = WeightProblem(engine, Phi, self.loss, prior, offset)
+        W = fit_weights(problem, zero, TOL, MAX_ITER).W
+        layout = "joint" if self.n_outputs == 1 else "shared"
+        return laplace_posterior(problem, W, 1.0 / precision, layout)
+
+    def losses(self, parts: list[Held]) -> Array:
+        found = [
+            self.loss.terms(part.rows.offset + part.scores, part.rows.y)[0] for part in parts
+        ]
+        return np.concatenate(found)
+
+    def baseline(self, held: list[Region]) -> Array:
+        return np.concatenate([self.loss.terms(rows.offset, rows.y)[0] for rows in held])
+
+    def prior_variance(self, choice: Choice) -> float:
+        """Prior variance of one score."""
+        return 1.0 / output_precision(choice.precision, self.loss)
+
+    def calibrate(self, parts: list[Held]) -> float:
+        """Posterior scale with the smallest held-out loss."""
+        rows = Region.join([part.rows for part in parts])
+        scores = rows.offset + np.concatenate([part.scores for part in parts])
+        variance = np.concatenate([part.variance for part in parts])
+        d = rows.Z.shape[1]
+        plain = replace(self.map, centre=np.zeros(d, np.float32), gamma=np.ones(d, np.float32))
+        Phi = plain(rows.Z, np.float32)
+        covariance = add_variance(self.weights.covariance(Phi, plain.residual(Phi)), variance)
+        return choose_posterior_scale(scores, covariance, rows.y, rows.weight)
