@@ -3,7 +3,7 @@
 Every estimator is a *model* over *features* that offers an energy (usually a *loss* on its
 scores) or additive statistics, fitted by an *inference*; every pass over all rows goes
 through an *engine*. This module holds them as small abstract types, and the plain
-records that travel between them. It imports nothing of likelier.
+records that travel between them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
 from typing import Any, ClassVar, Self, TypeVar
@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+
+from likelier.value import Value
 
 Array = npt.NDArray[Any]
 Matrix = npt.NDArray[Any] | sparse.csr_array | sparse.csr_matrix
@@ -81,7 +83,7 @@ class Info:
 
 
 @dataclass(frozen=True)
-class Loss(ABC):
+class Loss(Value, ABC):
     """A per-row function of target and score; a frozen value.
 
     Convention at a kink: ``derivative`` returns the derivative of the side where the loss is zero
@@ -101,7 +103,7 @@ class Loss(ABC):
     ``has_prox``, ``has_log_expectation``, ``has_augmentation``  optional abilities.
     """
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "loss"
     code: ClassVar[int]
     task: ClassVar[str]
     coupled: ClassVar[bool] = False
@@ -136,21 +138,6 @@ class Loss(ABC):
     def link(self, f: Array) -> Array:
         """From scores to what is predicted: a probability, a mean or a quantile."""
 
-    # -- a loss is a value: parameters, equality and a JSON form ------------------------
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the loss by name, as scikit-learn expects them."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
-
-    def set_params(self, **params: Any) -> Self:
-        """Return this loss with some parameters changed; the loss itself never changes."""
-        known = self.get_params()
-        for key in params:
-            if key not in known:
-                raise ValueError(
-                    f"loss {self.name!r} has no parameter {key!r}; it has {sorted(known) or 'none'}"
-                )
-        return replace(self, **params)
-
     def in_units(self, unit: float) -> Self:
         """Return this loss for targets that were divided by ``unit``."""
         return replace(self, **{name: getattr(self, name) / unit for name in self.lengths})
@@ -160,10 +147,6 @@ class Loss(ABC):
         """How far from the target the loss bends, at most one; beyond, flat tails pull no more."""
         lengths = [float(getattr(self, name)) for name in self.lengths if self.flat_tails]
         return min([1.0, *lengths])
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain form: the name and the parameters."""
-        return {"name": self.name, **self.get_params()}
 
 
 class FeatureMap(ABC):

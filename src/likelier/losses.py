@@ -30,6 +30,7 @@ from likelier.special import (
     sigmoid,
     wright_omega,
 )
+from likelier.value import make_value, number
 
 LOG_LOSS, HINGE, SQUARED_HINGE, MODIFIED_HUBER = 0, 1, 2, 3
 SQUARED_ERROR, SQUARED, HUBER, EPSILON, SQUARED_EPSILON, QUANTILE, POISSON = 4, 5, 6, 7, 8, 9, 10
@@ -511,14 +512,6 @@ def _check_steps(c: Array) -> None:
         raise ValueError("c must be finite and >= 0 (it is step * weight * squared row norm)")
 
 
-def _check_parameter(loss: Loss, name: str, low: float, high: float = math.inf) -> None:
-    value = getattr(loss, name)
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} of loss {loss.name!r} must be a number, got {value!r}")
-    if not low <= value <= high or not math.isfinite(value):
-        raise ValueError(f"{name} of loss {loss.name!r} must lie in [{low}, {high}], got {value!r}")
-
-
 # -- the losses -------------------------------------------------------------------------
 
 
@@ -594,7 +587,7 @@ class Squared(_ScalarLoss):
 class Huber(_ScalarLoss):
     """Half the square up to ``delta``, linear beyond: robust to outliers."""
 
-    delta: float = 1.35
+    delta: float = number(1.35, "[1e-300, inf)")
     name: ClassVar[str] = "huber"
     max_curvature: ClassVar[float] = 1.0
     code: ClassVar[int] = HUBER
@@ -603,15 +596,12 @@ class Huber(_ScalarLoss):
     flat_tails: ClassVar[bool] = True
     task: ClassVar[str] = "regression"
 
-    def __post_init__(self) -> None:
-        _check_parameter(self, "delta", 1e-300)
-
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(_ScalarLoss):
     """``max(0, |y - f| - epsilon)``: linear support vector regression."""
 
-    epsilon: float = 0.1
+    epsilon: float = number(0.1, "[0, inf)")
     name: ClassVar[str] = "epsilon_insensitive"
     code: ClassVar[int] = EPSILON
     degree: ClassVar[int | None] = 1
@@ -619,15 +609,12 @@ class EpsilonInsensitive(_ScalarLoss):
     task: ClassVar[str] = "regression"
     smooth: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _check_parameter(self, "epsilon", 0.0)
-
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(_ScalarLoss):
     """``max(0, |y - f| - epsilon)^2``."""
 
-    epsilon: float = 0.1
+    epsilon: float = number(0.1, "[0, inf)")
     name: ClassVar[str] = "squared_epsilon_insensitive"
     max_curvature: ClassVar[float] = 2.0
     code: ClassVar[int] = SQUARED_EPSILON
@@ -635,23 +622,17 @@ class SquaredEpsilonInsensitive(_ScalarLoss):
     lengths: ClassVar[tuple[str, ...]] = ("epsilon",)
     task: ClassVar[str] = "regression"
 
-    def __post_init__(self) -> None:
-        _check_parameter(self, "epsilon", 0.0)
-
 
 @dataclass(frozen=True)
 class Quantile(_ScalarLoss):
     """``tau r`` for ``r >= 0``, ``(tau - 1) r`` below: regression of the ``tau`` quantile."""
 
-    tau: float = 0.5
+    tau: float = number(0.5, "[0, 1]")
     name: ClassVar[str] = "quantile"
     code: ClassVar[int] = QUANTILE
     degree: ClassVar[int | None] = 1
     task: ClassVar[str] = "regression"
     smooth: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _check_parameter(self, "tau", 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -701,12 +682,9 @@ LOSSES: dict[str, type[Loss]] = {
 
 def make_loss(loss: str | Loss | Mapping[str, Any]) -> Loss:
     """Return a loss from a name, a loss, or the plain form `Loss.to_json` gives."""
-    if isinstance(loss, Loss):
-        return loss
-    if not isinstance(loss, (str, Mapping)):
-        raise TypeError(f"loss must be a name, a Loss or its plain form, got {loss!r}")
-    params = {"name": loss} if isinstance(loss, str) else dict(loss)
-    name = params.pop("name", None)
+    if not isinstance(loss, Mapping):
+        return make_value(loss, Loss, LOSSES)  # type: ignore[type-abstract]
+    name = loss.get("name")
     if not isinstance(name, str) or name not in LOSSES:
         raise ValueError(f"loss={name!r} is not known; choose one of {sorted(LOSSES)}")
-    return LOSSES[name]().set_params(**params)
+    return LOSSES[name].from_json(loss)

@@ -9,7 +9,7 @@ A saved model is a plain zip, stored uncompressed, with two members:
 The archive comment ends in the SHA-256 of all bytes before it, so a changed byte anywhere,
 the zip's own headers included, is an error and never a silently altered model. Nothing in a
 file can run code: values are plain data, and a class is looked up by name in an allow-list
-(the estimators likelier exports, its helpers, and what `register_savable` added).
+(what likelier exports, its helpers, and what `register_savable` added).
 
 The rule for an estimator is general: ``vars(estimator)`` is its constructor parameters
 (``get_params(deep=False)``) plus what fitting added. What may be stored: None, bool, int,
@@ -42,6 +42,7 @@ from likelier.base import Posterior
 from likelier.files.archive import FORMAT, canonical, read_archive, replacing, write_archive
 from likelier.files.values import Decoder, Encoder, Fitted, FittedDecoder, is_estimator
 from likelier.predictor import ConstantPosterior, Predictor
+from likelier.value import Value
 
 __all__ = ["load", "load_predictor", "read_manifest", "register_savable", "save"]
 
@@ -114,7 +115,7 @@ def savable_class(name: str) -> Any:
     package = importlib.import_module("likelier")
     if name in getattr(package, "__all__", ()):
         public = getattr(package, name)
-        if isinstance(public, type) and is_estimator(public):
+        if isinstance(public, type) and (is_estimator(public) or issubclass(public, Value)):
             return public
     if name in _HELPERS:
         return getattr(importlib.import_module(_HELPERS[name]), name)

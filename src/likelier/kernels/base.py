@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from likelier.base import Array, Matrix
 from likelier.matrices import as_csr, checked_matrix
+from likelier.value import Value
 
 Rows = slice | Array
 
@@ -82,7 +82,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Kernel(ABC):
+class Kernel(Value, ABC):
     """A kernel function: a frozen value with parameters, equality and a JSON form.
 
     Class attributes:
@@ -93,7 +93,7 @@ class Kernel(ABC):
     ``positive``     positive semi-definite for all parameters.
     """
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "kernel"
     stationary: ClassVar[bool] = False
     precomputed: ClassVar[bool] = False
     positive: ClassVar[bool] = True
@@ -131,35 +131,6 @@ class Kernel(ABC):
     @abstractmethod
     def _diagonal(self, rows: Prepared) -> Array:
         """Kernel value of each row with itself."""
-
-    # -- value semantics, as for losses --------------------------------------------------
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
-
-    def set_params(self, **params: Any) -> Self:
-        """Return a copy of this kernel with some parameters changed."""
-        known = self.get_params()
-        for key in params:
-            if key not in known:
-                raise ValueError(
-                    f"kernel {self.name!r} has no parameter {key!r}; "
-                    f"it has {sorted(known) or 'none'}"
-                )
-        return replace(self, **params)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON-compatible dict: the name and the parameters."""
-        params = self.get_params().items()
-        return {
-            "name": self.name,
-            **{key: list(v) if isinstance(v, tuple) else v for key, v in params},
-        }
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; see also `kernel_from_json`."""
-        return cls().set_params(**{key: value for key, value in plain.items() if key != "name"})
 
 
 def floating(X: Matrix) -> Matrix:

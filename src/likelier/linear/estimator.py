@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
@@ -15,7 +16,7 @@ from likelier.base import Array, Loss, Matrix, check_flag
 from likelier.engines.threads import count_threads
 from likelier.fitting.finite import check_finite
 from likelier.fitting.monitor import CallbackSupportMixin
-from likelier.fitting.parameters import check_one_of, check_within
+from likelier.fitting.parameters import ValueParameters, check_one_of, check_within
 from likelier.glm.route import Settings
 from likelier.linear.penalty import Penalty
 from likelier.losses import make_loss
@@ -26,23 +27,12 @@ class UncertifiedError(ValueError, AttributeError):
     """Raised if intervals are requested without certified convergence."""
 
 
-class LinearEstimator(CallbackSupportMixin, BaseEstimator):
+class LinearEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator):
     """Linear model with any loss; see the two public classes."""
 
+    _values: ClassVar[Mapping[str, Any]] = {"loss": make_loss}
     _tasks: tuple[str, ...] = ()
     loss: str | Loss
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; nested ones such as ``loss__tau`` replace the loss by a modified copy.
-
-        Other estimators with the same loss object are not affected.
-        """
-        own = {k: v for k, v in params.items() if not k.startswith("loss__")}
-        super().set_params(**own)
-        nested = {k.removeprefix("loss__"): v for k, v in params.items() if k not in own}
-        if nested:
-            self.loss = make_loss(self.loss).set_params(**nested)
-        return self
 
     # -- checks -------------------------------------------------------------------------
     def _checked_loss(self) -> Loss:
