@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from likelier.features.transformer import FourierFeatures, NystroemFeatures
     from likelier.kernel_machine.classifier import BayesianKernelClassifier
     from likelier.kernel_machine.regressor import BayesianKernelRegressor
+    from likelier.kernel_machine.settings import Evidence
+    from likelier.kernel_machine.stein_gaussian import SteinGaussian
+    from likelier.kernel_machine.svgd import SVGD
     from likelier.linear.classifier import LinearClassifier
     from likelier.linear.regressor import LinearRegressor
     from likelier.multilabel.classifier import MultilabelClassifier
@@ -33,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SVC",
+    "SVGD",
     "SVR",
     "BayesianKernelClassifier",
     "BayesianKernelRegressor",
@@ -40,6 +44,7 @@ __all__ = [
     "BernoulliNB",
     "DeepGPClassifier",
     "DeepGPRegressor",
+    "Evidence",
     "FourierFeatures",
     "GaussianNB",
     "LinearClassifier",
@@ -48,6 +53,7 @@ __all__ = [
     "MultinomialNB",
     "NystroemFeatures",
     "OnePassClassifier",
+    "SteinGaussian",
     "TableFeatures",
     "TextFeatures",
     "__version__",
@@ -64,6 +70,9 @@ _HOME = {
     "SVR": "likelier.svm.regressor",
     "BayesianKernelClassifier": "likelier.kernel_machine.classifier",
     "BayesianKernelRegressor": "likelier.kernel_machine.regressor",
+    "Evidence": "likelier.kernel_machine.settings",
+    "SVGD": "likelier.kernel_machine.svgd",
+    "SteinGaussian": "likelier.kernel_machine.stein_gaussian",
     "BayesianLinearClassifier": "likelier.bayesian_linear.classifier",
     "BernoulliNB": "likelier.naive_bayes.counts",
     "DeepGPClassifier": "likelier.deep_gp.classifier",

@@ -1,17 +1,16 @@
 """Adam on minibatches, with per-coordinate step bounds and a decaying rate.
 
-Shared by the stochastic inferences: Adam moments as a value, the rate schedule over a planned
-number of updates, and minibatches from an engine.
+Shared by the stochastic inferences: Adam moments as a value, and the rate schedule over a planned
+number of updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from likelier.base import Array, Batch, Engine
+from likelier.base import Array
 
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.99
 TINY = 1e-12
@@ -55,32 +54,3 @@ def rate_at(rate: float, update: int, n_updates: int) -> float:
     """
     remaining = (n_updates - update) / max(1.0, (1.0 - DECAY_FROM) * n_updates)
     return rate * min(1.0, max(FLOOR, remaining))
-
-
-def minibatches(engine: Engine, batch_size: int, update: int) -> Iterator[Batch]:
-    """Yield the rows of the next updates, starting with number ``update``.
-
-    In memory: one random minibatch, drawn without replacement. A stream has no random access, so
-    it is read once from end to end, in minibatches of its blocks.
-    """
-    if engine.in_memory:
-        yield engine.draw(batch_size, iteration=update).compact()
-        return
-    for block in engine.blocks(update):
-        rows = np.arange(block.n_rows) if block.rows is None else block.rows
-        for first in range(0, len(rows), batch_size):
-            part = rows[first : first + batch_size]
-            yield Batch(block.X, block.y, block.weight, part, block.index, block.start).compact()
-
-
-def count_rows(engine: Engine) -> int:
-    """Number of rows of positive weight; an unread stream is read once."""
-    if engine.n_rows is not None:
-        return engine.n_rows
-    if not engine.repeatable:
-        raise ValueError(
-            "the number of rows is unknown and the data can be read only once; pass temperature "
-            "(the effective number of observations) as a number"
-        )
-    total = engine.reduce(lambda batch: batch.n_rows, lambda a, b: a + b)
-    return int(total)

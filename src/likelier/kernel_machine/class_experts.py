@@ -1,4 +1,4 @@
-"""Local experts of a classifier: each adds to the scores of the global model, under the same loss."""
+"""Local experts of a classifier: each adds to the scores of the global model."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ class CorrectedClasses(Corrected):
         return laplace_posterior(problem, W, 1.0 / precision, layout)
 
     def losses(self, parts: list[Held]) -> Array:
-        found = [
-            self.loss.terms(part.rows.offset + part.scores, part.rows.y)[0] for part in parts
-        ]
+        found = [self.loss.terms(part.rows.offset + part.scores, part.rows.y)[0] for part in parts]
         return np.concatenate(found)
 
     def baseline(self, held: list[Region]) -> Array:

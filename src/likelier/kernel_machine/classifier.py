@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from scipy.special import logit
 from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from likelier.fitting.parameters import check_number_or_auto
-from likelier.kernel_machine.class_fit import ClassFit
+from likelier.base import Array, Batch, Uncertainty
+from likelier.fitting.dataset import (
+    EncodedSource,
+    Summary,
+    require_targets,
+    stream_classes,
+    stream_engine,
+    summarise,
+)
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.one_class import or_constant
+from likelier.fitting.rows import NO_WEIGHT, Rows
+from likelier.fitting.targets import (
+    OneClassError,
+    check_class_weight,
+    check_no_missing_label,
+    class_codes,
+    class_weights,
+    combine_weights,
+    require_two_classes,
+    union_classes,
+)
+from likelier.kernel_machine.batches import State, absorb_classes, class_state
+from likelier.kernel_machine.class_task import ClassTask
+from likelier.kernel_machine.estimator import (
+    COMMON_CONSTRAINTS,
+    KernelEstimator,
+    by_evidence,
+)
+from likelier.kernel_machine.particles import ParticleFit
+from likelier.kernel_machine.posterior import classifier
+from likelier.kernel_machine.settings import Evidence, make_inference
+from likelier.losses import MulticlassHinge, Softmax
 
 
-class BayesianKernelClassifier(ClassifierMixin, ClassFit):
+class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
     """Kernel classifier with automatic relevance determination and calibrated probabilities.
 
     Scores are ``phi(x)^T W + b`` on Nystroem features of ``exp(-1/2 sum_j gamma_j^2 (x_j -
@@ -22,54 +60,23 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     ----------
     loss : {"softmax", "hinge"}, default="softmax"
         Likelihood. "hinge" (multiclass, smoothed) has no weight posterior; its probabilities are
-        calibrated on held-out rows and revert to the class frequencies out of support.
-    inference : {"evidence", "svgd", "stein_gaussian"}, default="evidence"
-        "evidence": optimised hyperparameters and a Gaussian posterior of the weights. "svgd": Stein
-        variational gradient descent over weights and scales. "stein_gaussian": a mixture of
-        Gaussians over them, which keeps its variance.
+        calibrated on held-out rows.
+    inference : {"evidence", "svgd", "stein_gaussian"}, Evidence, SVGD or SteinGaussian
+        How scales and weights are found, default "evidence"; a value has parameters of its own.
     features : {"auto", "nystroem", "fourier", "identity"}, default="auto"
-        Feature map; "identity" is the linear case. "auto" is "nystroem" for the evidence, "fourier"
-        for particles. Only "nystroem" reverts to the prior far from the data; extrapolations of the
-        others and their uncertainty are meaningless.
+        Feature map; "identity" is the linear case. "auto" is "nystroem", for particles "fourier".
     n_components : int or "auto", default="auto"
         Number of features. "auto": a quarter of the rows, between 512 and 1536; 256 for particles.
     gamma : "auto", float or array of shape (n_features,), default="auto"
         Inverse length scales in the units of the data; "auto" learns them.
     alpha : float or "auto", default="auto"
-        Prior precision of the weights, relative to the sum of the losses: N times the ``alpha`` of
-        the linear models.
-    posterior_scale : float or "auto", default="auto"
-        Factor of the posterior covariance in predictions; 1 is the Gaussian posterior. "auto"
-        minimises the held-out log loss. Out of support the full prior variance applies unless it
-        is 0.
-    temperature : float, default=1.0
-        The data count as N / temperature observations.
-    n_particles : int or "auto", default="auto"
-        Ensemble members whose probabilities are averaged (1), particles of "svgd" (20), or
-        Gaussians of "stein_gaussian" (4).
-    n_experts : int or "auto", default="auto"
-        Number of local models that correct the global one, rounded down to a power of two (0
-        disables them). "auto", from 20,000 rows on and with automatic gamma, alpha and
-        n_components: one per 1,024 rows, at most 512, if this lowers the held-out loss.
+        Prior precision of the weights, relative to the sum of the losses.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
-    max_iter : int, default=100
-        Maximum number of steps for the weights, three times as many for "hinge"; a step of
-        particles is ten minibatches.
-    tol : float, default=1e-3
-        "softmax" stops when a step is expected to decrease the objective by less than this fraction
-        (all further steps may gain some ten times that); "hinge" when the objective is certified
-        to be within this fraction of the optimum, else there is a ``ConvergenceWarning``.
-    early_stopping : bool, default=False
-        Stop "svgd" and "stein_gaussian" on held-out rows; see the notes.
-    validation_fraction : float, default=0.1
-        Fraction of the rows held out for early stopping, at most 2,048 rows.
     time_budget : float or None, default=None
-        Seconds for the fit, which is then limited to fewer features, rows and experts; see the
-        notes.
-    warm_start : bool, default=False
-        Resume a fit that was interrupted or ended by its time budget. The result is identical to an
-        uninterrupted fit. A completed fit starts anew.
+        Seconds for the fit, which is then limited to fewer features, rows and experts.
+    checkpoint : path or None, default=None
+        Folder in which the fit is recorded, so that it can be resumed if it is interrupted.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -81,25 +88,15 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     ----------
     classes_ : ndarray of shape (n_classes,)
     gamma_ : ndarray of shape (n_features,)
-        Learned inverse length scales in the units of the data (of the first ensemble member;
-        geometric mean of particles).
+        Learned inverse length scales in the units of the data (geometric mean of particles).
     feature_relevance_ : ndarray of shape (n_features,)
         Squared relative scales of the inputs, summing to one.
-    alpha_, posterior_scale_ : ndarray of shape (n_particles,)
+    alpha_, posterior_scale_ : float
         Selected values.
-    extrapolation_scores_ : list of ndarray
-        Scores out of support: those of the class frequencies.
-    extrapolation_trust_ : ndarray of shape (n_particles,)
-        Trust in the learned intercepts out of support: zero unless ``partial_fit`` has seen such
-        rows.
     n_components_ : int
         Number of features, without the constant.
-    layout_ : {"joint", "reduced", "per_class", "shared"}
-        Approximation of the posterior covariance; see the notes.
-    experts_ : list of dict
-        Local experts of every ensemble member, as arrays; empty if there are none.
-    checkpoint_ : dict
-        State for ``warm_start``; empty after a completed fit.
+    n_experts_ : int
+        Number of local experts.
     n_iter_ : int
 
     Notes
@@ -107,35 +104,18 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     Cost: about 36 Cholesky factors of 300 to 640 rows for the scales, whatever the
     number of rows, ten small validation fits, then ``rows x components x (inputs + components)``.
     The posterior covers all classes jointly: exactly up to 600 weights, otherwise (up to 64
-    classes) within about as many directions as features. Score variances are then within a few
-    percent, for about a tenth of the time of a fit. Batches of ``partial_fit`` beyond 4,000 rows
-    add up the curvature of each class separately; local experts use one that all classes share. Up
-    to 2,000 rows the model does not depend on their order. With experts the global model learns at
-    most 50,000 rows, and every further row costs
-    ``components x inputs + landmarks x (inputs + landmarks)`` with 256 to 512 landmarks; memory
-    does not depend on the length of a stream. There are no experts for more than 2,048 inputs, or
-    if no region has four rows.
+    classes) within about as many directions as features. Up to 2,000 rows the model does not depend
+    on their order. From 20,000 rows on, local experts correct the global model, which then learns
+    at most 50,000 rows; every further row costs ``components x inputs + landmarks x (inputs +
+    landmarks)`` with 256 to 512 landmarks. Experts learn at most 2^26 values, drawn at random, so
+    memory does not depend on the length of a stream.
 
-    "svgd" and "stein_gaussian" cost ``10 max_iter`` gradients of all particles on 256 rows, twice
-    that for "hinge". They need automatic ``gamma`` and ``posterior_scale`` and do not support
-    ``partial_fit``, ``score_samples`` or one-pass iterators. In many dimensions the particles of
-    "svgd" are an ensemble of nearly equal fits, not draws from the posterior.
+    Only "nystroem" features revert to the prior far from the data; extrapolations of the others and
+    their uncertainty are meaningless.
 
-    Early stopping compares the log-likelihood of held-out rows every step. Without improvement for
-    twenty steps the rate starts to decay; once it is worse than the best by more than its standard
-    error, the fit stops with the best particles. Evidence fits use held-out rows for the prior and
-    do not stop early.
-
-    Time budget: some rows are timed, and features and rows are limited accordingly. Experts are
-    tried only if there is time; regions that were not reached are predicted by the global model
-    alone. Any fit includes at least one step for the scales, one validation fit of 384 features,
-    and 512 features (``n_components`` if given) on about 2,048 rows: some tenths of a second, by
-    which a longer budget may also be exceeded.
-
-    Warm start: the checkpoint survives saving and loading. With a time budget a resumed fit
-    completes at least one more piece of work; features are recomputed, at no charge to the budget.
-    Until the fit is complete, the previous model predicts. Streams are read again in the same
-    order; iterators that can be read only once are rejected (use ``partial_fit``).
+    "svgd" and "stein_gaussian" cost a gradient of all particles on a minibatch per update. They
+    support neither ``partial_fit`` nor ``score_samples`` nor one-pass iterators. In many dimensions
+    the particles of "svgd" are an ensemble of nearly equal fits, not draws from the posterior.
 
     Examples
     --------
@@ -150,28 +130,26 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
     True
     """
 
-    _losses = ("softmax", "hinge")
+    _is_classifier: ClassVar[bool] = True
+    _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions({"softmax", "hinge"})],
+        **COMMON_CONSTRAINTS,
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
 
     def __init__(
         self,
         loss: str = "softmax",
         *,
-        inference: str = "evidence",
+        inference: Any = "evidence",
         features: str = "auto",
         n_components: int | str = "auto",
         gamma: Any = "auto",
         alpha: float | str = "auto",
-        posterior_scale: float | str = "auto",
-        temperature: float = 1.0,
-        n_particles: int | str = "auto",
-        n_experts: int | str = "auto",
         class_weight: Any = None,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         time_budget: float | None = None,
-        warm_start: bool = False,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -182,27 +160,204 @@ class BayesianKernelClassifier(ClassifierMixin, ClassFit):
         self.n_components = n_components
         self.gamma = gamma
         self.alpha = alpha
-        self.posterior_scale = posterior_scale
-        self.temperature = temperature
-        self.n_particles = n_particles
-        self.n_experts = n_experts
         self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.time_budget = time_budget
-        self.warm_start = warm_start
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate_parameters(self) -> None:
-        super()._validate_parameters()
-        if self.posterior_scale != 0.0 or isinstance(self.posterior_scale, bool):
-            check_number_or_auto("posterior_scale", self.posterior_scale, 0.0)
-        if self.inference != "evidence" and self.posterior_scale != "auto":
+    # -- targets ------------------------------------------------------------------------
+    @property
+    def _has_weight_posterior(self) -> bool:
+        return bool(self.loss == "softmax")
+
+    def _check_y(self, y: Array) -> Array:
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_no_missing_label(y)
+        check_classification_targets(y)
+        return y
+
+    def _encoded(self, rows: Rows) -> Rows:
+        """Class codes, and weights that include the class weights."""
+        batches = "classes" in getattr(self, "stream_", {})
+        classes = self.stream_["classes"] if batches else np.unique(rows.y)
+        self.classes_ = require_two_classes(classes)
+        codes = class_codes(classes, rows.y)
+        if batches:
+            return Rows(rows.X, codes, self._with_class_weight(rows))
+        per_class = class_weights(self.class_weight, classes, codes, rows.weight)
+        return Rows(rows.X, codes, combine_weights(rows.weight, per_class, codes))
+
+    def _encoded_source(self, source: Any, seed: int, monitor: Monitor) -> EncodedSource:
+        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        no_weight = [label for label, weight in weights.items() if weight == 0.0]
+        check = self._check_y
+
+        def labels_of(batch: Batch) -> Summary:
+            check(require_targets(batch))
+            return summarise(batch, with_squares=False, with_labels=True)
+
+        engine = stream_engine(source, seed, False)
+        summary = monitor.stage("classes", lambda: engine.reduce(labels_of, Summary.__add__))
+        classes, per_class = stream_classes(summary, self.class_weight)
+        self.classes_ = require_two_classes(classes)
+        absent = sum((summary.labels or {}).get(label, 0.0) for label in no_weight)
+        if not summary.weight - absent > 0.0:
+            raise ValueError(NO_WEIGHT)
+        encoded = EncodedSource(source, classes, per_class, 2)
+        self._n_stream_rows = summary.n_rows
+        if no_weight:
+            counted = stream_engine(encoded, seed, False)
+            self._n_stream_rows = int(counted.reduce(lambda b: b.n_rows, lambda a, b: a + b))
+        return encoded
+
+    def _task(self) -> ClassTask:
+        inference = self._value("inference")
+        common = (len(self.classes_), self.loss == "hinge", self._alpha())
+        if not isinstance(inference, Evidence):
+            return ClassTask(*common)
+        scale = inference.posterior_scale
+        return ClassTask(
+            *common, None if scale == "auto" else float(scale), float(inference.temperature),
+            float(inference.tol), int(inference.max_iter),
+        )  # fmt: skip
+
+    def _alpha(self) -> float | None:
+        return None if self.alpha == "auto" else float(self.alpha)
+
+    def _particle_fit(self, inference: Any) -> ParticleFit:
+        loss = MulticlassHinge() if self.loss == "hinge" else Softmax()
+        n_classes = len(self.classes_)
+        return ParticleFit(self._task(), loss, inference, n_classes, alpha=self._alpha())
+
+    def _described(self, posterior: Any) -> dict[str, Any]:
+        if not hasattr(posterior, "map"):
+            model = posterior.particles.model
+            gamma = posterior.particles.gamma * model.standard.inverse
+            n_components = model.machine.n_components
+            return {"gamma_": gamma, "n_components_": n_components}
+        experts = posterior.experts
+        precision = 1.0 / posterior.weights.prior_variance
+        return {
+            "gamma_": posterior.map.gamma,
+            "n_components_": posterior.map.n_features - 1,
+            "alpha_": precision * (2.0 if posterior.n_classes == 2 else 1.0),
+            "posterior_scale_": posterior.posterior_scale,
+            "objective_": posterior.objective,
+            "converged_": posterior.converged,
+            "n_experts_": 0 if experts is None else len(experts.counts),
+        }
+
+    def _restored(self) -> Any:
+        return classifier(self)
+
+    # -- learning in batches ------------------------------------------------------------
+    @available_if(by_evidence)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Update the model with a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like, optional
+            Classes that may appear after the first 4,000 rows; among these, any may appear.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Notes
+        -----
+        The first 4,000 rows are buffered and fitted together, before the model predicts or is
+        saved. After that, and after `fit`, features are fixed and the posterior of the weights is
+        the prior of the next rows, at ``rows x features^2`` per class and batch.
+        """
+        self._validate_params()
+        fresh = not hasattr(self, "stream_") and not hasattr(self, "posterior_")
+        rows = self._check_rows(X, y, sample_weight, reset=fresh)
+        seed = self.stream_["seed"] if hasattr(self, "stream_") else self._seed()
+        self._announced = classes
+        try:
+            self._learn(rows, seed)
+        finally:
+            del self._announced
+        return self
+
+    def _with_labels(self, state: State, y: Array) -> State:
+        check_class_weight(self.class_weight)
+        if isinstance(self.class_weight, str):
             raise ValueError(
-                f'posterior_scale must be "auto" with inference={self.inference!r}, which '
-                "averages its particles without rescaling"
+                "class_weight must be a dict or None for partial_fit and one-pass iterators, "
+                f"got {self.class_weight!r}"
             )
+        announced = getattr(self, "_announced", None)
+        labels = np.unique(y) if announced is None else union_classes(announced, y)
+        known = state.get("classes", getattr(self, "classes_", None) if "X" not in state else None)
+        joined = labels if known is None else union_classes(known, labels)
+        fixed = "X" not in state and hasattr(self, "posterior_")
+        if fixed and known is not None and len(joined) > len(known):
+            new = np.setdiff1d(joined, known)[0]
+            raise ValueError(
+                f"y holds {new!r}, which is not one of the classes {known!r} that this model has "
+                "learned; announce it by classes= in the first call of partial_fit, or use "
+                "OnePassClassifier, which takes new classes at any time"
+            )
+        return state | {"classes": joined}
+
+    def _with_class_weight(self, rows: Rows) -> Array:
+        omega = np.ones(rows.n) if rows.weight is None else np.asarray(rows.weight)
+        if not isinstance(self.class_weight, Mapping):
+            return omega
+        of_rows = [float(self.class_weight.get(label, 1.0)) for label in rows.y.tolist()]
+        return np.asarray(omega * np.array(of_rows))
+
+    def _missing(self) -> str | None:
+        labels: Array = getattr(self, "stream_", {}).get("y", np.empty(0))
+        if not len(labels) or (labels != labels[0]).any():
+            return None
+        return f"y needs at least two classes; the data hold 1 class so far, {labels.tolist()[0]!r}"
+
+    def _finish_batches(self) -> None:
+        if self._missing() is not None:
+            raise OneClassError(self.stream_["classes"])
+
+    def _continued(self, state: State) -> State:
+        return class_state(self._restored(), state["seed"]) | {"classes": self.classes_}
+
+    def _absorb(self, state: State, rows: Rows) -> None:
+        codes = class_codes(self.classes_, rows.y)
+        known = Rows(rows.X, codes, self._with_class_weight(rows)).present()
+        posterior, self.stream_ = absorb_classes(self._task(), self._restored(), state, known)
+        self._store(posterior)
+
+    # -- predictions --------------------------------------------------------------------
+    @or_constant
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities, averaged over the posterior."""
+        predictive = self._posterior().predictive(self._check_X(X, reset=False))
+        return np.asarray(predictive.probabilities())
+
+    @or_constant
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    @or_constant
+    def predict(self, X: Any) -> Array:
+        """Most probable class of each row, consistent with `predict_proba`."""
+        best = self.predict_proba(X).argmax(axis=1)
+        check_is_fitted(self)
+        return np.asarray(self.classes_[best])
+
+    @or_constant
+    def decision_function(self, X: Any) -> Array:
+        """Log odds of the second of two classes, else log probabilities."""
+        p = np.clip(self.predict_proba(X), 1e-300, 1.0)
+        return np.asarray(logit(p[:, 1]) if p.shape[1] == 2 else np.log(p))
+
+    @or_constant
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Total, aleatoric and epistemic entropy of the class, in nats."""
+        found: Uncertainty = self._posterior().uncertainty(self._check_X(X, reset=False))
+        return found

@@ -1,92 +1,173 @@
-"""Shared base of the kernel estimators: parameter validation and feature relevance."""
+"""What both kernel estimators share: opening the rows, the fit, learning in batches."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Matrix, check_flag
-from likelier.engines.threads import count_threads
-from likelier.fitting.monitor import CallbackSupportMixin
-from likelier.fitting.parameters import (
-    check_above,
-    check_integer,
-    check_number_or_auto,
-    check_one_of,
+from likelier.base import Array, Engine, Matrix
+from likelier.engines.threads import count_threads, one_blas_thread
+from likelier.fitting.dataset import (
+    checked_rows,
+    is_stream,
+    local_engine,
+    open_source,
+    stream_engine,
 )
+from likelier.fitting.duplicates import settle_few, settle_many
+from likelier.fitting.estimator import fitting
+from likelier.fitting.extreme_cells import warn_extreme_cells, watched
+from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
+from likelier.fitting.one_class import one_class_is_constant, refuse_constant
+from likelier.fitting.parameters import ValueParameters
+from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.rows import Rows
+from likelier.kernel_machine.batches import START_ROWS, State, buffered
+from likelier.kernel_machine.data import Data
+from likelier.kernel_machine.posterior import to_plain
+from likelier.kernel_machine.recipe import Settings, fit
+from likelier.kernel_machine.settings import Evidence, make_inference
+from likelier.kernel_machine.task import Task
 from likelier.matrices import validated_rows
 
 FEATURES = ("auto", "nystroem", "fourier", "identity")
-INFERENCES = ("evidence", "svgd", "stein_gaussian")
-N_PARTICLES = {"evidence": 1, "svgd": 20, "stein_gaussian": 4}
-MIN_COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = 512, 1536, 4
+MIN_LARGEST_WEIGHT, MAX_LARGEST_WEIGHT = 1e-30, 1e30  # limits of the largest weight
+COMMON_CONSTRAINTS: dict[str, Any] = {
+    "features": [StrOptions(set(FEATURES))],
+    "n_components": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "gamma": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left"), "array-like"],
+    "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+    "time_budget": [None, Interval(Real, 0, None, closed="neither")],
+    "n_jobs": [None, Integral],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
-class KernelEstimator(CallbackSupportMixin, BaseEstimator):
-    """Constructor parameters of both kernel estimators; see the two public classes."""
+def by_evidence(estimator: Any) -> bool:
+    """Whether methods without a particle version are available."""
+    inference = make_inference(estimator.inference)
+    if isinstance(inference, Evidence):
+        return True
+    raise AttributeError(
+        f"inference={inference.name!r} supports neither partial_fit nor score_samples; use "
+        "inference='evidence', or call fit (X may be a path)"
+    )
 
-    _losses: tuple[str, ...] = ()
+
+class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC):
+    """Kernel machine; see the two public classes."""
+
     # Every input has its own length scale, which is infeasible for thousands of text features.
     dense_inputs: ClassVar[bool] = True
+
+    stream_: State
+    posterior_: dict[str, Any]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _validate_parameters(self) -> None:
-        """Raise on invalid constructor parameters, naming the parameter."""
-        check_one_of("loss", self.loss, self._losses)
-        check_one_of("features", self.features, FEATURES)
-        check_one_of("inference", self.inference, INFERENCES)
-        check_number_or_auto("n_components", self.n_components, 1, integer=True)
-        check_number_or_auto("alpha", self.alpha, 0.0)
-        check_above("temperature", self.temperature, 0.0)
-        check_above("tol", self.tol, 0.0)
-        check_number_or_auto("n_particles", self.n_particles, 1, integer=True)
-        check_integer("max_iter", self.max_iter, 1)
-        if self.time_budget is not None:
-            check_above("time_budget", self.time_budget, 0.0)
-        if isinstance(self.gamma, str) and self.gamma != "auto":
+    # -- fitting ------------------------------------------------------------------------
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
+            Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
+            ``(X, y, sample_weight)`` blocks is read in bounded memory.
+        y : array-like of shape (n_samples,), or the target column of a path
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none. Length scales
+            and prior depend on relative weights only, so a common factor above one just narrows the
+            posterior. Weights below one (e.g. normalised to sum to one) do not widen probabilities
+            and intervals compared with rows of weight one. Equal rows are merged as duplicates of
+            one observation, unless their targets often differ or there are few distinct rows, as in
+            a table of counts: then each counts, and integer weights are such counts.
+        """
+        self._validate_params()
+        seed = self._seed()
+        around = fitting(self, X, y, sample_weight)
+        with around as monitor, one_blas_thread(), one_class_is_constant(self):
+            monitor.attributes = lambda posterior: None  # nothing predicts before the end
+            self.__dict__.pop("stream_", None)
+            if is_stream(X):
+                self._fit_stream(X, y, sample_weight, seed, monitor)
+            else:
+                rows = self._check_rows(X, y, sample_weight, reset=True)
+                self._fit_rows(rows, seed, monitor)
+        return self
+
+    def _fit_rows(self, rows: Rows, seed: int, monitor: Monitor) -> None:
+        """Fit rows in memory."""
+        present = self._encoded(rows).present()
+        engine = local_engine(present.X, present.y, present.weight, seed, self.n_jobs, False)
+        with engine:
+            self._fit_engine(engine, seed, monitor)
+
+    def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, monitor: Monitor) -> None:
+        if sample_weight is not None:
             raise ValueError(
-                f'gamma must be "auto", a number or one value per input, got {self.gamma!r}'
+                "sample_weight is not supported for streams; yield (X, y, weight) blocks instead"
             )
-        for name in ("early_stopping", "warm_start"):
-            check_flag(name, getattr(self, name))
-        if not isinstance(self.verbose, bool | np.bool_):
-            check_integer("verbose", self.verbose, 0)
-        check_above("validation_fraction", self.validation_fraction, 0.0)
-        if self.validation_fraction >= 1.0:
-            raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}")
-        count_threads(self.n_jobs)
-        if self.inference != "evidence":
-            self._validate_particle_parameters()
-
-    def _validate_particle_parameters(self) -> None:
-        """Raise on parameters that particle inference does not support."""
-        wanted = f"with inference={self.inference!r}"
-        if self.features == "nystroem":
+        source = watched(open_source(self, X, y), self)
+        if source.repeatable:
+            engine = stream_engine(self._encoded_source(source, seed, monitor), seed, False)
+            engine.know_rows(self._n_stream_rows)
+            self._fit_engine(engine, seed, monitor)
+            return
+        if not isinstance(self._value("inference"), Evidence) or not self._has_weight_posterior:
             raise ValueError(
-                f'features must be "auto", "fourier" or "identity" {wanted}: landmarks '
-                "cannot follow length scales that change during the fit"
+                f"inference={self._value('inference').name!r} and loss={self.loss!r} need several "
+                "passes, but X can be read once only; pass a path or a list of blocks, or use "
+                'inference="evidence" and a loss with a weight posterior'
             )
-        if not isinstance(self.gamma, str):
-            raise ValueError(f'gamma must be "auto" {wanted}, which learns it')
+        self.__dict__.pop("posterior_", None)
+        for batch in stream_engine(source, seed, False).blocks():
+            self._learn(Rows(batch.X, np.asarray(batch.y), batch.weight), seed)
+            if monitor.tick("stream", f"block {batch.index}", lambda: None):
+                break
+        self._learn_pending()
+        self._finish_batches()
 
-    def _n_particles(self) -> int:
-        if self.n_particles == "auto":
-            return N_PARTICLES[self.inference]
-        return int(self.n_particles)
+    def _fit_engine(self, engine: Engine, seed: int, monitor: Monitor) -> None:
+        """Fit rows with encoded targets, wherever they are."""
+        data = Data.of(engine, settle_few if self._is_classifier else _settled, seed)
+        inference, settings = self._value("inference"), self._settings(engine.n_features)
+        if isinstance(inference, Evidence):
+            posterior: Any = fit(data, self._task(), settings, monitor)
+        else:
+            posterior = self._particle_fit(inference).fit(data, settings, monitor)
+        self.input_scale_ = data.standard.spread()
+        self.n_iter_ = monitor.n_steps
+        self._store(posterior)
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _check_X(self, X: Any, reset: bool) -> Matrix:
-        return validated_rows(self, X, reset, order="C")
+    def _settings(self, n_inputs: int) -> Settings:
+        inference, features = self._value("inference"), self.features
+        evidence = isinstance(inference, Evidence)
+        if features == "auto":
+            features = "nystroem" if evidence else "fourier"
+        n_experts = inference.n_experts if evidence else 0
+        return Settings(
+            features,
+            None if self.n_components == "auto" else int(self.n_components),
+            self._given_gamma(n_inputs),
+            None if n_experts == "auto" else int(n_experts),
+            self.alpha == "auto",
+        )
 
     def _given_gamma(self, n_inputs: int) -> Array | None:
         """User-given scales in the units of the data; None to learn them."""
@@ -102,11 +183,122 @@ class KernelEstimator(CallbackSupportMixin, BaseEstimator):
             raise ValueError("gamma must hold finite numbers >= 0")
         return np.broadcast_to(gamma, (n_inputs,)).copy()
 
-    def _n_components(self, n_rows: int) -> int:
-        """Number of features: proportional to the rows, within limits."""
-        if self.n_components != "auto":
-            return int(self.n_components)
-        return int(np.clip(n_rows // ROWS_PER_COMPONENT, MIN_COMPONENTS, MAX_COMPONENTS))
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        count_threads(self.n_jobs)
+        inference = self._value("inference")
+        if isinstance(inference, Evidence):
+            n_experts = inference.n_experts
+            if n_experts not in ("auto", 0, 1) and not self._experts_allowed(inference):
+                raise ValueError(
+                    'inference.n_experts above one needs a loss with a posterior, features="auto" '
+                    'or "nystroem", and temperature=1; use "auto" or 0 otherwise'
+                )
+            return
+        wanted = f"with inference={inference.name!r}"
+        if self.features == "nystroem":
+            raise ValueError(
+                f'features must be "auto", "fourier" or "identity" {wanted}: landmarks '
+                "cannot follow length scales that change during the fit"
+            )
+        if not isinstance(self.gamma, str):
+            raise ValueError(f'gamma must be "auto" {wanted}, which learns it')
+
+    def _experts_allowed(self, inference: Evidence) -> bool:
+        smooth = self.features in ("auto", "nystroem") and inference.temperature == 1.0
+        return bool(smooth and self._has_weight_posterior)
+
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
+        """Validated rows, targets and weights."""
+        X, y, weight = checked_rows(self, X, y, sample_weight, reset, self._check_y)
+        if weight is not None and not weight.any():
+            raise ValueError("sample_weight is zero for every row; at least one must be positive")
+        if weight is not None and not MIN_LARGEST_WEIGHT <= weight.max() <= MAX_LARGEST_WEIGHT:
+            raise ValueError(
+                f"sample_weight has the maximum {weight.max():.3g}, which must be between "
+                f"{MIN_LARGEST_WEIGHT:g} and {MAX_LARGEST_WEIGHT:g}; divide it by its mean"
+            )
+        warn_extreme_cells(self, X, weight, tiny=False)
+        return Rows(X, y, weight)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_X(self, X: Any, reset: bool) -> Matrix:
+        return validated_rows(self, X, reset, order="C")
+
+    def _store(self, posterior: Any) -> None:
+        """Set the fitted attributes."""
+        self.posterior_ = to_plain(posterior)
+        for name, value in self._described(posterior).items():
+            setattr(self, name, value)
+
+    # -- learning in batches ------------------------------------------------------------
+    def _learn(self, rows: Rows, seed: int) -> None:
+        """Buffer the first rows; later ones update the posterior."""
+        with unchanged_on_failure(self), one_blas_thread():
+            state = dict(getattr(self, "stream_", None) or self._first_state(seed))
+            rows = rows.present()
+            state = self._with_labels(state, rows.y)
+            if "X" not in state and hasattr(self, "posterior_"):
+                self._absorb(state, rows)
+                return
+            self.stream_ = buffered(state, rows)
+            if len(self.stream_["y"]) >= START_ROWS and self._missing() is None:
+                self._learn_pending()
+                self.stream_ = self._continued(self.stream_)
+
+    def _learn_pending(self) -> None:
+        """Fit the buffered rows if they have not been; called before the model is read."""
+        state = getattr(self, "stream_", {})
+        if not state.get("pending"):
+            return
+        missing = self._missing()
+        if missing is not None:
+            raise NotFittedError(f"{missing}; call partial_fit with more rows first")
+        rows = Rows(state["X"], state["y"], state["omega"])
+        with unchanged_on_failure(self), one_blas_thread():
+            self._fit_rows(rows, state["seed"], Monitor(verbose=bool(self.verbose)))
+            self.stream_ = state | {"pending": False}
+
+    def _missing(self) -> str | None:
+        """Why the buffered rows cannot be learned yet, or None."""
+        return None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the model can predict."""
+        if getattr(self, "stream_", {}).get("pending"):
+            return self._missing() is None
+        return hasattr(self, "posterior_") or hasattr(self, "constant_")
+
+    def _before_saving(self) -> None:
+        """Learn pending rows if possible, so that a loaded model can predict."""
+        if self._missing() is None:
+            self._learn_pending()
+
+    def __getstate__(self) -> Any:
+        self._before_saving()
+        return super().__getstate__()
+
+    # -- predictions --------------------------------------------------------------------
+    def _posterior(self) -> Any:
+        self._learn_pending()
+        check_is_fitted(self)
+        return self._restored()
+
+    @available_if(by_evidence)
+    def score_samples(self, X: Any) -> Array:
+        """Inlier score: how well the training data cover each row; low for outliers.
+
+        Minus the logarithm of the posterior-to-prior variance ratio of the function: about zero out
+        of support. This needs features that vanish there ("nystroem"); "fourier" and "identity"
+        cannot detect outliers.
+        """
+        posterior = self._posterior()
+        if not hasattr(posterior, "inlier_score"):  # inference was changed since the fit
+            raise AttributeError("particles have no score_samples")
+        found: Array = posterior.inlier_score(self._check_X(X, reset=False))
+        return found
 
     @property
     def feature_relevance_(self) -> Array:
@@ -116,24 +308,68 @@ class KernelEstimator(CallbackSupportMixin, BaseEstimator):
         total = squares.sum()
         return np.asarray(squares / total if total > 0.0 else squares)
 
-    def plot_relevance(self, n_top: int = 20, ax: Any = None) -> Any:
-        """Bar plot of the most relevant inputs (needs matplotlib); returns the axes."""
-        from matplotlib import pyplot as plt  # optional dependency
+    # -- what the two classes add -------------------------------------------------------
+    _is_classifier: ClassVar[bool]
+    _n_stream_rows: int
 
-        relevance = self.feature_relevance_
-        names = getattr(self, "feature_names_in_", np.arange(len(relevance)))
-        order = np.argsort(relevance, kind="stable")[::-1][:n_top][::-1]
-        axes = plt.subplots()[1] if ax is None else ax
-        axes.barh([str(names[j]) for j in order], relevance[order])
-        axes.set_xlabel("feature relevance")
-        return axes
+    @property
+    @abstractmethod
+    def _has_weight_posterior(self) -> bool:
+        """Whether the loss has a Gaussian posterior of the weights."""
+
+    @abstractmethod
+    def _check_y(self, y: Array) -> Array:
+        """Validated targets."""
+
+    @abstractmethod
+    def _encoded(self, rows: Rows) -> Rows:
+        """Rows with encoded targets; sets what decodes them."""
+
+    @abstractmethod
+    def _encoded_source(self, source: Any, seed: int, monitor: Monitor) -> Any:
+        """The same for a stream, in one pass; counts its rows."""
+
+    @abstractmethod
+    def _task(self) -> Task:
+        """The task of the encoded targets."""
+
+    @abstractmethod
+    def _particle_fit(self, inference: Any) -> Any:
+        """The same for particles."""
+
+    @abstractmethod
+    def _described(self, posterior: Any) -> dict[str, Any]:
+        """Fitted attributes by name."""
+
+    @abstractmethod
+    def _restored(self) -> Any:
+        """The posterior of the stored values."""
+
+    def _with_labels(self, state: State, y: Array) -> State:
+        """State that knows of new targets."""
+        return state
+
+    def _first_state(self, seed: int) -> State:
+        """State before the first batch: nothing, or what continues a fit."""
+        refuse_constant(self)
+        return self._continued({"seed": seed}) if hasattr(self, "posterior_") else {"seed": seed}
+
+    @abstractmethod
+    def _continued(self, state: State) -> State:
+        """State in which the posterior replaces the rows."""
+
+    @abstractmethod
+    def _absorb(self, state: State, rows: Rows) -> None:
+        """Update the posterior by more rows."""
+
+    def _finish_batches(self) -> None:
+        """Check what a whole stream has left."""
 
 
-def by_evidence(estimator: Any) -> bool:
-    """Whether methods without a particle version are available."""
-    if estimator.inference == "evidence":
-        return True
-    raise AttributeError(
-        f"inference={estimator.inference!r} supports neither partial_fit nor score_samples; use "
-        "inference='evidence', or call fit (X may be a path)"
-    )
+def _settled(rows: Rows) -> Rows:
+    """Duplicates merged into one heavier row, also among many rows.
+
+    Otherwise leave-one-out residuals would be predicted from duplicates.
+    """
+    few = settle_few(rows)
+    return settle_many(rows) if few is rows else few

@@ -62,7 +62,7 @@ def global_rows(n_inputs: int) -> int:
 
 @dataclass(frozen=True)
 class Region:
-    """Rows as the experts take them, scaled, with targets, weights and scores of the global model."""
+    """Scaled rows with their targets and weights, and their scores by the global model."""
 
     Z: Array
     y: Array

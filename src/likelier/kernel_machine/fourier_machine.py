@@ -77,7 +77,7 @@ class FourierMachine(Model):
         of log gamma there. A fixed scale would make the kernel vanish in high dimensions.
     dispersion : float
         Divisor of the loss: the noise variance of squared error.
-    temperature : float, optional
+    count : float, optional
         ``T``, the effective number of observations; None is one per row.
 
     Notes
@@ -98,7 +98,7 @@ class FourierMachine(Model):
     intercept_precision: float = 1e-2
     gamma_scale: float | None = None
     dispersion: float = 1.0
-    temperature: float | None = None
+    count: float | None = None
 
     def __post_init__(self) -> None:
         if self.loss.task not in ("multiclass", "regression"):
@@ -117,9 +117,9 @@ class FourierMachine(Model):
         for name, value in given:
             if not (np.isfinite(value) and value > 0.0):
                 raise ValueError(f"{name} must be finite and > 0, got {value}")
-        T = self.temperature
+        T = self.count
         if T is not None and not (np.isfinite(T) and T >= 0.0):
-            raise ValueError(f"temperature must be finite and >= 0, got {T}")
+            raise ValueError(f"count must be finite and >= 0, got {T}")
 
     @property
     def prior_scale(self) -> float:
@@ -305,9 +305,9 @@ class ScaledMachine:
     standard: Standard
 
     @property
-    def temperature(self) -> float | None:
+    def count(self) -> float | None:
         """Effective number of observations."""
-        return self.machine.temperature
+        return self.machine.count
 
     def scale(self, X: Matrix, dtype: Any = None) -> Matrix:
         """Standardised rows, by default in their own precision; costs a copy."""

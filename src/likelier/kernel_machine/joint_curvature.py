@@ -124,9 +124,7 @@ def _leading_directions(problem: WeightProblem, W: Array, r: int, tau: float) ->
     return bases
 
 
-def _range_of_block(
-    batch: Batch, rows: ScoredRows, W: Array, tau: float, normal: Array
-) -> Array:
+def _range_of_block(batch: Batch, rows: ScoredRows, W: Array, tau: float, normal: Array) -> Array:
     some = _uncertain_rows(batch, rows, tau)
     return _range(some.Phi[:, :-1], some.p * (1.0 - some.p) * some.omega[:, None], normal)
 

@@ -170,6 +170,30 @@ class WeightPosterior:
         z = [rng.standard_normal((n_draws, D)) @ root.astype(np.float64) for root in roots]
         return np.asarray(centre + np.stack(z, axis=2))
 
+    def precision(self) -> Array:
+        """Precision of the weights of every output, ``(n_outputs, D, D)``, without cross-terms.
+
+        Costs features^3 per output at most.
+        """
+        D, C = self.mean.shape
+        if self.bases is None or self.outside is None:
+            whole = [_from_root(root) for root in self.roots]
+            if self.layout == "joint":
+                return np.stack([whole[0][s : s + D, s : s + D] for s in range(0, C * D, D)])
+            return np.stack(whole * (C if self.layout == "shared" else 1))
+        full, r, blocks = _from_root(self.roots[0]), self.bases.shape[2], []
+        bases = self.bases.astype(np.float64)
+        for k, (basis, outer) in enumerate(zip(bases, self.outside, strict=True)):
+            own = slice(k * r, (k + 1) * r)
+            inner = full[own, own] - np.eye(r) / outer
+            blocks.append(basis @ inner @ basis.T + np.eye(D) / outer)
+        return np.stack(blocks)
+
+
+def _from_root(root: Array) -> Array:
+    factor = lower_inverse(root.astype(np.float64))
+    return np.asarray(factor @ factor.T)
+
 
 def add_variance(covariance: Array, variance: Array) -> Array:
     """Add a variance per row to the scores of all outputs."""
@@ -292,7 +316,6 @@ def skewness(p: Array, V: Array) -> Array:
 
 def class_curvature(problem: WeightProblem, W: Array) -> Array:
     """Curvature of the loss per output, ``(n_outputs, D, D)``, full and in double precision."""
-
     loss = problem.loss
 
     def map_block(batch: Batch, rows: ScoredRows, W: Array) -> Array:

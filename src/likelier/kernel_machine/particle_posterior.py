@@ -8,43 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Loss, Matrix, Posterior, Uncertainty
+from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.calibration import restore
 from likelier.files.declared import check_array, check_number
-from likelier.fitting.standardize import Standard
 from likelier.kernel_machine.blockwise import PREDICT_ROWS, BlockwisePredictive, Parts
-from likelier.kernel_machine.fourier_machine import FourierMachine, ScaledMachine
-from likelier.kernel_machine.regression_posterior import variance_parts
 from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior
 from likelier.kernel_machine.svgd import ParticlePosterior
-from likelier.losses import EpsilonInsensitive, MulticlassHinge, Softmax, SquaredError
 from likelier.predictive import Gaussian
 
 ParticleState = ParticlePosterior | GaussianMixturePosterior
-
-
-def class_loss(fitted: Any) -> Loss:
-    """Loss of the particles of a classifier."""
-    return MulticlassHinge() if fitted.loss == "hinge" else Softmax()
-
-
-def number_loss(fitted: Any) -> Loss:
-    """Loss of the particles of a regression."""
-    gaussian = fitted.loss == "gaussian"
-    return SquaredError() if gaussian else EpsilonInsensitive(float(fitted.epsilon))
-
-
-def restore_particles(fitted: Any, loss: Loss, n_outputs: int) -> ParticleState:
-    """Particles, or Gaussians, from the fitted attributes."""
-    E = fitted.frequencies_ if len(fitted.frequencies_) else None
-    d = len(fitted.input_scale_)
-    machine = FourierMachine(loss, d, n_outputs, frequencies=E)
-    varying = fitted.input_scale_ > 0.0
-    inverse = np.divide(1.0, fitted.input_scale_, out=np.zeros(d), where=varying)
-    model = ScaledMachine(machine, Standard(fitted.input_mean_, inverse))
-    if len(fitted.particle_scale_):
-        return GaussianMixturePosterior(model, fitted.particles_, fitted.particle_scale_)
-    return ParticlePosterior(model, fitted.particles_)
 
 
 def particle_draws(posterior: ParticleState, n_draws: int, rng: np.random.Generator) -> Array:
@@ -111,22 +83,22 @@ class ParticleNumbers(Posterior):
     target_mean: float
     target_scale: float
 
-    def moments(self, X: Matrix) -> tuple[Array, Array, Array]:
-        """Mean, variance of the function and of the noise, ``(n, particles)`` each."""
-        scores = self.particles.scores(X)[..., 0].T
-        mean = self.target_mean + self.target_scale * scores
-        return mean, np.zeros_like(mean), np.full_like(mean, self.noise**2)
+    def _means(self, X: Matrix) -> Array:
+        """Mean of every particle, ``(n, particles)``."""
+        return np.asarray(self.target_mean + self.target_scale * self.particles.scores(X)[..., 0].T)
 
     def predictive(self, X: Matrix) -> Gaussian:
-        mean, inside, noise = self.moments(X)
-        return Gaussian(mean, np.sqrt(inside + noise), weights=np.ones(mean.shape[1]))
+        mean = self._means(X)
+        return Gaussian(mean, np.full(mean.shape, self.noise), weights=np.ones(mean.shape[1]))
 
     def uncertainty(self, X: Matrix) -> Uncertainty:
-        return variance_parts(*self.moments(X))
+        epistemic = self._means(X).var(axis=1)
+        aleatoric = np.full(len(epistemic), self.noise**2)
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
 
     def check(self, n_features: int, n_classes: int | None) -> None:
         _check_particles(self.particles, n_features)
-        check_number("noise_", self.noise, 0.0)
+        check_number("noise", self.noise, 0.0)
         check_number("target_mean_", self.target_mean)
         check_number("target_scale_", self.target_scale, 0.0)
 
@@ -144,15 +116,3 @@ def calibrated_link(calibration: dict[str, Any]) -> Callable[[Array], Array] | N
         return np.stack([1.0 - positive, positive], axis=1)
 
     return link
-
-
-def particle_classes(fitted: Any) -> ParticleClasses:
-    """Posterior of a `BayesianKernelClassifier` by particles."""
-    particles = restore_particles(fitted, class_loss(fitted), len(fitted.classes_))
-    return ParticleClasses(particles, fitted.calibration_[0])
-
-
-def particle_numbers(fitted: Any) -> ParticleNumbers:
-    """Posterior of a `BayesianKernelRegressor` by particles."""
-    particles = restore_particles(fitted, number_loss(fitted), 1)
-    return ParticleNumbers(particles, fitted.noise_[0], fitted.target_mean_, fitted.target_scale_)

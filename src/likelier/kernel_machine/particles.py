@@ -1,24 +1,26 @@
-"""Particle inference over weights and kernel scales: SVGD, or mixtures of Gaussians.
+"""How a kernel machine is fitted by particles: the stages of a fit, in their order.
 
-The Gaussian process evidence sets the prior strength and the noise; weights, intercepts and kernel
-scales are then sampled jointly by `SVGD` or `SteinGaussian` on a `FourierMachine`. If the loss has
+The evidence of a Gaussian process sets the prior strength and the noise; weights, intercepts and
+kernel scales then move jointly, by `SVGD` or `SteinGaussian` on a `FourierMachine`. If the loss has
 no noise distribution, a first fit estimates the noise on held-out rows.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from likelier.base import Array, Engine, Loss
 from likelier.fitting.dataset import local_engine
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.probabilities import fit_calibration
+from likelier.fitting.rows import Rows
+from likelier.fitting.run import run
 from likelier.fitting.standardize import Standard
-from likelier.fitting.time_budget import TimeBudget
-from likelier.kernel_machine.estimator import KernelEstimator
+from likelier.kernel_machine.data import Data
+from likelier.kernel_machine.evidence import Scales
 from likelier.kernel_machine.fourier_machine import (
     MEDIAN_ROWS,
     FourierMachine,
@@ -26,22 +28,25 @@ from likelier.kernel_machine.fourier_machine import (
     draw_frequencies,
     start_scale,
 )
-from likelier.kernel_machine.particle_posterior import ParticleState
-from likelier.kernel_machine.particle_training import (
-    UPDATES_PER_STEP,
-    ParticleTraining,
+from likelier.kernel_machine.particle_posterior import (
+    ParticleClasses,
+    ParticleNumbers,
+    ParticleState,
 )
-from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior, SteinGaussian
-from likelier.kernel_machine.svgd import SVGD
+from likelier.kernel_machine.recipe import Settings, learn_scales
+from likelier.kernel_machine.regression import MIN_NOISE
+from likelier.kernel_machine.search import start_precision
+from likelier.kernel_machine.task import Task
 
 N_FEATURES = 256
+PARTICLE_ROWS = 100_000  # random rows that minibatches are drawn from, if there are more
 # held-out rows for the noise, and the sample size from which on there are any
-HOLD_OUT_FRACTION, HOLD_OUT_MIN_ROWS = (0.25, 20)
+HOLD_OUT_FRACTION, HOLD_OUT_MIN_ROWS = 0.25, 20
 
 
 @dataclass(frozen=True)
 class Strength:
-    """Prior precision and noise, in the units of the machine."""
+    """Prior precision and noise, in the units of the machine, and a calibration of scores."""
 
     alpha: float
     dispersion: float = 1.0
@@ -50,195 +55,149 @@ class Strength:
 
 
 @dataclass(frozen=True)
-class TrainedParticles:
-    """Result of training: particles, objective, and how it ended."""
+class ParticleFit:
+    """A fit by particles of this loss.
 
-    posterior: ParticleState
-    objective: float
-    converged: bool
-    interrupted: bool
-
-
-class KernelParticles(KernelEstimator, ABC):
-    """Particle inference; subclasses handle their targets.
-
-    ``_particle_loss`` is the loss, ``_particle_strength`` derives the strengths from the evidence,
-    ``_calibrated_strength`` updates them from held-out scores, ``_store_particles`` sets
-    target-specific attributes.
+    Parameters
+    ----------
+    task : Task
+    loss : Loss
+    inference : SVGD or SteinGaussian
+    n_classes : int
+        0 in a regression.
+    target_mean, target_scale : float
+        Units of the targets of a regression.
+    alpha : float, optional
+        Prior precision; None takes that of the evidence.
     """
 
-    def _fit_particles(
-        self,
-        engine: Engine,
-        sample: Any,
-        n_rows: int,
-        standard: Standard,
-        rng: np.random.Generator,
-        budget: TimeBudget,
-    ) -> None:
-        """Strengths from the sample, particles from the engine."""
-        no_rows = np.empty(0, dtype=np.intp)
-        prepared = self._prepare(sample, no_rows, standard, rng, budget)
-        strength = self._particle_strength(prepared.scales)
-        model = self._particle_model(prepared, strength, n_rows, rng)
-        held = self._hold_out_rows(sample, rng)
+    task: Task
+    loss: Loss
+    inference: Any
+    n_classes: int = 0
+    target_mean: float = 0.0
+    target_scale: float = 1.0
+    alpha: float | None = None
+
+    def fit(
+        self, data: Data, settings: Settings, monitor: Monitor
+    ) -> ParticleClasses | ParticleNumbers:
+        """Strengths from the sample, then the particles from all rows."""
+        every = np.arange(data.sample.n)
+        scales = learn_scales(data, self.task, settings, every, "scales", monitor)
+        strength = self._start_strength(scales)
+        model = self._model(data, settings)
+        held = self._held(data)
         if len(held):
-            strength, model = self._learn_strength(model, sample, held, strength, budget)
-        learned = self._train(model, engine, budget, "particles")
-        if self._needs_hold_out() and not len(held):
-            strength = self._calibrated_strength(learned.posterior, sample, strength)
-        self._store_particle_fit(model, learned, strength)
-        self.n_iter_ = budget.n_iter
-        if learned.interrupted:
-            raise KeyboardInterrupt
+            strength = self._held_out_strength(data, model, strength, held, monitor)
+        engine = _at_hand(data)
+        particles = self._train(self._with(model, strength), engine, "particles", monitor)
+        if self.n_classes:
+            calibration = strength.calibration or {}
+            if self._calibrates and not len(held):
+                calibration = self._calibration(particles, data.sample)
+            return ParticleClasses(particles, calibration)
+        noise = float(np.sqrt(strength.noise)) * self.target_scale
+        return ParticleNumbers(particles, noise, self.target_mean, self.target_scale)
 
-    def _stops_early(self) -> bool:
-        """Whether rows are held out for early stopping, which only particles need."""
-        return bool(self.early_stopping and self.inference != "evidence")
+    @property
+    def _calibrates(self) -> bool:
+        return bool(self.n_classes) and not self.loss.probabilistic
 
-    def _particle_model(
-        self, prepared: Any, strength: Strength, n_rows: int, rng: np.random.Generator
-    ) -> ScaledMachine:
-        d = prepared.sample.X.shape[1]
-        frequencies = None
-        if self.features != "identity":
-            wanted = N_FEATURES if self.n_components == "auto" else int(self.n_components)
-            frequencies = draw_frequencies((wanted + 1) // 2, d, rng)
-        standard = prepared.standard
-        if sparse.issparse(prepared.sample.X):  # keeps sparse rows sparse
+    def _model(self, data: Data, settings: Settings) -> ScaledMachine:
+        d, frequencies = data.sample.X.shape[1], None
+        if settings.features != "identity":
+            wanted = settings.n_components or N_FEATURES
+            frequencies = draw_frequencies((wanted + 1) // 2, d, data.rng(1))
+        standard = data.standard
+        if data.is_sparse:  # keeps sparse rows sparse
             standard = Standard(standard.centre(of_sparse=True), standard.inverse)
-        loss = self._particle_loss()
-        chosen = rng.permutation(prepared.sample.n)[:MEDIAN_ROWS]
+        chosen = data.rng(2).permutation(data.sample.n)[:MEDIAN_ROWS]
+        gamma0 = start_scale(data.standardised[chosen])
+        count = data.n_rows / self.inference.temperature
         machine = FourierMachine(
-            loss,
-            d,
-            self._n_classes() if loss.coupled else 1,
-            frequencies=frequencies,
-            gamma0=start_scale(prepared.standardised[chosen]),
-            temperature=n_rows / float(self.temperature),
-        )
-        return self._with_strength(ScaledMachine(machine, standard), strength)
+            self.loss, d, max(1, self.n_classes), frequencies=frequencies, gamma0=gamma0,
+            count=count,
+        )  # fmt: skip
+        return ScaledMachine(machine, standard)
 
     @staticmethod
-    def _with_strength(model: ScaledMachine, strength: Strength) -> ScaledMachine:
+    def _with(model: ScaledMachine, strength: Strength) -> ScaledMachine:
         machine = model.machine
         # squared norms: n_features for the inputs themselves, one for Fourier features
         factor = machine.n_features if machine.frequencies is None else 1
         alpha, dispersion = factor * strength.alpha, strength.dispersion
         return replace(model, machine=replace(machine, alpha=alpha, dispersion=dispersion))
 
-    def _hold_out_rows(self, sample: Any, rng: np.random.Generator) -> Array:
-        """Held-out rows of the sample, stratified by class; none for small samples."""
-        if not self._needs_hold_out() or sample.n < HOLD_OUT_MIN_ROWS:
+    # -- strengths ----------------------------------------------------------------------
+    def _start_strength(self, scales: Scales) -> Strength:
+        if self.n_classes:
+            alpha = start_precision(scales.noise, scales.amplitude)
+            return Strength(alpha if self.alpha is None else self.alpha)
+        return self._of_noise(scales.noise, 1.0 / scales.amplitude)
+
+    def _of_noise(self, noise: float, precision: float) -> Strength:
+        """The epsilon-insensitive loss is linear, so its dispersion is a standard deviation."""
+        dispersion = noise if self.loss.name == "squared_error" else float(np.sqrt(noise))
+        alpha = precision if self.alpha is None else self.alpha / dispersion
+        return Strength(alpha, dispersion, noise)
+
+    def _held(self, data: Data) -> Array:
+        """Held-out rows of the sample, balanced over classes; none for small samples."""
+        needed = self._calibrates or not self.n_classes
+        if not needed or data.sample.n < HOLD_OUT_MIN_ROWS:
             return np.empty(0, dtype=np.intp)
-        groups = self._strata(sample.y)
-        parts = []
+        groups, rng, parts = self.task.strata(data.sample.y), data.rng(4), []
         for group in np.unique(groups):
             inside = rng.permutation(np.flatnonzero(groups == group))
             parts.append(inside[: int(HOLD_OUT_FRACTION * len(inside))])
         return np.sort(np.concatenate(parts))
 
-    def _learn_strength(
-        self,
-        model: ScaledMachine,
-        sample: Any,
-        held: Array,
-        strength: Strength,
-        budget: TimeBudget,
-    ) -> tuple[Strength, ScaledMachine]:
-        """Fit to some rows, estimate the strength on the others; return it and the updated model.
+    def _held_out_strength(
+        self, data: Data, model: ScaledMachine, start: Strength, held: Array, monitor: Monitor
+    ) -> Strength:
+        """Fit to some rows of the sample, and see what the others say of noise or calibration."""
 
-        If this fit is interrupted, its particles become the fitted ones.
-        """
-        known = budget.before.get("strength")
-        if known is None:
-            inside = sample.take(np.setdiff1d(np.arange(sample.n), held))
-            counts = inside.n / float(self.temperature)
-            few = replace(model, machine=replace(model.machine, temperature=counts))
-            with local_engine(inside.X, inside.y, inside.weight, 0, 1, True) as engine:
-                learned = self._train(few, engine, budget, "held out")
-            found = self._calibrated_strength(learned.posterior, sample.take(held), strength)
-            if learned.interrupted:
-                self._store_particle_fit(few, learned, found)
-                self.n_iter_ = budget.n_iter
-                raise KeyboardInterrupt
-            known = asdict(found)
-            if not budget.cut:
-                budget.kept["strength"] = known
-        strength = Strength(**known)
-        return strength, self._with_strength(model, strength)
+        def compute() -> Strength:
+            inside = data.sample.take(np.setdiff1d(np.arange(data.sample.n), held))
+            count = inside.n / self.inference.temperature
+            few = self._with(model, start)
+            few = replace(few, machine=replace(few.machine, count=count))
+            with local_engine(inside.X, inside.y, inside.weight, data.seed, 1, True) as engine:
+                particles = self._train(few, engine, "held-out particles", monitor)
+            rows = data.sample.take(held)
+            if self._calibrates:
+                return replace(start, calibration=self._calibration(particles, rows))
+            # It includes the uncertainty of the function, so intervals are conservative: particles
+            # are not draws and may underestimate that uncertainty.
+            mean = particles.scores(rows.X)[..., 0].mean(axis=0)
+            noise = float(np.average((rows.y - mean) ** 2, weights=rows.weight))
+            return self._of_noise(max(noise, MIN_NOISE), start.alpha)
+
+        return monitor.stage("strength", compute)
+
+    @staticmethod
+    def _calibration(particles: ParticleState, rows: Rows) -> dict[str, Any]:
+        scores = particles.scores(rows.X)
+        omega = np.ones(rows.n) if rows.weight is None else rows.weight
+        # each row counts once, not once per particle
+        weight = np.tile(omega / len(scores), len(scores))
+        flat = scores.reshape(-1, scores.shape[2])
+        return fit_calibration(flat, np.tile(rows.y, len(scores)), weight)
 
     def _train(
-        self, model: ScaledMachine, engine: Engine, budget: TimeBudget, stage: str
-    ) -> TrainedParticles:
-        """Train particles until the planned updates are done or the time is over.
+        self, model: ScaledMachine, engine: Engine, stage: str, monitor: Monitor
+    ) -> ParticleState:
+        state = self.inference.init(model, engine)
+        n_steps = monitor.n_steps + self.inference.n_updates
+        found = run(self.inference, state, engine, monitor, stage=stage, max_steps=n_steps)
+        particles: ParticleState = self.inference.posterior(found.state)
+        return particles
 
-        With held-out rows, also until these are predicted no better; the best particles are kept.
-        """
-        n_updates = UPDATES_PER_STEP * int(self.max_iter)
-        kind: Any = SVGD if self.inference == "svgd" else SteinGaussian
-        inference = kind(n_particles=self._n_particles(), n_updates=n_updates)
-        training = ParticleTraining(
-            inference, inference.init(model, engine), float(self.tol), budget.held
-        )
-        training.restore(budget.before.get("particles", {}), stage)
-        skipped = training.state.n_updates / n_updates
-        whole = not budget.cut  # stages after a truncated one are not checkpointed
-        try:
-            while not training.done:
-                training.step(engine)
-                if whole:
-                    budget.kept["particles"] = training.to_plain(stage)
-                fraction = min(1.0, training.state.n_updates / n_updates)
-                if budget.progress(stage, fraction, training.progress_text(), skipped):
-                    break
-        except KeyboardInterrupt:  # keep the current particles
-            if whole:
-                budget.kept["particles"] = training.to_plain(stage)
-            return TrainedParticles(training.posterior(), np.nan, False, True)
-        if whole and training.done:
-            budget.cut = False  # the time was over just after the last step
-        return TrainedParticles(training.posterior(), training.info.objective, training.done, False)
 
-    # -- fitted attributes --------------------------------------------------------------
-    def _store_particle_fit(
-        self, model: ScaledMachine, learned: TrainedParticles, strength: Strength
-    ) -> None:
-        machine, posterior = model.machine, learned.posterior
-        if isinstance(posterior, GaussianMixturePosterior):
-            self.particles_, self.particle_scale_ = posterior.mean, posterior.scale
-        else:
-            self.particles_ = posterior.theta
-            self.particle_scale_ = np.zeros((0, machine.n_parameters))
-        E = machine.frequencies
-        self.frequencies_ = np.zeros((0, machine.n_features)) if E is None else E
-        self.input_mean_, self.input_scale_ = model.standard.mean, model.standard.spread()
-        gamma = np.full(machine.n_features, machine.n_features**-0.5)
-        if E is not None:  # geometric mean
-            log_gamma = np.log(machine.split(self.particles_).gamma)
-            gamma = np.exp(log_gamma.mean(axis=0))
-        self.gamma_ = gamma * model.standard.inverse
-        self.alpha_ = np.array([strength.alpha * strength.dispersion])
-        self.n_components_ = machine.n_components
-        self.objective_, self.converged_ = float(learned.objective), learned.converged
-        self.checkpoint_: dict[str, Any] = {}
-        self._store_particles(strength)
-
-    # -- implemented by subclasses ------------------------------------------------------
-    def _needs_hold_out(self) -> bool:
-        """Whether the noise is estimated on held-out rows."""
-        return True
-
-    @abstractmethod
-    def _particle_loss(self) -> Loss: ...
-
-    @abstractmethod
-    def _particle_strength(self, scales: Any) -> Strength: ...
-
-    @abstractmethod
-    def _calibrated_strength(
-        self, posterior: ParticleState, held: Any, strength: Strength
-    ) -> Strength: ...
-
-    @abstractmethod
-    def _store_particles(self, strength: Strength) -> None: ...
+def _at_hand(data: Data) -> Engine:
+    """Rows of this process that minibatches are drawn from."""
+    if data.n_rows <= data.sample.n:
+        return data.engine
+    batch = data.engine.sample(PARTICLE_ROWS, iteration=2)
+    return local_engine(batch.X, batch.y, batch.weight, data.seed, 1, True)

@@ -1,85 +1,109 @@
-"""From what a fit has stored to the posterior that predicts, for both kernel estimators.
+"""From a posterior to plain values for a model file, and back, for both kernel estimators.
 
-``fitted`` has the parameters and fitted attributes by their names: an estimator, or what a model
-file holds.
+``fitted`` has the fitted attributes by their names: an estimator, or what a model file holds.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from likelier.kernel_machine.class_posterior import ClassMachine, ClassPosterior
+import numpy as np
+
+from likelier.fitting.standardize import Standard
+from likelier.kernel_machine.class_posterior import ClassPosterior
 from likelier.kernel_machine.expert_model import Experts
-from likelier.kernel_machine.features import restore_map
+from likelier.kernel_machine.features import KernelMap, restore_map
 from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.noise import NoiseShape
 from likelier.kernel_machine.regression import Weights
-from likelier.kernel_machine.regression_posterior import RegressionMachine, RegressionPosterior
+from likelier.kernel_machine.regression_posterior import RegressionPosterior
 
 if TYPE_CHECKING:
-    from likelier.kernel_machine.particle_posterior import ParticleClasses, ParticleNumbers
+    from likelier.kernel_machine.particle_posterior import (
+        ParticleClasses,
+        ParticleNumbers,
+        ParticleState,
+    )
+
+
+def to_plain(posterior: Any) -> dict[str, Any]:
+    """Fields as arrays, numbers and dicts of them; particles have a form of their own."""
+    plain = {item.name: getattr(posterior, item.name) for item in fields(posterior)}
+    for name, value in plain.items():
+        if name == "particles":
+            plain[name] = _plain_particles(value)
+        elif isinstance(value, KernelMap):
+            plain[name] = value.to_arrays()
+        elif is_dataclass(value):
+            plain[name] = {item.name: getattr(value, item.name) for item in fields(value)}
+    return plain
 
 
 def classifier(fitted: Any) -> ClassPosterior | ParticleClasses:
     """Posterior of a `BayesianKernelClassifier`."""
-    if hasattr(fitted, "particles_"):
-        from likelier.kernel_machine.particle_posterior import particle_classes  # loads numba
+    plain = _stored(fitted)
+    if "particles" in plain:
+        from likelier.kernel_machine.particle_posterior import ParticleClasses  # loads numba
 
-        return particle_classes(fitted)
-    machines = tuple(class_machine(fitted, i) for i in range(_count(fitted)))
-    return ClassPosterior(machines, len(fitted.classes_))
+        particles = _restored_particles(plain.pop("particles"))
+        return ParticleClasses(particles, **plain)
+    plain |= {"map": restore_map(plain["map"]), "weights": WeightPosterior(**plain["weights"])}
+    return ClassPosterior(**_with_experts(plain))
 
 
 def regressor(fitted: Any) -> RegressionPosterior | ParticleNumbers:
     """Posterior of a `BayesianKernelRegressor`."""
-    if hasattr(fitted, "particles_"):
-        from likelier.kernel_machine.particle_posterior import particle_numbers  # loads numba
+    plain = _stored(fitted)
+    if "particles" in plain:
+        from likelier.kernel_machine.particle_posterior import ParticleNumbers  # loads numba
 
-        return particle_numbers(fitted)
-    machines = tuple(regression_machine(fitted, i) for i in range(_count(fitted)))
-    return RegressionPosterior(machines, fitted.target_mean_, fitted.target_scale_)
+        particles = _restored_particles(plain.pop("particles"))
+        return ParticleNumbers(particles, **plain)
+    plain |= {"map": restore_map(plain["map"]), "weights": Weights(**plain["weights"])}
+    plain["shape"] = NoiseShape(**plain["shape"])
+    return RegressionPosterior(**_with_experts(plain))
 
 
-def _count(fitted: Any) -> int:
-    """Number of machines."""
-    if not hasattr(fitted, "maps_"):
+def _stored(fitted: Any) -> dict[str, Any]:
+    plain = getattr(fitted, "posterior_", None)
+    if plain is None:
         raise ValueError("no rows have been learned yet")
-    return len(fitted.maps_)
+    return dict(plain)
 
 
-def class_machine(fitted: Any, i: int) -> ClassMachine:
-    """One machine of a classifier."""
-    weights = WeightPosterior(
-        fitted.weights_[i], fitted.roots_[i], fitted.layout_, float(fitted.prior_variance_[i]),
-        fitted.mean_shift_[i], fitted.bases_[i], fitted.outside_[i],
+def _with_experts(plain: dict[str, Any]) -> dict[str, Any]:
+    experts = plain["experts"]
+    return plain | {"experts": None if experts is None else Experts(**experts)}
+
+
+def _plain_particles(particles: ParticleState) -> dict[str, Any]:
+    from likelier.kernel_machine.svgd import ParticlePosterior
+
+    machine, standard = particles.model.machine, particles.model.standard
+    single = isinstance(particles, ParticlePosterior)
+    return {
+        "loss": machine.loss,
+        "n_outputs": machine.n_outputs,
+        "frequencies": machine.frequencies,
+        "input_mean": standard.mean,
+        "input_inverse": standard.inverse,
+        "theta": particles.theta if single else particles.mean,  # type: ignore[union-attr]
+        "scale": None if single else particles.scale,  # type: ignore[union-attr]
+    }
+
+
+def _restored_particles(plain: dict[str, Any]) -> ParticleState:
+    from likelier.kernel_machine.fourier_machine import FourierMachine, ScaledMachine
+    from likelier.kernel_machine.stein_gaussian import GaussianMixturePosterior
+    from likelier.kernel_machine.svgd import ParticlePosterior
+
+    standard = Standard(plain["input_mean"], plain["input_inverse"])
+    machine = FourierMachine(
+        plain["loss"], len(np.asarray(standard.mean)), plain["n_outputs"],
+        frequencies=plain["frequencies"],
     )  # fmt: skip
-    return ClassMachine(
-        restore_map(fitted.maps_[i]),
-        weights,
-        float(fitted.posterior_scale_[i]),
-        fitted.extrapolation_scores_[i],
-        float(fitted.extrapolation_trust_[i]),
-        fitted.calibration_[i],
-        _experts(fitted, i),
-    )
-
-
-def regression_machine(fitted: Any, i: int) -> RegressionMachine:
-    """One machine of a regression."""
-    shape = (fitted.noise_widths_[i], fitted.noise_weights_[i], fitted.noise_centres_[i])
-    return RegressionMachine(
-        restore_map(fitted.maps_[i]),
-        Weights(fitted.weights_[i], fitted.roots_[i], float(fitted.ratio_[i])),
-        (fitted.noise_[i] / fitted.target_scale_) ** 2,
-        NoiseShape(*shape),
-        float(fitted.extrapolation_std_[i]),
-        float(fitted.extrapolation_trust_[i]),
-        _experts(fitted, i),
-        float(fitted.global_noise_[i]),
-        float(fitted.global_scale_[i]),
-    )
-
-
-def _experts(fitted: Any, i: int) -> Experts | None:
-    """Local experts of one machine, if there are any."""
-    return Experts(**fitted.experts_[i]) if fitted.experts_[i] else None
+    model = ScaledMachine(machine, standard)
+    if plain["scale"] is None:
+        return ParticlePosterior(model, plain["theta"])
+    return GaussianMixturePosterior(model, plain["theta"], plain["scale"])

@@ -1,349 +1,258 @@
-"""Fitting of a kernel machine: hyperparameters on a sample, then weights on all rows.
-
-Rows in memory and streams differ only in the engine that passes over them.
-"""
+"""How a kernel machine is fitted by the evidence: the stages of a fit, in their order."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Batch, Engine, Matrix
+from likelier.base import Array, Engine, Matrix, Posterior
 from likelier.engines.rows import take_rows
-from likelier.engines.threads import one_blas_thread
-from likelier.fitting.dataset import checked_rows, is_stream, local_engine
-from likelier.fitting.duplicates import settle_few
-from likelier.fitting.extreme_cells import warn_extreme_cells
-from likelier.fitting.hold_out import held_rows
-from likelier.fitting.monitor import Callbacks, with_callbacks
-from likelier.fitting.one_class import one_class_is_constant
-from likelier.fitting.rollback import unchanged_on_failure
+from likelier.fitting.dataset import local_engine
+from likelier.fitting.monitor import Monitor
 from likelier.fitting.rows import Rows
-from likelier.fitting.standardize import Standard, StandardRows
-from likelier.fitting.time_budget import TimeBudget
-from likelier.kernel_machine.cost_model import affordable_components, timed
-from likelier.kernel_machine.estimator import MIN_COMPONENTS
-from likelier.kernel_machine.evidence import Plan, Scales, input_groups, learn_scales
-from likelier.kernel_machine.features import IdentityMap, KernelMap, fourier_map, landmark_map
-from likelier.kernel_machine.prepared import Prepared
-from likelier.kernel_machine.resumable_fit import ResumableFit, previous_model
-from likelier.kernel_machine.resume import (
-    CHECKPOINT_KEYS,
-    FOLD_STAGES,
-    WEIGHT_STAGES,
-    AscentCheckpoint,
-    load_checkpoint,
-    save_choice,
-    saved_choice,
+from likelier.fitting.run import run
+from likelier.kernel_machine.budget import affordable_rows, affordable_size
+from likelier.kernel_machine.data import Data
+from likelier.kernel_machine.evidence import (
+    EvidenceAscent,
+    Scales,
+    input_groups,
+    relative_weights,
 )
-from likelier.kernel_machine.search import Choice, Fold
+from likelier.kernel_machine.expert_fit import (
+    MAX_INPUTS,
+    ExpertPlan,
+    fit_experts,
+    global_rows,
+    n_experts,
+    power_of_two,
+)
+from likelier.kernel_machine.features import (
+    IdentityMap,
+    KernelMap,
+    LandmarkMap,
+    fourier_map,
+    landmark_map,
+)
+from likelier.kernel_machine.search import Fold
+from likelier.kernel_machine.task import Chosen, Problem, Task
 
-SAMPLE_ROWS = 20_000  # rows to learn hyperparameters from
-HOLD_OUT_FROM, HOLD_OUT_SHARE, HOLD_OUT_MOST = 1000, 0.2, 1000
-SEARCH_ROWS, SEARCH_COMPONENTS = 2500, 384
-N_FOLDS = len(FOLD_STAGES)
+MIN_COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = 512, 1536, 4
+SEARCH_ROWS, SEARCH_COMPONENTS, N_FOLDS = 2500, 384, 3
 MIN_ROWS_PER_SCALE = 10  # rows per scale above which folds share the scales of all rows
-CACHE_BYTES = 1 << 30  # limit for cached features; otherwise every pass recomputes them
-STREAM_CACHE_BYTES = 1 << 28  # the same for streams, whose memory must stay bounded
-FIT_BLOCK_ROWS = 2048
-MAX_STOP_ROWS = 2048  # limit of held-out rows for early stopping
-MIN_LARGEST_WEIGHT, MAX_LARGEST_WEIGHT = 1e-30, 1e30  # limits of the largest weight
+GLOBAL_SAMPLE = 1  # number of the random sample that the global model learns
+GLOBAL_SHARE = 0.5  # of the time, where experts follow
 
 
-class KernelFit(ResumableFit):
-    """Fitting; targets, hyperparameter search and weights are left to the two public classes.
+@dataclass(frozen=True)
+class Settings:
+    """What a fit is asked for beside its targets; None stands for "auto".
 
-    ``_encode`` standardises or encodes targets, ``_evidence_targets`` gives the columns for the
-    evidence, ``_learn_particle`` fits one set of weights, ``_store`` sets the fitted attributes.
+    Attributes
+    ----------
+    features : {"nystroem", "fourier", "identity"}
+    n_components : int, optional
+    gamma : array, optional
+        Inverse length scales in the units of the data.
+    n_experts : int, optional
     """
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
+    features: str = "nystroem"
+    n_components: int | None = None
+    gamma: Array | None = None
+    n_experts: int | None = None
+    automatic: bool = True  # precision, too
 
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features), path or iterator
-            Training rows. A path (CSV, Parquet, libsvm) or an iterator of ``(X, y)`` or
-            ``(X, y, sample_weight)`` blocks is read in bounded memory.
-        y : array-like of shape (n_samples,), or the target column of a path
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Non-negative; a row of weight 2 counts as two rows, of weight 0 as none. Length scales
-            and prior depend on relative weights only, so a common factor above one just narrows the
-            posterior. Weights below one (e.g. normalised to sum to one) do not widen probabilities
-            and intervals compared with rows of weight one. Equal rows are merged as duplicates of
-            one observation, unless their targets often differ or there are few distinct rows, as in
-            a table of counts: then each counts, and integer weights are such counts.
-        """
-        self._validate_parameters()
-        saved = load_checkpoint(self)
-        seed = int(saved["seed"]) if saved else self._seed()
-        data = (None, None) if is_stream(X) else (X, y)
-        callbacks = Callbacks(self, *data)
-        budget = TimeBudget(self, data, seed=seed)
-        budget.before, budget.kept = saved, {k: v for k, v in saved.items() if k in CHECKPOINT_KEYS}
-        # restore the estimator if the data are rejected
-        with unchanged_on_failure(self, (Exception,)), one_class_is_constant(self):
-            self._fit_or_resume(X, y, sample_weight, seed, budget)
-        callbacks.end()
-        return self
 
-    def _fit_or_resume(
-        self, X: Any, y: Any, sample_weight: Any, seed: int, budget: TimeBudget
-    ) -> None:
-        """Start a fit, or resume from the checkpoint, which survives early interruptions."""
-        try:
-            if self._resumes_experts(X):
-                self._resume_experts(X, y, sample_weight, seed, budget)
-                return
-            budget.model = previous_model(self) if budget.before else {}
-            for name in ("stream_", "maps_", "particles_", "checkpoint_"):  # of an earlier fit
-                self.__dict__.pop(name, None)
-            if is_stream(X):
-                self._fit_stream(X, y, sample_weight, seed, budget)
-            else:
-                rows = self._check_rows(X, y, sample_weight, reset=True)
-                self._fit_memory(*rows, seed, budget)
-        except KeyboardInterrupt:
-            if budget.before and not getattr(self, "checkpoint_", None):
-                self.checkpoint_ = budget.before
-            raise
+def fit(data: Data, task: Task, settings: Settings, monitor: Monitor) -> Posterior:
+    """Scales on a sample, prior and width on held-out rows, weights on all rows, then experts."""
+    held = data.held_out(task.strata(data.sample.y))
+    inside = np.setdiff1d(np.arange(data.sample.n), held)
+    scales = learn_scales(data, task, settings, inside, "scales", monitor)
+    features = Features(data, settings, scales)
+    chosen = monitor.stage("search", lambda: validate(features, task, held, monitor))
+    tries = _tries_experts(data, task, settings)
+    n_rows = min(data.n_rows, global_rows(data.engine.n_features)) if tries else data.n_rows
+    make_map = features.final(chosen)
+    size = monitor.stage("size", lambda: affordable_size(
+        data.sample, task, make_map, _wanted(data, settings), n_rows, monitor,
+        GLOBAL_SHARE if tries else 1.0,
+    ))  # fmt: skip
+    feature_map, landmarks = make_map(size.n_components)
+    problem = Problem(
+        _some_rows(data, size.n_rows), data.sample, data.unit, feature_map, landmarks, chosen
+    )
+    posterior = task.learn(problem, monitor)
+    if not tries or not isinstance(feature_map, LandmarkMap):
+        return posterior
+    corrected = task.corrected(posterior, problem, learned=size.n_rows == data.n_rows)
+    found = None
+    if monitor.allows(size.row_seconds * data.n_rows):
+        sample = problem.engine.sample(size.n_rows).X
+        plan = _expert_plan(data, settings, chosen)
+        found = fit_experts(data.engine, corrected, sample, plan, monitor)
+    if found is not None:
+        return task.with_experts(posterior, *found)
+    if size.n_rows == data.n_rows or affordable_rows(size, data.n_rows, monitor) < data.n_rows:
+        return posterior
+    return task.learn(replace(problem, engine=data.engine, stage="weights of all"), monitor)
 
-    def _resumes_experts(self, X: Any) -> bool:
-        """Whether this fit resumes the experts of an interrupted one."""
-        return False
 
-    # -- rows in memory -----------------------------------------------------------------
-    def _fit_memory(
-        self, X: Matrix, y: Array, weight: Array | None, seed: int, budget: TimeBudget
-    ) -> None:
-        rows = self._merged(self._encoded(Rows(X, y, weight)).present())
-        if self._stops_early():
-            rows, budget.held = self._split_held_out(rows, seed)
-        rng = np.random.default_rng([seed, 0])
-        sample = rows
-        if rows.n > SAMPLE_ROWS:
-            sample = rows.take(np.sort(rng.permutation(rows.n)[:SAMPLE_ROWS]))
-        engine = local_engine(rows.X, rows.y, rows.weight, seed, self.n_jobs, True, FIT_BLOCK_ROWS)
-        with engine, one_blas_thread():
-            self._fit_engine(engine, sample, rows.n, Standard.of(rows.X, rows.weight), rng, budget)
+def learn_scales(
+    data: Data, task: Task, settings: Settings, inside: Array, stage: str, monitor: Monitor
+) -> Scales:
+    """Length scales of standardised inputs, from some rows of the sample."""
+    if settings.gamma is not None:  # given in the units of the data
+        return Scales(settings.gamma * data.standard.spread(), 0.1, 1.0)
+    Z, y = data.standardised, data.sample.y[inside]
+    if settings.features == "identity":
+        return Scales(np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5), 0.1, 1.0)
+    weight = data.sample.weight
+    omega = relative_weights(None if weight is None else weight[inside])
+    groups = input_groups(Z.part(inside), task.columns(y))
+    ascent = EvidenceAscent(task.columns, task.plan(data.sample.n), groups, data.dense)
 
-    def _encoded(self, rows: Rows) -> Rows:
-        """Rows with encoded targets; zero-weight rows must not affect them."""
-        rows = rows.present()
-        y, weight = self._encode(rows.y, rows.weight)
-        return Rows(rows.X, y, weight)
+    def ascend() -> Scales:
+        engine = local_engine(Z.part(inside).X, y, omega, data.seed, 1, False)
+        found: Scales = ascent.posterior(
+            run(
+                ascent, ascent.init(None, engine), engine, monitor, stage=stage,
+                max_steps=monitor.n_steps + ascent.plan.n_steps,
+            ).state
+        )  # fmt: skip
+        return found
 
-    def _merged(self, rows: Rows) -> Rows:
-        """Rows with duplicates merged, where this is worthwhile."""
-        return settle_few(rows)
+    return monitor.stage(stage, ascend)
 
-    def _split_held_out(self, rows: Rows, seed: int) -> tuple[Rows, Rows]:
-        """Split into training rows and held-out rows for early stopping, stratified by class."""
-        fraction = min(float(self.validation_fraction), MAX_STOP_ROWS / rows.n)
-        rng = np.random.default_rng([seed, 1])
-        out = held_rows(self._strata(rows.y), fraction, rng)
-        return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
 
-    def _check_rows(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Matrix, Array, Array | None]:
-        """Validated rows, targets and weights."""
-        X, y, weight = checked_rows(self, X, y, sample_weight, reset, self._check_y)
-        if weight is not None and not weight.any():
-            raise ValueError("sample_weight is zero for every row; at least one must be positive")
-        if weight is not None and not MIN_LARGEST_WEIGHT <= weight.max() <= MAX_LARGEST_WEIGHT:
-            raise ValueError(
-                f"sample_weight has the maximum {weight.max():.3g}, which must be between "
-                f"{MIN_LARGEST_WEIGHT:g} and {MAX_LARGEST_WEIGHT:g}; divide it by its mean"
-            )
-        warn_extreme_cells(self, X, weight, tiny=False)
-        return X, y, weight
+@dataclass(frozen=True)
+class Features:
+    """Feature maps of these scales, for validation fits and for the final one."""
 
-    # -- hyperparameters ----------------------------------------------------------------
-    def _held_rows(self, sample: Rows, rng: np.random.Generator) -> Array:
-        """Held-out rows of the sample; none if it is small."""
-        if sample.n < HOLD_OUT_FROM:
-            return np.empty(0, dtype=np.intp)
-        wanted = min(HOLD_OUT_SHARE * sample.n, HOLD_OUT_MOST)
-        groups = self._strata(sample.y)
-        parts = []
-        for group in np.unique(groups):
-            inside = rng.permutation(np.flatnonzero(groups == group))
-            parts.append(inside[: round(wanted * len(inside) / sample.n)])
-        return np.sort(np.concatenate(parts))
+    data: Data
+    settings: Settings
+    scales: Scales
 
-    def _strata(self, y: Array) -> Array:
-        return np.zeros(len(y))
-
-    def _plan(self, n_rows: int) -> Plan:
-        """Schedule for learning the scales."""
-        return Plan()
-
-    def _prepare(
-        self,
-        sample: Rows,
-        held: Array,
-        standard: Standard,
-        rng: np.random.Generator,
-        budget: TimeBudget,
-    ) -> Prepared:
-        """Learn the scales on the rows that are not held out."""
-        inside = np.setdiff1d(np.arange(sample.n), held)
-        given = self._given_gamma(sample.X.shape[1])
-        Z = StandardRows.of(sample.X, standard)
-        if given is not None:  # given in the units of the data
-            scales = Scales(given * standard.spread(), 0.1, 1.0)
-            return Prepared(standard, scales, Z, sample, self.features == "identity")
-        if self.features == "identity":
-            flat = np.full(Z.shape[1], max(1, Z.shape[1]) ** -0.5)
-            return Prepared(standard, Scales(flat, 0.1, 1.0), Z, sample, centred=True)
-        monitor = AscentCheckpoint(budget, self._plan(sample.n).n_steps)
-        scales = self._learn_scales(Z, sample, inside, rng, monitor)
-        return Prepared(standard, scales, Z, sample)
-
-    def _resumable_choice(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
-    ) -> tuple[Choice, Any]:
-        """Result of ``_choose``, or its checkpoint."""
-        saved = saved_choice(budget, rng)
-        if saved is None:
-            choice, found = saved = self._choose(prepared, held, rng, budget)
-            save_choice(budget, choice, found, rng)
-        return saved
-
-    def _learns_scales(self, n_features: int) -> bool:
-        return self.features != "identity" and self._given_gamma(n_features) is None
-
-    def _learn_scales(
-        self,
-        Z: StandardRows,
-        sample: Rows,
-        inside: Array,
-        rng: np.random.Generator,
-        monitor: AscentCheckpoint,
-    ) -> Scales:
-        targets, rows = self._evidence_targets(sample.y[inside]), Z.part(inside)
-        return learn_scales(
-            rows,
-            targets,
-            None if sample.weight is None else sample.weight[inside],
-            rng,
-            self._plan(sample.n),
-            input_groups(rows, targets),
-            monitor,
-        )
-
-    def _folds(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
-    ) -> list[Fold]:
-        """Training and validation rows: one hold-out, or three folds.
-
-        Scales learned from all rows have seen the validation fold. With many rows per scale this is
-        negligible, and the scales are shared; with few, validation would favour too weak a prior,
-        so every fold learns its own scales.
-        """
-        n, d = prepared.standardised.shape
-        if len(held):
-            inside = rng.permutation(np.setdiff1d(np.arange(n), held))[:SEARCH_ROWS]
-            return [self._fold(prepared, inside, held, rng)]
-        part = rng.permutation(n) % N_FOLDS
-        folds = []
-        for number in range(N_FOLDS):
-            inside, outside = np.flatnonzero(part != number), np.flatnonzero(part == number)
-            if not len(outside) or len(np.unique(prepared.sample.y[inside])) < 2:
-                return []
-            fold_prepared = prepared
-            if n < MIN_ROWS_PER_SCALE * d and self._learns_scales(d):
-                Z, sample = prepared.standardised, prepared.sample
-                monitor = AscentCheckpoint(budget, self._plan(n).n_steps, FOLD_STAGES[number])
-                scales = self._learn_scales(Z, sample, inside, rng, monitor)
-                fold_prepared = replace(prepared, scales=scales)
-            folds.append(self._fold(fold_prepared, rng.permutation(inside), outside, rng))
-        return folds
-
-    def _fold(
-        self, prepared: Prepared, inside: Array, outside: Array, rng: np.random.Generator
-    ) -> Fold:
-        sample, key = prepared.sample, int(rng.integers(2**31))
-        Z, centre, gamma = prepared.validation_rows()
-        landmarks = Z[inside[:SEARCH_COMPONENTS]]
-
-        def make_map(scale: float) -> KernelMap:
-            return self._make_map(landmarks, centre, scale * gamma, key, SEARCH_COMPONENTS)
-
-        def some(rows: Array) -> tuple[Matrix, Array, Array | None]:
-            return Z[rows], sample.y[rows], None if sample.weight is None else sample.weight[rows]
-
-        return Fold(make_map, *some(inside), *some(outside))
-
-    def _make_map(
-        self, landmarks: Matrix, centre: Array, gamma: Array, key: int, n_components: int
-    ) -> KernelMap:
-        if self.features == "identity":
+    def make(self, landmarks: Matrix, centre: Array, gamma: Array, n: int, key: int) -> KernelMap:
+        """A map of rows in the units of ``centre`` and ``gamma``."""
+        if self.settings.features == "identity":
             return IdentityMap(centre, gamma)
-        if self.features == "fourier":
-            return fourier_map(n_components, centre, gamma, np.random.default_rng(key))
+        if self.settings.features == "fourier":
+            return fourier_map(n, centre, gamma, self.data.rng(1, key))
         return landmark_map(landmarks, centre, gamma)
 
-    def _final_map(
-        self,
-        prepared: Prepared,
-        scale: float,
-        n_rows: int,
-        rng: np.random.Generator,
-        budget: TimeBudget,
-    ) -> tuple[KernelMap, Array]:
-        """Feature map of the final fit, in the units of the data, and its landmark rows."""
-        wanted = self._affordable_components(prepared, scale, n_rows, budget)
-        chosen = np.sort(rng.permutation(prepared.sample.n)[:wanted])
-        arguments = (prepared.centre(), prepared.gamma(scale), int(rng.integers(2**31)), wanted)
-        with budget.aside(*WEIGHT_STAGES):
-            feature_map = self._make_map(take_rows(prepared.sample.X, chosen), *arguments)
-        return feature_map, chosen
+    def fold(self, inside: Array, outside: Array, key: int) -> Fold:
+        """Rows to learn from and to validate on, standardised once if that keeps them dense."""
+        Z, rows = self.data.standardised, self.data.sample
+        X, centre, gamma = rows.X, self._centre(), self._gamma(1.0)
+        if Z.standard is None:
+            X, centre, gamma = Z.X, np.zeros(Z.shape[1]), self.scales.gamma
+        whole = Rows(X, rows.y, rows.weight)
+        landmarks = take_rows(X, inside[:SEARCH_COMPONENTS])
 
-    def _affordable_components(
-        self, prepared: Prepared, scale: float, n_rows: int, budget: TimeBudget
-    ) -> int:
-        """Number of features, by default limited by the time budget."""
-        wanted = self._n_components(n_rows)
-        if self.n_components != "auto" or self.features == "identity":
-            return wanted
+        def make_map(scale: float) -> KernelMap:
+            return self.make(landmarks, centre, scale * gamma, SEARCH_COMPONENTS, key)
 
-        def try_out() -> tuple[float, float]:
-            rows = take_rows(prepared.sample.X, np.arange(min(prepared.sample.n, MIN_COMPONENTS)))
-            arguments = (prepared.centre(), prepared.gamma(scale), 0, MIN_COMPONENTS)
-            seconds, feature_map = timed(lambda: self._make_map(rows, *arguments))
-            return seconds, self._row_seconds(feature_map, prepared.sample)
+        return Fold(make_map, whole.take(inside), whole.take(outside))
 
-        return affordable_components(budget, wanted, MIN_COMPONENTS, n_rows, try_out)
+    def final(self, chosen: Chosen) -> Any:
+        """A function from a number of features to the map of rows in the units of the data."""
+        sample = self.data.sample
+        order = self.data.rng(2).permutation(sample.n)
 
-    @abstractmethod
-    def _row_seconds(self, feature_map: KernelMap, sample: Rows) -> float:
-        """Cost per row of learning with these features."""
+        def make_map(n: int) -> tuple[KernelMap, Array]:
+            rows = np.sort(order[:n])
+            gamma = self._gamma(chosen.choice.scale)
+            return self.make(take_rows(sample.X, rows), self._centre(), gamma, n, N_FOLDS), rows
 
-    def _features(
-        self, engine: Engine, feature_map: KernelMap, n_rows: int
-    ) -> tuple[Engine, Callable[[Batch], Array]]:
-        """Engine over cached features if memory allows, else one that recomputes them."""
-        if 4 * n_rows * feature_map.n_features > (
-            CACHE_BYTES if engine.in_memory else STREAM_CACHE_BYTES
-        ):
-            return engine, lambda batch: feature_map(batch.X, np.float32)
-        whole = np.empty((n_rows, feature_map.n_features), dtype=np.float32)
-        parts, done = [], 0
-        for Phi, *rest in engine.map_blocks(
-            lambda b: (feature_map(b.X, np.float32), b.y, b.weight)
-        ):
-            whole[done : done + len(Phi)] = Phi
-            done += len(Phi)
-            parts.append(rest)
-        y = np.concatenate([np.asarray(y) for y, _ in parts])
-        weight = None if parts[0][1] is None else np.concatenate([w for _, w in parts])
-        cached = local_engine(whole, y, weight, 0, self.n_jobs, True, FIT_BLOCK_ROWS)
-        return cached, lambda batch: np.asarray(batch.X)
+        return make_map
+
+    def _centre(self) -> Array:
+        """Centre to subtract from rows in their own units.
+
+        Distances do not depend on it. A linear function does: with uncentred columns its intercept
+        would have to compensate against its prior.
+        """
+        if self.settings.features == "identity":
+            return self.data.standard.mean
+        return self.data.standard.centre(self.data.is_sparse)
+
+    def _gamma(self, scale: float) -> Array:
+        return scale * self.scales.gamma * self.data.standard.inverse
+
+
+def validate(features: Features, task: Task, held: Array, monitor: Monitor) -> Chosen:
+    """Prior precision, common scale and uncertainty, on one hold-out or three folds."""
+    folds = list(_folds(features, task, held, monitor))
+    if any(fold is None for fold in folds):
+        folds = []
+    move_scale = bool(len(held)) and features.settings.gamma is None
+    found: Any = folds
+    return task.choose(found, features.scales, features.data.unit, move_scale, monitor)
+
+
+def _folds(features: Features, task: Task, held: Array, monitor: Monitor) -> Iterator[Fold | None]:
+    """Training and validation rows; None where a fold has nothing to learn.
+
+    Scales learned from all rows have seen the validation fold. With many rows per scale this is
+    negligible, and the scales are shared; with few, validation would favour too weak a prior,
+    so every fold learns its own scales.
+    """
+    data, settings = features.data, features.settings
+    n, d = data.standardised.shape
+    rng = data.rng(3)
+    if len(held):
+        inside = rng.permutation(np.setdiff1d(np.arange(n), held))[:SEARCH_ROWS]
+        yield features.fold(inside, held, 0)
+        return
+    part = rng.permutation(n) % N_FOLDS
+    own = n < MIN_ROWS_PER_SCALE * d and settings.gamma is None and settings.features != "identity"
+    for number in range(N_FOLDS):
+        inside, outside = np.flatnonzero(part != number), np.flatnonzero(part == number)
+        if not len(outside) or len(np.unique(data.sample.y[inside])) < 2:
+            yield None
+            return
+        fold_features = features
+        if own:
+            stage = f"scales of fold {number}"
+            scales = learn_scales(data, task, settings, inside, stage, monitor)
+            fold_features = replace(features, scales=scales)
+        yield fold_features.fold(rng.permutation(inside), outside, number)
+
+
+def _wanted(data: Data, settings: Settings) -> tuple[int, int]:
+    """Number of features, and the least of them that a time budget leaves."""
+    if settings.n_components is not None:
+        return settings.n_components, settings.n_components
+    share = data.n_rows // ROWS_PER_COMPONENT
+    return int(np.clip(share, MIN_COMPONENTS, MAX_COMPONENTS)), MIN_COMPONENTS
+
+
+def _some_rows(data: Data, n_rows: int) -> Engine:
+    """All rows, or a random sample of so many."""
+    if n_rows >= data.n_rows:
+        return data.engine
+    batch = data.engine.sample(n_rows, GLOBAL_SAMPLE)
+    return local_engine(batch.X, batch.y, batch.weight, data.seed, data.engine.n_jobs, False)
+
+
+def _tries_experts(data: Data, task: Task, settings: Settings) -> bool:
+    """Whether to try experts; by default for many rows and automatic hyperparameters."""
+    possible = task.allows_experts and settings.features == "nystroem"
+    if not possible or data.engine.n_features > MAX_INPUTS:
+        return False
+    if settings.n_experts is not None:
+        return settings.n_experts > 1
+    automatic = settings.automatic and settings.gamma is None and settings.n_components is None
+    return automatic and data.n_rows > task.min_expert_rows
+
+
+def _expert_plan(data: Data, settings: Settings, chosen: Chosen) -> ExpertPlan:
+    required = settings.n_experts is not None
+    number = n_experts(data.n_rows, data.engine.n_features)
+    if settings.n_experts is not None:
+        number = power_of_two(settings.n_experts)
+    return ExpertPlan(number, chosen.choice.precision, required, data.seed)

@@ -15,11 +15,11 @@ from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.files.declared import check_array, check_number
 from likelier.kernel_machine.blockwise import PREDICT_ROWS
 from likelier.kernel_machine.expert_model import Experts
+from likelier.kernel_machine.expert_noise import corrected_global_variance
 from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.noise import NoiseShape, noise_mixture
 from likelier.kernel_machine.regression import Weights
-from likelier.kernel_machine.expert_noise import corrected_global_variance
 from likelier.predictive import Gaussian
 
 

@@ -46,7 +46,8 @@ from likelier.kernel_machine.weights import (
 )
 
 MIN_NOISE_ROWS = 300  # non-landmark rows that suffice for the noise estimate
-N_ROUNDS = 2
+N_ROUNDS = 5  # the closed form is cheap, and the noise may be far below the evidence's floor
+MIN_ROWS = 6  # to validate on
 N_PASSES = 8  # typical of an optimisation
 
 
@@ -93,7 +94,7 @@ class RegressionTask(Task):
         ratio = unit * float(np.clip(scales.noise / scales.amplitude, *RATIO_RANGE))
         # applied before the temperature, which the search would undo
         choice = Choice(ratio if self.alpha is None else self.alpha)
-        if not folds:
+        if sum(fold.held.n for fold in folds) < MIN_ROWS:
             return Chosen(choice, scales.noise)
         validator = RegressionValidator(folds, self.loss)
         limits = (unit * RATIO_RANGE[0], unit * RATIO_RANGE[1])
@@ -112,7 +113,9 @@ class RegressionTask(Task):
         if self.loss is None:
             return self._closed_form(problem, std, monitor)
         ratio = self.temperature * problem.chosen.choice.precision
-        noise = max(float(problem.chosen.uncertainty), self._min_noise(sample))
+        noise = self._min_noise(sample)
+        if np.ptp(sample.y) > 0.0:
+            noise = max(float(problem.chosen.uncertainty), noise)
         features = problem.engine.map_rows(FeatureRows(problem.map))
         D = problem.map.n_features
         rows = WeightProblem(problem.engine, features, self.loss, Prior(ridge(D, ratio)))
@@ -125,9 +128,7 @@ class RegressionTask(Task):
             self.mean, self.scale,
         )  # fmt: skip
 
-    def _closed_form(
-        self, problem: Problem, std: float, monitor: Monitor
-    ) -> RegressionPosterior:
+    def _closed_form(self, problem: Problem, std: float, monitor: Monitor) -> RegressionPosterior:
         engine, sample, row = problem.engine, problem.sample, self._row(problem.unit)
         sums = monitor.stage(
             f"sums of {problem.stage}",

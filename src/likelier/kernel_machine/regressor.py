@@ -2,121 +2,72 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
 
-from likelier.base import Array, Engine
-from likelier.engines.rows import slice_rows
-from likelier.fitting.parameters import check_above
-from likelier.fitting.rows import Rows
-from likelier.fitting.standardize import LARGEST, Standard
-from likelier.fitting.time_budget import TimeBudget
-from likelier.kernel_machine.expert_fit import global_rows
-from likelier.kernel_machine.expert_model import Experts
-from likelier.kernel_machine.extrapolation import target_std
-from likelier.kernel_machine.features import KernelMap
-from likelier.kernel_machine.noise import GAUSSIAN_SHAPE, NoiseShape, noise_shape
-from likelier.kernel_machine.partial_sums import resumable_residuals, resumable_sums
-from likelier.kernel_machine.prepared import Prepared
-from likelier.kernel_machine.recipe import HOLD_OUT_FROM
-from likelier.kernel_machine.regression import (
-    RATIO_RANGE,
-    EpsilonLoss,
-    RegressionValidator,
-    Sums,
-    Weights,
-    fit_tube_weights,
-    left_out,
-    solve_weights,
+from likelier.base import Array, Batch, Uncertainty
+from likelier.fitting.dataset import CheckedSource, require_targets, stream_engine
+from likelier.fitting.moments import ColumnMoments
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.rows import NO_WEIGHT, Rows
+from likelier.fitting.standardize import LARGEST
+from likelier.kernel_machine.batches import State, absorb_numbers, regression_state
+from likelier.kernel_machine.estimator import (
+    COMMON_CONSTRAINTS,
+    KernelEstimator,
+    by_evidence,
 )
-from likelier.kernel_machine.regression_experts import MIN_NOISE_ROWS
-from likelier.kernel_machine.regression_predictions import RegressionPredictions
-from likelier.kernel_machine.resume import CachedValidator, SavedPart, WeightsCheckpoint
-from likelier.kernel_machine.search import Choice, search
-
-N_ROUNDS = 5  # the closed form is cheap, and the noise may be far below the evidence's floor
-
-
-@dataclass(frozen=True)
-class Particle(SavedPart):
-    """One set of hyperparameters with its fitted weights."""
-
-    records: ClassVar = {
-        "choice": Choice, "weights": Weights, "sums": Sums, "shape": NoiseShape, "experts": Experts,
-    }  # fmt: skip
-
-    map: KernelMap
-    landmarks: Array  # indices into the sample
-    choice: Choice
-    noise: float
-    weights: Weights | None = None
-    sums: Sums | None = None
-    shape: NoiseShape = GAUSSIAN_SHAPE
-    row: float = 1.0  # weight that counts as one row
-    global_noise: float = 1.0  # of the global model alone
-    global_scale: float = 1.0  # factor of the global model's variances with experts
-    experts: Experts | None = None
-    extrapolation_std: float = 0.0  # predictive standard deviation out of support
-    checkpoint: dict[str, Any] = field(default_factory=dict)
+from likelier.kernel_machine.particles import ParticleFit
+from likelier.kernel_machine.posterior import regressor
+from likelier.kernel_machine.regression import EpsilonLoss
+from likelier.kernel_machine.regression_task import RegressionTask
+from likelier.kernel_machine.settings import Evidence, make_inference
+from likelier.losses import EpsilonInsensitive, SquaredError
+from likelier.predictive import Gaussian
 
 
-class BayesianKernelRegressor(RegressorMixin, RegressionPredictions):
-    """Kernel regression with automatic relevance determination and predictive intervals.
+def _has_covariance(estimator: Any) -> bool:
+    """Whether there is a weight posterior."""
+    if estimator.loss == "gaussian":
+        return by_evidence(estimator)
+    raise AttributeError(
+        f'loss={estimator.loss!r} has no weight posterior; use loss="gaussian" for score_samples '
+        "and partial_fit"
+    )
+
+
+class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
+    """Kernel regression with automatic relevance determination and honest intervals.
 
     ``y = phi(x)^T w + b + noise`` on Nystroem features of ``exp(-1/2 sum_j gamma_j^2 (x_j -
-    x'_j)^2)``: a Gaussian process whose scales maximise the evidence on random subsets, whose ratio
-    of noise to amplitude and common scale are validated on held-out rows, and whose weights have
-    the exact posterior given those.
+    x'_j)^2)``. The scales ``gamma_j`` maximise the evidence of a Gaussian process on random
+    subsets; the ratio of noise to amplitude and the common scale are validated on held-out rows.
+    The weights have a Gaussian posterior in closed form, and the noise a symmetric mixture of
+    Gaussians, fitted to leave-one-out residuals.
 
     Parameters
     ----------
-    loss : {"gaussian", "epsilon_insensitive"}, default="gaussian"
-        Likelihood. "epsilon_insensitive" is robust to outliers and has no weight posterior; its
-        intervals come from held-out residuals.
-    epsilon : float, default=0.1
-        Half-width of the tube of "epsilon_insensitive", in standard deviations of the targets.
-    inference : {"evidence", "svgd", "stein_gaussian"}, default="evidence"
-        "evidence": optimised hyperparameters and a Gaussian posterior of the weights. "svgd": Stein
-        variational gradient descent over weights and scales. "stein_gaussian": a mixture of
-        Gaussians over them, which keeps its variance.
+    loss : {"gaussian", "epsilon_insensitive"} or EpsilonInsensitive, default="gaussian"
+        Noise model. The epsilon-insensitive loss, in units of the standard deviation of the
+        targets, is robust to outliers but has no weight posterior.
+    inference : {"evidence", "svgd", "stein_gaussian"}, Evidence, SVGD or SteinGaussian
+        How scales and weights are found, default "evidence"; a value has parameters of its own.
     features : {"auto", "nystroem", "fourier", "identity"}, default="auto"
-        Feature map; "identity" is the linear case. "auto" is "nystroem" for the evidence, "fourier"
-        for particles. Only "nystroem" reverts to the prior far from the data; extrapolations of the
-        others and their uncertainty are meaningless.
+        Feature map; "identity" is the linear case. "auto" is "nystroem", for particles "fourier".
     n_components : int or "auto", default="auto"
         Number of features. "auto": a quarter of the rows, between 512 and 1536; 256 for particles.
     gamma : "auto", float or array of shape (n_features,), default="auto"
         Inverse length scales in the units of the data; "auto" learns them.
     alpha : float or "auto", default="auto"
-        Prior precision of the weights relative to that of the noise.
-    temperature : float, default=1.0
-        The data count as N / temperature observations.
-    n_particles : int or "auto", default="auto"
-        Ensemble members whose predictions are averaged (1), particles of "svgd" (20), or Gaussians
-        of "stein_gaussian" (4).
-    n_experts : int or "auto", default="auto"
-        Number of local models that correct the global one, rounded down to a power of two (0
-        disables them). "auto", from 8,192 rows on and with automatic gamma, alpha and n_components:
-        one per 1,024 rows, at most 512, if this raises the leave-one-out log density.
-    max_iter : int, default=100
-        Maximum number of steps of a fit without closed form; a step of particles is ten
-        minibatches.
-    tol : float, default=1e-4
-        Stop when a step is expected to decrease the objective by less than this fraction; all
-        further steps may gain ten times that or more.
-    early_stopping : bool, default=False
-        Stop "svgd" and "stein_gaussian" on held-out rows; see the notes.
-    validation_fraction : float, default=0.1
-        Fraction of the rows held out for early stopping, at most 2,048 rows.
+        Ratio of the noise variance to the variance of the function.
     time_budget : float or None, default=None
-        Seconds for the fit, which is then limited to fewer features, rows and experts; see the
-        notes.
-    warm_start : bool, default=False
-        Resume a fit that was interrupted or ended by its time budget. The result is identical to an
-        uninterrupted fit. A completed fit starts anew.
+        Seconds for the fit, which is then limited to fewer features, rows and experts.
+    checkpoint : path or None, default=None
+        Folder in which the fit is recorded, so that it can be resumed if it is interrupted.
     n_jobs : int or None, default=None
         Threads for passes over the rows.
     random_state : int, RandomState or None, default=None
@@ -127,60 +78,28 @@ class BayesianKernelRegressor(RegressorMixin, RegressionPredictions):
     Attributes
     ----------
     gamma_ : ndarray of shape (n_features,)
-        Learned inverse length scales in the units of the data (of the first ensemble member;
-        geometric mean of particles).
+        Learned inverse length scales in the units of the data (geometric mean of particles).
     feature_relevance_ : ndarray of shape (n_features,)
         Squared relative scales of the inputs, summing to one.
-    noise_ : ndarray of shape (n_particles,)
+    noise_ : float
         Standard deviation of the noise, in the units of the target.
-    noise_centres_, noise_widths_, noise_weights_ : lists of ndarray
-        The noise is a symmetric mixture of Gaussians: centres and widths as multiples of the
-        standard deviation, and mixture weights, fitted to leave-one-out residuals.
-    alpha_ : ndarray of shape (n_particles,)
+    alpha_ : float
         Selected ratio of noise to amplitude.
-    experts_ : list of dict
-        Local experts of every ensemble member, as arrays; empty if there are none.
-    global_noise_, global_scale_ : ndarray of shape (n_particles,)
-        Noise variance of the global model alone, for targets of unit variance, and the factor of
-        its variances where experts correct it.
-    extrapolation_std_ : ndarray of shape (n_particles,)
-        Lower bound of the predictive standard deviation out of support, for targets of unit
-        variance: that of a Gaussian whose 90% interval covers as many of them.
-    extrapolation_trust_ : ndarray of shape (n_particles,)
-        Trust in the intercept out of support: zero unless ``partial_fit`` has seen such rows.
-    checkpoint_ : dict
-        State for ``warm_start``; empty after a completed fit.
+    n_components_ : int
+        Number of features, without the constant.
+    n_experts_ : int
+        Number of local experts.
+    n_iter_ : int
 
     Notes
     -----
     Cost: the scales as in `BayesianKernelClassifier`, then one pass of
-    ``rows x components x (inputs + components)`` and ``components^3``. Trying experts costs about
-    the same again: a second such pass leaves out up to 50,000 rows of the global model one by one,
-    and all rows cost ``landmarks x (inputs + landmarks)`` with 256 to 512 landmarks. The global
-    model learns at most 50,000 rows, and each further one costs ``components x inputs`` and its
-    expert. Memory does not depend on the length of a stream. There are no experts for more than
-    2,048 inputs, or if no region has four rows.
+    ``rows x components x (inputs + components)`` and ``components^3``. From 8,192 rows on, local
+    experts correct the global model, which then learns at most 50,000 rows; every row costs
+    ``landmarks x (inputs + landmarks)`` in addition, with 256 to 512 landmarks.
 
-    "svgd" and "stein_gaussian" cost ``20 max_iter`` gradients of all particles on 256 rows: a first
-    fit estimates the noise on held-out rows. They need automatic ``gamma`` and do not support
-    ``partial_fit``, ``score_samples`` or one-pass iterators. In many dimensions the particles of
-    "svgd" are an ensemble of nearly equal fits, not draws from the posterior.
-
-    Early stopping compares the log-likelihood of held-out rows every step. Without improvement for
-    twenty steps the rate starts to decay; once it is worse than the best by more than its standard
-    error, the fit stops with the best particles. Evidence fits use held-out rows for the prior and
-    do not stop early.
-
-    Time budget: some rows are timed, and features and rows are limited accordingly. Experts are
-    tried only if there is time; regions that were not reached are predicted by the global model
-    alone. Any fit includes at least one step for the scales, one validation fit of 384 features,
-    and 512 features (``n_components`` if given) on about 2,048 rows: some tenths of a second, by
-    which a longer budget may also be exceeded.
-
-    Warm start: the checkpoint survives saving and loading. With a time budget a resumed fit
-    completes at least one more piece of work; features are recomputed, at no charge to the budget.
-    Until the fit is complete, the previous model predicts. Streams are read again in the same
-    order; iterators that can be read only once are rejected (use ``partial_fit``).
+    "svgd" and "stein_gaussian" cost a gradient of all particles on a minibatch per update, twice: a
+    first fit estimates the noise on held-out rows.
 
     Examples
     --------
@@ -196,58 +115,57 @@ class BayesianKernelRegressor(RegressorMixin, RegressionPredictions):
     True
     """
 
-    _losses = ("gaussian", "epsilon_insensitive")
-    _particle_type = Particle
+    _is_classifier: ClassVar[bool] = False
+    _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions({"gaussian", "epsilon_insensitive"}), EpsilonInsensitive],
+        **COMMON_CONSTRAINTS,
+    }
+
+    target_mean_: float
+    target_scale_: float
 
     def __init__(
         self,
-        loss: str = "gaussian",
+        loss: Any = "gaussian",
         *,
-        epsilon: float = 0.1,
-        inference: str = "evidence",
+        inference: Any = "evidence",
         features: str = "auto",
         n_components: int | str = "auto",
         gamma: Any = "auto",
         alpha: float | str = "auto",
-        temperature: float = 1.0,
-        n_particles: int | str = "auto",
-        n_experts: int | str = "auto",
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         time_budget: float | None = None,
-        warm_start: bool = False,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.loss = loss
-        self.epsilon = epsilon
         self.inference = inference
         self.features = features
         self.n_components = n_components
         self.gamma = gamma
         self.alpha = alpha
-        self.temperature = temperature
-        self.n_particles = n_particles
-        self.n_experts = n_experts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.time_budget = time_budget
-        self.warm_start = warm_start
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate_parameters(self) -> None:
-        super()._validate_parameters()
-        if self.epsilon != 0.0:
-            check_above("epsilon", self.epsilon, 0.0)
-
     # -- targets ------------------------------------------------------------------------
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        inference = self._value("inference")
+        if isinstance(inference, Evidence) and inference.posterior_scale != "auto":
+            raise ValueError(
+                'inference.posterior_scale must be "auto" in a regression, whose noise sets the '
+                "scale of its posterior"
+            )
+
+    @property
+    def _has_weight_posterior(self) -> bool:
+        return bool(self.loss == "gaussian")
+
     def _check_y(self, y: Array) -> Array:
         try:
             y = np.asarray(y, dtype=np.float64)
@@ -263,146 +181,132 @@ class BayesianKernelRegressor(RegressorMixin, RegressionPredictions):
             )
         return y
 
-    def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
+    def _encoded(self, rows: Rows) -> Rows:
         """Targets of mean zero and unit variance."""
-        omega = np.ones(len(y)) if weight is None else weight
+        rows = rows.present()
+        y, omega = rows.y, np.ones(rows.n) if rows.weight is None else rows.weight
         mean = float(omega @ y / omega.sum())
         std = float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum()))
         if not std > 1.0 / LARGEST and np.ptp(y) > 0.0 and not np.ptp(y) > 1.0 / LARGEST:
             raise ValueError(
                 f"y contains values whose squares vanish (below {1 / LARGEST:g}); rescale y"
             )
-        self._set_target_scale(mean, std)
-        return (y - self.target_mean_) / self.target_scale_, weight
+        self._set_units(mean, std)
+        return Rows(rows.X, self._in_units(y), rows.weight)
 
-    def _evidence_targets(self, y: Array) -> Array:
-        return y[:, None]
+    def _encoded_source(self, source: Any, seed: int, monitor: Monitor) -> CheckedSource:
+        check = self._check_y
 
-    # -- weights ------------------------------------------------------------------------
-    def _epsilon_loss(self) -> EpsilonLoss | None:
-        return None if self.loss == "gaussian" else EpsilonLoss(float(self.epsilon))
+        def moments_of(batch: Batch) -> tuple[int, ColumnMoments]:
+            y = check(require_targets(batch))
+            return batch.n_rows, ColumnMoments.of(y[:, None], batch.weight)
 
-    def _learn_particle(
-        self,
-        engine: Engine,
-        prepared: Prepared,
-        held: Array,
-        n_rows: int,
-        rng: np.random.Generator,
-        budget: TimeBudget,
-    ) -> Particle:
-        choice, noise = self._resumable_choice(prepared, held, rng, budget)
-        feature_map, landmarks = self._final_map(prepared, choice.scale, n_rows, rng, budget)
-        extrapolation_std = target_std(prepared.sample.y, prepared.sample.weight)
-        part = Particle(feature_map, landmarks, choice, noise, extrapolation_std=extrapolation_std)
-        if self._tries_experts(n_rows, feature_map):
-            learned: Particle = self._learn_with_experts(
-                engine, prepared, part, n_rows, rng, budget
-            )
-            return learned
-        loss = self._epsilon_loss()
-        if loss is not None:
-            choice = replace(choice, precision=float(self.temperature) * choice.precision)
-            n_few = self._affordable_rows(prepared, feature_map, n_rows, budget)
-            if n_few < n_rows:
-                n_few = n_few if engine.in_memory else min(n_few, global_rows(self.n_features_in_))
-                engine, _ = self._subsample(engine, n_few, n_rows)
-            with budget.aside("weights"):
-                rows, features = self._features(engine, feature_map, n_few)
-            limits = (float(self.tol), int(self.max_iter))
-            monitor = WeightsCheckpoint(budget, "weights", [choice.precision, choice.scale, n_few])
-            start = monitor.start(np.zeros((feature_map.n_features, 1)))
-            weights = fit_tube_weights(rows.reduce, features, loss, choice, start, monitor, limits)
-            return replace(part, choice=choice, weights=weights)
-        engine, sample = self._affordable_data(engine, prepared.sample, feature_map, n_rows, budget)
-        return self._solve(engine, sample, prepared.unit, part, budget)
+        engine = stream_engine(source, seed, False)
+        self._n_stream_rows, targets = monitor.stage(
+            "targets", lambda: engine.reduce(moments_of, lambda a, b: (a[0] + b[0], a[1] + b[1]))
+        )
+        if not self._n_stream_rows:
+            raise ValueError(NO_WEIGHT)
+        self._set_units(float(targets.mean[0]), float(np.sqrt(targets.squares[0] / targets.weight)))
+        return CheckedSource(source, self._in_units)
 
-    def _learn_weights(
-        self, engine: Engine, prepared: Prepared, part: Particle, n_rows: int, budget: TimeBudget
-    ) -> Particle:
-        """Weights from all rows of the engine, the noise from at most as many."""
-        sample = prepared.sample.take(np.arange(min(prepared.sample.n, n_rows)))
-        return self._solve(engine, sample, prepared.unit, part, budget)
+    def _set_units(self, mean: float, std: float) -> None:
+        self.target_mean_ = mean
+        self.target_scale_ = std if std > 1e-12 * abs(mean) else 1.0
 
-    def _solve(
-        self, engine: Engine, sample: Rows, unit: float, part: Particle, budget: TimeBudget
-    ) -> Particle:
-        """Weights in closed form, and the noise from leave-one-out residuals of the sample."""
-        feature_map, T = part.map, float(self.temperature)
-        signature: list[Any] = [part.choice.precision, part.choice.scale, int(engine.n_rows or 0)]
-        signature += [sample.n, feature_map.n_features]
-        of_sums, of_rest = (self._stage(name, signature[2]) for name in ("sums", "residuals"))
-        sums = resumable_sums(engine, feature_map, (of_sums, signature), budget)
-        # at temperature T a row counts as 1/T of a row: for the mean, its covariance and the noise
-        row = T * self._row_unit(unit)
-        choice = replace(part.choice, precision=part.choice.precision * T / row)
-        sums = Sums(sums.gram / row, sums.cross / row, sums.weight / row)
-        with budget.aside(of_rest):
-            weights = solve_weights(sums, choice.precision)
-        omega = (np.ones(sample.n) if sample.weight is None else sample.weight) / row
+    def _in_units(self, y: Array) -> Array:
+        return np.asarray((self._check_y(y) - self.target_mean_) / self.target_scale_)
 
-        def leave_out_block(rows: slice) -> Array:
-            Phi = feature_map(slice_rows(sample.X, rows.start, rows.stop), np.float64)
-            return left_out(weights, Phi, sample.y[rows], omega[rows], feature_map.residual(Phi))
+    def _loss(self) -> EpsilonLoss | None:
+        if self.loss == "gaussian":
+            return None
+        loss = EpsilonInsensitive() if isinstance(self.loss, str) else self.loss
+        return EpsilonLoss(float(loss.epsilon))
 
-        rest = resumable_residuals(sample.n, leave_out_block, (of_rest, signature), budget)
-        others = np.setdiff1d(np.arange(sample.n), part.landmarks)
-        if len(others) >= MIN_NOISE_ROWS:  # like new rows, these are not landmarks
-            rest, omega = rest[others], omega[others]
-        noise = max(float(np.average(rest**2, weights=omega)), self._min_noise(sample))
-        budget.tell("weights", f"noise {noise:.4g}")  # log only: the fit is complete
-        shape = noise_shape(rest / np.sqrt(noise), omega)
-        return replace(
-            part, weights=weights, choice=choice, sums=sums, shape=shape, row=row,
-            noise=noise * shape.variance, global_noise=noise * shape.variance,
+    def _alpha(self) -> float | None:
+        return None if self.alpha == "auto" else float(self.alpha)
+
+    def _task(self) -> RegressionTask:
+        inference = self._value("inference")
+        common = (self.target_mean_, self.target_scale_, self._loss(), self._alpha())
+        if not isinstance(inference, Evidence):
+            return RegressionTask(*common)
+        return RegressionTask(
+            *common, float(inference.temperature), float(inference.tol), int(inference.max_iter)
+        )
+
+    def _particle_fit(self, inference: Any) -> ParticleFit:
+        loss = self._loss()
+        return ParticleFit(
+            self._task(), SquaredError() if loss is None else EpsilonInsensitive(loss.epsilon),
+            inference, 0, self.target_mean_, self.target_scale_, self._alpha(),
         )  # fmt: skip
 
-    def _choose(
-        self, prepared: Prepared, held: Array, rng: np.random.Generator, budget: TimeBudget
-    ) -> tuple[Choice, float]:
-        """Choose ratio and scale on held-out rows; also return the noise there."""
-        scales = prepared.scales
-        ratio = prepared.unit * float(np.clip(scales.noise / scales.amplitude, *RATIO_RANGE))
-        limits = (prepared.unit * RATIO_RANGE[0], prepared.unit * RATIO_RANGE[1])
-        if self.alpha != "auto":
-            ratio = float(self.alpha)
-        choice = Choice(ratio)  # applied before the temperature, which the search would undo
-        folds = self._folds(prepared, held, rng, budget) if prepared.sample.n >= 6 else []
-        if not folds:
-            constant = np.ptp(prepared.sample.y) == 0.0  # constant targets are not rescaled
-            return choice, self._min_noise(prepared.sample) if constant else scales.noise
-        loss = self._epsilon_loss()
-        validator = RegressionValidator(folds, loss)
-        cached = CachedValidator(validator, budget)
-        move_scale = prepared.sample.n >= HOLD_OUT_FROM and isinstance(self.gamma, str)
-        automatic = self.alpha == "auto"
-        choice = search(cached, choice, automatic, move_scale, cached.stop, N_ROUNDS, limits)
-        if loss is None:
-            return choice, scales.noise
-        tempered = replace(choice, precision=float(self.temperature) * choice.precision)
-        rest, _ = validator.residuals(tempered)
-        return choice, float(validator.omega @ rest**2 / validator.omega.sum())
+    def _described(self, posterior: Any) -> dict[str, Any]:
+        if not hasattr(posterior, "map"):
+            model = posterior.particles.model
+            gamma = posterior.particles.gamma * model.standard.inverse
+            n_components = model.machine.n_components
+            noise = posterior.noise
+            return {"gamma_": gamma, "n_components_": n_components, "noise_": noise}
+        experts = posterior.experts
+        return {
+            "gamma_": posterior.map.gamma,
+            "n_components_": posterior.map.n_features - 1,
+            "alpha_": posterior.weights.ratio,
+            "noise_": float(np.sqrt(posterior.noise)) * posterior.target_scale,
+            "n_experts_": 0 if experts is None else len(experts.counts),
+        }
 
-    def _store(self, parts: list[Particle], standard: Standard) -> None:
-        """Set fitted attributes, as plain arrays."""
-        weights = [part.weights for part in parts if part.weights is not None]
-        self.maps_ = [part.map.to_arrays() for part in parts]
-        self.experts_ = [part.experts.to_arrays() if part.experts else {} for part in parts]
-        self.weights_ = [each.mean for each in weights]
-        self.roots_ = [each.root for each in weights]
-        self.ratio_ = np.array([each.ratio for each in weights])
-        self.global_noise_ = np.array([part.global_noise for part in parts])
-        self.global_scale_ = np.array([part.global_scale for part in parts])
-        self.extrapolation_std_ = np.array([part.extrapolation_std for part in parts])
-        self.extrapolation_trust_ = np.zeros(len(parts))
-        self.alpha_ = np.array([part.choice.precision for part in parts])
-        self.noise_ = np.sqrt([part.noise for part in parts]) * self.target_scale_
-        self._store_shapes([part.shape for part in parts])
-        self.gamma_ = np.asarray(self.maps_[0]["gamma"])
-        self.input_scale_ = standard.spread()
-        self.n_components_ = parts[0].map.n_features - 1
-        sums = parts[0].sums
-        self.sums_weight_, self.row_weight_ = 0.0 if sums is None else sums.weight, parts[0].row
-        self.checkpoint_ = parts[0].checkpoint if self._n_particles() == 1 else {}
-        if hasattr(self, "stream_") and sums is not None:
-            self.stream_["sums"] = vars(sums).copy()
+    def _restored(self) -> Any:
+        return regressor(self)
+
+    # -- learning in batches ------------------------------------------------------------
+    @available_if(_has_covariance)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Update the model with a batch of rows.
+
+        The first 4,000 rows are buffered and fitted together, before the model predicts or is
+        saved. After that, and after `fit`, features are fixed and a batch adds to the sums of the
+        normal equations, at ``rows x features^2``.
+        """
+        self._validate_params()
+        fresh = not hasattr(self, "stream_") and not hasattr(self, "posterior_")
+        rows = self._check_rows(X, y, sample_weight, reset=fresh)
+        self._learn(rows, self.stream_["seed"] if hasattr(self, "stream_") else self._seed())
+        return self
+
+    def _continued(self, state: State) -> State:
+        return regression_state(self._restored(), state["seed"])
+
+    def _absorb(self, state: State, rows: Rows) -> None:
+        encoded = Rows(rows.X, self._in_units(rows.y), rows.weight)
+        posterior, self.stream_ = absorb_numbers(self._restored(), state, encoded)
+        self._store(posterior)
+
+    # -- predictions --------------------------------------------------------------------
+    def _predictive(self, X: Any) -> Gaussian:
+        found: Gaussian = self._posterior().predictive(self._check_X(X, reset=False))
+        return found
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictive mean; with ``return_std`` also the standard deviation."""
+        predictive = self._predictive(X)
+        return (predictive.mean(), predictive.std()) if return_std else predictive.mean()
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Central predictive interval of each row, ``(n, 2)``."""
+        return self._predictive(X).interval(coverage)
+
+    def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Predictive quantiles of each row."""
+        return self._predictive(X).quantiles(alpha)
+
+    def log_predictive_density(self, X: Any, y: Any) -> Array:
+        """Log predictive density of each target."""
+        return self._predictive(X).log_density(y)
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Predictive variance: of the noise (aleatoric) and of the function (epistemic)."""
+        found: Uncertainty = self._posterior().uncertainty(self._check_X(X, reset=False))
+        return found

@@ -7,16 +7,18 @@ between particles, which fails in many dimensions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
-from likelier.kernel_machine.adam import Moments, adam_change, count_rows, minibatches, rate_at
-from likelier.kernel_machine.svgd import Link, ParticleModel, ParticlePosterior
+from likelier.kernel_machine.adam import Moments, adam_change, rate_at
+from likelier.kernel_machine.settings import KernelInference
+from likelier.kernel_machine.svgd import Link, ParticleModel, ParticlePosterior, mean_scales
 from likelier.predictive import Predictive
+from likelier.value import integer, number
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class GaussianMixturePosterior(Posterior):
     scale: Array
     n_draws: int = 40
     seed: int = 0
+
+    @property
+    def gamma(self) -> Array:
+        """Geometric mean of the kernel scales of the Gaussians."""
+        return mean_scales(self.model.machine, self.mean)
 
     def draws(self, n: int, stream: np.random.Generator) -> Array:
         """``n`` draws of the parameters, evenly divided among the Gaussians."""
@@ -67,7 +74,7 @@ class GaussianMixturePosterior(Posterior):
 
 
 @dataclass(frozen=True)
-class SteinGaussian(Inference):
+class SteinGaussian(KernelInference, Inference):
     """Mixture of diagonal Gaussians, by stochastic gradients of the KL divergence.
 
     Each Gaussian samples ``theta = mean + scale e`` with the gradient ``g`` of ``log p - log q``
@@ -78,18 +85,20 @@ class SteinGaussian(Inference):
     Draws are antithetic pairs.
 
     Cost per update of C Gaussians over p parameters: 2 C minibatch gradients, and ``10 C^2 p``
-    products for the mixture. On a stream a step is one pass, with many updates.
+    products for the mixture.
+
+    ``local_only`` for the reason of `SVGD`.
 
     Parameters
     ----------
+    temperature : float
+        The data count as N / temperature observations.
     n_particles : int
         Number of Gaussians. They find several modes if initialised near them; one mode needs one.
-    n_updates, batch_size, rate
-        As for `likelier.kernel_machine.svgd.SVGD`; ``rate`` also bounds the change of a log scale.
+    n_updates, batch_size, step_size
+        As for `SVGD`; ``step_size`` also bounds the change of a log scale.
     start_scale : float
         Initial standard deviation of every parameter.
-    n_draws, seed
-        Number of draws for predictions, and their seed.
 
     Notes
     -----
@@ -102,13 +111,15 @@ class SteinGaussian(Inference):
     et al., ELBOing Stein: variational Bayes with Stein mixture inference, 2025.
     """
 
-    n_particles: int = 4
-    n_updates: int = 1500
-    batch_size: int = 256
-    rate: float = 0.05
-    start_scale: float = 0.1
-    n_draws: int = 40
-    seed: int = 0
+    name: ClassVar[str] = "stein_gaussian"
+    local_only: ClassVar[bool] = True
+    resumable: ClassVar[bool] = True
+
+    n_particles: int = integer(4, "[1, inf)")
+    n_updates: int = integer(1000, "[1, inf)")
+    batch_size: int = integer(256, "[1, inf)")
+    step_size: float = number(0.05, "(0, inf)")
+    start_scale: float = number(0.1, "(0, inf)")
 
     def init(
         self, model: ParticleModel, engine: Engine, theta: Array | None = None
@@ -116,20 +127,15 @@ class SteinGaussian(Inference):
         """Start at ``theta`` (one row per Gaussian) or at random particles of the model."""
         if theta is None:
             theta = model.start(self.n_particles, engine.stream(0, 0))
-        count = model.temperature
-        count = float(count_rows(engine) if count is None else count)
+        count = float((engine.n_rows or 1) if model.count is None else model.count)
         log_scale = np.full(theta.shape, np.log(self.start_scale))
         moments = Moments.zeros((2, *theta.shape))
         return SteinGaussianState(model, np.array(theta), log_scale, moments, count)
 
     def step(self, state: SteinGaussianState, engine: Engine) -> tuple[SteinGaussianState, Info]:
-        """One update on a random minibatch; on a stream, one pass of updates."""
-        info, n_rows = Info(), 0
-        for batch in minibatches(engine, self.batch_size, state.n_updates):
-            n_rows += batch.n_rows
-            state, info = self.learn(state, batch, engine.stream(state.n_updates, 1))
-        passes = n_rows / engine.n_rows if engine.n_rows else 1.0
-        return state, replace(info, passes=passes)
+        """One update on a random minibatch."""
+        batch = engine.draw(self.batch_size, iteration=state.n_updates).compact()
+        return self.learn(state, batch, engine.stream(state.n_updates, 1))
 
     def learn(
         self, state: SteinGaussianState, batch: Batch, stream: np.random.Generator
@@ -145,7 +151,7 @@ class SteinGaussian(Inference):
         log_q, gradient_q = mixture_log_density(theta, mean, scale)
         plus, minus = np.split(-gradient - gradient_q, 2)
         direction = 0.5 * np.stack([plus + minus, scale * noise * (plus - minus)])
-        rate = rate_at(self.rate, state.n_updates, self.n_updates)
+        rate = rate_at(self.step_size, state.n_updates, self.n_updates)
         moments, change = adam_change(state.moments, direction, rate)
         n_updates = state.n_updates + 1
         state = SteinGaussianState(
@@ -158,7 +164,7 @@ class SteinGaussian(Inference):
     def posterior(self, state: SteinGaussianState) -> GaussianMixturePosterior:
         """The mixture of Gaussians."""
         scale = np.exp(state.log_scale)
-        return GaussianMixturePosterior(state.model, state.mean, scale, self.n_draws, self.seed)
+        return GaussianMixturePosterior(state.model, state.mean, scale)
 
 
 def mixture_log_density(theta: Array, mean: Array, scale: Array) -> tuple[Array, Array]:

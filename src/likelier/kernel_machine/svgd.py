@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
 from likelier.base import Array, Batch, Engine, Inference, Info, Matrix, Posterior
-from likelier.kernel_machine.adam import Moments, adam_change, count_rows, minibatches, rate_at
+from likelier.kernel_machine.adam import Moments, adam_change, rate_at
+from likelier.kernel_machine.settings import KernelInference
 from likelier.predictive import Predictive
+from likelier.value import integer, number
 
 Link = Callable[[Array], Array]
 
@@ -28,7 +30,7 @@ class ParticleModel(Protocol):
     """
 
     @property
-    def temperature(self) -> float | None:
+    def count(self) -> float | None:
         """Effective number of observations; None is the number of rows."""
 
     def start(self, n_particles: int, stream: np.random.Generator) -> Array:
@@ -53,6 +55,11 @@ class ParticlePosterior(Posterior):
 
     model: Any
     theta: Array
+
+    @property
+    def gamma(self) -> Array:
+        """Geometric mean of the kernel scales of the particles."""
+        return mean_scales(self.model.machine, self.theta)
 
     def scores(self, X: Matrix) -> Array:
         """Scores of every particle, ``(particles, rows, outputs)``."""
@@ -80,28 +87,34 @@ class SVGDState:
 
 
 @dataclass(frozen=True)
-class SVGD(Inference):
+class SVGD(KernelInference, Inference):
     """Stein variational gradient descent with the median bandwidth and Adam steps.
 
     Cost per update of P particles with p parameters: P minibatch gradients, and ``3 P^2 p``
-    products for the interaction, which is negligible as long as P is smaller than the minibatch. On
-    a stream a step is one pass, with many updates.
+    products for the interaction, which is negligible as long as P is smaller than the minibatch.
+
+    ``local_only``: every update needs the particles of the update before and a few random rows, so
+    there is nothing to be done where the rows are.
 
     Parameters
     ----------
+    temperature : float
+        The data count as N / temperature observations.
     n_particles : int
         One particle is gradient ascent to a mode.
     n_updates : int
-        Planned number of updates; the rate decays linearly over the second half of them.
+        Number of updates; the rate decays linearly over the second half of them.
     batch_size : int
         Rows of a minibatch.
-    rate : float
+    step_size : float
         Largest change of a parameter in one update.
 
-    Notes ----- In many dimensions the particles are not draws from the posterior. On ``N(0, I_d)``
+    Notes
+    -----
+    In many dimensions the particles are not draws from the posterior. On ``N(0, I_d)``
     they converge to a variance of about ``log(P + 1) / d``: over thousands of weights this is an
     ensemble of nearly equal point estimates without effective repulsion. It is provided for
-    comparison; `likelier.kernel_machine.stein_gaussian.SteinGaussian` keeps the variance.
+    comparison; `SteinGaussian` keeps the variance.
 
     References
     ----------
@@ -109,32 +122,31 @@ class SVGD(Inference):
     the variance collapse of SVGD in high dimensions, 2022.
     """
 
-    n_particles: int = 20
-    n_updates: int = 1000
-    batch_size: int = 256
-    rate: float = 0.05
+    name: ClassVar[str] = "svgd"
+    local_only: ClassVar[bool] = True
+    resumable: ClassVar[bool] = True
+
+    n_particles: int = integer(20, "[1, inf)")
+    n_updates: int = integer(1000, "[1, inf)")
+    batch_size: int = integer(256, "[1, inf)")
+    step_size: float = number(0.05, "(0, inf)")
 
     def init(self, model: ParticleModel, engine: Engine, theta: Array | None = None) -> SVGDState:
         """Start at ``theta`` (one row per particle) or at random particles of the model."""
         if theta is None:
             theta = model.start(self.n_particles, engine.stream(0, 0))
-        count = model.temperature
-        count = float(count_rows(engine) if count is None else count)
+        count = float((engine.n_rows or 1) if model.count is None else model.count)
         return SVGDState(model, np.array(theta), Moments.zeros(theta.shape), count)
 
     def step(self, state: SVGDState, engine: Engine) -> tuple[SVGDState, Info]:
-        """One update on a random minibatch; on a stream, one pass of updates."""
-        info, n_rows = Info(), 0
-        for batch in minibatches(engine, self.batch_size, state.n_updates):
-            n_rows += batch.n_rows
-            state, info = self.learn(state, batch)
-        passes = n_rows / engine.n_rows if engine.n_rows else 1.0
-        return state, Info(info.objective, passes=passes, converged=info.converged)
+        """One update on a random minibatch."""
+        batch = engine.draw(self.batch_size, iteration=state.n_updates).compact()
+        return self.learn(state, batch)
 
     def learn(self, state: SVGDState, batch: Batch) -> tuple[SVGDState, Info]:
         """Update all particles on one minibatch; the reported objective is their mean energy."""
         energy, gradient = state.model.energy_gradient(state.theta, batch, state.count)
-        rate = rate_at(self.rate, state.n_updates, self.n_updates)
+        rate = rate_at(self.step_size, state.n_updates, self.n_updates)
         direction = stein_direction(state.theta, -gradient)
         moments, change = adam_change(state.moments, direction, rate)
         n_updates = state.n_updates + 1
@@ -144,6 +156,13 @@ class SVGD(Inference):
     def posterior(self, state: SVGDState) -> ParticlePosterior:
         """Equally weighted particles."""
         return ParticlePosterior(state.model, state.theta)
+
+
+def mean_scales(machine: Any, theta: Array) -> Array:
+    """Geometric mean of the kernel scales; equal ones in the linear case."""
+    if machine.frequencies is None:
+        return np.full(machine.n_features, machine.n_features**-0.5)
+    return np.asarray(np.exp(np.log(machine.split(theta).gamma).mean(axis=0)))
 
 
 def median_bandwidth(theta: Array) -> float:

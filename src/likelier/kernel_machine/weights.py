@@ -174,7 +174,7 @@ class WeightProblem:
     certify: bool = False
 
     def reduce(self, map: Callable[..., Any], merge: Callable[[Any, Any], Any], state: Any) -> Any:
-        """Sum over rows of ``map(batch, scored rows, state)``; the state starts with the weights."""
+        """Sum ``map(batch, scored rows, *state)`` over rows; the state starts with the weights."""
         offset = () if self.offset is None else (self.offset,)
         whole: Any = OnScores(self.loss, map)
         return self.engine.reduce(whole, merge, self.features, *offset, state=state)
@@ -317,10 +317,11 @@ class WeightSolver(Inference):
         default_factory=list, compare=False, repr=False
     )  # the last Gram matrix and the metric made of it
 
-    def init(self, model: Any, engine: Any, gram: Array | None = None) -> SolverState:
+    def init(self, model: Any, engine: Any = None, gram: Array | None = None) -> SolverState:
         """State at the weights ``model``; ``gram`` is `WeightProblem.gram` there if known."""
         value, gradient = self.problem.value_gradient(model)
-        return SolverState(model, value, gradient, self.problem.gram(model) if gram is None else gram)
+        gram = self.problem.gram(model) if gram is None else gram
+        return SolverState(model, value, gradient, gram)
 
     def step(self, state: SolverState, engine: Any = None) -> tuple[SolverState, Info]:
         """One step: a pass for each length tried."""
@@ -339,8 +340,8 @@ class WeightSolver(Inference):
             return replace(state, converged=True), Info(state.value, gain, 0.0, True)
         moved = _line_search(problem, state.W, state.value, direction, derivative)
         if moved is None:  # no progress beyond rounding error
-            message = "no step decreases the objective"
-            return replace(state, converged=not certify), Info(state.value, gain, 1.0, not certify, message)
+            info = Info(state.value, gain, 1.0, not certify, "no step decreases the objective")
+            return replace(state, converged=not certify), info
         after = state.after(moved)
         return after, Info(after.value, gain, 1.0)
 

@@ -1,0 +1,131 @@
+"""Learning in batches: the posterior after some rows is the prior of the next.
+
+The first rows are buffered, since scales and landmarks depend on all of them; after that features
+are fixed, and memory depends on the number of features, not of rows. A state is plain values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from likelier.base import Array
+from likelier.engines.rows import stack_rows
+from likelier.fitting.dataset import local_engine
+from likelier.fitting.rows import Rows
+from likelier.kernel_machine.class_posterior import ClassPosterior
+from likelier.kernel_machine.class_task import ClassTask
+from likelier.kernel_machine.extrapolation import OutOfSupport
+from likelier.kernel_machine.laplace import (
+    TRUST_ROWS,
+    class_curvature,
+    extrapolation_degree,
+    posterior_from_blocks,
+)
+from likelier.kernel_machine.regression import Sums, regression_sums, solve_weights
+from likelier.kernel_machine.regression_posterior import RegressionPosterior
+from likelier.kernel_machine.triangles import lower_inverse
+from likelier.kernel_machine.weights import (
+    FeatureRows,
+    Prior,
+    WeightProblem,
+    fit_weights,
+    ridge,
+)
+
+START_ROWS = 4000  # rows that scales and landmarks are learned from
+
+State = dict[str, Any]
+
+
+def buffered(state: State, rows: Rows) -> State:
+    """State with more rows that have not been learned."""
+    omega = np.ones(rows.n) if rows.weight is None else np.asarray(rows.weight, dtype=np.float64)
+    X, y = rows.X, rows.y
+    if "X" in state:
+        X = stack_rows([state["X"], X])
+        y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
+    return state | {"X": X, "y": y, "omega": omega, "pending": True}
+
+
+def class_state(posterior: ClassPosterior, seed: int) -> State:
+    """State that continues a fit."""
+    _refuse_experts(posterior)
+    return {"seed": seed, "precision": posterior.weights.precision(), "outside": 0.0}
+
+
+def absorb_classes(
+    task: ClassTask, posterior: ClassPosterior, state: State, rows: Rows
+) -> tuple[ClassPosterior, State]:
+    """Posterior and state after more rows; costs ``rows x features^2`` per class."""
+    omega = (np.ones(rows.n) if rows.weight is None else rows.weight) / task.temperature
+    W = posterior.weights.mean
+    with local_engine(rows.X, rows.y, omega, 0, 1, False) as engine:
+        features = engine.map_rows(FeatureRows(posterior.map))
+        prior = Prior(state["precision"], W)
+        problem = WeightProblem(engine, features, task.loss, prior)
+        fit = fit_weights(problem, W, task.tol, task.max_iter)
+        precision = state["precision"] + class_curvature(problem, fit.W)
+    outside = state["outside"]
+    if posterior.map.local:
+        residual = posterior.map.residual(posterior.map(rows.X, np.float32))
+        outside += float(omega @ extrapolation_degree(residual))
+    posterior = replace(
+        posterior, objective=float(fit.value), converged=fit.converged,
+        weights=posterior_from_blocks(fit.W, precision, posterior.weights.prior_variance),
+        # the landmarks are fixed, so the intercept gains trust for rows out of their support
+        extrapolation_trust=outside / (outside + TRUST_ROWS),
+    )  # fmt: skip
+    return posterior, state | {"precision": precision, "outside": outside}
+
+
+def regression_state(posterior: RegressionPosterior, seed: int) -> State:
+    """State that continues a fit: the sums of the normal equations."""
+    _refuse_experts(posterior)
+    factor = lower_inverse(posterior.weights.root.astype(np.float64))
+    A = factor @ factor.T
+    cross = A @ posterior.weights.mean
+    A[np.diag_indices_from(A)] -= ridge(len(A), posterior.weights.ratio)
+    return {"seed": seed, "gram": A, "cross": cross, "weight": float(A[-1, -1]), "outside": 0.0}
+
+
+def absorb_numbers(
+    posterior: RegressionPosterior, state: State, rows: Rows
+) -> tuple[RegressionPosterior, State]:
+    """Posterior and state after more rows; costs ``rows x features^2``.
+
+    The noise is a running mean of standardised squared residuals of rows before they are learned.
+    """
+    weights, omega = posterior.weights, _in_rows(rows, posterior.row)
+    Phi = posterior.map(rows.X, np.float64)
+    sums = Sums(state["gram"], state["cross"], state["weight"])
+    sums = sums + regression_sums(Phi, rows.y, omega)
+    support = OutOfSupport(posterior.map.residual(Phi), 1.0 - posterior.extrapolation_trust)
+    constant, noise = float(weights.mean[-1]), posterior.noise
+    expected = noise * (1.0 + weights.variance(Phi, support.residual))
+    prior = np.asarray(noise * (1.0 + 1.0 / weights.ratio))
+    expected += support.variance(constant, posterior.extrapolation_std, prior)
+    residual = rows.y - Phi @ weights.mean + support.mean_correction(constant)
+    before, more = state["weight"], float(omega.sum())
+    noise *= (before + float(omega @ (residual**2 / expected))) / max(before + more, 1e-300)
+    outside = state["outside"] + float(omega @ extrapolation_degree(support.residual))
+    posterior = replace(
+        posterior, weights=solve_weights(sums, weights.ratio), noise=noise, global_noise=noise,
+        extrapolation_trust=outside / (outside + TRUST_ROWS),
+    )  # fmt: skip
+    return posterior, state | vars(sums) | {"outside": outside}
+
+
+def _in_rows(rows: Rows, row: float) -> Array:
+    """Weights as numbers of rows."""
+    return (np.ones(rows.n) if rows.weight is None else np.asarray(rows.weight)) / row
+
+
+def _refuse_experts(posterior: Any) -> None:
+    if posterior.experts is not None:
+        raise ValueError(
+            "partial_fit cannot go on with a model that has local experts; fit it with "
+            "inference=Evidence(n_experts=0), or fit all rows at once"
+        )
