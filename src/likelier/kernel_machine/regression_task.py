@@ -186,9 +186,9 @@ class RegressionTask(Task):
             return 2.0 * (time.perf_counter() - begin) / rows.n  # learned, then left out
         engine = local_engine(rows.X, rows.y, rows.weight, 0, 1, False)
         begin = time.perf_counter()
-        Phi = engine.map_rows(FeatureRows(feature_map))
+        features = engine.map_rows(FeatureRows(feature_map))
         D = feature_map.n_features
-        problem = WeightProblem(engine, Phi, self.loss, Prior(ridge(D, 1.0)))
+        problem = WeightProblem(engine, features, self.loss, Prior(ridge(D, 1.0)))
         problem.gram(np.zeros((D, 1)))
         return N_PASSES * (time.perf_counter() - begin) / rows.n
 

@@ -58,7 +58,7 @@ def make_inference(inference: Any) -> KernelInference:
     """The value of an ``inference`` parameter."""
     return make_value(
         inference,
-        KernelInference,  # type: ignore[type-abstract]
+        KernelInference,
         {"evidence": Evidence, "svgd": _svgd, "stein_gaussian": _stein_gaussian},
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from likelier.base import Array, Engine, Posterior
 from likelier.fitting.monitor import Monitor
@@ -56,7 +56,7 @@ class Problem:
 class Task(ABC):
     """A kind of targets: classes, or numbers of mean zero and unit variance."""
 
-    min_expert_rows: int
+    min_expert_rows: ClassVar[int]  # from which on experts are tried
 
     @abstractmethod
     def strata(self, y: Array) -> Array:
