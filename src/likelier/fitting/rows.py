@@ -25,6 +25,13 @@ class Rows:
         """How many rows."""
         return int(self.X.shape[0])
 
+    @property
+    def omega(self) -> Array:
+        """Weights, one by default."""
+        if self.weight is None:
+            return np.ones(self.n)
+        return np.asarray(self.weight, dtype=np.float64)
+
     def take(self, rows: Array) -> Rows:
         """Some of the rows."""
         weight = None if self.weight is None else self.weight[rows]

@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array
 from likelier.engines.rows import stack_rows
 from likelier.fitting.dataset import local_engine
 from likelier.fitting.rows import Rows
 from likelier.kernel_machine.class_posterior import ClassPosterior
-from likelier.kernel_machine.class_task import ClassTask
 from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.laplace import (
     TRUST_ROWS,
@@ -28,6 +26,7 @@ from likelier.kernel_machine.regression import Sums, regression_sums, solve_weig
 from likelier.kernel_machine.regression_posterior import RegressionPosterior
 from likelier.kernel_machine.triangles import lower_inverse
 from likelier.kernel_machine.weights import (
+    ClassLoss,
     FeatureRows,
     Prior,
     WeightProblem,
@@ -42,31 +41,36 @@ State = dict[str, Any]
 
 def buffered(state: State, rows: Rows) -> State:
     """State with more rows that have not been learned."""
-    omega = np.ones(rows.n) if rows.weight is None else np.asarray(rows.weight, dtype=np.float64)
-    X, y = rows.X, rows.y
+    X, y, omega = rows.X, rows.y, rows.omega
     if "X" in state:
         X = stack_rows([state["X"], X])
         y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
     return state | {"X": X, "y": y, "omega": omega, "pending": True}
 
 
-def class_state(posterior: ClassPosterior, seed: int) -> State:
+def class_state(posterior: ClassPosterior) -> State:
     """State that continues a fit."""
     _refuse_experts(posterior)
-    return {"seed": seed, "precision": posterior.weights.precision(), "outside": 0.0}
+    return {"precision": posterior.weights.precision(), "outside": 0.0}
 
 
 def absorb_classes(
-    task: ClassTask, posterior: ClassPosterior, state: State, rows: Rows
+    loss: ClassLoss,
+    limits: tuple[float, int],
+    posterior: ClassPosterior,
+    state: State,
+    rows: Rows,
 ) -> tuple[ClassPosterior, State]:
-    """Posterior and state after more rows; costs ``rows x features^2`` per class."""
-    omega = (np.ones(rows.n) if rows.weight is None else rows.weight) / task.temperature
-    W = posterior.weights.mean
+    """Posterior and state after more rows; costs ``rows x features^2`` per class.
+
+    ``limits`` are the tolerance and the number of steps.
+    """
+    omega, W = rows.omega, posterior.weights.mean
     with local_engine(rows.X, rows.y, omega, 0, 1, False) as engine:
         features = engine.map_rows(FeatureRows(posterior.map))
         prior = Prior(state["precision"], W)
-        problem = WeightProblem(engine, features, task.loss, prior)
-        fit = fit_weights(problem, W, task.tol, task.max_iter)
+        problem = WeightProblem(engine, features, loss, prior)
+        fit = fit_weights(problem, W, *limits)
         precision = state["precision"] + class_curvature(problem, fit.W)
     outside = state["outside"]
     if posterior.map.local:
@@ -81,14 +85,14 @@ def absorb_classes(
     return posterior, state | {"precision": precision, "outside": outside}
 
 
-def regression_state(posterior: RegressionPosterior, seed: int) -> State:
+def regression_state(posterior: RegressionPosterior) -> State:
     """State that continues a fit: the sums of the normal equations."""
     _refuse_experts(posterior)
     factor = lower_inverse(posterior.weights.root.astype(np.float64))
     A = factor @ factor.T
     cross = A @ posterior.weights.mean
     A[np.diag_indices_from(A)] -= ridge(len(A), posterior.weights.ratio)
-    return {"seed": seed, "gram": A, "cross": cross, "weight": float(A[-1, -1]), "outside": 0.0}
+    return {"gram": A, "cross": cross, "weight": float(A[-1, -1]), "outside": 0.0}
 
 
 def absorb_numbers(
@@ -98,7 +102,7 @@ def absorb_numbers(
 
     The noise is a running mean of standardised squared residuals of rows before they are learned.
     """
-    weights, omega = posterior.weights, _in_rows(rows, posterior.row)
+    weights, omega = posterior.weights, rows.omega / posterior.row
     Phi = posterior.map(rows.X, np.float64)
     sums = Sums(state["gram"], state["cross"], state["weight"])
     sums = sums + regression_sums(Phi, rows.y, omega)
@@ -116,11 +120,6 @@ def absorb_numbers(
         extrapolation_trust=outside / (outside + TRUST_ROWS),
     )  # fmt: skip
     return posterior, state | vars(sums) | {"outside": outside}
-
-
-def _in_rows(rows: Rows, row: float) -> Array:
-    """Weights as numbers of rows."""
-    return (np.ones(rows.n) if rows.weight is None else np.asarray(rows.weight)) / row
 
 
 def _refuse_experts(posterior: Any) -> None:

@@ -79,6 +79,19 @@ class ClassPosterior(Posterior):
             out[rows] = -self._log_variance_ratio(X[rows], _of_rows(correction, rows))
         return out
 
+    def attributes(self) -> dict[str, Any]:
+        """What users may want to know, by the names of fitted attributes."""
+        precision = 1.0 / self.weights.prior_variance
+        return {
+            "gamma_": self.map.gamma,
+            "n_components_": self.map.n_features - 1,
+            "alpha_": precision * (2.0 if self.n_classes == 2 else 1.0),
+            "posterior_scale_": self.posterior_scale,
+            "objective_": self.objective,
+            "converged_": self.converged,
+            "n_experts_": 0 if self.experts is None else len(self.experts.counts),
+        }
+
     def check(self, n_features: int, n_classes: int | None) -> None:
         if n_classes is None or n_classes < 2:
             raise ValueError("a kernel classifier needs two classes")

@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from likelier.base import Array, Engine
+from likelier.base import Array, Engine, Loss
 from likelier.fitting.dataset import local_engine
+from likelier.fitting.duplicates import settle_few
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.rows import Rows
 from likelier.fitting.run import run
+from likelier.kernel_machine.batches import State, absorb_classes, class_state
 from likelier.kernel_machine.class_experts import CorrectedClasses
 from likelier.kernel_machine.class_posterior import ClassPosterior
 from likelier.kernel_machine.evidence import Plan, Scales
@@ -53,6 +55,7 @@ from likelier.kernel_machine.weights import (
     fit_weights,
     ridge,
 )
+from likelier.losses import MulticlassHinge, Softmax
 
 # Labels carry less information about scales than continuous targets; longer ascents overfit.
 FEW_ROWS, FEW_ROWS_PLAN = 1000, Plan(((12, 200), (8, 400)))
@@ -62,6 +65,7 @@ SEARCH_RANGE, N_ROUNDS = (0.0015, 5.0), 2
 FEW_ROWS_RANGE, FEW_ROWS_ROUNDS = (PRECISION_RANGE[0], SEARCH_RANGE[1]), 4
 DEFAULT_POSTERIOR_SCALE = 0.1  # for samples too small to hold out rows
 HINGE_STEPS = 3  # hinge steps per step of a smooth loss: kinks make them short
+BUDGET_ROWS = 2048  # that any fit learns, however little time it has
 START_TOL = 10.0  # of the start on a sample, relative to that of the fit
 N_PASSES, N_GRAMS = 8, 3  # typical of an optimisation
 
@@ -104,6 +108,13 @@ class ClassTask(Task):
         if self.hinge:
             return ClassLoss(self.n_classes, 1.0, HINGE_SHARPNESS)
         return ClassLoss(self.n_classes)
+
+    @property
+    def particle_loss(self) -> Loss:
+        return MulticlassHinge() if self.hinge else Softmax()
+
+    def merged(self, rows: Rows) -> Rows:
+        return settle_few(rows)
 
     def strata(self, y: Array) -> Array:
         return y
@@ -183,13 +194,16 @@ class ClassTask(Task):
     def _optimum(
         self, problem: Problem, rows: WeightProblem, start: Array, monitor: Monitor
     ) -> SolverState:
-        """Weights of all rows; those of the sample are the start where it is far smaller."""
+        """Weights of all rows; the start are those of the sample where it is far smaller.
+
+        With a time budget the start are those of few rows, which are there whatever time is left.
+        """
         sample, n_rows = problem.sample, int(problem.engine.n_rows or 0)
-        if n_rows > sample.n:
-            weight = np.ones(sample.n) if sample.weight is None else sample.weight
-            few = local_engine(
-                sample.X, sample.y, weight * (n_rows / sample.n), 0, problem.engine.n_jobs, False
-            )
+        if monitor.left is not None:
+            sample = sample.take(np.arange(min(sample.n, BUDGET_ROWS)))
+        if n_rows > sample.n or monitor.left is not None:
+            weight = sample.omega * (n_rows / sample.n)
+            few = local_engine(sample.X, sample.y, weight, 0, problem.engine.n_jobs, False)
             with few:
                 features = few.map_rows(FeatureRows(problem.map))
                 on_sample = replace(rows, engine=few, features=features)
@@ -249,3 +263,13 @@ class ClassTask(Task):
     ) -> ClassPosterior:
         scale = uncertainty if self.posterior_scale is None else self.posterior_scale
         return replace(posterior, experts=experts, posterior_scale=scale)
+
+    # -- further rows -------------------------------------------------------------------
+    def continued(self, posterior: ClassPosterior) -> State:
+        return class_state(posterior)
+
+    def absorb(
+        self, posterior: ClassPosterior, state: State, rows: Rows
+    ) -> tuple[ClassPosterior, State]:
+        rows = replace(rows, weight=rows.omega / self.temperature)
+        return absorb_classes(self.loss, (self.tol, self.max_iter), posterior, state, rows)

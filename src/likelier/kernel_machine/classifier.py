@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,42 +10,19 @@ from scipy.special import logit
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Uncertainty
-from likelier.fitting.dataset import (
-    EncodedSource,
-    Summary,
-    require_targets,
-    stream_classes,
-    stream_engine,
-    summarise,
-)
-from likelier.fitting.monitor import Monitor
+from likelier.base import Array, Uncertainty
 from likelier.fitting.one_class import or_constant
-from likelier.fitting.rows import NO_WEIGHT, Rows
-from likelier.fitting.targets import (
-    OneClassError,
-    check_class_weight,
-    check_no_missing_label,
-    class_codes,
-    class_weights,
-    combine_weights,
-    require_two_classes,
-    union_classes,
-)
-from likelier.kernel_machine.batches import State, absorb_classes, class_state
 from likelier.kernel_machine.class_task import ClassTask
 from likelier.kernel_machine.estimator import (
     COMMON_CONSTRAINTS,
     KernelEstimator,
     by_evidence,
 )
-from likelier.kernel_machine.particles import ParticleFit
 from likelier.kernel_machine.posterior import classifier
 from likelier.kernel_machine.settings import Evidence, make_inference
-from likelier.losses import MulticlassHinge, Softmax
+from likelier.kernel_machine.targets import ClassTargets
 
 
 class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
@@ -130,7 +107,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
     True
     """
 
-    _is_classifier: ClassVar[bool] = True
+    _restore: ClassVar[Any] = staticmethod(classifier)
     _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "loss": [StrOptions({"softmax", "hinge"})],
@@ -167,93 +144,22 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # -- targets ------------------------------------------------------------------------
-    @property
-    def _has_weight_posterior(self) -> bool:
-        return bool(self.loss == "softmax")
-
-    def _check_y(self, y: Array) -> Array:
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_no_missing_label(y)
-        check_classification_targets(y)
-        return y
-
-    def _encoded(self, rows: Rows) -> Rows:
-        """Class codes, and weights that include the class weights."""
-        batches = "classes" in getattr(self, "stream_", {})
-        classes = self.stream_["classes"] if batches else np.unique(rows.y)
-        self.classes_ = require_two_classes(classes)
-        codes = class_codes(classes, rows.y)
-        if batches:
-            return Rows(rows.X, codes, self._with_class_weight(rows))
-        per_class = class_weights(self.class_weight, classes, codes, rows.weight)
-        return Rows(rows.X, codes, combine_weights(rows.weight, per_class, codes))
-
-    def _encoded_source(self, source: Any, seed: int, monitor: Monitor) -> EncodedSource:
-        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
-        no_weight = [label for label, weight in weights.items() if weight == 0.0]
-        check = self._check_y
-
-        def labels_of(batch: Batch) -> Summary:
-            check(require_targets(batch))
-            return summarise(batch, with_squares=False, with_labels=True)
-
-        engine = stream_engine(source, seed, False)
-        summary = monitor.stage("classes", lambda: engine.reduce(labels_of, Summary.__add__))
-        classes, per_class = stream_classes(summary, self.class_weight)
-        self.classes_ = require_two_classes(classes)
-        absent = sum((summary.labels or {}).get(label, 0.0) for label in no_weight)
-        if not summary.weight - absent > 0.0:
-            raise ValueError(NO_WEIGHT)
-        encoded = EncodedSource(source, classes, per_class, 2)
-        self._n_stream_rows = summary.n_rows
-        if no_weight:
-            counted = stream_engine(encoded, seed, False)
-            self._n_stream_rows = int(counted.reduce(lambda b: b.n_rows, lambda a, b: a + b))
-        return encoded
+    def _targets(self) -> ClassTargets:
+        return ClassTargets(self.class_weight)
 
     def _task(self) -> ClassTask:
+        alpha = None if self.alpha == "auto" else float(self.alpha)
+        task = ClassTask(len(self.classes_), self.loss == "hinge", alpha)
         inference = self._value("inference")
-        common = (len(self.classes_), self.loss == "hinge", self._alpha())
         if not isinstance(inference, Evidence):
-            return ClassTask(*common)
+            return task
         scale = inference.posterior_scale
-        return ClassTask(
-            *common, None if scale == "auto" else float(scale), float(inference.temperature),
-            float(inference.tol), int(inference.max_iter),
+        return replace(
+            task, posterior_scale=None if scale == "auto" else float(scale),
+            temperature=float(inference.temperature), tol=float(inference.tol),
+            max_iter=int(inference.max_iter),
         )  # fmt: skip
 
-    def _alpha(self) -> float | None:
-        return None if self.alpha == "auto" else float(self.alpha)
-
-    def _particle_fit(self, inference: Any) -> ParticleFit:
-        loss = MulticlassHinge() if self.loss == "hinge" else Softmax()
-        n_classes = len(self.classes_)
-        return ParticleFit(self._task(), loss, inference, n_classes, alpha=self._alpha())
-
-    def _described(self, posterior: Any) -> dict[str, Any]:
-        if not hasattr(posterior, "map"):
-            model = posterior.particles.model
-            gamma = posterior.particles.gamma * model.standard.inverse
-            n_components = model.machine.n_components
-            return {"gamma_": gamma, "n_components_": n_components}
-        experts = posterior.experts
-        precision = 1.0 / posterior.weights.prior_variance
-        return {
-            "gamma_": posterior.map.gamma,
-            "n_components_": posterior.map.n_features - 1,
-            "alpha_": precision * (2.0 if posterior.n_classes == 2 else 1.0),
-            "posterior_scale_": posterior.posterior_scale,
-            "objective_": posterior.objective,
-            "converged_": posterior.converged,
-            "n_experts_": 0 if experts is None else len(experts.counts),
-        }
-
-    def _restored(self) -> Any:
-        return classifier(self)
-
-    # -- learning in batches ------------------------------------------------------------
     @available_if(by_evidence)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Update the model with a batch of rows.
@@ -272,63 +178,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
         saved. After that, and after `fit`, features are fixed and the posterior of the weights is
         the prior of the next rows, at ``rows x features^2`` per class and batch.
         """
-        self._validate_params()
-        fresh = not hasattr(self, "stream_") and not hasattr(self, "posterior_")
-        rows = self._check_rows(X, y, sample_weight, reset=fresh)
-        seed = self.stream_["seed"] if hasattr(self, "stream_") else self._seed()
-        self._announced = classes
-        try:
-            self._learn(rows, seed)
-        finally:
-            del self._announced
-        return self
-
-    def _with_labels(self, state: State, y: Array) -> State:
-        check_class_weight(self.class_weight)
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                "class_weight must be a dict or None for partial_fit and one-pass iterators, "
-                f"got {self.class_weight!r}"
-            )
-        announced = getattr(self, "_announced", None)
-        labels = np.unique(y) if announced is None else union_classes(announced, y)
-        known = state.get("classes", getattr(self, "classes_", None) if "X" not in state else None)
-        joined = labels if known is None else union_classes(known, labels)
-        fixed = "X" not in state and hasattr(self, "posterior_")
-        if fixed and known is not None and len(joined) > len(known):
-            new = np.setdiff1d(joined, known)[0]
-            raise ValueError(
-                f"y holds {new!r}, which is not one of the classes {known!r} that this model has "
-                "learned; announce it by classes= in the first call of partial_fit, or use "
-                "OnePassClassifier, which takes new classes at any time"
-            )
-        return state | {"classes": joined}
-
-    def _with_class_weight(self, rows: Rows) -> Array:
-        omega = np.ones(rows.n) if rows.weight is None else np.asarray(rows.weight)
-        if not isinstance(self.class_weight, Mapping):
-            return omega
-        of_rows = [float(self.class_weight.get(label, 1.0)) for label in rows.y.tolist()]
-        return np.asarray(omega * np.array(of_rows))
-
-    def _missing(self) -> str | None:
-        labels: Array = getattr(self, "stream_", {}).get("y", np.empty(0))
-        if not len(labels) or (labels != labels[0]).any():
-            return None
-        return f"y needs at least two classes; the data hold 1 class so far, {labels.tolist()[0]!r}"
-
-    def _finish_batches(self) -> None:
-        if self._missing() is not None:
-            raise OneClassError(self.stream_["classes"])
-
-    def _continued(self, state: State) -> State:
-        return class_state(self._restored(), state["seed"]) | {"classes": self.classes_}
-
-    def _absorb(self, state: State, rows: Rows) -> None:
-        codes = class_codes(self.classes_, rows.y)
-        known = Rows(rows.X, codes, self._with_class_weight(rows)).present()
-        posterior, self.stream_ = absorb_classes(self._task(), self._restored(), state, known)
-        self._store(posterior)
+        return self._learn_batch(X, y, sample_weight, classes)
 
     # -- predictions --------------------------------------------------------------------
     @or_constant

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -23,7 +23,6 @@ from likelier.fitting.dataset import (
     open_source,
     stream_engine,
 )
-from likelier.fitting.duplicates import settle_few, settle_many
 from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
@@ -31,11 +30,14 @@ from likelier.fitting.one_class import one_class_is_constant, refuse_constant
 from likelier.fitting.parameters import ValueParameters
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
+from likelier.fitting.targets import OneClassError
 from likelier.kernel_machine.batches import START_ROWS, State, buffered
 from likelier.kernel_machine.data import Data
+from likelier.kernel_machine.particles import ParticleFit
 from likelier.kernel_machine.posterior import to_plain
 from likelier.kernel_machine.recipe import Settings, fit
 from likelier.kernel_machine.settings import Evidence, make_inference
+from likelier.kernel_machine.targets import Attributes, Targets
 from likelier.kernel_machine.task import Task
 from likelier.matrices import validated_rows
 
@@ -64,12 +66,19 @@ def by_evidence(estimator: Any) -> bool:
     )
 
 
+def learns_in_batches(estimator: Any) -> bool:
+    """Whether there is a posterior of the weights that can be the prior of further rows."""
+    evidence = isinstance(make_inference(estimator.inference), Evidence)
+    return evidence and (estimator.loss == "gaussian" or isinstance(estimator, ClassifierMixin))
+
+
 class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC):
     """Kernel machine; see the two public classes."""
 
     # Every input has its own length scale, which is infeasible for thousands of text features.
     dense_inputs: ClassVar[bool] = True
 
+    _restore: ClassVar[Any]  # from the stored values to the posterior
     stream_: State
     posterior_: dict[str, Any]
 
@@ -107,16 +116,17 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
             if is_stream(X):
                 self._fit_stream(X, y, sample_weight, seed, monitor)
             else:
-                rows = self._check_rows(X, y, sample_weight, reset=True)
-                self._fit_rows(rows, seed, monitor)
+                self._fit_rows(self._check_rows(X, y, sample_weight, True), seed, monitor)
         return self
 
-    def _fit_rows(self, rows: Rows, seed: int, monitor: Monitor) -> None:
+    def _fit_rows(
+        self, rows: Rows, seed: int, monitor: Monitor, known: Attributes | None = None
+    ) -> None:
         """Fit rows in memory."""
-        present = self._encoded(rows).present()
-        engine = local_engine(present.X, present.y, present.weight, seed, self.n_jobs, False)
-        with engine:
-            self._fit_engine(engine, seed, monitor)
+        rows, attributes = self._targets().encode(rows, known)
+        rows = rows.present()
+        with local_engine(rows.X, rows.y, rows.weight, seed, self.n_jobs, False) as engine:
+            self._fit_engine(engine, attributes, seed, monitor)
 
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, monitor: Monitor) -> None:
         if sample_weight is not None:
@@ -125,11 +135,12 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
             )
         source = watched(open_source(self, X, y), self)
         if source.repeatable:
-            engine = stream_engine(self._encoded_source(source, seed, monitor), seed, False)
-            engine.know_rows(self._n_stream_rows)
-            self._fit_engine(engine, seed, monitor)
+            opened = self._targets().open(source, seed, monitor)
+            engine = stream_engine(opened.source, seed, False)
+            engine.know_rows(opened.n_rows)
+            self._fit_engine(engine, opened.attributes, seed, monitor)
             return
-        if not isinstance(self._value("inference"), Evidence) or not self._has_weight_posterior:
+        if not learns_in_batches(self):
             raise ValueError(
                 f"inference={self._value('inference').name!r} and loss={self.loss!r} need several "
                 "passes, but X can be read once only; pass a path or a list of blocks, or use "
@@ -137,20 +148,23 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
             )
         self.__dict__.pop("posterior_", None)
         for batch in stream_engine(source, seed, False).blocks():
-            self._learn(Rows(batch.X, np.asarray(batch.y), batch.weight), seed)
+            labels = self._targets().check(np.asarray(batch.y))
+            self._learn(Rows(batch.X, labels, batch.weight), seed)
             if monitor.tick("stream", f"block {batch.index}", lambda: None):
                 break
-        self._learn_pending()
-        self._finish_batches()
+        self._learn_pending(OneClassError)
 
-    def _fit_engine(self, engine: Engine, seed: int, monitor: Monitor) -> None:
+    def _fit_engine(
+        self, engine: Engine, attributes: Attributes, seed: int, monitor: Monitor
+    ) -> None:
         """Fit rows with encoded targets, wherever they are."""
-        data = Data.of(engine, settle_few if self._is_classifier else _settled, seed)
-        inference, settings = self._value("inference"), self._settings(engine.n_features)
+        self.__dict__.update(attributes)
+        task, inference = self._task(), self._value("inference")
+        settings, data = self._settings(engine.n_features), Data.of(engine, task.merged, seed)
         if isinstance(inference, Evidence):
-            posterior: Any = fit(data, self._task(), settings, monitor)
+            posterior: Any = fit(data, task, settings, monitor)
         else:
-            posterior = self._particle_fit(inference).fit(data, settings, monitor)
+            posterior = ParticleFit(task, inference).fit(data, settings, monitor)
         self.input_scale_ = data.standard.spread()
         self.n_iter_ = monitor.n_steps
         self._store(posterior)
@@ -160,110 +174,94 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
         evidence = isinstance(inference, Evidence)
         if features == "auto":
             features = "nystroem" if evidence else "fourier"
+        n_components = None if self.n_components == "auto" else int(self.n_components)
         n_experts = inference.n_experts if evidence else 0
         return Settings(
-            features,
-            None if self.n_components == "auto" else int(self.n_components),
-            self._given_gamma(n_inputs),
-            None if n_experts == "auto" else int(n_experts),
-            self.alpha == "auto",
-        )
-
-    def _given_gamma(self, n_inputs: int) -> Array | None:
-        """User-given scales in the units of the data; None to learn them."""
-        if isinstance(self.gamma, str):
-            return None
-        gamma = np.asarray(self.gamma, dtype=np.float64)
-        if gamma.ndim > 1 or (gamma.ndim == 1 and len(gamma) != n_inputs):
-            raise ValueError(
-                f"gamma must be a number or an array of {n_inputs} values, one per input, got "
-                f"shape {gamma.shape}"
-            )
-        if not (np.isfinite(gamma) & (gamma >= 0.0)).all():
-            raise ValueError("gamma must hold finite numbers >= 0")
-        return np.broadcast_to(gamma, (n_inputs,)).copy()
+            features, n_components, given_gamma(self.gamma, n_inputs),
+            None if n_experts == "auto" else int(n_experts), self.alpha == "auto",
+        )  # fmt: skip
 
     def _validate_params(self) -> None:
         super()._validate_params()
         count_threads(self.n_jobs)
-        inference = self._value("inference")
-        if isinstance(inference, Evidence):
-            n_experts = inference.n_experts
-            if n_experts not in ("auto", 0, 1) and not self._experts_allowed(inference):
-                raise ValueError(
-                    'inference.n_experts above one needs a loss with a posterior, features="auto" '
-                    'or "nystroem", and temperature=1; use "auto" or 0 otherwise'
-                )
-            return
-        wanted = f"with inference={inference.name!r}"
-        if self.features == "nystroem":
-            raise ValueError(
-                f'features must be "auto", "fourier" or "identity" {wanted}: landmarks '
-                "cannot follow length scales that change during the fit"
-            )
-        if not isinstance(self.gamma, str):
-            raise ValueError(f'gamma must be "auto" {wanted}, which learns it')
-
-    def _experts_allowed(self, inference: Evidence) -> bool:
-        smooth = self.features in ("auto", "nystroem") and inference.temperature == 1.0
-        return bool(smooth and self._has_weight_posterior)
+        check_inference(self._value("inference"), self.features, self.gamma)
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
         """Validated rows, targets and weights."""
-        X, y, weight = checked_rows(self, X, y, sample_weight, reset, self._check_y)
-        if weight is not None and not weight.any():
-            raise ValueError("sample_weight is zero for every row; at least one must be positive")
-        if weight is not None and not MIN_LARGEST_WEIGHT <= weight.max() <= MAX_LARGEST_WEIGHT:
-            raise ValueError(
-                f"sample_weight has the maximum {weight.max():.3g}, which must be between "
-                f"{MIN_LARGEST_WEIGHT:g} and {MAX_LARGEST_WEIGHT:g}; divide it by its mean"
-            )
+        check_y = self._targets().check
+        X, y, weight = checked_rows(self, X, y, sample_weight, reset, check_y)
+        check_weight_range(weight)
         warn_extreme_cells(self, X, weight, tiny=False)
         return Rows(X, y, weight)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         return validated_rows(self, X, reset, order="C")
 
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
     def _store(self, posterior: Any) -> None:
         """Set the fitted attributes."""
         self.posterior_ = to_plain(posterior)
-        for name, value in self._described(posterior).items():
-            setattr(self, name, value)
+        self.__dict__.update(posterior.attributes())
 
     # -- learning in batches ------------------------------------------------------------
-    def _learn(self, rows: Rows, seed: int) -> None:
+    def _learn_batch(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """Update the model with a batch of rows."""
+        self._validate_params()
+        refuse_constant(self)
+        fresh = not hasattr(self, "stream_") and not hasattr(self, "posterior_")
+        rows = self._check_rows(X, y, sample_weight, fresh)
+        seed = self.stream_["seed"] if hasattr(self, "stream_") else self._seed()
+        self._learn(rows, seed, classes)
+        return self
+
+    def _learn(self, rows: Rows, seed: int, classes: Any = None) -> None:
         """Buffer the first rows; later ones update the posterior."""
         with unchanged_on_failure(self), one_blas_thread():
-            state = dict(getattr(self, "stream_", None) or self._first_state(seed))
+            state = getattr(self, "stream_", None)
+            fixed = hasattr(self, "posterior_") and (state is None or "X" not in state)
+            if state is None:
+                state = self._continued(seed) if fixed else {"seed": seed}
             rows = rows.present()
-            state = self._with_labels(state, rows.y)
-            if "X" not in state and hasattr(self, "posterior_"):
-                self._absorb(state, rows)
+            known = self._targets().join(state.get("classes_"), classes, rows.y, fixed)
+            state = state if known is None else state | {"classes_": known}
+            if fixed:
+                rows, _ = self._targets().encode(rows, dict(vars(self)))
+                posterior, self.stream_ = self._task().absorb(
+                    self._restore(self), state, rows.present()
+                )
+                self._store(posterior)
                 return
             self.stream_ = buffered(state, rows)
-            if len(self.stream_["y"]) >= START_ROWS and self._missing() is None:
+            if len(self.stream_["y"]) >= START_ROWS and not self._missing():
                 self._learn_pending()
-                self.stream_ = self._continued(self.stream_)
+                self.stream_ = self._continued(seed)
 
-    def _learn_pending(self) -> None:
+    def _continued(self, seed: int) -> State:
+        """State in which the posterior replaces the rows."""
+        state = {"seed": seed, **self._task().continued(self._restore(self))}
+        return state | ({"classes_": self.classes_} if hasattr(self, "classes_") else {})
+
+    def _learn_pending(self, error: type[Exception] = NotFittedError) -> None:
         """Fit the buffered rows if they have not been; called before the model is read."""
         state = getattr(self, "stream_", {})
         if not state.get("pending"):
             return
-        missing = self._missing()
-        if missing is not None:
+        if missing := self._missing():
+            if error is OneClassError:
+                raise OneClassError(state["classes_"])
             raise NotFittedError(f"{missing}; call partial_fit with more rows first")
         rows = Rows(state["X"], state["y"], state["omega"])
         with unchanged_on_failure(self), one_blas_thread():
-            self._fit_rows(rows, state["seed"], Monitor(verbose=bool(self.verbose)))
+            monitor = Monitor(verbose=bool(self.verbose))
+            self._fit_rows(rows, state["seed"], monitor, state)
             self.stream_ = state | {"pending": False}
 
     def _missing(self) -> str | None:
-        """Why the buffered rows cannot be learned yet, or None."""
-        return None
+        """Why buffered rows cannot be learned yet, or None."""
+        state = getattr(self, "stream_", {})
+        return self._targets().missing(state["y"]) if state.get("pending") else None
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the model can predict."""
@@ -284,7 +282,7 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
     def _posterior(self) -> Any:
         self._learn_pending()
         check_is_fitted(self)
-        return self._restored()
+        return self._restore(self)
 
     @available_if(by_evidence)
     def score_samples(self, X: Any) -> Array:
@@ -309,67 +307,58 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
         return np.asarray(squares / total if total > 0.0 else squares)
 
     # -- what the two classes add -------------------------------------------------------
-    _is_classifier: ClassVar[bool]
-    _n_stream_rows: int
-
-    @property
     @abstractmethod
-    def _has_weight_posterior(self) -> bool:
-        """Whether the loss has a Gaussian posterior of the weights."""
-
-    @abstractmethod
-    def _check_y(self, y: Array) -> Array:
-        """Validated targets."""
-
-    @abstractmethod
-    def _encoded(self, rows: Rows) -> Rows:
-        """Rows with encoded targets; sets what decodes them."""
-
-    @abstractmethod
-    def _encoded_source(self, source: Any, seed: int, monitor: Monitor) -> Any:
-        """The same for a stream, in one pass; counts its rows."""
+    def _targets(self) -> Targets:
+        """How targets are encoded."""
 
     @abstractmethod
     def _task(self) -> Task:
         """The task of the encoded targets."""
 
-    @abstractmethod
-    def _particle_fit(self, inference: Any) -> Any:
-        """The same for particles."""
 
-    @abstractmethod
-    def _described(self, posterior: Any) -> dict[str, Any]:
-        """Fitted attributes by name."""
-
-    @abstractmethod
-    def _restored(self) -> Any:
-        """The posterior of the stored values."""
-
-    def _with_labels(self, state: State, y: Array) -> State:
-        """State that knows of new targets."""
-        return state
-
-    def _first_state(self, seed: int) -> State:
-        """State before the first batch: nothing, or what continues a fit."""
-        refuse_constant(self)
-        return self._continued({"seed": seed}) if hasattr(self, "posterior_") else {"seed": seed}
-
-    @abstractmethod
-    def _continued(self, state: State) -> State:
-        """State in which the posterior replaces the rows."""
-
-    @abstractmethod
-    def _absorb(self, state: State, rows: Rows) -> None:
-        """Update the posterior by more rows."""
-
-    def _finish_batches(self) -> None:
-        """Check what a whole stream has left."""
+def given_gamma(gamma: Any, n_inputs: int) -> Array | None:
+    """User-given scales in the units of the data; None to learn them."""
+    if isinstance(gamma, str):
+        return None
+    gamma = np.asarray(gamma, dtype=np.float64)
+    if gamma.ndim > 1 or (gamma.ndim == 1 and len(gamma) != n_inputs):
+        raise ValueError(
+            f"gamma must be a number or an array of {n_inputs} values, one per input, got "
+            f"shape {gamma.shape}"
+        )
+    if not (np.isfinite(gamma) & (gamma >= 0.0)).all():
+        raise ValueError("gamma must hold finite numbers >= 0")
+    return np.broadcast_to(gamma, (n_inputs,)).copy()
 
 
-def _settled(rows: Rows) -> Rows:
-    """Duplicates merged into one heavier row, also among many rows.
+def check_inference(inference: Any, features: str, gamma: Any) -> None:
+    """Raise where features or scales do not go with the inference."""
+    if isinstance(inference, Evidence):
+        experts = inference.n_experts not in ("auto", 0, 1)
+        if experts and (features not in ("auto", "nystroem") or inference.temperature != 1.0):
+            raise ValueError(
+                'inference.n_experts above one needs features="auto" or "nystroem", and '
+                'inference.temperature=1; use "auto" or 0 otherwise'
+            )
+        return
+    wanted = f"with inference={inference.name!r}"
+    if features == "nystroem":
+        raise ValueError(
+            f'features must be "auto", "fourier" or "identity" {wanted}: landmarks '
+            "cannot follow length scales that change during the fit"
+        )
+    if not isinstance(gamma, str):
+        raise ValueError(f'gamma must be "auto" {wanted}, which learns it')
 
-    Otherwise leave-one-out residuals would be predicted from duplicates.
-    """
-    few = settle_few(rows)
-    return settle_many(rows) if few is rows else few
+
+def check_weight_range(weight: Array | None) -> None:
+    """Raise where weights are all zero, or too large or small to be squared."""
+    if weight is None:
+        return
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every row; at least one must be positive")
+    if not MIN_LARGEST_WEIGHT <= weight.max() <= MAX_LARGEST_WEIGHT:
+        raise ValueError(
+            f"sample_weight has the maximum {weight.max():.3g}, which must be between "
+            f"{MIN_LARGEST_WEIGHT:g} and {MAX_LARGEST_WEIGHT:g}; divide it by its mean"
+        )

@@ -29,6 +29,13 @@ def particle_draws(posterior: ParticleState, n_draws: int, rng: np.random.Genera
     return np.concatenate([parts.weights, parts.intercept[:, None]], axis=1)
 
 
+def _attributes(particles: ParticleState) -> dict[str, Any]:
+    """What users may want to know, by the names of fitted attributes."""
+    model = particles.model
+    gamma = particles.gamma * model.standard.inverse
+    return {"gamma_": gamma, "n_components_": model.machine.n_components}
+
+
 def _check_particles(particles: ParticleState, n_features: int) -> None:
     """Raise a ValueError unless particles and machine are of one size."""
     machine, standard = particles.model.machine, particles.model.standard
@@ -63,6 +70,9 @@ class ParticleClasses(Posterior):
         n_classes = self.particles.model.machine.n_outputs
         return BlockwisePredictive(parts, int(X.shape[0]), n_classes)
 
+    def attributes(self) -> dict[str, Any]:
+        return _attributes(self.particles)
+
     def check(self, n_features: int, n_classes: int | None) -> None:
         _check_particles(self.particles, n_features)
         machine = self.particles.model.machine
@@ -95,6 +105,9 @@ class ParticleNumbers(Posterior):
         epistemic = self._means(X).var(axis=1)
         aleatoric = np.full(len(epistemic), self.noise**2)
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
+
+    def attributes(self) -> dict[str, Any]:
+        return _attributes(self.particles) | {"noise_": self.noise}
 
     def check(self, n_features: int, n_classes: int | None) -> None:
         _check_particles(self.particles, n_features)

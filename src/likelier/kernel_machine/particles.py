@@ -56,28 +56,21 @@ class Strength:
 
 @dataclass(frozen=True)
 class ParticleFit:
-    """A fit by particles of this loss.
+    """A fit by particles.
 
     Parameters
     ----------
     task : Task
-    loss : Loss
     inference : SVGD or SteinGaussian
-    n_classes : int
-        0 in a regression.
-    target_mean, target_scale : float
-        Units of the targets of a regression.
-    alpha : float, optional
-        Prior precision; None takes that of the evidence.
     """
 
     task: Task
-    loss: Loss
     inference: Any
-    n_classes: int = 0
-    target_mean: float = 0.0
-    target_scale: float = 1.0
-    alpha: float | None = None
+
+    @property
+    def loss(self) -> Loss:
+        """Loss of the particles."""
+        return self.task.particle_loss
 
     def fit(
         self, data: Data, settings: Settings, monitor: Monitor
@@ -92,17 +85,18 @@ class ParticleFit:
             strength = self._held_out_strength(data, model, strength, held, monitor)
         engine = _at_hand(data)
         particles = self._train(self._with(model, strength), engine, "particles", monitor)
-        if self.n_classes:
+        if self.task.n_classes:
             calibration = strength.calibration or {}
             if self._calibrates and not len(held):
                 calibration = self._calibration(particles, data.sample)
             return ParticleClasses(particles, calibration)
-        noise = float(np.sqrt(strength.noise)) * self.target_scale
-        return ParticleNumbers(particles, noise, self.target_mean, self.target_scale)
+        units: Any = self.task
+        noise = float(np.sqrt(strength.noise)) * units.scale
+        return ParticleNumbers(particles, noise, units.mean, units.scale)
 
     @property
     def _calibrates(self) -> bool:
-        return bool(self.n_classes) and not self.loss.probabilistic
+        return bool(self.task.n_classes) and not self.loss.probabilistic
 
     def _model(self, data: Data, settings: Settings) -> ScaledMachine:
         d, frequencies = data.sample.X.shape[1], None
@@ -116,7 +110,7 @@ class ParticleFit:
         gamma0 = start_scale(data.standardised[chosen])
         count = data.n_rows / self.inference.temperature
         machine = FourierMachine(
-            self.loss, d, max(1, self.n_classes), frequencies=frequencies, gamma0=gamma0,
+            self.loss, d, max(1, self.task.n_classes), frequencies=frequencies, gamma0=gamma0,
             count=count,
         )  # fmt: skip
         return ScaledMachine(machine, standard)
@@ -131,20 +125,20 @@ class ParticleFit:
 
     # -- strengths ----------------------------------------------------------------------
     def _start_strength(self, scales: Scales) -> Strength:
-        if self.n_classes:
+        if self.task.n_classes:
             alpha = start_precision(scales.noise, scales.amplitude)
-            return Strength(alpha if self.alpha is None else self.alpha)
+            return Strength(alpha if self.task.alpha is None else self.task.alpha)
         return self._of_noise(scales.noise, 1.0 / scales.amplitude)
 
     def _of_noise(self, noise: float, precision: float) -> Strength:
         """The epsilon-insensitive loss is linear, so its dispersion is a standard deviation."""
         dispersion = noise if self.loss.name == "squared_error" else float(np.sqrt(noise))
-        alpha = precision if self.alpha is None else self.alpha / dispersion
+        alpha = precision if self.task.alpha is None else self.task.alpha / dispersion
         return Strength(alpha, dispersion, noise)
 
     def _held(self, data: Data) -> Array:
         """Held-out rows of the sample, balanced over classes; none for small samples."""
-        needed = self._calibrates or not self.n_classes
+        needed = self._calibrates or not self.task.n_classes
         if not needed or data.sample.n < HOLD_OUT_MIN_ROWS:
             return np.empty(0, dtype=np.intp)
         groups, rng, parts = self.task.strata(data.sample.y), data.rng(4), []

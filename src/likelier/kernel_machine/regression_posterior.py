@@ -144,6 +144,16 @@ class RegressionPosterior(Posterior):
         prior = np.where(learned, noise * prior_sum, global_noise / ratio)
         return variance, prior, np.where(learned, noise, global_noise)
 
+    def attributes(self) -> dict[str, Any]:
+        """What users may want to know, by the names of fitted attributes."""
+        return {
+            "gamma_": self.map.gamma,
+            "n_components_": self.map.n_features - 1,
+            "alpha_": self.weights.ratio * self.row,
+            "noise_": float(np.sqrt(self.noise)) * self.target_scale,
+            "n_experts_": 0 if self.experts is None else len(self.experts.counts),
+        }
+
     def check(self, n_features: int, n_classes: int | None) -> None:
         if n_classes is not None:
             raise ValueError("a kernel regression has no classes")

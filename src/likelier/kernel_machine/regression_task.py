@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from likelier.base import Array
+from likelier.base import Array, Loss
 from likelier.engines.rows import slice_rows
 from likelier.fitting.dataset import local_engine
+from likelier.fitting.duplicates import settle_few, settle_many
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.rows import Rows
 from likelier.fitting.run import run
+from likelier.kernel_machine.batches import State, absorb_numbers, regression_state
 from likelier.kernel_machine.evidence import Plan, Scales
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.expert_noise import NoiseModel
@@ -44,6 +46,7 @@ from likelier.kernel_machine.weights import (
     WeightSolver,
     ridge,
 )
+from likelier.losses import EpsilonInsensitive, SquaredError
 
 MIN_NOISE_ROWS = 300  # non-landmark rows that suffice for the noise estimate
 N_ROUNDS = 5  # the closed form is cheap, and the noise may be far below the evidence's floor
@@ -76,6 +79,16 @@ class RegressionTask(Task):
     temperature: float = 1.0
     tol: float = 1e-4
     max_iter: int = 100
+    n_classes: int = 0
+
+    @property
+    def particle_loss(self) -> Loss:
+        return SquaredError() if self.loss is None else EpsilonInsensitive(self.loss.epsilon)
+
+    def merged(self, rows: Rows) -> Rows:
+        """Also among many rows: leave-one-out residuals would be predicted from duplicates."""
+        few = settle_few(rows)
+        return settle_many(rows) if few is rows else few
 
     def strata(self, y: Array) -> Array:
         return np.zeros(len(y))
@@ -211,3 +224,12 @@ class RegressionTask(Task):
             posterior, experts=experts, noise=uncertainty.noise, shape=uncertainty.shape,
             global_scale=uncertainty.global_scale,
         )  # fmt: skip
+
+    # -- further rows -------------------------------------------------------------------
+    def continued(self, posterior: RegressionPosterior) -> State:
+        return regression_state(posterior)
+
+    def absorb(
+        self, posterior: RegressionPosterior, state: State, rows: Rows
+    ) -> tuple[RegressionPosterior, State]:
+        return absorb_numbers(posterior, state, rows)

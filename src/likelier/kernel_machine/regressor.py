@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from likelier.base import Array, Batch, Uncertainty
-from likelier.fitting.dataset import CheckedSource, require_targets, stream_engine
-from likelier.fitting.moments import ColumnMoments
-from likelier.fitting.monitor import Monitor
-from likelier.fitting.rows import NO_WEIGHT, Rows
-from likelier.fitting.standardize import LARGEST
-from likelier.kernel_machine.batches import State, absorb_numbers, regression_state
+from likelier.base import Array, Uncertainty
 from likelier.kernel_machine.estimator import (
     COMMON_CONSTRAINTS,
     KernelEstimator,
     by_evidence,
 )
-from likelier.kernel_machine.particles import ParticleFit
 from likelier.kernel_machine.posterior import regressor
 from likelier.kernel_machine.regression import EpsilonLoss
 from likelier.kernel_machine.regression_task import RegressionTask
 from likelier.kernel_machine.settings import Evidence, make_inference
-from likelier.losses import EpsilonInsensitive, SquaredError
+from likelier.kernel_machine.targets import NumberTargets
+from likelier.losses import EpsilonInsensitive
 from likelier.predictive import Gaussian
 
 
@@ -115,7 +109,7 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
     True
     """
 
-    _is_classifier: ClassVar[bool] = False
+    _restore: ClassVar[Any] = staticmethod(regressor)
     _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "loss": [StrOptions({"gaussian", "epsilon_insensitive"}), EpsilonInsensitive],
@@ -152,7 +146,6 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # -- targets ------------------------------------------------------------------------
     def _validate_params(self) -> None:
         super()._validate_params()
         inference = self._value("inference")
@@ -162,106 +155,24 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
                 "scale of its posterior"
             )
 
-    @property
-    def _has_weight_posterior(self) -> bool:
-        return bool(self.loss == "gaussian")
-
-    def _check_y(self, y: Array) -> Array:
-        try:
-            y = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "y must be numeric for regression; for labels use BayesianKernelClassifier"
-            ) from None
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity; drop those rows")
-        if not np.abs(y).max(initial=0.0) < LARGEST:
-            raise ValueError(
-                f"y contains values whose squares overflow (above {LARGEST:g}); rescale y"
-            )
-        return y
-
-    def _encoded(self, rows: Rows) -> Rows:
-        """Targets of mean zero and unit variance."""
-        rows = rows.present()
-        y, omega = rows.y, np.ones(rows.n) if rows.weight is None else rows.weight
-        mean = float(omega @ y / omega.sum())
-        std = float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum()))
-        if not std > 1.0 / LARGEST and np.ptp(y) > 0.0 and not np.ptp(y) > 1.0 / LARGEST:
-            raise ValueError(
-                f"y contains values whose squares vanish (below {1 / LARGEST:g}); rescale y"
-            )
-        self._set_units(mean, std)
-        return Rows(rows.X, self._in_units(y), rows.weight)
-
-    def _encoded_source(self, source: Any, seed: int, monitor: Monitor) -> CheckedSource:
-        check = self._check_y
-
-        def moments_of(batch: Batch) -> tuple[int, ColumnMoments]:
-            y = check(require_targets(batch))
-            return batch.n_rows, ColumnMoments.of(y[:, None], batch.weight)
-
-        engine = stream_engine(source, seed, False)
-        self._n_stream_rows, targets = monitor.stage(
-            "targets", lambda: engine.reduce(moments_of, lambda a, b: (a[0] + b[0], a[1] + b[1]))
-        )
-        if not self._n_stream_rows:
-            raise ValueError(NO_WEIGHT)
-        self._set_units(float(targets.mean[0]), float(np.sqrt(targets.squares[0] / targets.weight)))
-        return CheckedSource(source, self._in_units)
-
-    def _set_units(self, mean: float, std: float) -> None:
-        self.target_mean_ = mean
-        self.target_scale_ = std if std > 1e-12 * abs(mean) else 1.0
-
-    def _in_units(self, y: Array) -> Array:
-        return np.asarray((self._check_y(y) - self.target_mean_) / self.target_scale_)
-
-    def _loss(self) -> EpsilonLoss | None:
-        if self.loss == "gaussian":
-            return None
-        loss = EpsilonInsensitive() if isinstance(self.loss, str) else self.loss
-        return EpsilonLoss(float(loss.epsilon))
-
-    def _alpha(self) -> float | None:
-        return None if self.alpha == "auto" else float(self.alpha)
+    def _targets(self) -> NumberTargets:
+        return NumberTargets()
 
     def _task(self) -> RegressionTask:
+        loss = None
+        if self.loss != "gaussian":
+            given = EpsilonInsensitive() if isinstance(self.loss, str) else self.loss
+            loss = EpsilonLoss(float(given.epsilon))
+        alpha = None if self.alpha == "auto" else float(self.alpha)
+        task = RegressionTask(self.target_mean_, self.target_scale_, loss, alpha)
         inference = self._value("inference")
-        common = (self.target_mean_, self.target_scale_, self._loss(), self._alpha())
         if not isinstance(inference, Evidence):
-            return RegressionTask(*common)
-        return RegressionTask(
-            *common, float(inference.temperature), float(inference.tol), int(inference.max_iter)
-        )
-
-    def _particle_fit(self, inference: Any) -> ParticleFit:
-        loss = self._loss()
-        return ParticleFit(
-            self._task(), SquaredError() if loss is None else EpsilonInsensitive(loss.epsilon),
-            inference, 0, self.target_mean_, self.target_scale_, self._alpha(),
+            return task
+        return replace(
+            task, temperature=float(inference.temperature), tol=float(inference.tol),
+            max_iter=int(inference.max_iter),
         )  # fmt: skip
 
-    def _described(self, posterior: Any) -> dict[str, Any]:
-        if not hasattr(posterior, "map"):
-            model = posterior.particles.model
-            gamma = posterior.particles.gamma * model.standard.inverse
-            n_components = model.machine.n_components
-            noise = posterior.noise
-            return {"gamma_": gamma, "n_components_": n_components, "noise_": noise}
-        experts = posterior.experts
-        return {
-            "gamma_": posterior.map.gamma,
-            "n_components_": posterior.map.n_features - 1,
-            "alpha_": posterior.weights.ratio,
-            "noise_": float(np.sqrt(posterior.noise)) * posterior.target_scale,
-            "n_experts_": 0 if experts is None else len(experts.counts),
-        }
-
-    def _restored(self) -> Any:
-        return regressor(self)
-
-    # -- learning in batches ------------------------------------------------------------
     @available_if(_has_covariance)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Update the model with a batch of rows.
@@ -270,19 +181,7 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
         saved. After that, and after `fit`, features are fixed and a batch adds to the sums of the
         normal equations, at ``rows x features^2``.
         """
-        self._validate_params()
-        fresh = not hasattr(self, "stream_") and not hasattr(self, "posterior_")
-        rows = self._check_rows(X, y, sample_weight, reset=fresh)
-        self._learn(rows, self.stream_["seed"] if hasattr(self, "stream_") else self._seed())
-        return self
-
-    def _continued(self, state: State) -> State:
-        return regression_state(self._restored(), state["seed"])
-
-    def _absorb(self, state: State, rows: Rows) -> None:
-        encoded = Rows(rows.X, self._in_units(rows.y), rows.weight)
-        posterior, self.stream_ = absorb_numbers(self._restored(), state, encoded)
-        self._store(posterior)
+        return self._learn_batch(X, y, sample_weight)
 
     # -- predictions --------------------------------------------------------------------
     def _predictive(self, X: Any) -> Gaussian:

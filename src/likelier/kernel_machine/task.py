@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from likelier.base import Array, Engine, Posterior
+from likelier.base import Array, Engine, Loss, Posterior
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.rows import Rows
 from likelier.kernel_machine.evidence import Plan, Scales
@@ -58,6 +58,18 @@ class Task(ABC):
 
     min_expert_rows: ClassVar[int]  # from which on experts are tried
 
+    alpha: float | None  # prior precision; None to choose it
+    n_classes: int  # 0 in a regression
+
+    @property
+    @abstractmethod
+    def particle_loss(self) -> Loss:
+        """Loss of particles."""
+
+    @abstractmethod
+    def merged(self, rows: Rows) -> Rows:
+        """Rows with duplicates merged, where these are copies of one observation."""
+
     @abstractmethod
     def strata(self, y: Array) -> Array:
         """Groups that held-out rows are balanced over."""
@@ -96,3 +108,13 @@ class Task(ABC):
     @abstractmethod
     def with_experts(self, posterior: Any, experts: Experts, uncertainty: Any) -> Posterior:
         """The posterior with experts."""
+
+    @abstractmethod
+    def continued(self, posterior: Any) -> dict[str, Any]:
+        """State in which a posterior learns further rows, as plain values."""
+
+    @abstractmethod
+    def absorb(
+        self, posterior: Any, state: dict[str, Any], rows: Rows
+    ) -> tuple[Posterior, dict[str, Any]]:
+        """Posterior and state after more rows; the posterior before is their prior."""
