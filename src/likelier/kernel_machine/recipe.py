@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from likelier.base import Array, Engine, Matrix, Posterior
+from likelier.base import Array, Matrix, Posterior
 from likelier.engines.rows import take_rows
 from likelier.fitting.dataset import local_engine
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.rows import Rows
 from likelier.fitting.run import run
 from likelier.kernel_machine.budget import affordable_rows, affordable_size
-from likelier.kernel_machine.data import Data
+from likelier.kernel_machine.data import SAMPLE_ROWS, Data
 from likelier.kernel_machine.evidence import (
     EvidenceAscent,
     Scales,
@@ -82,9 +82,8 @@ def fit(data: Data, task: Task, settings: Settings, monitor: Monitor) -> Posteri
         GLOBAL_SHARE if tries else 1.0,
     ))  # fmt: skip
     feature_map, landmarks = make_map(size.n_components)
-    problem = Problem(
-        _some_rows(data, size.n_rows), data.sample, data.unit, feature_map, landmarks, chosen
-    )
+    whole = Problem(data.engine, data.sample, data.unit, feature_map, landmarks, chosen)
+    problem = whole if size.n_rows >= data.n_rows else _some_rows(whole, size.n_rows, data.seed)
     posterior = task.learn(problem, monitor)
     if not tries or not isinstance(feature_map, LandmarkMap):
         return posterior
@@ -98,7 +97,7 @@ def fit(data: Data, task: Task, settings: Settings, monitor: Monitor) -> Posteri
         return task.with_experts(posterior, *found)
     if size.n_rows == data.n_rows or affordable_rows(size, data.n_rows, monitor) < data.n_rows:
         return posterior
-    return task.learn(replace(problem, engine=data.engine, stage="weights of all"), monitor)
+    return task.learn(replace(whole, stage="weights of all"), monitor)
 
 
 def learn_scales(
@@ -231,12 +230,13 @@ def _wanted(data: Data, settings: Settings) -> tuple[int, int]:
     return int(np.clip(share, MIN_COMPONENTS, MAX_COMPONENTS)), MIN_COMPONENTS
 
 
-def _some_rows(data: Data, n_rows: int) -> Engine:
-    """All rows, or a random sample of so many."""
-    if n_rows >= data.n_rows:
-        return data.engine
-    batch = data.engine.sample(n_rows, GLOBAL_SAMPLE)
-    return local_engine(batch.X, batch.y, batch.weight, data.seed, data.engine.n_jobs, False)
+def _some_rows(whole: Problem, n_rows: int, seed: int) -> Problem:
+    """The same problem on a random sample of the rows."""
+    batch = whole.engine.sample(n_rows, GLOBAL_SAMPLE)
+    some = Rows(batch.X, np.asarray(batch.y), batch.weight)
+    engine = local_engine(some.X, some.y, some.weight, seed, whole.engine.n_jobs, False)
+    few = some.take(np.arange(min(n_rows, SAMPLE_ROWS)))
+    return replace(whole, engine=engine, sample=few, landmarks=np.empty(0, dtype=np.intp))
 
 
 def _tries_experts(data: Data, task: Task, settings: Settings) -> bool:
