@@ -183,9 +183,6 @@ def _missing(results: dict[str, Any]) -> str:
         kind, rate = case.split()
         row = [kind, f"{float(rate):.0%}"]
         for name, entry in sets.items():
-            if case not in entry:
-                row.append("-")
-                continue
             ours, filled = entry[case]["ours"], entry[case]["filled"]
             row.append(f"{ours:.3f} / {filled:.3f}")
             if ours < filled:

@@ -244,15 +244,6 @@ def test_a_feature_of_which_a_class_knows_nothing_may_be_missing(matrix):
     np.testing.assert_allclose(joint[0], np.log([0.25, 0.25]))
 
 
-def test_the_tag_says_whether_training_rows_may_be_incomplete():
-    for bayesian in (False, True):
-        tags = MultinomialNB(bayesian=bayesian).__sklearn_tags__()
-        assert tags.input_tags.allow_nan is not bayesian
-    blocks = [(np.array([[1.0, np.nan], [2.0, 1.0]]), np.array([0, 1]))]
-    with pytest.raises(ValueError, match="NaN"):
-        MultinomialNB(bayesian=True).fit(blocks)
-
-
 # -- failures -------------------------------------------------------------------------------
 def refused_calls(X, y):
     wide = np.hstack([X, X])

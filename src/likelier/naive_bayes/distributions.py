@@ -1,17 +1,12 @@
 """Distributions of counts and of binary features: linear in the row, or Dirichlet-multinomial.
 
-Missing values (NaN) are marginalised. A missing binary feature is left out. For counts, the known
-ones are conditioned on their sum, with the probabilities (or Dirichlet parameters) of the known
-terms only. That is their distribution for every length of the complete row, and so also if it is
-unknown, provided that lengths carry no information about the class. (Summing over all values of the
-missing counts with ``p(length) ~ 1 / length`` gives the same.)
+A missing binary feature (NaN) is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +18,6 @@ from likelier.files.declared import check_array
 from likelier.loops.rows import as_rows
 from likelier.naive_bayes.loops.counts import (
     dirichlet_scores,
-    known_totals,
     log_coefficients,
     mark_presence,
     sparse_scores,
@@ -71,9 +65,7 @@ class LinearDistributions(ClassDistributions):
     def log_density(self, X: Matrix) -> Array:
         """Log probability of every row under every class. Cost: stored values x classes."""
         if self.log_present is None:
-            out = self._table_product(X)
-            score_missing(X, out, self._known_counts)
-            return out
+            return self._table_product(X)
         values, missing = self._features(X)
         mask = mark_missing(X) if missing else None
         out = self._table_product(values, mask)
@@ -87,19 +79,6 @@ class LinearDistributions(ClassDistributions):
         if self.forbids and not np.isfinite(self.table).all():
             return self._product_with_zeros(values, mask)
         return product(values, self.table)
-
-    def _known_counts(self, X: Matrix) -> Array:
-        """Log probability of the known counts given their sum, for incomplete rows."""
-        counts, known = zero_for_missing(X), np.empty((X.shape[0], self.n_classes))
-        known_totals(*as_rows(X), self._probabilities, self._probabilities.sum(axis=1), known)
-        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1, 1)
-        known[known <= 0.0] = 1.0  # all known terms impossible: the product is minus infinity
-        return np.asarray(self._table_product(counts) - lengths * np.log(known))
-
-    @cached_property
-    def _probabilities(self) -> Array:
-        """Probability of every term, with one row per class."""
-        return np.ascontiguousarray(np.exp(self.table).T)
 
     def _features(self, X: Matrix) -> tuple[Matrix, bool]:
         """Binary features with 0 for missing ones, and whether values are missing."""
@@ -118,7 +97,7 @@ class LinearDistributions(ClassDistributions):
         violations += must.sum(axis=0)
         if mask is not None:  # a missing value is not a violation
             violations -= product(mask, must.astype(float))
-        out[(violations > 0.5) & ~np.isnan(out)] = -np.inf  # NaN marks a missing count
+        out[violations > 0.5] = -np.inf
         return out
 
     def _missing_contribution(self, mask: Matrix) -> Array:
@@ -133,7 +112,7 @@ class LinearDistributions(ClassDistributions):
         return product(mask, absent)
 
     def log_measure(self, X: Matrix) -> Array:
-        """Multinomial coefficient ``n! / prod x_j!`` of the known counts of rows."""
+        """Multinomial coefficient ``n! / prod x_j!`` of rows of counts."""
         if self.log_present is not None:
             if self.threshold is None:
                 check_binary(X)
@@ -184,19 +163,11 @@ class DirichletDistributions(ClassDistributions):
         """Log probability without the coefficient. Cost: stored values x classes."""
         check_counts(X)
         out = np.empty((X.shape[0], self.n_classes))
-        dirichlet_scores(*as_rows(X), self.pseudo, self.total[None], out)
-        score_missing(X, out, self._known_counts)
+        dirichlet_scores(*as_rows(X), self.pseudo, self.total, out)
         return out
 
-    def _known_counts(self, X: Matrix) -> Array:
-        """Log probability of the known counts given their sum, for incomplete rows."""
-        known, out = np.empty((2, X.shape[0], self.n_classes))
-        known_totals(*as_rows(X), self.pseudo, self.total, known)
-        dirichlet_scores(*as_rows(zero_for_missing(X)), self.pseudo, known, out)
-        return np.asarray(out)
-
     def log_measure(self, X: Matrix) -> Array:
-        """Multinomial coefficient of the known counts of rows."""
+        """Multinomial coefficient of the rows."""
         return multinomial_coefficients(X)
 
     def size(self, X: Matrix) -> Array:
@@ -232,21 +203,8 @@ def sample_counts(
 
 
 def row_lengths(X: Matrix) -> Array:
-    """Sum of the known counts of every row, at least one."""
-    total = np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1)
-    if np.isnan(total).any():
-        total = np.asarray(zero_for_missing(X).sum(axis=1), dtype=np.float64).reshape(-1)
-    return np.maximum(total, 1.0)
-
-
-def score_missing(X: Matrix, scores: Array, score: Callable[[Matrix], Array]) -> None:
-    """Replace the scores of rows with missing counts, which are NaN.
-
-    Complete rows, usually nearly all, need no search for missing values.
-    """
-    rows = np.flatnonzero(np.isnan(scores[:, 0]))
-    if len(rows) and has_missing(X):
-        scores[rows] = score(X[rows])
+    """Sum of the counts of every row, at least one."""
+    return np.maximum(np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1), 1.0)
 
 
 def product(X: Matrix, table: Array) -> Array:
@@ -275,7 +233,7 @@ def presence(X: Matrix, threshold: float) -> tuple[Matrix, float]:
 
 
 def multinomial_coefficients(X: Matrix) -> Array:
-    """Logarithm of ``n! / prod x_j!`` of the known counts; raise if one is negative."""
+    """Logarithm of ``n! / prod x_j!``; raise if a count is negative."""
     check_counts(X)
     out = np.empty(X.shape[0])
     log_coefficients(*as_rows(X), out)
@@ -283,7 +241,7 @@ def multinomial_coefficients(X: Matrix) -> Array:
 
 
 def check_counts(X: Matrix) -> None:
-    """Raise if a count is negative, or so large that sums overflow."""
+    """Raise if a count is negative or missing, or so large that sums overflow."""
     values = stored_values(X)
     if not values.size or (values.min() >= 0.0 and values.max() <= LARGEST):
         return
@@ -292,11 +250,17 @@ def check_counts(X: Matrix) -> None:
         raise ValueError(
             f"X is too large in column {column_of(X, large)} (max {LARGEST:g}); rescale it"
         )
-    negative = values < 0.0  # the smallest may be NaN, for a missing count
+    negative = values < 0.0
     if negative.any():
         raise ValueError(
             f"Negative values in data passed to MultinomialNB (input X), column "
             f"{column_of(X, negative)}: counts must not be negative"
+        )
+    missing = np.isnan(values)
+    if missing.any():
+        raise ValueError(
+            f"Input X contains NaN, in column {column_of(X, missing)}: MultinomialNB needs all "
+            "counts; fill in missing ones"
         )
 
 

@@ -10,7 +10,7 @@ variance over all rows: the prior weighs as much as one row. The predictive is S
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -208,7 +208,6 @@ class GaussianModel(NaiveBayesModel):
     n_classes: int
     var_smoothing: float = 1e-9
     bayesian: bool = False
-    has_missing: ClassVar[bool] = True
 
     def stats(self, batch: Batch) -> GaussianStats:
         """Moments of a batch. Cost: rows x features, or the stored values of a CSR matrix."""

@@ -94,14 +94,9 @@ class ClassDistributions(ABC):
 
 
 class NaiveBayesModel(Model):
-    """Additive statistics of a block, and the distributions that follow from statistics.
-
-    ``has_missing`` declares support for missing values (NaN): they are left out of the statistics
-    of their feature and integrated out of the density.
-    """
+    """Additive statistics of a block, and the distributions that follow from statistics."""
 
     has_stats: ClassVar[bool] = True
-    has_missing: ClassVar[bool] = False
     n_classes: int
 
     @abstractmethod

@@ -15,7 +15,6 @@ from likelier.naive_bayes.count_model import (
     BernoulliModel,
     CountStats,
     MultinomialModel,
-    TermStats,
 )
 from likelier.naive_bayes.gaussian_model import GaussianDistributions, GaussianModel, GaussianStats
 from likelier.naive_bayes.model import ClassDistributions
@@ -53,7 +52,7 @@ def multinomial(fitted: Any) -> ClassPosterior:
     """Posterior of a `MultinomialNB`."""
     bayesian = bool(fitted.bayesian)
     model = MultinomialModel(len(fitted.classes_), pseudocounts(fitted), bayesian)
-    stats = TermStats.from_arrays(fitted.stats_)
+    stats = CountStats.from_arrays(fitted.stats_)
     distributions: ClassDistributions
     if bayesian:
         distributions = model.distributions(stats)

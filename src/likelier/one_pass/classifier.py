@@ -87,12 +87,10 @@ class OnePassClassifier(OnePassLearning):
     predictions or ``coef_`` pays for the iterations.
 
     **Late classes.** A class that first appears after the initial batch shares a ``P`` that is far
-    too large for its few rows: they determine the direction of its weights, but not the norm. Norm
-    and offset are therefore the posterior mode on a part of the sample (at most 8,192 rows,
-    balanced over the classes, and half a million values, or four times ``features^2`` if that is
-    more); a few dozen rows after many thousands are enough. Without an intercept there is no
-    offset, and more rows are needed. ``coef_covariance`` is that of classes known from the initial
-    batch on.
+    too large for its few rows: they determine the direction of its weights, but not the norm. Until
+    the rows before it are less than a twentieth, its scores are made comparable as those of sorted
+    rows are, see below; two dozen rows after many thousands are enough. ``coef_covariance`` is that
+    of classes known from the initial batch on.
 
     **Merging.** Models whose samples hold all their rows, and fit in one sample, are merged by
     fitting these rows to convergence, independent of which model had which rows. Larger models of
@@ -104,13 +102,15 @@ class OnePassClassifier(OnePassLearning):
     class.
 
     **Sorted rows.** If more than 5% of the rows arrive under label shift (for example sorted by
-    class), a mixing of the scores of all classes is fitted on the same part of the sample (with
-    more than 64 classes, along the directions in which scores vary most) and applied if it improves
-    the loss on a held-out fifth. It is cached, and recomputed for predictions 1 to 8, 10, 12, 14,
-    16, 20, ... rows into a block, or when the weight of a class has more than doubled. Sorting
-    costs 0.2 points of accuracy on five classes of 15 features, 0.7 on covtype and 2 to 4 on mnist.
-    Frozen sums are worse on these, but can be better than sorted streams where classes are well
-    separated, or where there are many classes with few rows in many features. Shuffle if possible.
+    class), a mixing of the scores of all classes is fitted on a part of the sample (at most 8,192
+    rows, balanced over the classes, and half a million values, or four times ``features^2`` if that
+    is more; with more than 64 classes, along the directions in which scores vary most) and applied
+    if it improves the loss on a held-out fifth. It is cached, and recomputed for predictions 1 to
+    8, 10, 12, 14, 16, 20, ... rows into a block, or when the weight of a class has more than
+    doubled. Sorting costs 0.2 points of accuracy on five classes of 15 features, 0.7 on covtype and
+    2 to 4 on mnist. Frozen sums are worse on these, but can be better than sorted streams where
+    classes are well separated, or where there are many classes with few rows in many features.
+    Shuffle if possible.
 
     **Probabilities.** Streaming fits softmax scores, frozen one-vs-rest scores. Frozen
     probabilities follow the published method and are underconfident; streaming ones are rescaled by

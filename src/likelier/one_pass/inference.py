@@ -14,9 +14,9 @@ the labels of a block are shifted from those before (sorted data, label drift), 
 frozen: ``omega = 1/4`` at ``eta = 0``, additive in any order.
 
 There is one output more than classes, the background output, for which every row is a negative: a
-class that appears late starts as its copy. The scale of such a class is then found on a small
-sample of the rows so far, and so is how scores of classes compare if many rows came without those
-of other classes.
+class that appears late starts as its copy. All classes share one precision, to which rows seen
+before a class existed contribute without carrying information about it. Where such rows, or rows
+under label shift, are many, a small sample of the rows so far tells how scores of classes compare.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from scipy.special import expit, logsumexp
 
 from likelier.base import Array, Matrix
 from likelier.one_pass.initial_batch import fit_softmax
-from likelier.one_pass.late_classes import scale_late_classes
 from likelier.one_pass.model import (
     Weights,
     column_scales,
@@ -69,9 +68,8 @@ class StreamState:
     sums: Array  # of the coordinates and of their squares; they scale the prior
     squares: Array
     calibration: Array  # log of the scale of the scores, and its information
-    late: Array  # whether a class appeared after the initial batch
     reservoir_arrays: dict[str, Any]  # a sample of the rows, see `Reservoir`
-    shifted_weight: float = 0.0  # weight of rows under label shift
+    shifted_weight: float = 0.0  # weight of rows under label shift, or before the latest class
     weight_squares: float = 0.0
 
     @property
@@ -143,7 +141,7 @@ def init_stream(X: Matrix, weight: Array, classes: Array, fit_intercept: bool) -
     return StreamState(
         centre, scale, np.zeros((p, p)), np.zeros((p, 1)), np.zeros((p, 1)), classes[:0],
         np.zeros(0), np.zeros(d), np.zeros(d), np.array([0.0, CALIBRATION_START]),
-        np.zeros(0, dtype=bool), Reservoir.empty(d).to_arrays(),
+        Reservoir.empty(d).to_arrays(),
     )  # fmt: skip
 
 
@@ -169,10 +167,8 @@ def add_classes(state: StreamState, labels: Array) -> StreamState:
     outputs[positions] = np.arange(len(state.classes))
     weight = np.zeros(len(classes))
     weight[positions] = state.class_weight
-    late = np.full(len(classes), state.weight > 0.0)
-    late[positions] = state.late
     extended = replace(
-        state, classes=classes, class_weight=weight, late=late,
+        state, classes=classes, class_weight=weight,
         linear=state.linear[:, outputs], mean=state.mean[:, outputs],
     )  # fmt: skip
     return extended.with_reservoir(state.reservoir.relabel(positions))
@@ -192,13 +188,16 @@ def learn_block(
     row_weight = weight.astype(Z.dtype)
     codes = np.searchsorted(state.classes, y)
     d = len(state.scale)
+    shifted = state.shifted_weight
+    if not state.class_weight[codes].all():  # rows so far came without one of these classes
+        shifted = state.weight
     updated = replace(
         state,
         class_weight=state.class_weight
         + np.bincount(codes, weights=weight, minlength=len(state.classes)),
         sums=state.sums + row_weight @ Z[:, :d],
         squares=state.squares + row_weight @ (Z[:, :d] ** 2),
-        shifted_weight=state.shifted_weight + (1.0 - similarity) * float(weight.sum()),
+        shifted_weight=shifted + (1.0 - similarity) * float(weight.sum()),
         weight_squares=state.weight_squares + float(weight @ weight),
     )
     if first and similarity:
@@ -286,15 +285,7 @@ def stream_outputs(state: StreamState, prior: float | None) -> Weights:
     """Posterior before scores of classes that were not seen together are made comparable."""
     diagonal = stream_prior(state, prior)
     mean, root, scaling = solve_posterior(state.precision, state.linear, diagonal)
-    late = state.known[state.late[state.known]]
-    if len(late):
-        factor = float(np.exp(state.calibration[0]))
-        mean = scale_late_classes(
-            mean, late, stream_sample(state), diagonal, factor, state.fit_intercept
-        )
-    else:
-        mean = mean[:, :-1]
-    return Weights(mean, root, scaling, state.centre, state.scale, state.fit_intercept)
+    return Weights(mean[:, :-1], root, scaling, state.centre, state.scale, state.fit_intercept)
 
 
 def stream_mixing(state: StreamState, outputs: Weights) -> Array:

@@ -47,8 +47,7 @@ def merge_streams(one: StreamState, two: StreamState, prior: float | None) -> St
     log_scale = (
         one.calibration[0] * one.calibration[1] + two.calibration[0] * two.calibration[1]
     ) / information
-    late = one.late & two.late  # a class is late only if it is late in both
-    out = replace(one, **both, calibration=np.array([log_scale, information]), late=late)
+    out = replace(one, **both, calibration=np.array([log_scale, information]))
     out = out.with_reservoir(one.reservoir.merged(two.reservoir))
     if out.reservoir.is_complete and len(out.known) > 1:
         return _refit(out, prior)
@@ -76,10 +75,8 @@ def _refit(both: StreamState, prior: float | None) -> StreamState:
 
 
 def _with_comparable_scores(both: StreamState, information: float) -> StreamState:
-    """The state marked as having comparable scores of all classes: none is late any more."""
-    late = both.late.copy()
-    late[both.known] = False
-    return replace(both, late=late, shifted_weight=0.0, calibration=np.array([0.0, information]))
+    """The state marked as having comparable scores of all classes."""
+    return replace(both, shifted_weight=0.0, calibration=np.array([0.0, information]))
 
 
 def learned_classes(state: StreamState, both: StreamState) -> Array:

@@ -49,7 +49,6 @@ def _check_stats(learned: Learned, settings: Settings) -> None:
     check_array("precision", np.diag(stats["precision"]), (p,), low=0.0)
     check_array("squares", stats["squares"], (d,), low=0.0)
     check_array("class_weight", stats["class_weight"], (K,), low=0.0)
-    check_array("late", stats["late"], (K,), kind="bool")
     for name in ("shifted_weight", "weight_squares"):
         check_number(name, stats[name])
     for name in ("sorted_rows", "new_rows"):

@@ -14,7 +14,6 @@ from likelier.naive_bayes.loops.counts import (
     best_columns,
     best_rows,
     dirichlet_scores,
-    known_totals,
     log_coefficients,
     log_counts,
     log_odds,
@@ -139,7 +138,7 @@ def test_dirichlet_scores_and_coefficients(matrix, scale):
     rows = scale * X
     pseudo = RNG.uniform(0.1, 3.0, size=(K, D)) * 10.0 ** RNG.integers(-2, 6, (1, D))
     out, coefficient = np.empty((N, K)), np.empty(N)
-    dirichlet_scores(*as_rows(matrix(rows)), pseudo, pseudo.sum(axis=1)[None], out)
+    dirichlet_scores(*as_rows(matrix(rows)), pseudo, pseudo.sum(axis=1), out)
     log_coefficients(*as_rows(matrix(rows)), coefficient)
     n, total = rows.sum(axis=1), pseudo.sum(axis=1)
     expected = gammaln(total) - gammaln(total + n[:, None])
@@ -147,32 +146,3 @@ def test_dirichlet_scores_and_coefficients(matrix, scale):
     size = abs(gammaln(pseudo)).sum()  # what SciPy's differences cancel from
     np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-14 * size)
     np.testing.assert_allclose(coefficient, gammaln(n + 1) - gammaln(rows + 1).sum(axis=1))
-
-
-@every_matrix
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
-def test_known_totals(matrix, share):
-    """Sums over what is not missing: also where that is a billionth of all."""
-    rows = X.copy()
-    rows[RNG.random(rows.shape) < share] = np.nan
-    rows[:5, 0] = np.nan
-    shares = RNG.random((K, D))
-    shares[:, 0] = 1e9 * D
-    out = np.empty((N, K))
-    known_totals(*as_rows(matrix(rows)), shares, shares.sum(axis=1), out)
-    np.testing.assert_allclose(out, ~np.isnan(rows) @ shares.T, rtol=1e-13)
-
-
-@every_matrix
-def test_scores_with_totals_of_every_row_and_coefficients_of_known_counts(matrix):
-    pseudo, totals = RNG.uniform(0.5, 2.0, (K, D)), RNG.uniform(1.0, 9.0, (N, K))
-    out, base, length = np.empty((N, K)), np.empty((N, K)), X.sum(axis=1)[:, None]
-    dirichlet_scores(*as_rows(matrix(X)), pseudo, totals, out)
-    dirichlet_scores(*as_rows(matrix(X)), pseudo, np.ones((1, K)), base)
-    change = gammaln(totals) - gammaln(totals + length) + gammaln(1.0 + length)
-    np.testing.assert_allclose(out, base + change, rtol=1e-11)
-    rows = np.where(RNG.random(X.shape) < 0.3, np.nan, X)
-    found, expected = np.empty(N), np.empty(N)
-    log_coefficients(*as_rows(matrix(rows)), found)
-    log_coefficients(*as_rows(matrix(np.nan_to_num(rows, nan=0.0))), expected)
-    np.testing.assert_array_equal(found, expected)

@@ -241,8 +241,7 @@ def _log_rising(a, x):
 def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
     """Log probability of rows of counts under Dirichlet-multinomials, without the coefficient.
 
-    ``pseudo[k, j]`` are the parameters and ``total`` their sums per class: one row for all rows of
-    counts, or one each.
+    ``pseudo[k, j]`` are the parameters and ``total`` their sums per class.
     """
     for i in range(out.shape[0]):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
@@ -250,7 +249,7 @@ def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
         for p in range(start, stop):
             length += data[p]
         for k in range(out.shape[1]):
-            score = -_log_rising(total[i if len(total) > 1 else 0, k], length)
+            score = -_log_rising(total[k], length)
             for p in range(start, stop):
                 x = np.float64(data[p])
                 if x != 0.0:
@@ -259,41 +258,13 @@ def dirichlet_scores(data, indices, indptr, n_columns, pseudo, total, out):
 
 
 @njit(cache=True, nogil=True)
-def known_totals(data, indices, indptr, n_columns, values, total, out):
-    """``out[i, k]``: the sum of ``values[k]`` over the features known in row ``i``.
-
-    Missing features are subtracted from the ``total`` of all. If less than half of it remains,
-    the known ones are summed instead, to avoid cancellation.
-    """
-    missing = np.zeros(n_columns, dtype=np.bool_)
-    for i in range(out.shape[0]):
-        start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
-        for p in range(start, stop):
-            missing[column(indices, start, p)] = data[p] != data[p]
-        for k in range(out.shape[1]):
-            known = total[k]
-            for p in range(start, stop):
-                if data[p] != data[p]:
-                    known -= values[k, column(indices, start, p)]
-            if known < 0.5 * total[k]:
-                known = 0.0
-                for j in range(n_columns):
-                    known += 0.0 if missing[j] else values[k, j]
-            out[i, k] = known
-        for p in range(start, stop):
-            missing[column(indices, start, p)] = False
-
-
-@njit(cache=True, nogil=True)
 def log_coefficients(data, indices, indptr, n_columns, out):
-    """Logarithm of the multinomial coefficient ``n! / prod x_j!`` of known counts."""
+    """Logarithm of the multinomial coefficient ``n! / prod x_j!``."""
     for i in range(len(out)):
         start, stop = row_start(indptr, n_columns, i), row_start(indptr, n_columns, i + 1)
         length, score = 0.0, 0.0
         for p in range(start, stop):
             x = np.float64(data[p])
-            if x != x:
-                continue
             length += x
             if x != 0.0 and x != 1.0:
                 score -= math.lgamma(x + 1.0)
