@@ -16,7 +16,7 @@ BENCH := $(VENV)/.installed-bench
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-tables bench-text docs docs-sync constraints clean distclean
+.PHONY: help demo test test-slow test-all lint format bench bench-bayes bench-deepgp bench-kernel bench-linear bench-multilabel bench-nb bench-onepass bench-svm bench-tables bench-text docs docs-sync constraints clean distclean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; \
@@ -28,8 +28,10 @@ demo: $(RUNTIME)  ## fit, judge, save and reload models on small bundled data
 test: lint  ## lint, types, import direction, all tests but the slow ones
 	$(WITH_CACHE) $(PYTEST)
 
-test-all: lint  ## the same with the slow tests
-	$(WITH_CACHE) $(PYTEST) -m "slow or not slow"
+test-slow: $(TEST)  ## the slow tests that `make test` leaves out
+	$(WITH_CACHE) $(PYTEST) -m slow
+
+test-all: test test-slow  ## all tests
 
 lint: $(TEST)  ## lint, formatting, types and import direction
 	$(BIN)/ruff check .
