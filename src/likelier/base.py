@@ -217,9 +217,12 @@ class Inference(ABC):
 
     ``resumable`` declares that the State is frozen plain values, so that it can be kept in a file
     and gone on with elsewhere; values per row in it are made again where they are missing.
+    ``local_only`` declares that its steps run in this process alone, on rows that are here or are
+    brought here; its docstring says why.
     """
 
     resumable: ClassVar[bool] = False
+    local_only: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, model: Any, engine: Engine) -> Any:
@@ -277,8 +280,13 @@ class Engine(ABC):
 
     @property
     @abstractmethod
+    def is_local(self) -> bool:
+        """Whether all rows are in the memory of this process, and can be addressed by number."""
+
+    @property
     def in_memory(self) -> bool:
-        """Whether all rows are held in memory at once and can be addressed by number."""
+        """`is_local`, for kernel machines until they are recomposed."""
+        return self.is_local
 
     @abstractmethod
     def blocks(self, iteration: int | None = None) -> Iterable[Batch]:

@@ -56,12 +56,11 @@ def results(engine, task, place):
 
 
 @contextmanager
-def elsewhere(monkeypatch, place, in_memory=False):
+def elsewhere(monkeypatch, place):
     """Let every pass of a local engine be one over blocks that live elsewhere.
 
-    ``place`` is "copies" for this process or "process" for another one; ``in_memory`` is what the
-    engine claims of itself: some inferences take another way then. A sample of the rows comes here,
-    and is an engine like any other.
+    ``place`` is "copies" for this process or "process" for another one. A sample of the rows comes
+    here, and is an engine like any other.
     """
 
     def run(self, task):
@@ -71,5 +70,5 @@ def elsewhere(monkeypatch, place, in_memory=False):
         patch.setattr(LocalEngine, "_run", run)
         patch.setattr(LocalEngine, "sample", BlockEngine.sample)
         patch.setattr(LocalEngine, "transformed", BlockEngine.transformed)
-        patch.setattr(LocalEngine, "in_memory", property(lambda self: in_memory))
+        patch.setattr(LocalEngine, "is_local", False)
         yield

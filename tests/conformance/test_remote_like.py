@@ -1,7 +1,6 @@
 """Every family on rows that live elsewhere: the same bits as on rows at hand.
 
-Cases marked `xfail` are what stands in the way of clusters today, each with what happens instead;
-the mark is strict, so that a repair has to take it away.
+Where an inference is ``local_only``, another one has to come to the same optimum elsewhere.
 """
 
 from __future__ import annotations
@@ -42,24 +41,16 @@ def wide(d=3000):
     return X, (X @ rng.standard_normal(d) > 0.0).astype(int)
 
 
-# What the engine claims of itself, and where maps are worked on.
-PLACES = ((True, "copies"), (False, "copies"), (True, "process"))
+PLACES = ("copies", "process")  # where maps are worked on
 
 
-def case(name, model, data, reasons=None):
-    """One case for each place; ``reasons`` says why it fails, by the claim of the engine."""
-    found = []
-    for in_memory, place in PLACES:
-        why = (reasons or {}).get(in_memory)
-        marks = [pytest.mark.xfail(strict=True, reason=why)] if why else []
-        label = f"{name}-{'' if in_memory else 'not_'}in_memory-{place}"
-        found.append(pytest.param(model, data, in_memory, place, id=label, marks=marks))
-    return found
+def case(name, model, data):
+    """One case for each place."""
+    return [pytest.param(model, data, place, id=f"{name}-{place}") for place in PLACES]
 
 
 quick = {"random_state": 0}
 few = {"n_chains": 2, "n_draws": 3, "n_warmup": 2, **quick}
-STOCHASTIC = {False: "stochastic passes where rows cannot be numbered: another answer"}
 CASES = [
     *case("gaussian_nb", likelier.GaussianNB(), dense),
     *case("multinomial_nb", likelier.MultinomialNB(), lambda: dense("counts")),
@@ -89,19 +80,11 @@ CASES = [
         "linear_l1",
         likelier.LinearClassifier(alpha=1e-3, penalty="l1", **quick),
         wide,
-        {True: "raises: side effects keyed by the number of the block"} | STOCHASTIC,
     ),
     *case(
-        "linear_hinge",
-        likelier.LinearClassifier("hinge", alpha=1e-3, probability=False, **quick),
-        dense,
-        STOCHASTIC,
-    ),
-    *case(
-        "linear_quantile",
-        likelier.LinearRegressor(loss=losses.Quantile(tau=0.9), alpha=1e-3, **quick),
-        lambda: dense("numbers"),
-        dict.fromkeys((True, False), "Newton where standardised rows are made block by block"),
+        "linear_l1_classes",
+        likelier.LinearClassifier(alpha=3e-3, penalty="l1", **quick),
+        lambda: dense(d=1600, k=3),
     ),
     *case(
         "bayesian_linear",
@@ -152,21 +135,62 @@ def answers(model, X):
     return {name: np.asarray(getattr(model, name)(X)) for name in methods if hasattr(model, name)}
 
 
-@pytest.mark.parametrize(("model", "data", "in_memory", "place"), CASES)
-def test_same_bits_elsewhere(model, data, in_memory, place, monkeypatch):
+@pytest.fixture(autouse=True)
+def several_blocks(monkeypatch):
+    """Blocks of 256 rows; two threads of BLAS add in another order than one."""
     for name in ("MIN_DENSE_ROWS", "MAX_DENSE_ROWS", "MIN_SPARSE_ROWS", "MAX_SPARSE_ROWS"):
         monkeypatch.setattr(blocks, name, 256)
-    X, y = data()
-    # Two threads add in another order than one, and a new process has threads of its own.
-    with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
-        warnings.simplefilter("ignore")  # of few draws, or that it did not converge
-        here = answers(clone(model).fit(X, y), X)
-        with elsewhere(monkeypatch, place, in_memory):
-            fitted = clone(model).fit(X, y)
-        found = answers(fitted, X)
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+def fit_elsewhere(model, X, y, place, monkeypatch):
+    """A model fitted on a pretend cluster."""
+    with elsewhere(monkeypatch, place):
+        return clone(model).fit(X, y)
+
+
+def fit_stream(model, X, y):
+    """A model fitted from blocks of other lengths, read one after another."""
+    cuts = [0, 100, 101, 700, 1300, N]
+    return clone(model).fit([(X[a:b], y[a:b]) for a, b in itertools.pairwise(cuts)])
+
+
+def assert_same(found, here):
     assert found.keys() == here.keys()
     for name, values in here.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize(("model", "data", "place"), CASES)
+def test_same_bits_elsewhere(model, data, place, monkeypatch):
+    X, y = data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few draws, or that it did not converge
+        here = answers(clone(model).fit(X, y), X)
+        assert_same(answers(fit_elsewhere(model, X, y, place, monkeypatch), X), here)
+
+
+INTERIOR = {
+    "hinge": (likelier.LinearClassifier("hinge", alpha=1e-3, probability=False, **quick), dense),
+    "quantile": (
+        likelier.LinearRegressor(loss=losses.Quantile(tau=0.9), alpha=1e-3, **quick),
+        lambda: dense("numbers"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INTERIOR)
+def test_newton_takes_the_place_of_interior_methods(name, monkeypatch):
+    """Interior methods are ``local_only``; envelopes of the loss lead to the same optimum."""
+    model, (X, y) = INTERIOR[name][0], INTERIOR[name][1]()
+    here, streamed = clone(model).fit(X, y), fit_stream(model, X, y)
+    assert (here.route_, streamed.route_) == ("interior", "newton")
+    assert here.converged_ and streamed.converged_
+    assert streamed.objective_ == pytest.approx(here.objective_, rel=2.0 * model.tol)
+    for place in PLACES:
+        found = fit_elsewhere(model, X, y, place, monkeypatch)
+        np.testing.assert_array_equal(found.coef_, streamed.coef_)
 
 
 STREAMED = (
@@ -178,6 +202,8 @@ STREAMED = (
     "linear_newton_numbers",
     "linear_lbfgs",
     "linear_sparse",
+    "linear_l1",
+    "linear_l1_classes",
     "bayesian_linear",
     "bayesian_gibbs",
     "bayesian_softmax",
@@ -191,19 +217,11 @@ STREAMED = (
 @pytest.mark.parametrize(
     ("model", "data"),
     [pytest.param(*c.values[:2], id=c.id) for c in CASES
-     if c.id in [f"{name}-in_memory-copies" for name in STREAMED]],
+     if c.id in [f"{name}-copies" for name in STREAMED]],
 )  # fmt: skip
-def test_same_bits_from_a_stream(model, data, monkeypatch):
-    """Blocks of other lengths, read one after another, are the same rows."""
-    for name in ("MIN_DENSE_ROWS", "MAX_DENSE_ROWS", "MIN_SPARSE_ROWS", "MAX_SPARSE_ROWS"):
-        monkeypatch.setattr(blocks, name, 256)
+def test_same_bits_from_a_stream(model, data):
     X, y = data()
-    cuts = [0, 100, 101, 700, 1300, N]
-    stream = [(X[a:b], y[a:b]) for a, b in itertools.pairwise(cuts)]
-    with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         here = answers(clone(model).fit(X, y), X)
-        found = answers(clone(model).fit(stream), X)
-    assert found.keys() == here.keys()
-    for name, values in here.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+        assert_same(answers(fit_stream(model, X, y), X), here)

@@ -111,7 +111,7 @@ class LocalEngine(BlockEngine):
         return True
 
     @property
-    def in_memory(self) -> bool:
+    def is_local(self) -> bool:
         """All rows are in memory."""
         return True
 

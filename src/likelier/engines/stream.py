@@ -90,7 +90,7 @@ class StreamEngine(BlockEngine):
         return self._source.repeatable
 
     @property
-    def in_memory(self) -> bool:
+    def is_local(self) -> bool:
         """Rows are never all in memory."""
         return False
 

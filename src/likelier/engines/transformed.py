@@ -41,7 +41,7 @@ class TransformedEngine(Engine):
         return self._inner.repeatable
 
     @property
-    def in_memory(self) -> bool:
+    def is_local(self) -> bool:
         """Transformed rows are not held."""
         return False
 

@@ -1,200 +1,152 @@
 """L1 penalties on many features: proximal Newton steps on an active set.
 
 Every step computes the full gradient. Features with nonzero weights, and the worst violators of the
-optimality conditions among the others, take part in a Newton step, solved by coordinate descent
-(Friedman, Hastie, Tibshirani, 2010; Yuan, Ho, Lin, 2012). The intercept is profiled out.
+optimality conditions among the others, take part in a Newton step: one pass adds up their weighted
+Gram matrix, and coordinate descent minimises the quadratic under the penalty (Friedman, Hastie,
+Tibshirani, 2010; Yuan, Ho, Lin, 2012). The intercept is profiled out.
 """
 
 from __future__ import annotations
 
-import operator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
-from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
+from likelier.base import Array, Batch, Engine, Inference, Info, RowValues
 from likelier.glm.gap import ROUNDING, TINY, gaps, per_problem, subgradient
-from likelier.glm.loops.columns import column_curvatures, descend_columns
+from likelier.glm.line_search import Point, Scores, point_at, search
 from likelier.glm.model import LinearModel
+from likelier.glm.penalty import ElasticNet
 from likelier.glm.posterior import LinearPosterior
-from likelier.loops.rows import as_rows
 
+REFRESH = 10  # steps after which scores are recomputed from the parameters
 MIN_NEW = 200  # features that may enter per step, or as many as are active
+MAX_CELLS = 1 << 23  # of the Gram matrices of all outputs
 INNER_TOL = 0.01  # of the current violation, for coordinate descent
-MAX_SWEEPS = 200
 MIN_CURVATURE = 1e-3  # of a row, relative to the largest curvature of the loss
-MAX_HALVINGS = 30
-
-
-@dataclass
-class ActiveState:
-    """Parameters, with scores and curvatures of every block; updated in place."""
-
-    model: LinearModel
-    theta: Array
-    columns: Columns
-    scores: dict[int, Array] = field(default_factory=dict)  # by block
-    curvatures: dict[int, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Gradient:
-    """Gradient of the mean loss, its intercept part, and the smallest subgradient."""
+class ActiveState:
+    """Parameters, with objective and gradient of the mean loss; computed if None."""
 
-    mean: Array
-    intercept: Array
-    subgradient: Array
+    model: LinearModel
+    theta: Array
+    value: Array | None = None
+    gradient: Array | None = None
+    n_steps: int = 0
+    scores: RowValues | None = field(default=None, metadata={"checkpoint": False})
 
 
-class Columns:
-    """The data by column, without zero-weight rows."""
+@dataclass(frozen=True)
+class ActiveGrams:
+    """Weighted Gram matrices of the active features of every output, one after the other.
 
-    def __init__(self, X: Matrix, present: Array | None) -> None:
-        self._rows = present
-        self.sparse = sparse.issparse(X)
-        self._X: Any = X
-        if self.sparse:
-            self._X = sparse.csr_array((X if present is None else X[present]).T)
-        self._cache: tuple[Array, Array] | None = None
+    The last row and column of each belong to the intercept.
+    """
 
-    def take(self, active: Array) -> tuple[Any, Array]:
-        """`Rows` that contain the active features, and their positions in it."""
-        if self.sparse:
-            return as_rows(self._X), active
-        if self._cache is None or not np.array_equal(self._cache[0], active):
-            some = self._X[:, active] if self._rows is None else self._X[:, active][self._rows]
-            self._cache = (active, np.ascontiguousarray(some.T))
-        return as_rows(self._cache[1]), np.arange(len(active))
+    model: LinearModel
+
+    def __call__(self, batch: Batch, scores: Array, actives: list[Array]) -> Array:
+        curvature = self._curvature(batch, scores)
+        grams = []
+        for k, active in enumerate(actives):
+            few = replace(self.model, n_features=len(active))
+            grams.append(few.gram(batch.X[:, active], curvature[:, k]).ravel())
+        return np.concatenate(grams)
+
+    def _curvature(self, batch: Batch, scores: Array) -> Array:
+        """Curvature of every row and output, bounded from below if the loss has a largest one.
+
+        A row far in the tail of the loss has no curvature now, but may have some after the step.
+        The Hessian of a coupled loss is bounded by twice its diagonal ``p_k (1 - p_k)``.
+        """
+        model, curvature = self.model, self.model.terms(batch, scores, 2)[2]
+        omega = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+        top = model.loss.max_curvature
+        if model.loss.coupled:
+            curvature, top = 2.0 * omega[:, None] * curvature * (1.0 - curvature), 0.5
+        if not np.isfinite(top):
+            return curvature
+        return np.maximum(curvature, MIN_CURVATURE * top * omega[:, None])
 
 
 @dataclass(frozen=True)
 class ActiveSet(Inference):
-    """Proximal Newton on an active set. For smooth losses, penalties with L1, data in memory.
+    """Proximal Newton on an active set. For smooth losses and penalties with L1.
 
-    Cost per step: four products with the data, and per sweep of the descent twice the entries of
-    the active features. Memory: a copy of sparse data, or of the active features of dense ones.
-    Converged when the optimality conditions bound the distance to the optimum (`gap`).
+    Cost per step: two products with the data, and rows x (active nonzeros per row)^2 / 2 for the
+    Gram matrix of each output. Memory with the rows: two scores per row and output. Converged when
+    the optimality conditions bound the distance to the optimum (`gap`).
     """
 
+    resumable: ClassVar[bool] = True
+
     tol: float = 1e-4
-    n_jobs: int = 1  # threads share the outputs
 
     def init(self, model: LinearModel, engine: Engine, theta: Array | None = None) -> ActiveState:
         """Start at ``theta`` or zero."""
         theta = model.zeros() if theta is None else np.array(theta, dtype=np.float64)
-        X = next(iter(engine.blocks(0))).X
-        return ActiveState(model, theta, Columns(X, getattr(engine, "present", None)))
+        return ActiveState(model, theta)
 
     def step(self, state: ActiveState, engine: Engine) -> tuple[ActiveState, Info]:
-        """Compute the gradient; unless it certifies convergence, take a Newton step."""
-        model, n_rows = state.model, engine.n_rows or 1
-        value, gradient = self._evaluate(state, engine)
-        above = value - model.floor
-        scale = _scale(model, float(above.sum()))
+        """Unless the gradient certifies convergence, take a Newton step."""
+        model, point = state.model, self._point(state, engine)
+        state = replace(state, value=point.value, gradient=point.gradient, scores=point.scores)
+        above = point.value - model.floor
+        subgrad = subgradient(model, point.theta, point.gradient)
         # the bound by strong convexity would stop before all zero weights are exact
-        gap = float(gaps(model, state.theta, gradient.subgradient, above, strong=False).sum())
-        objective = float(value.sum())
+        gap = float(gaps(model, point.theta, subgrad, above, strong=False).sum())
+        objective = float(point.value.sum())
         if gap <= self.tol * float(above.sum()):
-            return state, Info(objective, gap, 1.0, True)
-        direction = self._direction(state, n_rows, gradient, scale)
-        step = self._line_search(state, engine, direction, value, gradient.mean)
-        stalled = not np.any(step > 0.0)
-        return state, Info(objective, gap, 2.0, False, ROUNDING if stalled else "")
+            return state, Info(objective, gap, 0.0, True)
+        scale = _scale(model, float(above.sum()))
+        direction = self._direction(model, point, subgrad, scale, engine)
+        descent = np.einsum("jk,jk->k", point.gradient, direction)
+        descent = per_problem(model, descent + model.penalty.value(point.theta + direction))
+        descent -= per_problem(model, model.penalty.value(point.theta))
+        found, step = search(model, engine, point, direction, descent)
+        n_steps = state.n_steps + 1
+        moved = ActiveState(
+            model, found.theta, found.value, found.gradient, n_steps,
+            found.scores if n_steps % REFRESH else None,
+        )  # fmt: skip
+        return moved, Info(objective, gap, 2.0, False, "" if np.any(step > 0.0) else ROUNDING)
 
-    def _evaluate(self, state: ActiveState, engine: Engine) -> tuple[Array, Gradient]:
-        """Objective of each independent problem, and the gradient."""
-        model, n_rows = state.model, engine.n_rows or 1
-
-        def evaluate(batch: Batch) -> tuple[Array, Array, Array]:
-            scores = model.scores(state.theta, batch.X)
-            value, derivative, curvature = model.terms(batch, scores, 2)
-            state.scores[batch.index] = scores
-            state.curvatures[batch.index] = _curvature(model, batch, curvature)
-            return value, model.pull_back(batch.X, derivative), derivative.sum(axis=0)
-
-        value, total, intercept = engine.reduce(
-            evaluate, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2])
-        )
-        value = value / n_rows + per_problem(model, model.penalty.value(state.theta))
-        mean = total / n_rows
-        return value, Gradient(mean, intercept / n_rows, subgradient(model, state.theta, mean))
+    @staticmethod
+    def _point(state: ActiveState, engine: Engine) -> Point:
+        """Where the state is; a pass for the first one."""
+        model, scores = state.model, state.scores
+        if scores is None:
+            scores = engine.map_rows(Scores(model), state=state.theta)
+        if state.value is None or state.gradient is None:
+            return point_at(model, engine, state.theta, scores)
+        return Point(state.theta, state.value, state.gradient, scores)
 
     def _direction(
-        self, state: ActiveState, n_rows: int, gradient: Gradient, scale: Array
+        self, model: LinearModel, point: Point, subgrad: Array, scale: Array, engine: Engine
     ) -> Array:
-        """Newton directions of all outputs, in parallel."""
-        model, d = state.model, state.model.n_features
-        ratio = np.abs(gradient.subgradient[:d]) / scale[:, None]
-        blocks = [state.curvatures[k] for k in sorted(state.curvatures)]
-        curvatures = np.concatenate(blocks) / n_rows
-        direction = np.zeros_like(state.theta)
+        """Newton directions of all outputs, zero for features that are not active."""
+        d, K, n_rows = model.n_features, model.n_outputs, engine.n_rows or 1
+        ratio = np.abs(subgrad[:d]) / scale[:, None]
+        most = math.isqrt(MAX_CELLS // K)
+        actives = [_choose(point.theta[:d, k], ratio[:, k], most) for k in range(K)]
+        grams = engine.reduce(ActiveGrams(model), np.add, point.scores, state=actives) / n_rows
+        sizes = [(len(active) + int(model.fit_intercept)) ** 2 for active in actives]
+        parts = np.split(grams, np.cumsum(sizes)[:-1])
 
-        def work(k: int) -> None:
+        def work(k: int) -> Array:
             precision = max(0.1 * self.tol, INNER_TOL * float(ratio[:, k].max(initial=0.0)))
-            active = _choose(state.theta[:d, k], ratio[:, k])
-            allowed = precision * scale[active]
-            direction[:, k] = _newton(state, k, active, curvatures[:, k].copy(), gradient, allowed)
+            allowed = precision * scale[actives[k]]
+            return _newton(model, point, k, actives[k], parts[k], allowed)
 
-        # dense data: the cache of gathered features serves one output at a time
-        with ThreadPoolExecutor(self.n_jobs if state.columns.sparse else 1) as pool:
-            list(pool.map(work, range(model.n_outputs)))
-        return direction
-
-    def _line_search(
-        self, state: ActiveState, engine: Engine, direction: Array, value: Array, gradient: Array
-    ) -> Array:
-        """Backtracking line search per output; return the step lengths."""
-        model, theta, n_rows = state.model, state.theta, engine.n_rows or 1
-        penalty = model.penalty
-        predicted = np.einsum("jk,jk->k", gradient, direction)
-        predicted = per_problem(model, predicted + penalty.value(theta + direction))
-        predicted -= per_problem(model, penalty.value(theta))
-        change: dict[int, Array] = {}
-
-        def score_change(batch: Batch) -> int:
-            change[batch.index] = model.scores(direction, batch.X)
-            return 1
-
-        engine.reduce(score_change, operator.add)
-        step = np.ones(len(predicted))
-
-        def values(batch: Batch) -> Array:
-            scores = state.scores[batch.index] + step * change[batch.index]
-            return model.terms(batch, scores, 0)[0]
-
-        for _ in range(MAX_HALVINGS):
-            total = engine.reduce(values, np.add) / n_rows
-            total += per_problem(model, penalty.value(theta + step * direction))
-            too_high = ~(total <= value + 1e-4 * step * predicted + 1e-14 * np.abs(value))
-            if not too_high.any():
-                break
-            step[too_high] *= 0.5
-        else:
-            step[too_high] = 0.0
-        state.theta = theta + step * direction
-        return step
+        return np.stack(list(engine.each(work, K)), axis=1)
 
     def posterior(self, state: ActiveState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
-
-
-def _curvature(model: LinearModel, batch: Batch, curvature: Array) -> Array:
-    """Curvature of every row and output, bounded from below if the loss has a largest curvature.
-
-    A row far in the tail of the loss has no curvature now, but may have some after the step. The
-    Hessian of a coupled loss is bounded by twice its diagonal ``p_k (1 - p_k)``.
-    """
-    omega = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-    top = model.loss.max_curvature
-    if model.loss.coupled:
-        curvature, top = 2.0 * omega[:, None] * curvature * (1.0 - curvature), 0.5
-    if not np.isfinite(top):
-        return curvature
-    return np.maximum(curvature, MIN_CURVATURE * top * omega[:, None])
 
 
 def _scale(model: LinearModel, above: float) -> Array:
@@ -204,32 +156,38 @@ def _scale(model: LinearModel, above: float) -> Array:
     return np.maximum(np.maximum(l1, np.sqrt(0.5 * l2 * max(above, 0.0))), TINY)
 
 
-def _choose(w: Array, ratio: Array) -> Array:
-    """Features with nonzero weights, and the worst violators among the others."""
+def _choose(w: Array, ratio: Array, most: int) -> Array:
+    """Features with nonzero weights, and the worst violators among the others.
+
+    Of more than ``most`` features those of the largest violations, for a step on a part of them.
+    """
     support = np.flatnonzero(w)
-    others = np.flatnonzero((w == 0.0) & (ratio > 0.0))
-    n_new = max(MIN_NEW, len(support))
-    if len(others) > n_new:
-        others = others[np.argpartition(-ratio[others], n_new)[:n_new]]
-    return np.sort(np.concatenate([support, others]))
+    others = _worst(np.flatnonzero((w == 0.0) & (ratio > 0.0)), ratio, max(MIN_NEW, len(support)))
+    return np.sort(_worst(np.concatenate([support, others]), ratio, most))
+
+
+def _worst(features: Array, ratio: Array, n: int) -> Array:
+    """At most ``n`` features, of the largest violations."""
+    if len(features) <= n:
+        return features
+    return np.asarray(features[np.argpartition(-ratio[features], n)[:n]])
 
 
 def _newton(
-    state: ActiveState, k: int, active: Array, curvature: Array, gradient: Gradient, allowed: Array
+    model: LinearModel, point: Point, k: int, active: Array, gram: Array, allowed: Array
 ) -> Array:
     """Direction of one output, zero for features that are not active."""
-    model, intercept = state.model, float(gradient.intercept[k])
-    view, positions = state.columns.take(active)
-    total = float(curvature.sum()) if model.fit_intercept else np.inf
-    first, second = column_curvatures(*view, positions, curvature)
-    w = state.theta[active, k].copy()
-    linear = gradient.mean[active, k] - first * (intercept / total)  # the intercept moves along
-    shared = descend_columns(
-        *view, positions, curvature, first, second, total, linear,
-        model.penalty.l2[active], model.penalty.l1[active], w, allowed, MAX_SWEEPS,
-    )  # fmt: skip
-    out = np.zeros(len(state.theta))
-    out[active] = w - state.theta[active, k]
+    p, w = len(active) + int(model.fit_intercept), point.theta[active, k]
+    hessian, gradient = gram.reshape(p, p), point.gradient[active, k]
+    first, total, intercept = np.zeros(len(active)), np.inf, 0.0
+    if model.fit_intercept:  # it moves along
+        first, total, intercept = hessian[-1, :-1], float(hessian[-1, -1]), point.gradient[-1, k]
+        hessian, gradient = hessian[:-1, :-1], gradient - first * (intercept / total)
+    centred = hessian - np.multiply.outer(first, first / total)
+    penalty = ElasticNet(model.penalty.l2[active], model.penalty.l1[active])
+    v = penalty.minimise(centred, gradient, w, allowed) if len(active) else w
+    out = np.zeros(len(point.theta))
+    out[active] = v - w
     if model.fit_intercept:
-        out[-1] = -(intercept + shared) / total
+        out[-1] = -(intercept + first @ (v - w)) / total
     return out

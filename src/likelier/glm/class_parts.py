@@ -59,7 +59,7 @@ def over_classes(
     """
     # at least two classes each: a pass with a single output evaluates its loss on fewer rows. A
     # stream is read by the thread of its owner.
-    parallel = engine.in_memory and not state.model.loss.coupled
+    parallel = engine.is_local and not state.model.loss.coupled
     parallel = parallel and 2 * state.weights.nbytes <= MAX_BYTES  # weights and averages
     n_parts = min(n_jobs, state.model.n_outputs // 2) if parallel else 1
     if n_parts <= 1:

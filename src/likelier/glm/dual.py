@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -115,11 +115,15 @@ def over_parts(state: DualState, work: Callable[[_Part], Any]) -> list[Any]:
 class Dual(Inference):
     """Dual coordinate ascent by implicit steps; every feature must have ``l2`` > 0.
 
+    It is ``local_only``: each row is learned with the weights after the one before it.
+
     The intercept is not penalised: it is a feature with a penalty that is recentred after each pass
     (method of multipliers). Cost per pass: nonzeros x outputs, twice; memory: 16 bytes per row and
     output, and a copy of a wide sparse matrix (`dual_rows`). The classes of a one-vs-rest problem
     are split among threads.
     """
+
+    local_only: ClassVar[bool] = True
 
     tol: float = 1e-4
     n_jobs: int = 1

@@ -70,7 +70,7 @@ def dual_rows(engine: Engine, rates: Array | None, n_outputs: int, n_jobs: int) 
 
     ``rates`` has one entry per feature, or is None if all are 1.
     """
-    batch = next(iter(engine.blocks(0)))
+    batch = engine.draw(1)  # shares the arrays of all rows
     X, present = batch.X, _row_numbers(engine, 0)
     assert batch.y is not None
     label = _labels(X, n_outputs, rates)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 
@@ -78,13 +79,17 @@ class _Move:
 
 @dataclass(frozen=True)
 class ClassInterior(Inference):
-    """Primal-dual interior point method over all classes; rows in memory, any penalty or none.
+    """Primal-dual interior point method over all classes, for any penalty or none.
+
+    It is ``local_only``, as is `likelier.glm.interior.Interior`.
 
     Cost per step: a weighted Gram matrix for each of the K (K - 1) / 2 pairs of classes (rows x
     (nonzeros per row)^2 / 2 each) and (K x features)^3 / 3. Memory: a dozen numbers per row and
     class. Converged when the duality gap is below ``tol`` times the objective and, with an L1
     penalty, the zero weights are identified.
     """
+
+    local_only: ClassVar[bool] = True
 
     tol: float = 1e-4
 

@@ -16,15 +16,13 @@ import numpy as np
 
 from likelier.base import Array, Batch, Engine, Inference, Info, RowValues
 from likelier.glm.gap import ROUNDING, gaps, per_problem
+from likelier.glm.line_search import Point, Scores, point_at, search
 from likelier.glm.metric import Metric, make_metric
 from likelier.glm.model import LinearModel
 from likelier.glm.posterior import LinearPosterior
 
 MEMORY = 20
 REFRESH = 20  # steps after which scores are recomputed from the parameters
-BACKTRACK = 0.4
-TRIALS = 4  # step lengths tried per pass of the line search
-MAX_TRIALS = 20
 LAGS = (1, 2, 4)  # of steps, to estimate the rate at which gains decrease
 MAX_CG, CG_TOL = 60, 0.02  # iterations of a Newton step, and relative gain of the last one
 MAX_RATE = 0.95  # of gains: the remaining gain is at most 20 times the last one
@@ -51,56 +49,6 @@ class LBFGSState:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Scores of the rows of a block; the state of the pass are the parameters."""
-
-    model: LinearModel
-
-    def __call__(self, batch: Batch, theta: Array) -> Array:
-        return self.model.scores(theta, batch.X)
-
-
-def advance(batch: Batch, scores: Array, change: Array, step: Array) -> Array:
-    """Scores after a step."""
-    return np.asarray(scores + step * change)
-
-
-@dataclass(frozen=True)
-class GradientAfter:
-    """Summed loss per output and its gradient after a step."""
-
-    model: LinearModel
-
-    def __call__(
-        self, batch: Batch, scores: Array, change: Array, step: Array
-    ) -> tuple[Array, Array]:
-        value, derivative, _ = self.model.terms(batch, scores + step * change, 1)
-        return value, self.model.pull_back(batch.X, derivative)
-
-
-@dataclass(frozen=True)
-class GradientAt:
-    """Summed loss per output and its gradient at the scores."""
-
-    model: LinearModel
-
-    def __call__(self, batch: Batch, scores: Array) -> tuple[Array, Array]:
-        value, derivative, _ = self.model.terms(batch, scores, 1)
-        return value, self.model.pull_back(batch.X, derivative)
-
-
-@dataclass(frozen=True)
-class ValuesAfter:
-    """Summed losses per output after several steps, one row per step."""
-
-    model: LinearModel
-
-    def __call__(self, batch: Batch, scores: Array, change: Array, steps: Array) -> Array:
-        points = (scores + step * change for step in steps)
-        return np.stack([self.model.terms(batch, point, 0)[0] for point in points])
-
-
-@dataclass(frozen=True)
 class HessianProduct:
     """Hessian of the summed loss at the scores, times a vector."""
 
@@ -115,10 +63,6 @@ class HessianProduct:
             if batch.weight is not None:
                 change *= batch.weight[:, None]
         return model.pull_back(batch.X, curvature * change)
-
-
-def _add_pairs(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 @dataclass(frozen=True)
@@ -179,78 +123,29 @@ class LBFGS(Inference):
             state = replace(state, scores=engine.map_rows(Scores(model), state=state.theta))
         if state.gradient is None:
             assert state.scores is not None
-            sums = engine.reduce(GradientAt(model), _add_pairs, state.scores)
-            value, gradient = self._objective(state.model, engine, state.theta, sums)
-            state = replace(state, value=value, gradient=gradient)
+            point = point_at(model, engine, state.theta, state.scores)
+            gradient = point.gradient + model.penalty.l2[:, None] * point.theta
+            state = replace(state, value=point.value, gradient=gradient)
         return state
 
     @staticmethod
-    def _objective(
-        model: LinearModel, engine: Engine, theta: Array, sums: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
-        """Objective of every output and its gradient, from sums over the rows."""
-        assert engine.n_rows is not None
-        value = sums[0] / engine.n_rows + per_problem(model, model.penalty.value(theta))
-        return value, sums[1] / engine.n_rows + model.penalty.l2[:, None] * theta
-
-    def _move(
-        self, state: LBFGSState, engine: Engine, direction: Array, descent: Array
-    ) -> LBFGSState:
-        """State after a backtracking line search, per output."""
-        model, scores = state.model, state.scores
-        assert scores is not None and state.gradient is not None and state.value is not None
-        change = engine.map_rows(Scores(model), state=direction)
-        step = np.ones(len(descent))
-        theta = state.theta + direction
-        sums = engine.reduce(
-            GradientAfter(model), _add_pairs, scores, change, state=_per_output(model, step)
-        )
-        value, gradient = self._objective(model, engine, theta, sums)
-        if not _sufficient_decrease(state, value, step, descent).all():
-            step = self._backtrack(state, engine, (direction, change, descent), value)
-            theta = state.theta + step * direction
-            sums = engine.reduce(
-                GradientAfter(model), _add_pairs, scores, change, state=_per_output(model, step)
-            )
-            value, gradient = self._objective(model, engine, theta, sums)
+    def _move(state: LBFGSState, engine: Engine, direction: Array, descent: Array) -> LBFGSState:
+        """State after a line search, per independent problem."""
+        model = state.model
+        assert state.scores is not None and state.gradient is not None and state.value is not None
+        start = Point(state.theta, state.value, state.gradient, state.scores)
+        point, step = search(model, engine, start, direction, descent)
+        gradient = point.gradient + model.penalty.l2[:, None] * point.theta
         changes, moved = state.changes, (step * direction, gradient - state.gradient)
         # curvature must be positive, which excludes steps of length zero
         if (_dots(model, *moved) > 0.0).any():
             changes = (*changes[1 - MEMORY :], moved)
-        n_steps, gain = state.n_steps + 1, float(state.value.sum()) - float(value.sum())
-        scores_after = engine.map_rows(advance, scores, change, state=_per_output(model, step))
+        n_steps, gain = state.n_steps + 1, float(state.value.sum()) - float(point.value.sum())
         return replace(
-            state, theta=theta, value=value, gradient=gradient, changes=changes, n_steps=n_steps,
-            gains=(*state.gains[-LAGS[-1] :], gain),
-            scores=scores_after if n_steps % REFRESH else None,
+            state, theta=point.theta, value=point.value, gradient=gradient, changes=changes,
+            n_steps=n_steps, gains=(*state.gains[-LAGS[-1] :], gain),
+            scores=point.scores if n_steps % REFRESH else None,
         )  # fmt: skip
-
-    @staticmethod
-    def _backtrack(
-        state: LBFGSState, engine: Engine, search: tuple[Array, RowValues, Array], value: Array
-    ) -> Array:
-        """Shorter steps for the outputs whose objective ``value`` after a full step is too high.
-
-        Several lengths are tried per pass, which may be expensive on a remote engine.
-        """
-        (direction, change, descent), model = search, state.model
-        assert state.scores is not None and engine.n_rows is not None
-        step = np.ones(len(descent))
-        too_high = ~_sufficient_decrease(state, value, step, descent)
-        for first in range(1, MAX_TRIALS, TRIALS):
-            lengths = BACKTRACK ** np.arange(first, first + TRIALS)
-            tried = np.where(too_high, lengths[:, None], step)
-            sums = engine.reduce(
-                ValuesAfter(model), np.add, state.scores, change, state=_per_output(model, tried)
-            )
-            for length, total in zip(tried, sums / engine.n_rows, strict=True):
-                penalty = model.penalty.value(state.theta + length * direction)
-                found = total + per_problem(model, penalty)
-                step = np.where(too_high, length, step)
-                too_high = too_high & ~_sufficient_decrease(state, found, length, descent)
-                if not too_high.any():
-                    return step
-        return np.where(too_high, 0.0, step)
 
     def _newton_direction(self, state: LBFGSState, engine: Engine) -> tuple[Array, float]:
         """Newton step by conjugate gradients, and its predicted gain.
@@ -313,18 +208,6 @@ class LBFGS(Inference):
     def posterior(self, state: LBFGSState) -> LinearPosterior:
         """Point estimate."""
         return LinearPosterior(state.model, state.theta)
-
-
-def _sufficient_decrease(state: LBFGSState, value: Array, step: Array, descent: Array) -> Array:
-    """Whether each problem satisfies the Armijo condition, up to rounding errors."""
-    assert state.value is not None
-    rounding = 1e-14 * np.abs(state.value)
-    return np.asarray(value <= state.value + 1e-4 * step * descent + rounding)
-
-
-def _per_output(model: LinearModel, steps: Array) -> Array:
-    """Step lengths of outputs, from those of independent problems."""
-    return np.broadcast_to(steps, (*steps.shape[:-1], model.n_outputs)).copy()
 
 
 def _gap_bound(state: LBFGSState) -> float:

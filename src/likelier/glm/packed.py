@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from likelier.glm.sgd import AdaptiveState
 
 MAX_DENSITY = 0.5  # fraction of nonzeros up to which rows are packed
-LARGEST_BATCH = 1 << 31  # entries: positions are 32-bit
+MAX_COLUMNS = 1 << 22  # positions within a block of rows are 32-bit
 
 
 def worth_packing(state: AdaptiveState, engine: Engine) -> bool:
-    """Whether rows are dense, in memory and mostly zeros, as far as they have been seen.
+    """Whether rows are dense, in this process and mostly zeros, as far as they have been seen.
 
     A single output is as fast without packing.
     """
-    if not engine.in_memory or len(state.intercept) == 1 or not state.counters[0]:
+    if not engine.is_local or len(state.intercept) == 1 or not state.counters[0]:
         return False
-    first = next(iter(engine.blocks(0)))
-    dense = isinstance(first.X, np.ndarray) and first.rows is not None
-    density = float(state.counts.sum()) / float(state.counters[0] * state.model.n_features)
-    small = first.n_rows * state.model.n_features < LARGEST_BATCH
-    return bool(dense and small and density <= MAX_DENSITY)
+    n_features = state.model.n_features
+    dense = isinstance(engine.draw(1).X, np.ndarray)
+    density = float(state.counts.sum()) / float(state.counters[0] * n_features)
+    return bool(dense and n_features <= MAX_COLUMNS and density <= MAX_DENSITY)
 
 
 def packed(engine: Engine, iteration: int) -> Iterator[tuple[Batch, Rows]]:

@@ -41,12 +41,17 @@ class ElasticNet:
         l1, l2 = step * self.l1[:, None], step * self.l2[:, None]
         return np.asarray(np.sign(w) * np.maximum(np.abs(w) - l1, 0.0) / (1.0 + l2))
 
-    def minimise(self, hessian: Array, gradient: Array, w: Array) -> Array:
-        """``argmin_v g^T (v - w) + (v - w)^T H (v - w) / 2 + penalty(v)``, for one column."""
+    def minimise(
+        self, hessian: Array, gradient: Array, w: Array, allowed: Array | None = None
+    ) -> Array:
+        """``argmin_v g^T (v - w) + (v - w)^T H (v - w) / 2 + penalty(v)``, for one column.
+
+        With an L1 penalty, up to subgradients of ``allowed`` sizes where these are given.
+        """
         if not self.sparse:
             return np.asarray(w - solve_positive(hessian, gradient + self.l2 * w, self.l2))
         v = w.astype(np.float64, copy=True)
-        coordinate_descent(hessian, gradient, w, self.l2, self.l1, v)
+        coordinate_descent(hessian, gradient, w, self.l2, self.l1, v, allowed)
         return v
 
 

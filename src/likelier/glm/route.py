@@ -5,20 +5,23 @@ their rate by a search on a sample:
 
 ==========  ====================================================================
 newton      few features: Newton's method by sums over rows
-interior    few features, a loss with kinks, rows in memory: interior point method
+interior    few features, a loss with kinks, local rows: interior point method
 lbfgs       a medium number of features, smooth loss: preconditioned L-BFGS
-dual        many features, L2 penalty, rows in memory: dual coordinate ascent
-active_set  many features, L1 penalty, smooth loss, rows in memory: proximal
-            Newton steps on an active set
-sgd         all other cases (streams, kinks without a penalty): averaged SGD with
-            the selected rate; convergence is not verified
+dual        many features, L2 penalty, local rows: dual coordinate ascent
+active_set  many features, L1 penalty, smooth loss: proximal Newton steps on an
+            active set
+sgd         all other cases: averaged SGD with the selected rate; convergence is
+            not verified
 ==========  ====================================================================
+
+Rows are local where they are in the memory of this process; an inference that is ``local_only`` is
+taken nowhere else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,29 +94,39 @@ def choose_route(model: LinearModel, engine: Engine, n_nonzeros: float) -> str:
     parameters = model.n_rows_theta * (model.n_outputs if coupled else 1)
     times = model.n_outputs**2 if coupled else model.n_outputs
     pairs = n_nonzeros**2 * times
-    # plain Newton steps are slow for losses with kinks
-    kinked = not model.loss.smooth and engine.in_memory
-    if engine.repeatable and n_rows is not None and parameters <= MAX_NEWTON:
+    if not engine.repeatable or n_rows is None:
+        return "sgd"
+    if parameters <= MAX_NEWTON:
         light = n_nonzeros * times / model.n_outputs <= PAIRS_PER_ENTRY
         affordable = light or n_rows * pairs <= SMALL_WORK
-        if affordable:
+        if affordable:  # plain Newton steps are slow for losses with kinks
+            kinked = not model.loss.smooth and _possible(_interior(model), engine)
             return "interior" if kinked else "newton"
-    if engine.in_memory and model.penalty.sparse and model.loss.smooth:
-        return "active_set"
-    quadratic = not model.penalty.sparse and engine.repeatable and n_rows is not None
-    if quadratic and model.loss.smooth and model.n_features <= METRIC_FEATURES:
+    if model.penalty.sparse:
+        return "active_set" if model.loss.smooth else "sgd"
+    if model.loss.smooth and model.n_features <= METRIC_FEATURES:
         return "lbfgs"
-    if not engine.in_memory or model.penalty.sparse:
-        return "sgd"
-    if _has_dual(model, engine, n_nonzeros):
+    if not _possible(Dual, engine):
+        return "sgd"  # fewer passes than L-BFGS without a good metric
+    if _has_dual(model, engine):
         return "dual"
     return "lbfgs" if model.loss.smooth else "sgd"
 
 
-def _has_dual(model: LinearModel, engine: Engine, n_nonzeros: float) -> bool:
+def _possible(inference: type[Inference], engine: Engine) -> bool:
+    """Whether the rows are where an inference needs them."""
+    return engine.is_local or not inference.local_only
+
+
+def _interior(model: LinearModel) -> type[Interior | ClassInterior]:
+    """The interior point method of a loss."""
+    return ClassInterior if model.loss.coupled else Interior
+
+
+def _has_dual(model: LinearModel, engine: Engine) -> bool:
     """Whether dual coordinate ascent applies and converges in reasonable time."""
     l2 = model.penalty.l2[: model.n_features]
-    if not engine.in_memory or model.penalty.sparse or not (l2 > 0.0).all():
+    if not (l2 > 0.0).all():
         return False
     batch = engine.sample(200)
     X = batch.X
@@ -177,10 +190,10 @@ class _Fit:
         if route == "newton":
             return self._newton(theta, n_nonzeros)
         if route == "interior":
-            interior: Any = (ClassInterior if self.model.loss.coupled else Interior)(self.tol)
+            interior = _interior(self.model)(self.tol)
             return self._iterate(interior, interior.init(self.model, self.engine, theta), route)
         if route == "active_set":
-            active = ActiveSet(self.tol, self.settings.n_jobs)
+            active = ActiveSet(self.tol)
             return self._iterate(active, active.init(self.model, self.engine, theta), route)
         if route == "sgd":
             return self._stochastic(self._search(theta, n_nonzeros))
@@ -195,10 +208,7 @@ class _Fit:
         n = int(np.clip(START_WORK / outputs, 200, np.clip(few, 800, 1500)))
         sgd = AdaptiveSGD(self.settings.update == "implicit", n_jobs=self.settings.n_jobs)
         state = sgd.start(self.model, theta)
-        if self.engine.in_memory:
-            sgd.begin(state, self.engine.sample(n), self.engine)
-        else:
-            sgd.learn(state, next(iter(self.engine.blocks(0))))
+        sgd.begin(state, self.engine.sample(n), self.engine)
         return state
 
     def _newton(self, theta: Array | None, n_nonzeros: float) -> Solution:
@@ -312,21 +322,28 @@ class _Fit:
         """
         model, engine = self.model, self.engine
         n_rows = engine.n_rows or 1
-        if known is not None:  # targets only: not worth threads
-            zero = reduce(np.add, map(model.values_at_zero, engine.blocks())) / n_rows
+        if known is not None:
+            zero = engine.reduce(model.values_at_zero, np.add) / n_rows
         else:
             theta = np.ascontiguousarray(solution.theta)
-
-            def sums(batch: Batch) -> Array:
-                return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])
-
-            found, zero = engine.reduce(sums, np.add) / n_rows
+            found, zero = engine.reduce(_ValuesAndZero(model), np.add, state=theta) / n_rows
             penalty = model.penalty.value(theta)
             known = found + (penalty.sum(keepdims=True) if model.loss.coupled else penalty)
         worse = ~(known <= zero)
         best = np.where(worse, 0.0, solution.theta) if worse.any() else solution.theta
         objective = float(np.sum(np.where(worse, zero, known)))
         return replace(solution, theta=best, objective=objective)
+
+
+@dataclass(frozen=True)
+class _ValuesAndZero:
+    """Summed loss per output at parameters, and at zero."""
+
+    model: LinearModel
+
+    def __call__(self, batch: Batch, theta: Array) -> Array:
+        model = self.model
+        return np.stack([model.values_at([theta], batch)[0], model.values_at_zero(batch)])
 
 
 def _theta(inference: Inference, state: Any) -> Array:

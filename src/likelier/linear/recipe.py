@@ -77,7 +77,7 @@ class LinearFit(LinearEstimator, ABC):
         with around as monitor, one_class_is_constant(self):
             self.__dict__.pop("stream_", None)
             if not is_stream(X):
-                data, held = self._in_memory(X, y, sample_weight, loss, seed)
+                data, held = self._from_arrays(X, y, sample_weight, loss, seed)
             elif (streamed := self._streamed(X, y, sample_weight, loss, seed)) is None:
                 return self
             else:
@@ -89,7 +89,7 @@ class LinearFit(LinearEstimator, ABC):
             self._finish(data, loss, seed, monitor)
         return self
 
-    def _in_memory(
+    def _from_arrays(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, seed: int
     ) -> tuple[Dataset, Batch | None]:
         """Rows in memory, and the validation rows of early stopping."""

@@ -240,7 +240,7 @@ def test_stream_engine_over_a_file(files):
     engine = StreamEngine(block_source(files["csv"], target="y", block_rows=64), seed=1)
     frame = files["frame"]
     X = frame[["1", "2", "3"]].to_numpy()
-    assert (engine.n_features, engine.n_rows, engine.in_memory) == (3, None, False)
+    assert (engine.n_features, engine.n_rows, engine.is_local) == (3, None, False)
     total = engine.reduce(lambda b: b.X.sum(axis=0), np.add)
     np.testing.assert_allclose(total, X.sum(axis=0))
     assert engine.n_rows == 250

@@ -488,5 +488,5 @@ def test_bad_calls_are_named():
         engine.sample(0)
     with pytest.raises(ValueError, match="iteration"):
         engine.stream(-1, 0)
-    assert (engine.repeatable, engine.in_memory, engine.n_features) == (True, True, 2)
+    assert (engine.repeatable, engine.is_local, engine.n_features) == (True, True, 2)
     assert engine.n_jobs == 1

@@ -69,7 +69,7 @@ def test_passes_and_row_count(background):
     source = ListSource(make_batches(), background=background)
     engine = StreamEngine(source)
     assert (engine.n_rows, engine.n_features) == (None, 2)
-    assert (engine.repeatable, engine.in_memory) == (True, False)
+    assert (engine.repeatable, engine.is_local) == (True, False)
     assert [rows_of(b) for b in engine.blocks()] == [
         [0, 1, 2, 3, 4],
         [5, 6, 7],

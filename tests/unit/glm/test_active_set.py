@@ -119,11 +119,13 @@ def test_a_strong_penalty_leaves_the_intercept_alone():
     assert theta[-1, 0] == pytest.approx(np.average(batch.y, weights=batch.weight))
 
 
-def test_threads_share_the_outputs_and_change_nothing():
+def test_threads_change_nothing():
     model, engine = wide(losses.LogLoss(), sparse.csr_array)
+    X, y, weight = engine._X, engine._y, engine._weight
     states = []
     for n_jobs in (1, 3):
-        inference = ActiveSet(1e-6, n_jobs)
+        engine = LocalEngine(X, y, weight, seed=1, block_rows=50, n_jobs=n_jobs)
+        inference = ActiveSet(1e-6)
         state = inference.init(model, engine)
         for _ in range(4):
             state, _ = inference.step(state, engine)

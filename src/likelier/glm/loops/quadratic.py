@@ -11,11 +11,15 @@ PRECISION = 1e-12
 
 
 @njit(cache=True, nogil=True)
-def coordinate_descent(hessian, gradient, w, l2, l1, v):
-    """Cyclic coordinate descent on the penalised quadratic, in place on ``v``."""
+def coordinate_descent(hessian, gradient, w, l2, l1, v, allowed=None):
+    """Cyclic coordinate descent on the penalised quadratic, in place on ``v``.
+
+    It ends with a sweep that meets no subgradient larger than ``allowed``, one for each coordinate;
+    without these, once a sweep hardly moves.
+    """
     residual = gradient.copy()  # gradient of the quadratic at v
     for _ in range(SWEEPS):
-        moved, size = 0.0, 0.0
+        moved, size, done = 0.0, 0.0, True
         for j in range(len(v)):
             curve = hessian[j, j] + l2[j]
             if curve <= 0.0:
@@ -26,8 +30,12 @@ def coordinate_descent(hessian, gradient, w, l2, l1, v):
             if change != 0.0:
                 v[j] = new
                 for i in range(len(v)):
-                    residual[i] += change * hessian[i, j]
+                    residual[i] += change * hessian[j, i]
+                if allowed is not None:
+                    done = done and abs(change) * curve <= allowed[j]
             moved += curve * change * change
             size += curve * new * new
-        if moved <= PRECISION * size:
+        if allowed is None:
+            done = moved <= PRECISION * size
+        if done:
             break
