@@ -62,12 +62,17 @@ def global_rows(n_inputs: int) -> int:
 
 @dataclass(frozen=True)
 class Region:
-    """Scaled rows with their targets and weights, and their scores by the global model."""
+    """Scaled rows with their targets and weights, and their scores by the global model.
+
+    ``kept`` are ratios of residuals to those of leaving the row out, where the global model has
+    learned the rows and that matters.
+    """
 
     Z: Array
     y: Array
     weight: Array | None
     offset: Array
+    kept: Array | None = None
 
     @property
     def n(self) -> int:
@@ -81,18 +86,19 @@ class Region:
 
     def take(self, rows: Array) -> Region:
         """Subset of the rows."""
-        weight = None if self.weight is None else self.weight[rows]
-        return Region(self.Z[rows], self.y[rows], weight, self.offset[rows])
+        weight, kept = (None if a is None else a[rows] for a in (self.weight, self.kept))
+        return Region(self.Z[rows], self.y[rows], weight, self.offset[rows], kept)
 
     @classmethod
     def join(cls, parts: list[Region]) -> Region:
         """Concatenate rows."""
-        weights = [part.weight for part in parts if part.weight is not None]
+        first = parts[0]
         return cls(
             np.concatenate([part.Z for part in parts]),
             np.concatenate([part.y for part in parts]),
-            np.concatenate(weights) if weights else None,
+            None if first.weight is None else np.concatenate([part.omega for part in parts]),
             np.concatenate([part.offset for part in parts]),
+            None if first.kept is None else np.concatenate([part.kept for part in parts]),  # type: ignore[misc]
         )
 
 

@@ -53,15 +53,15 @@ class CorrectedNumbers(Corrected):
     def region(self, batch: Batch) -> Region:
         y = np.asarray(batch.y, dtype=np.float64)
         weight = None if batch.weight is None else batch.weight / self.row
-        region = Region(self.scaled(batch.X), y, weight, np.empty((len(y), 1)))
-        if self.learned:
-            Phi = self.map(batch.X, np.float64)
-            inside = self.weights.variance(Phi, np.zeros(len(Phi)))
-            kept = np.clip(1.0 - region.omega * inside, LEAST_KEPT, 1.0)
-            region.offset[:, 0] = y - (y - Phi @ self.weights.mean) / kept
-            return region
-        mean = self.map.scores(batch.X, self.weights.mean[:, None], np.float64)
-        return replace(region, offset=mean)
+        if not self.learned:
+            mean = self.map.scores(batch.X, self.weights.mean[:, None], np.float64)
+            return Region(self.scaled(batch.X), y, weight, mean)
+        Phi = self.map(batch.X, np.float64)
+        inside = self.weights.variance(Phi, np.zeros(len(Phi)))
+        omega = np.ones(len(y)) if weight is None else weight
+        kept = np.clip(1.0 - omega * inside, LEAST_KEPT, 1.0)
+        mean = (Phi @ self.weights.mean)[:, None]
+        return Region(self.scaled(batch.X), y, weight, mean, kept)
 
     def fit(self, region: Region, feature_map: LandmarkMap, choice: Choice) -> WeightPosterior:
         """Posterior in closed form; the intercept is fixed at zero, however heavy the rows are."""
@@ -82,7 +82,8 @@ class CorrectedNumbers(Corrected):
         rows = Region.join(held)
         inside, outside = self._global_variance(rows)
         zeros = np.zeros(rows.n)
-        alone = Residuals(rows.y - rows.offset[:, 0], zeros, inside + outside, rows.omega)
+        rest = _left_out(rows, rows.offset[:, 0])
+        alone = Residuals(rest, zeros, inside + outside, rows.omega)
         return fit_noise(alone).losses(alone)
 
     def prior_variance(self, choice: Choice) -> float:
@@ -100,7 +101,7 @@ class CorrectedNumbers(Corrected):
         inside, outside = self._global_variance(rows)
         prior = np.concatenate([np.full(part.rows.n, part.prior_variance) for part in parts])
         known = corrected_global_variance(inside, outside, variance / prior)
-        return Residuals(rows.y - mean, variance, known, rows.omega)
+        return Residuals(_left_out(rows, mean), variance, known, rows.omega)
 
     def _global_variance(self, rows: Region) -> tuple[Array, Array]:
         """Variance of the weights, as if the row had been left out, and outside of the features."""
@@ -108,6 +109,12 @@ class CorrectedNumbers(Corrected):
         plain = replace(self.map, centre=np.zeros(d, np.float32), gamma=np.ones(d, np.float32))
         Phi = plain(rows.Z, np.float32)
         inside = self.weights.variance(Phi, np.zeros(len(Phi)))
-        if self.learned:
-            inside = inside / np.clip(1.0 - rows.omega * inside, LEAST_KEPT, 1.0)
+        if rows.kept is not None:
+            inside = inside / rows.kept
         return inside, plain.residual(Phi) / self.weights.ratio
+
+
+def _left_out(rows: Region, mean: Array) -> Array:
+    """Residuals as if the global model had not learned the rows."""
+    rest = rows.y - mean
+    return rest if rows.kept is None else np.asarray(rest / rows.kept)
