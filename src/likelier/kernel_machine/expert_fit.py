@@ -98,7 +98,7 @@ class Region:
             np.concatenate([part.y for part in parts]),
             None if first.weight is None else np.concatenate([part.omega for part in parts]),
             np.concatenate([part.offset for part in parts]),
-            None if first.kept is None else np.concatenate([part.kept for part in parts]),  # type: ignore[misc]
+            None if first.kept is None else np.concatenate([part.kept for part in parts]),
         )
 
 
