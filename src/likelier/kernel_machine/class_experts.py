@@ -9,6 +9,7 @@ import numpy as np
 from likelier.base import Array, Batch
 from likelier.fitting.dataset import local_engine
 from likelier.kernel_machine.expert_fit import Corrected, Held, Region
+from likelier.kernel_machine.expert_model import expert_map
 from likelier.kernel_machine.features import LandmarkMap
 from likelier.kernel_machine.integrate import choose_posterior_scale
 from likelier.kernel_machine.laplace import WeightPosterior, add_variance, laplace_posterior
@@ -23,7 +24,7 @@ from likelier.kernel_machine.weights import (
 )
 
 TOL, MAX_ITER = 1e-3, 100
-FIXED_INTERCEPT = 1e4
+FIXED_INTERCEPT, HOLD_OUT_FRACTION = 1e4, 0.25
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,19 @@ class CorrectedClasses(Corrected):
         W = fit_weights(problem, zero, TOL, MAX_ITER).W
         layout = "joint" if self.n_outputs == 1 else "shared"
         return laplace_posterior(problem, W, 1.0 / precision, layout)
+
+    def trial(
+        self, region: Region, n_landmarks: int, choice: Choice, rng: np.random.Generator
+    ) -> Held:
+        """A quarter of the rows is held out."""
+        n_held = max(1, int(HOLD_OUT_FRACTION * region.n))
+        rows = np.arange(region.n)  # in random order
+        inside, held = region.take(rows[n_held:]), region.take(rows[:n_held])
+        feature_map, _ = expert_map(inside.Z, choice.scale, n_landmarks, rng)
+        posterior = self.fit(inside, feature_map, choice)
+        Phi = feature_map(held.Z, np.float32)
+        variance = posterior.covariance(Phi, feature_map.residual(Phi))[:, 0]
+        return Held(held, posterior.scores(Phi), variance, posterior.prior_variance)
 
     def losses(self, parts: list[Held]) -> Array:
         found = [self.loss.terms(part.rows.offset + part.scores, part.rows.y)[0] for part in parts]

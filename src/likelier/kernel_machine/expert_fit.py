@@ -29,7 +29,7 @@ MAX_EXPERTS, MAX_VALUES = 512, 1 << 26  # number of experts, and values in all o
 MAX_INPUTS = 2048
 GATHERED_VALUES = 1 << 26  # values of all rows that experts learn
 MAX_REGION_ROWS = 16_384  # of one expert; equal rows stay together in a region
-TRIAL_REGIONS, TRIAL_ROWS, TRIAL_MIN_ROWS, HOLD_OUT_FRACTION = 8, 1600, 4, 0.25
+TRIAL_REGIONS, TRIAL_ROWS, TRIAL_MIN_ROWS = 8, 1600, 4
 PRECISION_STEP, SCALE_STEP = 4.0, 2.0
 START_SCALES = (1.0, 2.0, 4.0, 8.0)  # a coarse grid, since the loss may have several minima
 N_ROUNDS = 6
@@ -64,15 +64,16 @@ def global_rows(n_inputs: int) -> int:
 class Region:
     """Scaled rows with their targets and weights, and their scores by the global model.
 
-    ``kept`` are ratios of residuals to those of leaving the row out, where the global model has
-    learned the rows and that matters.
+    ``variance`` holds columns of a regression, where the global model has learned the rows: two
+    variances of its scores as if the row had been left out, that of the weights and that outside of
+    the features, and the ratio of the residual to that of leaving the row out.
     """
 
     Z: Array
     y: Array
     weight: Array | None
     offset: Array
-    kept: Array | None = None
+    variance: Array | None = None
 
     @property
     def n(self) -> int:
@@ -86,8 +87,8 @@ class Region:
 
     def take(self, rows: Array) -> Region:
         """Subset of the rows."""
-        weight, kept = (None if a is None else a[rows] for a in (self.weight, self.kept))
-        return Region(self.Z[rows], self.y[rows], weight, self.offset[rows], kept)
+        weight, variance = (None if a is None else a[rows] for a in (self.weight, self.variance))
+        return Region(self.Z[rows], self.y[rows], weight, self.offset[rows], variance)
 
     @classmethod
     def join(cls, parts: list[Region]) -> Region:
@@ -98,7 +99,7 @@ class Region:
             np.concatenate([part.y for part in parts]),
             None if first.weight is None else np.concatenate([part.omega for part in parts]),
             np.concatenate([part.offset for part in parts]),
-            None if first.kept is None else np.concatenate([part.kept for part in parts]),
+            None if first.variance is None else np.concatenate([part.variance for part in parts]),
         )
 
 
@@ -136,8 +137,14 @@ class Corrected(ABC):
         """Posterior of an expert."""
 
     @abstractmethod
+    def trial(
+        self, region: Region, n_landmarks: int, choice: Choice, rng: np.random.Generator
+    ) -> Held:
+        """Some rows of a region, corrected by an expert that was fitted to the others."""
+
+    @abstractmethod
     def losses(self, parts: list[Held]) -> Array:
-        """Loss of every held-out row, corrected by experts that were fitted to the other rows."""
+        """Loss of every held-out row."""
 
     @abstractmethod
     def baseline(self, held: list[Region]) -> Array:
@@ -190,23 +197,21 @@ class ExpertValidator:
         self.model, self.n_landmarks, self.seed = model, m, seed
         order = np.random.default_rng([seed, 1]).permutation(sorted(regions))
         large = [int(r) for r in order if regions[int(r)].n >= TRIAL_MIN_ROWS][:TRIAL_REGIONS]
-        self.parts = [self._split(regions[r], r) for r in sorted(large)]
+        self.regions = [self._some(regions[r], r) for r in sorted(large)]
+        self.rows: list[Region] = []  # held-out ones, the same for every choice
 
-    def _split(self, region: Region, number: int) -> tuple[Region, Region]:
-        """Rows to learn from, and held-out ones."""
+    def _some(self, region: Region, number: int) -> Region:
         rng = np.random.default_rng([self.seed, 1, number])
-        rows = rng.permutation(region.n)[:TRIAL_ROWS]
-        n_held = max(1, int(HOLD_OUT_FRACTION * len(rows)))
-        return region.take(rows[n_held:]), region.take(rows[:n_held])
+        return region.take(rng.permutation(region.n)[:TRIAL_ROWS])
 
     @property
     def omega(self) -> Array:
         """Weights of the held-out rows."""
-        return np.concatenate([held.omega for _, held in self.parts])
+        return np.concatenate([held.omega for held in self.rows])
 
     def baseline(self) -> Array:
         """Losses of the global model alone."""
-        return self.model.baseline([held for _, held in self.parts])
+        return self.model.baseline(self.rows)
 
     def losses(self, choice: Choice) -> Array:
         """Loss of every held-out row."""
@@ -215,15 +220,10 @@ class ExpertValidator:
     def held(self, choice: Choice) -> list[Held]:
         """Held-out rows with experts of this choice."""
         found = []
-        for number, (inside, held) in enumerate(self.parts):
+        for number, region in enumerate(self.regions):
             rng = np.random.default_rng([self.seed, number])  # the same landmarks for every scale
-            feature_map = expert_map(inside.Z, choice.scale, self.n_landmarks, rng)
-            posterior = self.model.fit(inside, feature_map, choice)
-            Phi = feature_map(held.Z, np.float32)
-            variance = posterior.covariance(Phi, feature_map.residual(Phi))
-            variance = variance.reshape(held.n, -1)[:, 0]
-            scores, prior = posterior.scores(Phi), posterior.prior_variance
-            found.append(Held(held, scores, variance, prior))
+            found.append(self.model.trial(region, self.n_landmarks, choice, rng))
+        self.rows = [held.rows for held in found]
         return found
 
 
@@ -236,12 +236,13 @@ def choose_experts(
     quarters the precision while the paired gain exceeds half its standard error. With ``required``
     there are experts in any case.
     """
-    omega, first = validator.omega, float(np.clip(precision, *LIMITS))
+    first = float(np.clip(precision, *LIMITS))
     tried: dict[Choice, Array] = {}
     for scale in START_SCALES:
         tried[Choice(first, scale)] = validator.losses(Choice(first, scale))
         if monitor.tick("expert trial", f"scale {scale:g}", lambda: None):
             break
+    omega = validator.omega
     best = min(tried, key=lambda choice: float(omega @ tried[choice]))
     moves = [(1.0, SCALE_STEP), (1.0, 1 / SCALE_STEP), (PRECISION_STEP, 1.0),
              (1 / PRECISION_STEP, 1.0)]  # fmt: skip
@@ -309,7 +310,7 @@ class ExpertFits(Inference):
         rng = np.random.default_rng([self.seed, 2, number])
         if region.n > MAX_REGION_ROWS:
             region = region.take(np.sort(rng.permutation(region.n)[:MAX_REGION_ROWS]))
-        feature_map = expert_map(region.Z, self.choice.scale, self.n_landmarks, rng)
+        feature_map = expert_map(region.Z, self.choice.scale, self.n_landmarks, rng)[0]
         fitted = self.model.fit(region, feature_map, self.choice)
         single = [
             np.asarray(a, dtype=np.float32)
@@ -354,7 +355,7 @@ def fit_experts(
 
     def trial() -> Trial:
         validator = ExpertValidator(model, regions, m, plan.seed)
-        if not validator.parts:
+        if not validator.regions:
             return Trial(tree, None)
         choice = choose_experts(validator, plan.precision, plan.required, monitor)
         if choice is None:

@@ -237,11 +237,17 @@ def by_region(regions: Array) -> Iterator[tuple[int, Array]]:
         yield int(ordered[start]), order[start:stop]
 
 
-def expert_map(Z: Array, scale: float, n_landmarks: int, rng: np.random.Generator) -> LandmarkMap:
-    """Features of an expert with random rows as landmarks, repeated if there are too few."""
-    chosen = rng.permutation(len(Z))[:n_landmarks]
+def expert_map(
+    Z: Array, scale: float, n_landmarks: int, rng: np.random.Generator
+) -> tuple[LandmarkMap, Array]:
+    """Features of an expert with random rows as landmarks, and the rows that are none.
+
+    Landmarks are repeated if there are too few rows.
+    """
+    order = rng.permutation(len(Z))
+    chosen = order[:n_landmarks]
     if len(chosen) < n_landmarks:
         chosen = np.resize(chosen, n_landmarks)
     d = Z.shape[1]
     zero, flat = np.zeros(d, dtype=np.float32), np.full(d, scale, dtype=np.float32)
-    return landmark_map(Z[np.sort(chosen)], zero, flat)
+    return landmark_map(Z[np.sort(chosen)], zero, flat), np.sort(order[n_landmarks:])

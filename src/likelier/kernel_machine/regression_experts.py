@@ -9,6 +9,7 @@ import numpy as np
 from likelier.base import Array, Batch
 from likelier.kernel_machine.evidence import typical_weight
 from likelier.kernel_machine.expert_fit import Corrected, Held, Region
+from likelier.kernel_machine.expert_model import expert_map
 from likelier.kernel_machine.expert_noise import (
     NoiseModel,
     Residuals,
@@ -17,7 +18,12 @@ from likelier.kernel_machine.expert_noise import (
 )
 from likelier.kernel_machine.features import LandmarkMap
 from likelier.kernel_machine.laplace import WeightPosterior
-from likelier.kernel_machine.regression import Weights, regression_sums, solve_weights
+from likelier.kernel_machine.regression import (
+    Weights,
+    leave_out,
+    regression_sums,
+    solve_weights,
+)
 from likelier.kernel_machine.search import Choice
 from likelier.kernel_machine.weights import Prior, ridge
 
@@ -57,21 +63,41 @@ class CorrectedNumbers(Corrected):
             mean = self.map.scores(batch.X, self.weights.mean[:, None], np.float64)
             return Region(self.scaled(batch.X), y, weight, mean)
         Phi = self.map(batch.X, np.float64)
-        inside = self.weights.variance(Phi, np.zeros(len(Phi)))
-        omega = np.ones(len(y)) if weight is None else weight
-        kept = np.clip(1.0 - omega * inside, LEAST_KEPT, 1.0)
+        inside, outside = self._variances(Phi, self.map)
+        kept = np.clip(1.0 - (1.0 if weight is None else weight) * inside, LEAST_KEPT, 1.0)
         mean = (Phi @ self.weights.mean)[:, None]
-        return Region(self.scaled(batch.X), y, weight, mean, kept)
+        columns = np.stack([inside / kept, outside, kept], axis=1)
+        return Region(self.scaled(batch.X), y, weight, mean, columns)
 
     def fit(self, region: Region, feature_map: LandmarkMap, choice: Choice) -> WeightPosterior:
-        """Posterior in closed form; the intercept is fixed at zero, however heavy the rows are."""
-        constant = FIXED_INTERCEPT * max(typical_weight(region.weight), 1.0)
-        prior = Prior(ridge(feature_map.n_features, choice.precision, constant))
-        Phi = feature_map(region.Z, np.float32)
-        sums = regression_sums(Phi, region.y - region.offset[:, 0], region.weight)
-        weights = solve_weights(sums, choice.precision, prior)
+        """Posterior in closed form."""
+        weights = self._solved(region, feature_map, feature_map(region.Z, np.float32), choice)
         variance = 1.0 / choice.precision
         return WeightPosterior(weights.mean[:, None], weights.root[None], "joint", variance)
+
+    @staticmethod
+    def _solved(region: Region, feature_map: LandmarkMap, Phi: Array, choice: Choice) -> Weights:
+        """Weights; the intercept is fixed at zero, however heavy the rows are."""
+        constant = FIXED_INTERCEPT * max(typical_weight(region.weight), 1.0)
+        prior = Prior(ridge(feature_map.n_features, choice.precision, constant))
+        sums = regression_sums(Phi, region.y - region.offset[:, 0], region.weight)
+        return solve_weights(sums, choice.precision, prior)
+
+    def trial(
+        self, region: Region, n_landmarks: int, choice: Choice, rng: np.random.Generator
+    ) -> Held:
+        """Every row that is no landmark is left out, in closed form.
+
+        At most half of the rows are landmarks.
+        """
+        m = min(n_landmarks, max(1, region.n // 2))
+        feature_map, others = expert_map(region.Z, choice.scale, m, rng)
+        Phi = feature_map(region.Z, np.float32)
+        weights, rows = self._solved(region, feature_map, Phi, choice), region.take(others)
+        targets = rows.y - rows.offset[:, 0]
+        rest, variance = leave_out(weights, Phi[others], targets, rows.omega)
+        variance = variance + feature_map.residual(Phi[others]) / choice.precision
+        return Held(rows, (targets - rest)[:, None], variance, 1.0 / choice.precision)
 
     def losses(self, parts: list[Held]) -> Array:
         """Negative log density of every row, with the noise profiled out."""
@@ -80,10 +106,9 @@ class CorrectedNumbers(Corrected):
 
     def baseline(self, held: list[Region]) -> Array:
         rows = Region.join(held)
-        inside, outside = self._global_variance(rows)
-        zeros = np.zeros(rows.n)
-        rest = _left_out(rows, rows.offset[:, 0])
-        alone = Residuals(rest, zeros, inside + outside, rows.omega)
+        inside, outside, kept = self._columns(rows)
+        rest = (rows.y - rows.offset[:, 0]) / kept
+        alone = Residuals(rest, np.zeros(rows.n), inside + outside, rows.omega)
         return fit_noise(alone).losses(alone)
 
     def prior_variance(self, choice: Choice) -> float:
@@ -98,23 +123,22 @@ class CorrectedNumbers(Corrected):
         rows = Region.join([part.rows for part in parts])
         mean = rows.offset[:, 0] + np.concatenate([part.scores[:, 0] for part in parts])
         variance = np.concatenate([part.variance for part in parts])
-        inside, outside = self._global_variance(rows)
+        inside, outside, kept = self._columns(rows)
         prior = np.concatenate([np.full(part.rows.n, part.prior_variance) for part in parts])
         known = corrected_global_variance(inside, outside, variance / prior)
-        return Residuals(_left_out(rows, mean), variance, known, rows.omega)
+        return Residuals((rows.y - mean) / kept, variance, known, rows.omega)
 
-    def _global_variance(self, rows: Region) -> tuple[Array, Array]:
-        """Variance of the weights, as if the row had been left out, and outside of the features."""
+    def _columns(self, rows: Region) -> tuple[Array, Array, Array]:
+        """Columns of `Region.variance`."""
+        if rows.variance is not None:
+            inside, outside, kept = rows.variance.T
+            return inside, outside, kept
         d = rows.Z.shape[1]
-        plain = replace(self.map, centre=np.zeros(d, np.float32), gamma=np.ones(d, np.float32))
-        Phi = plain(rows.Z, np.float32)
+        plain = replace(self.map, centre=np.zeros(d), gamma=np.ones(d))
+        inside, outside = self._variances(plain(rows.Z, np.float64), plain)
+        return inside, outside, np.ones(rows.n)
+
+    def _variances(self, Phi: Array, feature_map: LandmarkMap) -> tuple[Array, Array]:
+        """Variance of the weights at rows, and outside of the features; in double precision."""
         inside = self.weights.variance(Phi, np.zeros(len(Phi)))
-        if rows.kept is not None:
-            inside = inside / rows.kept
-        return inside, plain.residual(Phi) / self.weights.ratio
-
-
-def _left_out(rows: Region, mean: Array) -> Array:
-    """Residuals as if the global model had not learned the rows."""
-    rest = rows.y - mean
-    return rest if rows.kept is None else np.asarray(rest / rows.kept)
+        return inside, feature_map.residual(Phi) / self.weights.ratio
