@@ -64,6 +64,12 @@ def by_class():
     return X[order], y[order]
 
 
+def wide_stream():
+    """Blocks of sparse rows."""
+    X, y = wide(d=3500)
+    return ([(X[:700], y[:700]), (X[700:], y[700:])],)
+
+
 quick = {"random_state": 0}
 deep = {"n_inducing": 10, "max_iter": 60, "n_samples": 2, "n_draws": 4, "batch_size": 64, **quick}
 
@@ -89,6 +95,15 @@ CASES = {
     "linear_newton": (likelier.LinearClassifier(alpha=1e-3, **quick), lambda: dense(5000, k=3)),
     "linear_newton_stream": (likelier.LinearClassifier(alpha=1e-3, **quick), stream),
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
+    "linear_l1": (
+        likelier.LinearClassifier(alpha=1e-4, penalty="l1", tol=1e-10, **quick),
+        wide,
+    ),
+    "linear_sgd_stream": (likelier.LinearClassifier("hinge", max_iter=6, **quick), wide_stream),
+    "linear_schedule": (
+        likelier.LinearClassifier(learning_rate="invscaling", max_iter=6, average=2000, **quick),
+        lambda: dense(k=3),
+    ),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
     "svc_two": (likelier.SVC(probability=True, **quick), lambda: dense(900)),
     "svc_pairs": (likelier.SVC(probability=True, **quick), lambda: dense(900, k=3)),

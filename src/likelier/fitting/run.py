@@ -47,6 +47,6 @@ def run(
         done = until_converged and (info.converged or info.message)
         if done or stop:
             break
-        if inference.resumable:
+        if inference.resumable and monitor.n_steps < max_steps:  # or the last Info would be lost
             monitor.keep(stage, state)
     return Result(state, info, monitor.n_steps)

@@ -12,7 +12,7 @@ import numpy as np
 from likelier.base import Array, Engine
 
 if TYPE_CHECKING:
-    from likelier.glm.sgd import AdaptiveState
+    from likelier.glm.sgd_state import AdaptiveState
 
 PER_OUTPUT = ("weights", "average", "intercept", "average_intercept", "etas")
 MAX_BYTES = 1 << 28  # of weights, which the parts copy

@@ -17,7 +17,7 @@ from likelier.glm.loops.pack import pack_rows
 from likelier.loops.rows import Rows, as_rows
 
 if TYPE_CHECKING:
-    from likelier.glm.sgd import AdaptiveState
+    from likelier.glm.sgd_state import AdaptiveState
 
 MAX_DENSITY = 0.5  # fraction of nonzeros up to which rows are packed
 MAX_COLUMNS = 1 << 22  # positions within a block of rows are 32-bit

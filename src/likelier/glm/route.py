@@ -40,7 +40,8 @@ from likelier.glm.metric import FEATURES as METRIC_FEATURES
 from likelier.glm.metric import metric_rows
 from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton, NewtonState, subsets
-from likelier.glm.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, AdaptiveState, ScheduledSGD
+from likelier.glm.sgd import NEVER, RATE_FACTORS, AdaptiveSGD, ScheduledSGD
+from likelier.glm.sgd_state import AdaptiveState
 
 MAX_NEWTON = 1500  # parameters of one solve
 PAIRS_PER_ENTRY = 256  # below, second-order sums cost less than many first-order passes
@@ -196,7 +197,7 @@ class _Fit:
             active = ActiveSet(self.tol)
             return self._iterate(active, active.init(self.model, self.engine, theta), route)
         if route == "sgd":
-            return self._stochastic(self._search(theta, n_nonzeros))
+            return self._stochastic(theta, n_nonzeros)
         lbfgs = LBFGS(self.tol)
         theta = self.monitor.stage("start", lambda: self._from_subset(lbfgs, theta))
         return self._iterate(lbfgs, lbfgs.init(self.model, self.engine, theta), route)
@@ -273,14 +274,18 @@ class _Fit:
             theta, certificate = certify(model, engine, solution.theta)
         return replace(solution, theta=theta, certificate=certificate)
 
-    def _stochastic(self, search: AdaptiveState) -> Solution:
+    def _stochastic(self, theta: Array | None, n_nonzeros: float) -> Solution:
         """The best rates for one pass, then the best of them."""
         sgd = AdaptiveSGD(self.settings.update == "implicit", self.tol, n_jobs=self.settings.n_jobs)
-        state, info = sgd.step(sgd.keep_groups(search, 3), self.engine)
-        self._compare_averages(state)
-        state = sgd.keep_groups(state, 1)
-        self.monitor.step(info, partial(sgd.posterior, state))
-        return self._iterate(sgd, state, "sgd")
+
+        def first_pass() -> AdaptiveState:
+            state, info = sgd.step(sgd.keep_groups(self._search(theta, n_nonzeros), 3), self.engine)
+            self._compare_averages(state)
+            state = sgd.keep_groups(state, 1)
+            self.monitor.step(info, partial(sgd.posterior, state))
+            return state
+
+        return self._iterate(sgd, self.monitor.stage("rate", first_pass), "sgd")
 
     def _compare_averages(self, state: AdaptiveState) -> None:
         """Compare the rates by the loss of their averages on a sample."""

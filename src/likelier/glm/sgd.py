@@ -4,7 +4,7 @@
 its sum of squares so far, and several global rates are run in parallel and compared by progressive
 validation (each row is scored before it is learned).
 
-A step updates its State in place.
+A step works on a copy of its State; `learn` writes into the State itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from likelier.glm.loops.sgd import adaptive_pass, apply_pending, scheduled_pass
 from likelier.glm.model import NO_WEIGHT, LinearModel
 from likelier.glm.packed import packed, worth_packing
 from likelier.glm.posterior import LinearPosterior
-from likelier.glm.sgd_state import SGDState
+from likelier.glm.sgd_state import AdaptiveState, SGDState, copied
 from likelier.loops.rows import Rows, all_rows, as_rows, nonzeros_per_row
 
 NEVER = 1 << 60
@@ -57,6 +57,8 @@ class ScheduledSGD(Inference):
     Cost per pass: nonzeros x outputs, twice; three times with the mean.
     """
 
+    resumable: ClassVar[bool] = True
+
     eta0: float = 0.01
     power: float = 0.0
     implicit: bool = True
@@ -73,7 +75,7 @@ class ScheduledSGD(Inference):
 
     def step(self, state: SGDState, engine: Engine) -> tuple[SGDState, Info]:
         """One pass over all rows in shuffled order."""
-        total = n_rows = 0.0
+        state, total, n_rows = copied(state), 0.0, 0.0
         for batch in joined(engine.blocks(state.n_passes)):
             total += self.learn(state, batch)
             n_rows += batch.n_rows
@@ -149,51 +151,6 @@ def _norms(state: SGDState, X: Matrix) -> Array:
     return state.norms[1]
 
 
-@dataclass
-class AdaptiveState:
-    """State with one group of outputs per global rate, and column statistics for the rates."""
-
-    model: LinearModel
-    weights: Array
-    intercept: Array
-    average: Array
-    average_intercept: Array
-    etas: Array  # one per output
-    sums: Array  # sum of x_j
-    squares: Array  # sum of x_j^2
-    counts: Array  # nonzeros of x_j
-    seen: Array
-    elapsed: Array
-    counters: Array  # rows learned, averages taken
-    group_loss: Array = field(default_factory=lambda: np.zeros(1))
-    n_passes: int = 0
-    progressive: float = math.inf
-    waited: int = 0
-
-    @property
-    def n_groups(self) -> int:
-        """Number of global rates that are still running."""
-        return len(self.intercept) // self.model.n_outputs
-
-    def move_origin(self, shift: Array) -> None:
-        """Move the origin of the features by ``shift``; intercepts are scores at the origin."""
-        with np.errstate(over="ignore", invalid="ignore"):  # some rates may diverge
-            self.intercept += shift @ self.weights.reshape(self.model.n_features, -1)
-
-    def best_group(self) -> int:
-        """Group of the smallest progressive loss, ignoring diverged ones."""
-        return int(np.argmin(np.where(np.isfinite(self.group_loss), self.group_loss, np.inf)))
-
-    def theta(self, group: int | None = None) -> Array:
-        """Averaged parameters of a group, by default of the best."""
-        K, best = self.model.n_outputs, self.best_group() if group is None else group
-        outputs = slice(best * K, (best + 1) * K)
-        W = self.average.reshape(self.model.n_features, -1)[:, outputs]
-        if self.model.fit_intercept:
-            return np.vstack([W, self.average_intercept[outputs]])
-        return W.copy()  # the next pass modifies the original
-
-
 @dataclass(frozen=True)
 class AdaptiveSGD(Inference):
     """A rate per coordinate, several global rates in parallel, tail averaging.
@@ -207,6 +164,8 @@ class AdaptiveSGD(Inference):
     drops some. The classes of a one-vs-rest problem are split among threads; the result does not
     depend on their number.
     """
+
+    resumable: ClassVar[bool] = True
 
     implicit: bool = True
     tol: float = 0.0
@@ -234,6 +193,7 @@ class AdaptiveSGD(Inference):
 
     def step(self, state: AdaptiveState, engine: Engine) -> tuple[AdaptiveState, Info]:
         """One pass over all rows in shuffled order."""
+        state = copied(state)
         state.group_loss[:] = 0.0
         if worth_packing(state, engine):
             n_rows = self._packed_pass(state, engine)

@@ -1,15 +1,25 @@
-"""State of SGD at a given learning rate: iterate and running mean."""
+"""States of SGD: the iterate and its running mean, at a given rate or with rates of their own."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from likelier.base import Array, Matrix
 from likelier.glm.loops.averages import add_pending
 from likelier.glm.model import LinearModel
+
+State = TypeVar("State", "SGDState", "AdaptiveState")
+
+
+def copied(state: State) -> State:
+    """The same State in arrays of its own, which a step may write into."""
+    values = {item.name: getattr(state, item.name) for item in fields(state)}
+    arrays: Any = {name: a.copy() for name, a in values.items() if isinstance(a, np.ndarray)}
+    return replace(state, **arrays)
 
 
 def _folded() -> Array:
@@ -33,7 +43,7 @@ class SGDState:
     n_passes: int = 0
     progressive: float = math.inf
     waited: int = 0
-    norms: tuple[Matrix, Array] | None = None
+    norms: tuple[Matrix, Array] | None = field(default=None, metadata={"checkpoint": False})
     lazy: Array = field(default_factory=_folded)  # pending factors of weights and sums
     summing: bool = False
 
@@ -63,3 +73,48 @@ class SGDState:
         intercept = self.average_intercept if averaged else self.intercept
         W = weights.reshape(self.model.n_features, -1)
         return np.vstack([W, intercept]) if self.model.fit_intercept else W.copy()
+
+
+@dataclass
+class AdaptiveState:
+    """State with one group of outputs per global rate, and column statistics for the rates."""
+
+    model: LinearModel
+    weights: Array
+    intercept: Array
+    average: Array
+    average_intercept: Array
+    etas: Array  # one per output
+    sums: Array  # sum of x_j
+    squares: Array  # sum of x_j^2
+    counts: Array  # nonzeros of x_j
+    seen: Array
+    elapsed: Array
+    counters: Array  # rows learned, averages taken
+    group_loss: Array = field(default_factory=lambda: np.zeros(1))
+    n_passes: int = 0
+    progressive: float = math.inf
+    waited: int = 0
+
+    @property
+    def n_groups(self) -> int:
+        """Number of global rates that are still running."""
+        return len(self.intercept) // self.model.n_outputs
+
+    def move_origin(self, shift: Array) -> None:
+        """Move the origin of the features by ``shift``; intercepts are scores at the origin."""
+        with np.errstate(over="ignore", invalid="ignore"):  # some rates may diverge
+            self.intercept += shift @ self.weights.reshape(self.model.n_features, -1)
+
+    def best_group(self) -> int:
+        """Group of the smallest progressive loss, ignoring diverged ones."""
+        return int(np.argmin(np.where(np.isfinite(self.group_loss), self.group_loss, np.inf)))
+
+    def theta(self, group: int | None = None) -> Array:
+        """Averaged parameters of a group, by default of the best."""
+        K, best = self.model.n_outputs, self.best_group() if group is None else group
+        outputs = slice(best * K, (best + 1) * K)
+        W = self.average.reshape(self.model.n_features, -1)[:, outputs]
+        if self.model.fit_intercept:
+            return np.vstack([W, self.average_intercept[outputs]])
+        return W.copy()  # the next pass modifies the original

@@ -15,13 +15,8 @@ from likelier.base import Array, Batch, Loss
 from likelier.fitting.dataset import check_squares, column_sums, informative_squares, wide_counts
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
-from likelier.glm.sgd import (
-    MIN_AVERAGE_ROWS,
-    AdaptiveSGD,
-    AdaptiveState,
-    ScheduledSGD,
-)
-from likelier.glm.sgd_state import SGDState
+from likelier.glm.sgd import MIN_AVERAGE_ROWS, AdaptiveSGD, ScheduledSGD
+from likelier.glm.sgd_state import AdaptiveState, SGDState
 from likelier.linear.penalty import Columns, Penalty
 from likelier.loops.rows import column_counts, column_squares
 

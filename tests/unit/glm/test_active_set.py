@@ -8,6 +8,7 @@ from scipy import sparse
 
 from likelier import losses
 from likelier.engines import LocalEngine
+from likelier.glm import active_quadratic, active_set
 from likelier.glm.active_set import ActiveSet
 from likelier.glm.model import LinearModel
 from likelier.glm.penalty import ElasticNet
@@ -67,7 +68,9 @@ def violation(model, engine, theta):
 @every_loss
 @every_kind
 @pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "origin"])
-def test_the_optimality_conditions_hold(loss, kind, fit_intercept):
+@pytest.mark.parametrize("gathered", [active_quadratic.MAX_GATHERED, 0], ids=["columns", "gram"])
+def test_the_optimality_conditions_hold(loss, kind, fit_intercept, gathered, monkeypatch):
+    monkeypatch.setattr(active_quadratic, "MAX_GATHERED", gathered)
     model, engine = wide(loss, kind, fit_intercept)
     theta, info = run(model, engine)
     assert info.converged
@@ -100,14 +103,37 @@ def test_elastic_nets(l2):
 
 
 @every_kind
-def test_features_far_from_zero(kind):
+@pytest.mark.parametrize("gathered", [active_quadratic.MAX_GATHERED, 0], ids=["columns", "gram"])
+def test_features_far_from_zero(kind, gathered, monkeypatch):
     """The intercept moves along with every weight."""
+    monkeypatch.setattr(active_quadratic, "MAX_GATHERED", gathered)
     model, engine = wide(losses.SquaredError(), kind, far=1000.0)
     theta, info = run(model, engine)
     near, twin = wide(losses.SquaredError(), kind)
     expected, _ = run(near, twin)
     assert info.converged
     np.testing.assert_allclose(theta[:-1], expected[:-1], atol=1e-6)
+
+
+def test_outputs_without_active_features(monkeypatch):
+    monkeypatch.setattr(active_quadratic, "MAX_GATHERED", 0)
+    model, engine = wide(losses.LogLoss(), l1=0.12)
+    theta, info = run(model, engine)
+    assert info.converged
+    assert np.count_nonzero(theta[:-1], axis=0).min() == 0
+    assert theta[:-1].any()
+    assert violation(model, engine, theta) < 1e-8
+
+
+def test_at_most_so_many_features_take_part(monkeypatch):
+    """Steps on the worst of them come to the same optimum."""
+    model, engine = wide(losses.LogLoss())
+    expected, _ = run(model, engine)
+    monkeypatch.setattr(active_set, "MAX_CELLS", 3 * 30**2)
+    theta, info = run(model, engine)
+    assert info.converged
+    assert np.count_nonzero(theta[:-1], axis=0).max() > 10
+    np.testing.assert_allclose(theta, expected, atol=1e-6)
 
 
 def test_a_strong_penalty_leaves_the_intercept_alone():
