@@ -23,77 +23,17 @@ from likelier.naive_bayes.model import ClassPrior, ClassStatistics
 from likelier.naive_bayes.posterior import SMALLEST_ALPHA, bernoulli, multinomial
 from likelier.naive_bayes.recipe import NaiveBayes
 
-
-class CountingNB(NaiveBayes):
-    """Shared by the two estimators on counts: smoothing and the class prior."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
-        "force_alpha": ["boolean"],
-        "fit_prior": ["boolean"],
-        "class_prior": ["array-like", None],
-        "bayesian": ["boolean"],
-        "random_state": ["random_state"],
-    }
-    _stats_kind: type[ClassStatistics] = CountStats
-    alpha: Any
-    force_alpha: bool
-    fit_prior: bool
-    class_prior: Any
-    class_log_prior_: Array
-    feature_count_: Array
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
-        return tags
-
-    def _alpha(self, n_features: int) -> Array:
-        """Pseudocounts: one for all features, or one each."""
-        alpha = np.asarray(self.alpha, dtype=np.float64)
-        if alpha.ndim and alpha.shape != (n_features,):
-            raise ValueError(
-                f"When alpha is an array, it should contains `n_features`. "
-                f"Got {alpha.shape[0]} elements instead of {n_features}."
-            )
-        alpha = np.atleast_1d(alpha)
-        if not (np.isfinite(alpha).all() and alpha.min() >= 0.0):
-            raise ValueError("All values in alpha must be greater than 0.")
-        if alpha.min() < SMALLEST_ALPHA and not self.force_alpha:
-            warnings.warn(
-                f"alpha too small will result in numeric errors, setting alpha = "
-                f"{SMALLEST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
-                stacklevel=2,
-            )
-            return np.maximum(alpha, SMALLEST_ALPHA)
-        if self.bayesian and alpha.min() <= 0.0:
-            raise ValueError("alpha must be positive with bayesian=True, where it is the prior")
-        return alpha
-
-    def _prior(self, n_classes: int) -> ClassPrior:
-        if self.class_prior is None:
-            return ClassPrior(learned=bool(self.fit_prior), bayesian=bool(self.bayesian))
-        given = np.asarray(self.class_prior, dtype=np.float64)
-        if given.shape != (n_classes,):
-            raise ValueError(
-                f"Number of priors must match number of classes: class_prior has {len(given)} "
-                f"entries for {n_classes} classes"
-            )
-        if not (given >= 0.0).all() or not given.any():
-            raise ValueError("class_prior must not be negative, nor zero for every class")
-        return ClassPrior(given)
-
-    def _counts(self, stats: CountStats) -> dict[str, Any]:
-        return {
-            "class_count_": stats.class_count,
-            "class_log_prior_": np.array(
-                self._prior(len(stats.class_count)).log(stats.class_count)
-            ),
-            "feature_count_": stats.feature_count,
-        }
+CONSTRAINTS: dict[str, Any] = {
+    "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
+    "force_alpha": ["boolean"],
+    "fit_prior": ["boolean"],
+    "class_prior": ["array-like", None],
+    "bayesian": ["boolean"],
+    "random_state": ["random_state"],
+}
 
 
-class MultinomialNB(CountingNB):
+class MultinomialNB(NaiveBayes):
     """Multinomial naive Bayes for counts; results agree with scikit-learn.
 
     ``log p(x | y) = sum_j x_j log p_yj`` up to the multinomial coefficient, with
@@ -171,6 +111,7 @@ class MultinomialNB(CountingNB):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
         tags.input_tags.positive_only = True
         return tags
 
@@ -185,16 +126,23 @@ class MultinomialNB(CountingNB):
         if not np.isfinite(stats.feature_count).all():
             check_counts(X)
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = CONSTRAINTS
+    _stats_kind: type[ClassStatistics] = CountStats
+    feature_count_: Array
     feature_log_prob_: Array
     mean_length_: Array
 
     def _model(self, n_classes: int, n_features: int) -> MultinomialModel:
-        return MultinomialModel(n_classes, self._alpha(n_features), bool(self.bayesian))
+        alpha = checked_alpha(self.alpha, self.force_alpha, self.bayesian, n_features)
+        return MultinomialModel(n_classes, alpha, bool(self.bayesian))
+
+    def _prior(self, n_classes: int) -> ClassPrior:
+        return checked_prior(self.class_prior, self.fit_prior, self.bayesian, n_classes)
 
     def _publish(self, model: MultinomialModel, stats: CountStats) -> dict[str, Any]:
         # transposed: one row per term in memory, as prediction needs it
         return {
-            **self._counts(stats),
+            **_counts(stats, self._prior(len(stats.class_count))),
             "feature_log_prob_": model.log_table(stats).T,
             "mean_length_": model.mean_length(stats),
         }
@@ -203,7 +151,7 @@ class MultinomialNB(CountingNB):
         return multinomial(self)
 
 
-class BernoulliNB(CountingNB):
+class BernoulliNB(NaiveBayes):
     """Bernoulli naive Bayes for binary features; results agree with scikit-learn.
 
     ``p(x | y) = prod_j p_yj^x_j (1 - p_yj)^(1 - x_j)``, with
@@ -261,9 +209,11 @@ class BernoulliNB(CountingNB):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **CountingNB._parameter_constraints,
+        **CONSTRAINTS,
         "binarize": [None, Interval(Real, 0, None, closed="left")],
     }
+    _stats_kind: type[ClassStatistics] = CountStats
+    feature_count_: Array
     log_odds_: Array
     empty_score_: Array
 
@@ -292,16 +242,21 @@ class BernoulliNB(CountingNB):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
         tags.input_tags.allow_nan = True
         return tags
 
     def _model(self, n_classes: int, n_features: int) -> BernoulliModel:
-        return BernoulliModel(n_classes, self._alpha(n_features), self.binarize)
+        alpha = checked_alpha(self.alpha, self.force_alpha, self.bayesian, n_features)
+        return BernoulliModel(n_classes, alpha, self.binarize)
+
+    def _prior(self, n_classes: int) -> ClassPrior:
+        return checked_prior(self.class_prior, self.fit_prior, self.bayesian, n_classes)
 
     def _publish(self, model: BernoulliModel, stats: CountStats) -> dict[str, Any]:
         distributions = model.distributions(stats)
         return {
-            **self._counts(stats),
+            **_counts(stats, self._prior(len(stats.class_count))),
             "log_odds_": distributions.table.T,
             "empty_score_": distributions.base,
         }
@@ -323,3 +278,50 @@ class BernoulliNB(CountingNB):
                 f"other was fitted with binarize={other.binarize!r}, this model with "
                 f"binarize={self.binarize!r}; models must share binarize to be merged"
             )
+
+
+def checked_alpha(given: Any, force: bool, bayesian: bool, n_features: int) -> Array:
+    """Pseudocounts: one for all features, or one each."""
+    alpha = np.asarray(given, dtype=np.float64)
+    if alpha.ndim and alpha.shape != (n_features,):
+        raise ValueError(
+            f"When alpha is an array, it should contains `n_features`. "
+            f"Got {alpha.shape[0]} elements instead of {n_features}."
+        )
+    alpha = np.atleast_1d(alpha)
+    if not (np.isfinite(alpha).all() and alpha.min() >= 0.0):
+        raise ValueError("All values in alpha must be greater than 0.")
+    if alpha.min() < SMALLEST_ALPHA and not force:
+        warnings.warn(
+            f"alpha too small will result in numeric errors, setting alpha = "
+            f"{SMALLEST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
+            stacklevel=2,
+        )
+        return np.maximum(alpha, SMALLEST_ALPHA)
+    if bayesian and alpha.min() <= 0.0:
+        raise ValueError("alpha must be positive with bayesian=True, where it is the prior")
+    return alpha
+
+
+def checked_prior(given: Any, learned: bool, bayesian: bool, n_classes: int) -> ClassPrior:
+    """Class probabilities: given, learned, or equal."""
+    if given is None:
+        return ClassPrior(learned=bool(learned), bayesian=bool(bayesian))
+    prior = np.asarray(given, dtype=np.float64)
+    if prior.shape != (n_classes,):
+        raise ValueError(
+            f"Number of priors must match number of classes: class_prior has {len(prior)} "
+            f"entries for {n_classes} classes"
+        )
+    if not (prior >= 0.0).all() or not prior.any():
+        raise ValueError("class_prior must not be negative, nor zero for every class")
+    return ClassPrior(prior)
+
+
+def _counts(stats: CountStats, prior: ClassPrior) -> dict[str, Any]:
+    """Fitted attributes that both estimators have."""
+    return {
+        "class_count_": stats.class_count,
+        "class_log_prior_": np.array(prior.log(stats.class_count)),
+        "feature_count_": stats.feature_count,
+    }

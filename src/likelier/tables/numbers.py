@@ -9,13 +9,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from likelier.base import Array
-from likelier.data.columns import numbers_of, text_scalar
 from likelier.tables.numerals import NOTHING, Layout, Numeral, read
-from likelier.tables.quick import quick_numbers
 from likelier.tables.units import unit_key, unit_scales
 
 N_EXAMPLES = 5
@@ -102,29 +98,13 @@ class NumberStyle:
     def parse(self, texts: Sequence[str]) -> Array:
         """Parse the texts, NaN where a text is not a number of this style."""
         values = np.full(len(texts), np.nan)
-        remaining = np.ones(len(texts), bool)
         accepted = cache(self.reads)
         scales = dict(zip(map(unit_key, self.units), unit_scales(self.units) or (), strict=True))
-        for number, rows, digits in quick_numbers(texts):
-            remaining[rows] = False
-            if self.reads(number.layout):
-                values[rows] = self._values(digits, number) * scales.get(number.layout.tail, 1.0)
-        for row in np.flatnonzero(remaining).tolist():
-            one = read(texts[row])
+        for row, text in enumerate(texts):
+            one = read(text)
             if one is not None and accepted(one.layout):
                 values[row] = self._value(one) * scales.get(one.layout.tail, 1.0)
         return values
-
-    def _values(self, digits: pa.Array, number: Numeral) -> Array:
-        if self.group:
-            digits = pc.replace_substring(digits, self.group, "")
-        if self.decimal == ",":
-            digits = pc.replace_substring(digits, ",", ".")
-        if number.power:
-            digits = pc.binary_join_element_wise(
-                digits, text_scalar(str(number.power)), text_scalar("e")
-            )
-        return numbers_of(digits.cast(pa.float64()))
 
     def _value(self, number: Numeral) -> float:
         digits = number.digits.replace(self.group, "") if self.group else number.digits
@@ -180,22 +160,13 @@ class NumberEvidence:
     def of(cls, texts: Sequence[str], counts: Array) -> NumberEvidence:
         """Summarise distinct trimmed texts, with the number of rows of each."""
         counts = np.asarray(counts)
-        kinds: dict[Layout, list[Array]] = {}
-        remaining = np.ones(len(texts), bool)
-        for number, rows, _ in quick_numbers(texts):
-            remaining[rows] = False
-            if len(rows):
-                kinds.setdefault(number.layout, []).append(rows)
-        others: dict[Layout, list[int]] = {}
-        for row in np.flatnonzero(remaining).tolist():
-            one = read(texts[row])
-            others.setdefault(NOTHING if one is None else one.layout, []).append(row)
-        for layout, indices in others.items():
-            kinds.setdefault(layout, []).append(np.array(indices))
+        kinds: dict[Layout, list[int]] = {}
+        for row, text in enumerate(texts):
+            one = read(text)
+            kinds.setdefault(NOTHING if one is None else one.layout, []).append(row)
         layouts = {}
-        for layout, parts in kinds.items():
-            rows = np.sort(np.concatenate(parts))
-            examples = tuple(texts[row] for row in rows[:N_EXAMPLES].tolist())
+        for layout, rows in kinds.items():
+            examples = tuple(texts[row] for row in rows[:N_EXAMPLES])
             layouts[layout] = Tally(int(counts[rows].sum()), len(rows), examples)
         return cls(_bounded(layouts))
 

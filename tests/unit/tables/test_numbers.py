@@ -7,14 +7,11 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from likelier.tables.numbers import NumberEvidence, NumberStyle
-from likelier.tables.numerals import NOTHING, read
-from likelier.tables.quick import quick_numbers
 
 NAN = float("nan")
 
@@ -324,20 +321,6 @@ def test_numbers_come_back(
     numbers = [value / 100 for value in values]
     texts = [affixes[0] + written(number, *signs) + affixes[1] for number in numbers]
     np.testing.assert_array_equal(learned(texts).parse(texts), numbers)
-
-
-@settings(max_examples=80, deadline=None)
-@given(texts=st.lists(st.text("012300.,-+ $k%()eM'inf", max_size=9), max_size=30, unique=True))
-def test_many_at_a_time_are_read_as_one_by_one(texts: list[str]) -> None:
-    style = NumberStyle(".", ",", "$", ("%",), True)
-    for number, rows, _ in quick_numbers(pa.array(texts, pa.string())):
-        for row in rows:
-            found = read(texts[row])
-            assert number.layout == (NOTHING if found is None else found.layout)
-    # A frame that is rare among many is read one by one.
-    noise = [f"{n}{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(60)] * 2
-    slowly = style.parse(noise + texts)[len(noise) :]
-    np.testing.assert_array_equal(style.parse(texts), slowly)
 
 
 @pytest.mark.parametrize("unit", ["", " kmpl"])

@@ -1,37 +1,33 @@
-"""Unaligned loads of four or eight bytes from a byte array, as one machine instruction.
+"""Loads of four or eight bytes from a byte array as little-endian integers.
 
 Text is hashed and compared several bytes at a time. There are no bounds checks: an array must have
-`PADDING` extra bytes at its end.
+`PADDING` extra bytes at its end. The compiler turns each function into one load.
 """
 
-import sys
-from typing import Any
+from __future__ import annotations
 
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+import numpy as np
+
+from likelier.jit import njit
 
 PADDING = 8
-_LITTLE_ENDIAN = sys.byteorder == "little"
 
 
-def _loader(bits: int) -> Any:
-    """Return the intrinsic that loads a little-endian integer of ``bits`` bits."""
-
-    def load(typing_context: Any, array: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            view = context.make_array(signature.args[0])(context, builder, arguments[0])
-            word = cgutils.ir.IntType(bits)
-            place = builder.gep(view.data, [arguments[1]])
-            loaded = builder.load(builder.bitcast(place, word.as_pointer()))
-            loaded.align = 1
-            return loaded if _LITTLE_ENDIAN else builder.bswap(loaded)
-
-        result = types.uint64 if bits == 64 else types.uint32
-        return result(array, types.intp), generate
-
-    return intrinsic(load)
+@njit(cache=True, nogil=True)
+def load32(data, index):
+    """Bytes ``index`` to ``index + 3``."""
+    at = np.uintp(index)
+    total = np.uint32(0)
+    for k in range(4):
+        total |= np.uint32(data[at + np.uintp(k)]) << np.uint32(8 * k)
+    return np.uint32(total)
 
 
-load64 = _loader(64)
-load32 = _loader(32)
+@njit(cache=True, nogil=True)
+def load64(data, index):
+    """Bytes ``index`` to ``index + 7``."""
+    at = np.uintp(index)
+    total = np.uint64(0)
+    for k in range(8):
+        total |= np.uint64(data[at + np.uintp(k)]) << np.uint64(8 * k)
+    return total
