@@ -176,7 +176,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
         -----
         The first 4,000 rows are buffered and fitted together, before the model predicts or is
         saved. After that, and after `fit`, features are fixed and the posterior of the weights is
-        the prior of the next rows, at ``rows x features^2`` per class and batch.
+        the prior of the next rows, at ``rows x features^2`` per class and batch. There are no
+        local experts.
         """
         return self._learn_batch(X, y, sample_weight, classes)
 

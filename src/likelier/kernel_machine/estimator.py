@@ -175,7 +175,8 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
         if features == "auto":
             features = "nystroem" if evidence else "fourier"
         n_components = None if self.n_components == "auto" else int(self.n_components)
-        n_experts = inference.n_experts if evidence else 0
+        # experts could not follow further batches
+        n_experts = inference.n_experts if evidence and not hasattr(self, "stream_") else 0
         return Settings(
             features, n_components, given_gamma(self.gamma, n_inputs),
             None if n_experts == "auto" else int(n_experts), self.alpha == "auto",
@@ -225,7 +226,8 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
                 state = self._continued(seed) if fixed else {"seed": seed}
             rows = rows.present()
             known = self._targets().join(state.get("classes_"), classes, rows.y, fixed)
-            state = state if known is None else state | {"classes_": known}
+            if known is not None:
+                state, self.classes_ = state | {"classes_": known}, known
             if fixed:
                 rows, _ = self._targets().encode(rows, dict(vars(self)))
                 posterior, self.stream_ = self._task().absorb(

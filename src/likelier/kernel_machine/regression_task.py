@@ -134,6 +134,8 @@ class RegressionTask(Task):
         rows = WeightProblem(problem.engine, features, self.loss, Prior(ridge(D, ratio)))
         solver = WeightSolver(rows, self.tol)
         state, n_steps = solver.init(np.zeros((D, 1))), monitor.n_steps + self.max_iter
+        if monitor.over:  # a first step, since the start knows nothing of the inputs
+            state, _ = solver.step(state)
         fit = run(solver, state, problem.engine, monitor, stage=problem.stage, max_steps=n_steps)
         weights = point_weights(fit.state.W, ratio)
         return RegressionPosterior(

@@ -128,11 +128,11 @@ class ClassTargets(Targets):
         labels: Array = np.unique(y) if more is None else union_classes(more, y)
         joined = labels if known is None else union_classes(known, labels)
         if fixed and known is not None and len(joined) > len(known):
-            new = np.setdiff1d(joined, known)[0]
+            new = np.setdiff1d(joined, known).tolist()[0]
             raise ValueError(
-                f"y holds {new!r}, which is not one of the classes {known!r} that this model has "
-                "learned; announce it by classes= in the first call of partial_fit, or use "
-                "OnePassClassifier, which takes new classes at any time"
+                f"y holds {new!r}, which is not one of the classes {known.tolist()} that this "
+                "model has learned; announce it by classes= in the first call of partial_fit, or "
+                "use OnePassClassifier, which takes new classes at any time"
             )
         return joined
 
