@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_diabetes, load_iris
 
-from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier import BayesianKernelClassifier, BayesianKernelRegressor, Evidence
 from likelier.tables import block_source
 
 FORMS = [np.asarray, sparse.csr_matrix, sparse.csc_array]
@@ -66,8 +66,8 @@ def test_experts_take_sparse_rows_as_dense_ones():
     rng = np.random.default_rng(1)
     X = rng.normal(5.0, 1.0, (3000, 2))
     y = (np.sin(4.0 * X[:, 0]) * np.sin(4.0 * X[:, 1]) > 0.0).astype(int)
-    model = BayesianKernelClassifier(n_experts=4, random_state=0).fit(X, y)
-    assert model.experts_[0]
+    model = BayesianKernelClassifier(inference=Evidence(n_experts=4), random_state=0).fit(X, y)
+    assert model.n_experts_
     expected = model.predict_proba(X[:500])
     found = model.predict_proba(sparse.csr_matrix(X[:500]))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -90,7 +90,7 @@ def test_sparse_rows_stay_sparse_beside_a_column_of_times(times):
     train = sparse.hstack([sparse.csr_matrix(X), parameters[:400]]).tocsr()
     test = sparse.hstack([sparse.csr_matrix(X_test), parameters[400:]]).tocsr()
     model = BayesianKernelClassifier(random_state=0).fit(train, y)
-    assert sparse.issparse(model.maps_[0]["landmarks"])
+    assert sparse.issparse(model.posterior_["map"]["landmarks"])
     dense = BayesianKernelClassifier(random_state=0).fit(train.toarray(), y)
     assert model.score(test, y_test) > dense.score(test.toarray(), y_test) - 0.02
     expected = model.predict_proba(test.toarray())
