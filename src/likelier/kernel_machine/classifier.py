@@ -109,8 +109,9 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
 
     _restore: ClassVar[Any] = staticmethod(classifier)
     _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
+    _losses: ClassVar[tuple[str, ...]] = ("softmax", "hinge")  # also for the command line
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions({"softmax", "hinge"})],
+        "loss": [StrOptions(set(_losses))],
         **COMMON_CONSTRAINTS,
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }

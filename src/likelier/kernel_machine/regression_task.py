@@ -140,7 +140,7 @@ class RegressionTask(Task):
         weights = point_weights(fit.state.W, ratio)
         return RegressionPosterior(
             problem.map, weights, noise, GAUSSIAN_SHAPE, std, 0.0, None, noise, 1.0,
-            self.mean, self.scale,
+            self.mean, self.scale, temperature=self.temperature,
         )  # fmt: skip
 
     def _closed_form(self, problem: Problem, std: float, monitor: Monitor) -> RegressionPosterior:
@@ -162,7 +162,7 @@ class RegressionTask(Task):
         noise *= shape.variance
         return RegressionPosterior(
             problem.map, weights, noise, shape, std, 0.0, None, noise, 1.0, self.mean, self.scale,
-            row,
+            row, self.temperature,
         )  # fmt: skip
 
     def _row(self, unit: float) -> float:

@@ -111,8 +111,9 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
 
     _restore: ClassVar[Any] = staticmethod(regressor)
     _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
+    _losses: ClassVar[tuple[str, ...]] = ("gaussian", "epsilon_insensitive")
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions({"gaussian", "epsilon_insensitive"}), EpsilonInsensitive],
+        "loss": [StrOptions(set(_losses)), EpsilonInsensitive],
         **COMMON_CONSTRAINTS,
     }
 
