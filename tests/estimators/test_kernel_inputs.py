@@ -158,6 +158,15 @@ def test_inputs_whose_squares_overflow_are_named(size, thin):
                 model.fit(*data)
 
 
+@pytest.mark.parametrize("machine", [BayesianKernelClassifier, BayesianKernelRegressor])
+@pytest.mark.filterwarnings("ignore:column 1 of X")
+def test_inputs_of_a_stream_whose_squares_vanish_are_named(machine):
+    X = np.random.default_rng(0).normal(size=(60, 2)) * [1.0, 1e-300]
+    y = (X[:, 0] > 0.0).astype(int)
+    with pytest.raises(ValueError, match="input 1 of X holds numbers whose squares vanish"):
+        machine().fit([(X[:30], y[:30]), (X[30:], y[30:])])
+
+
 def test_missing_values_of_a_file_are_filled_in_and_marked(tmp_path):
     path = tmp_path / "t.csv"
     lines = [f"{i % 7 if i != 5 else ''},{i % 5},{i % 2}" for i in range(60)]
