@@ -185,7 +185,7 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
     def _validate_params(self) -> None:
         super()._validate_params()
         count_threads(self.n_jobs)
-        check_inference(self._value("inference"), self.features, self.gamma)
+        check_inference(self._value("inference"), self.loss, self.features, self.gamma)
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
         """Validated rows, targets and weights."""
@@ -333,14 +333,16 @@ def given_gamma(gamma: Any, n_inputs: int) -> Array | None:
     return np.broadcast_to(gamma, (n_inputs,)).copy()
 
 
-def check_inference(inference: Any, features: str, gamma: Any) -> None:
-    """Raise where features or scales do not go with the inference."""
+def check_inference(inference: Any, loss: Any, features: str, gamma: Any) -> None:
+    """Raise where loss, features or scales do not go with the inference."""
     if isinstance(inference, Evidence):
-        experts = inference.n_experts not in ("auto", 0, 1)
-        if experts and (features not in ("auto", "nystroem") or inference.temperature != 1.0):
+        possible = loss in ("softmax", "gaussian") and features in ("auto", "nystroem")
+        if inference.n_experts not in ("auto", 0, 1) and not (
+            possible and inference.temperature == 1.0
+        ):
             raise ValueError(
-                'inference.n_experts above one needs features="auto" or "nystroem", and '
-                'inference.temperature=1; use "auto" or 0 otherwise'
+                'inference.n_experts above one needs a loss with a posterior, features="auto" or '
+                '"nystroem", and inference.temperature=1; use "auto" or 0 otherwise'
             )
         return
     wanted = f"with inference={inference.name!r}"
