@@ -6,20 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from likelier import (
-    SVGD,
-    BayesianKernelClassifier,
-    BayesianKernelRegressor,
-    Evidence,
-    SteinGaussian,
-)
+import likelier
+from likelier import SVGD, Evidence, SteinGaussian
 from likelier.kernel_machine.evidence import EvidenceAscent
 from likelier.kernel_machine.expert_fit import ExpertFits, ExpertValidator
 from likelier.kernel_machine.regression import RegressionValidator
 from likelier.kernel_machine.search import ClassValidator
 from likelier.kernel_machine.weights import WeightSolver
 
-BOTH = [BayesianKernelClassifier, BayesianKernelRegressor]
+BOTH = CLASSES, NUMBERS = likelier.BayesianKernelClassifier, likelier.BayesianKernelRegressor
 PARTICLES = {"n_particles": 3, "n_updates": 60}
 
 
@@ -31,7 +26,7 @@ def data(n=240, seed=0):
 
 
 def fit(model, X, y, f):
-    return model.fit(X, y if isinstance(model, BayesianKernelClassifier) else f)
+    return model.fit(X, y if isinstance(model, CLASSES) else f)
 
 
 def make(kind, folder=None, **parameters):
@@ -39,9 +34,9 @@ def make(kind, folder=None, **parameters):
 
 
 def answers(model, X):
-    if isinstance(model, BayesianKernelClassifier):
-        return model.predict_proba(X)
-    return np.column_stack(model.predict(X, return_std=True))
+    if isinstance(model, NUMBERS):
+        return np.column_stack(model.predict(X, return_std=True))
+    return model.predict_proba(X)
 
 
 def interrupt_at(monkeypatch, place, name, number):
@@ -63,16 +58,15 @@ def interrupted(monkeypatch, model, rows, place, name, number):
         interrupt_at(patch, place, name, number)
         with pytest.raises(KeyboardInterrupt):
             fit(model, *rows)
-    return model
 
 
 EXPERTS = {"inference": Evidence(n_experts=16)}
 STAGES = [
     *[(kind, {}, EvidenceAscent, "step", at) for kind in BOTH for at in (1, 20)],
-    (BayesianKernelClassifier, {}, ClassValidator, "losses", 2),
-    (BayesianKernelRegressor, {}, RegressionValidator, "losses", 2),
-    (BayesianKernelClassifier, {"inference": Evidence(tol=1e-7)}, WeightSolver, "step", -1),
-    (BayesianKernelRegressor, {"loss": "epsilon_insensitive"}, WeightSolver, "step", -1),
+    (CLASSES, {}, ClassValidator, "losses", 2),
+    (NUMBERS, {}, RegressionValidator, "losses", 2),
+    (CLASSES, {"inference": Evidence(tol=1e-7)}, WeightSolver, "step", -1),
+    (NUMBERS, {"loss": "epsilon_insensitive"}, WeightSolver, "step", -1),
     *[(kind, EXPERTS, ExpertValidator, "losses", 2) for kind in BOTH],
     *[(kind, EXPERTS, ExpertFits, "step", 2) for kind in BOTH],
     *[
@@ -80,7 +74,7 @@ STAGES = [
         for kind in BOTH
         for inference in (SVGD, SteinGaussian)
         for at in (34, 75)
-        if kind is BayesianKernelRegressor or at < 60  # these estimate the noise first
+        if kind is NUMBERS or at < 60  # these estimate the noise first
     ],
 ]
 
@@ -126,8 +120,8 @@ def test_other_rows_and_parameters_do_not_resume(kind, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_an_interrupted_refit_keeps_the_earlier_model(kind, monkeypatch):
-    rows, more = data(), data(seed=1)
-    model = fit(make(kind), *rows)
+    rows, more, model = data(), data(seed=1), make(kind)
+    fit(model, *rows)
     before = answers(model, rows[0])
     for place, name in ((EvidenceAscent, "step"), (kind, "_store")):
         interrupted(monkeypatch, model, more, place, name, 1)
@@ -147,8 +141,8 @@ def test_a_path_resumes(monkeypatch, tmp_path):
     X, y, _ = data()
     path, frame = tmp_path / "rows.csv", pd.DataFrame(X, columns=list("abc"))
     frame.assign(y=y).to_csv(path, index=False)
-    model = make(BayesianKernelClassifier, tmp_path / "fits")
-    whole = make(BayesianKernelClassifier).fit(path, "y")
+    model = make(CLASSES, tmp_path / "fits")
+    whole = make(CLASSES).fit(path, "y")
     interrupted(monkeypatch, model, (path, "y", None), EvidenceAscent, "step", 5)
     calls = interrupt_at(monkeypatch, EvidenceAscent, "step", 0)
     again = model.fit(path, "y")
