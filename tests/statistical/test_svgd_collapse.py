@@ -30,7 +30,9 @@ def test_svgd_collapses_in_many_dimensions(d, n_particles):
 
 def test_svgd_is_sound_in_one_dimension():
     """Where it was meant to work it does: mean 0, variance near 1."""
-    state, _ = run(SVGD(n_particles=50, n_updates=1500, step_size=0.05), StandardNormal(1, spread=3.0), NO_DATA)
+    state, _ = run(
+        SVGD(n_particles=50, n_updates=1500, step_size=0.05), StandardNormal(1, spread=3.0), NO_DATA
+    )
     assert abs(state.theta.mean()) < 0.02
     assert state.theta.var() == pytest.approx(1.0, abs=0.15)
 

@@ -180,7 +180,9 @@ def test_an_expert_of_a_regression_is_a_ridge_regression_on_the_rest():
     expected = np.linalg.solve(A, Phi.T @ (weight * (y - rows.offset[:, 0])))
     np.testing.assert_allclose(fitted.scores(made(Z))[:, 0], Phi @ expected, atol=2e-3)
     variance = np.einsum("nd,de,ne->n", Phi, np.linalg.inv(A), Phi)
-    np.testing.assert_allclose(fitted.covariance(made(Z), np.zeros(120))[:, 0], variance, rtol=0.01, atol=1e-4)
+    np.testing.assert_allclose(
+        fitted.covariance(made(Z), np.zeros(120))[:, 0], variance, rtol=0.01, atol=1e-4
+    )
 
 
 def test_the_global_model_keeps_its_uncertainty():

@@ -17,12 +17,16 @@ SMALL = {"n_components": 20, "random_state": 0}
 
 @pytest.fixture(scope="module")
 def of_classes():
-    return likelier.BayesianKernelClassifier(inference=Evidence(n_experts=4), **SMALL).fit(X, CLASSES)
+    return likelier.BayesianKernelClassifier(inference=Evidence(n_experts=4), **SMALL).fit(
+        X, CLASSES
+    )
 
 
 @pytest.fixture(scope="module")
 def of_numbers():
-    return likelier.BayesianKernelRegressor(inference=Evidence(n_experts=4), **SMALL).fit(X, NUMBERS)
+    return likelier.BayesianKernelRegressor(inference=Evidence(n_experts=4), **SMALL).fit(
+        X, NUMBERS
+    )
 
 
 @pytest.fixture(scope="module")

@@ -183,7 +183,9 @@ def test_a_step_leaves_the_state_as_it_was(inference):
 @each
 def test_weight_zero_is_absence_and_weight_two_is_twice(inference):
     X, y, weight = rows()
-    whole = type(inference)(n_particles=3, n_updates=20, batch_size=1000)  # all rows in every update
+    whole = type(inference)(
+        n_particles=3, n_updates=20, batch_size=1000
+    )  # all rows in every update
     full = np.repeat(np.arange(N), weight.astype(int))
     ends = []
     for engine in (LocalEngine(X, y, weight, seed=5), LocalEngine(X[full], y[full], seed=5)):
