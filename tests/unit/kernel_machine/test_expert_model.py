@@ -76,7 +76,7 @@ def filled(n_outputs, seed=0):
         roots, np.zeros(4, dtype=np.int64), 5.0,
     )  # fmt: skip
     for expert, rows in by_region(tree.regions(Z)):
-        made = expert_map(Z[rows], 2.0, 10, rng)
+        made, _ = expert_map(Z[rows], 2.0, 10, rng)
         experts.landmarks[expert], experts.whiten[expert] = made.landmarks, made.whiten
         experts.weights[expert] = rng.normal(size=(11, n_outputs))
         experts.roots[expert] = np.eye(11) * 0.1

@@ -44,7 +44,7 @@ def corrected(n_classes=2):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_optimum_is_that_of_a_plain_minimiser(n_classes):
     rows, loss = region(n_classes=n_classes), ClassLoss(n_classes)
-    made = expert_map(rows.Z, 2.0, 12, np.random.default_rng(0))
+    made, _ = expert_map(rows.Z, 2.0, 12, np.random.default_rng(0))
     choice, shape = Choice(0.5, 2.0), (made.n_features, loss.n_outputs)
     precision = ridge(made.n_features, output_precision(0.5, loss), FIXED_INTERCEPT)
     Phi = made(rows.Z)
@@ -66,7 +66,7 @@ def test_the_optimum_is_that_of_a_plain_minimiser(n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_gradient_with_an_offset(n_classes):
     rows, loss = region(n_classes=n_classes), ClassLoss(n_classes)
-    made = expert_map(rows.Z, 2.0, 6, np.random.default_rng(0))
+    made, _ = expert_map(rows.Z, 2.0, 6, np.random.default_rng(0))
     precision = ridge(made.n_features, output_precision(0.5, loss), FIXED_INTERCEPT)
     engine = LocalEngine(np.hstack([made(rows.Z), rows.offset]), rows.y, rows.weight)
     Phi = engine.map_rows(lambda batch: batch.X[:, : made.n_features])
@@ -86,8 +86,8 @@ def validator(frequency, n_classes=2):
     """Three regions; the last 100 of their 400 rows are held out."""
     regions = {seed: region(400, n_classes, seed, frequency) for seed in range(3)}
     known = ExpertValidator(corrected(n_classes), regions, 64, 0)
-    inside, held = np.arange(300), np.arange(300, 400)
-    known.parts = [(rows.take(inside), rows.take(held)) for rows in regions.values()]
+    order = np.roll(np.arange(400), 100)  # held-out rows come first
+    known.regions = [rows.take(order) for rows in regions.values()]
     return known
 
 
@@ -96,11 +96,15 @@ def chosen(validator, required=False, **options):
 
 
 def test_held_out_rows_are_not_learned():
-    regions = {number: region(400, seed=number) for number in range(3)}
-    for inside, held in ExpertValidator(corrected(), regions, 64, 0).parts:
-        assert (inside.n, held.n) == (300, 100)
-        rows = {tuple(z) for z in np.vstack([inside.Z, held.Z])}
-        assert len(rows) == 400
+    known = validator(2.0)
+    before = known.losses(Choice(0.1))
+    assert [rows.n for rows in known.rows] == [100, 100, 100]
+    for rows in known.regions:
+        rows.y[:100] = 1.0 - rows.y[:100]
+    scores = np.concatenate([held.offset + part.scores for held, part in
+                             zip(known.rows, known.held(Choice(0.1)), strict=True)])  # fmt: skip
+    flipped = np.concatenate([rows.y[:100] for rows in known.regions])
+    np.testing.assert_array_equal(ClassLoss(2).terms(scores, 1.0 - flipped)[0], before)
 
 
 def test_narrow_stripes_choose_a_narrow_kernel():
@@ -110,11 +114,10 @@ def test_narrow_stripes_choose_a_narrow_kernel():
 
 def test_no_experts_where_there_is_nothing_to_correct():
     known = validator(2.0)
-    for inside, held in known.parts:
-        for part in (inside, held):
-            rng = np.random.default_rng(part.n)
-            p = 1.0 / (1.0 + np.exp(-part.offset[:, 0]))
-            part.y[:] = rng.random(part.n) < p
+    for part in known.regions:
+        rng = np.random.default_rng(part.n)
+        p = 1.0 / (1.0 + np.exp(-part.offset[:, 0]))
+        part.y[:] = rng.random(part.n) < p
     assert chosen(known) is None
     assert chosen(known, required=True) is not None
 
@@ -159,21 +162,40 @@ def test_rows_that_the_global_model_learned_are_corrected_as_if_left_out(learned
     made = landmark_map(Z[:10], np.zeros(2), np.ones(2))
     whole = LocalEngine(Z, y, weight).reduce(sums_of_rows, Sums.__add__, state=made)
     model = CorrectedNumbers(made, solve_weights(whole, 0.3), 1.0, 1.0, learned)
-    offset = model.region(next(iter(LocalEngine(Z, y, weight).blocks()))).offset[:, 0]
+    rows = model.region(next(iter(LocalEngine(Z, y, weight).blocks())))
     Phi = made(Z, np.float64)
+    np.testing.assert_allclose(rows.offset[:, 0], Phi @ model.weights.mean, atol=1e-10)
     if not learned:
-        np.testing.assert_allclose(offset, Phi @ model.weights.mean, atol=1e-10)
+        assert rows.variance is None
         return
+    inside, _, kept = rows.variance.T
     for i in range(0, 120, 11):
         others = np.arange(120) != i
         sums = regression_sums(Phi[others], y[others], weight[others])
-        assert offset[i] == pytest.approx(Phi[i] @ solve_weights(sums, 0.3).mean)
+        weights = solve_weights(sums, 0.3)
+        assert (y[i] - rows.offset[i, 0]) / kept[i] == pytest.approx(y[i] - Phi[i] @ weights.mean)
+        assert inside[i] == pytest.approx(weights.variance(Phi[[i]], np.zeros(1))[0])
+
+
+def test_rows_of_a_trial_are_left_out_one_by_one():
+    Z, y, weight = number_rows()
+    rows = Region(Z, y, weight, 0.3 * np.random.default_rng(1).normal(size=(120, 1)))
+    model, choice = CorrectedNumbers(None, None, 1.0, 1.0, False), Choice(0.1, 2.0)
+    held = model.trial(rows, 30, choice, np.random.default_rng(0))
+    made, others = expert_map(Z, 2.0, 30, np.random.default_rng(0))
+    assert len(others) == held.rows.n == 90
+    for place in range(0, 90, 11):
+        fitted = model.fit(rows.take(np.arange(120) != others[place]), made, choice)
+        Phi = made(held.rows.Z[[place]], np.float32)
+        assert held.scores[place, 0] == pytest.approx(fitted.scores(Phi)[0, 0], abs=2e-3)
+        variance = fitted.covariance(Phi, made.residual(Phi))[0, 0]
+        assert held.variance[place] == pytest.approx(variance, rel=0.01)
 
 
 def test_an_expert_of_a_regression_is_a_ridge_regression_on_the_rest():
     Z, y, weight = number_rows()
     rows = Region(Z, y, weight, 0.3 * np.random.default_rng(1).normal(size=(120, 1)))
-    made = expert_map(Z, 2.0, 30, np.random.default_rng(0))
+    made, _ = expert_map(Z, 2.0, 30, np.random.default_rng(0))
     fitted = CorrectedNumbers(None, None, 1.0, 1.0, False).fit(rows, made, Choice(0.1, 2.0))
     Phi = made(Z)[:, :-1]
     A = (Phi.T * weight) @ Phi + 0.1 * np.eye(30)
