@@ -340,6 +340,13 @@ class Engine(ABC):
         """Samples of growing size as engines of their own, in memory; each holds the one before."""
 
     @abstractmethod
+    def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
+        """Yield the rows to learn from and the rows held out, for every fold.
+
+        At least as many rows as folds; the same folds whatever engine the rows are on.
+        """
+
+    @abstractmethod
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
 

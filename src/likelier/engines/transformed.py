@@ -101,6 +101,11 @@ class TransformedEngine(Engine):
         few = self._inner.subsets(sizes, iteration)
         return [engine.transformed(self._transform) for engine in few]
 
+    def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
+        """The folds of the other engine, transformed."""
+        for rest, held in self._inner.folds(n_folds, key):
+            yield rest.transformed(self._transform), held.transformed(self._transform)
+
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""
         found: np.random.Generator = self._inner.stream(iteration, block)
