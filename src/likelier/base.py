@@ -283,11 +283,6 @@ class Engine(ABC):
     def is_local(self) -> bool:
         """Whether all rows are in the memory of this process, and can be addressed by number."""
 
-    @property
-    def in_memory(self) -> bool:
-        """`is_local`, for kernel machines until they are recomposed."""
-        return self.is_local
-
     @abstractmethod
     def blocks(self, iteration: int | None = None) -> Iterable[Batch]:
         """Yield the blocks one after another, for work that is sequential by nature.

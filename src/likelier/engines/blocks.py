@@ -207,6 +207,13 @@ class BlockEngine(Engine):
             for few in (first_rows(whole, size) for size in sizes)
         ]
 
+    def head(self) -> Batch:
+        """The first rows, a block of them."""
+        blocks: Any = self.blocks()
+        with closing(blocks):
+            found: Batch = next(blocks)
+            return found
+
     def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
         """Yield the rows to learn from and the rows held out, for every fold."""
         from likelier.engines.stream import StreamEngine

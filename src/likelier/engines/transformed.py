@@ -31,7 +31,7 @@ class TransformedEngine(Engine):
     def n_features(self) -> int:
         """Number of columns after the transform."""
         if self._n_features is None:
-            few = self._transform(next(iter(self._inner.blocks())))
+            few = self._transform(self._inner.head())
             self._n_features = int(few.X.shape[1])
         return self._n_features
 
