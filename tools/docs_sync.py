@@ -2,7 +2,7 @@
 
 Two kinds of line announce a quoted block; the block below it is never edited by hand:
 
-``<!-- from src/likelier/losses.py:Hinge -->``  the definition of ``Hinge`` in that file
+``<!-- from src/likelier/losses/__init__.py:Hinge -->``  the definition of ``Hinge`` in that file
                                                 (``Class.method`` names a method, ``__doc__``
                                                 the file's docstring)
 ``<!-- modules of src/likelier -->``            the files below that folder, each with the

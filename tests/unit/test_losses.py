@@ -15,7 +15,7 @@ from sklearn.metrics import hinge_loss, log_loss, mean_pinball_loss
 
 from likelier import losses
 from likelier.base import Loss
-from likelier.losses import make_loss
+from likelier.losses import compiled, make_loss
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ ENVELOPES = [
 def envelope(loss, y, f, width):
     rows = zip(*np.broadcast_arrays(y, f), strict=True)
     return np.array(
-        [losses.loss_envelope(loss.code, loss.parameters, a, b, width) for a, b in rows]
+        [compiled.loss_envelope(loss.code, loss.parameters, a, b, width) for a, b in rows]
     ).T
 
 
@@ -301,9 +301,9 @@ def test_unknown_codes_are_not_numbers():
     """A compiled loop that is handed a wrong code must not go on with zeros."""
     p = np.zeros(1)
     for function, args in (
-        (losses.loss_value, (1.0, 0.0)),
-        (losses.loss_derivative, (1.0, 0.0)),
-        (losses.loss_prox, (1.0, 0.0, 1.0)),
+        (compiled.loss_value, (1.0, 0.0)),
+        (compiled.loss_derivative, (1.0, 0.0)),
+        (compiled.loss_prox, (1.0, 0.0, 1.0)),
     ):
         assert np.isnan(function(99, p, *args))
 

@@ -24,7 +24,7 @@ from likelier.loops.rows import (
     table_add,
     table_scores,
 )
-from likelier.losses import coupled_prox, coupled_value, loss_prox, loss_value
+from likelier.losses.compiled import coupled_prox, coupled_value, loss_prox, loss_value
 
 LEVELS = 65  # possible numbers of binary digits of a column index, including zero
 

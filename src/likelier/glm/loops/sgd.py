@@ -31,7 +31,7 @@ from likelier.loops.rows import (
     row_square,
     row_start,
 )
-from likelier.losses import (
+from likelier.losses.compiled import (
     coupled_gradient,
     coupled_prox,
     coupled_value,

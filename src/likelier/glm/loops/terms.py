@@ -9,9 +9,8 @@ import numpy as np
 from likelier.glm.loops.sgd import output_target
 from likelier.jit import njit
 from likelier.loops.rows import column, prefetch_ahead, row_start
-from likelier.losses import (
-    LOG_LOSS,
-    SOFTMAX,
+from likelier.losses.codes import LOG_LOSS, SOFTMAX
+from likelier.losses.compiled import (
     coupled_gradient,
     coupled_value,
     loss_curvature,
