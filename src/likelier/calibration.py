@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 
 from likelier.base import Array, check_share
@@ -249,6 +248,7 @@ def _minimise(
     objective: Callable[[Array], tuple[float, Array]], start: Array, bounds: Any, total: float
 ) -> list[float]:
     """Minimise a smooth function of few parameters, with its gradient."""
+    from scipy.optimize import minimize  # which predicting does not need
 
     def mean_objective(theta: Array) -> tuple[float, Array]:
         value, gradient = objective(theta)
@@ -340,7 +340,10 @@ def _finite(values: ArrayLike, name: str, ndim: int) -> Array:
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got {array.ndim}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite; it contains NaN or infinity")
+        raise ValueError(
+            f"{name} must be finite; it contains NaN or infinity (of a fitted model: values of X "
+            "are too large; rescale them)"
+        )
     return array
 
 

@@ -347,8 +347,17 @@ def text_scalar(text: str) -> pa.Scalar:
 
 def row_array(rows: Array) -> pa.Array:
     """Return an Arrow array of row numbers."""
-    whole = np.ascontiguousarray(rows, dtype=np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
+    return arrow_array(np.asarray(rows, dtype=np.int64))
+
+
+def arrow_array(values: Array) -> pa.Array:
+    """Return a column of numbers, texts or booleans as an Arrow array, without importing pandas."""
+    if values.dtype.kind == "b":
+        return mask_array(values)
+    if values.dtype.kind not in "iuf":
+        return text_array(values.astype(str).tolist())
+    buffer = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, buffer])
 
 
 def mask_array(mask: Array) -> pa.Array:

@@ -11,12 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 
 from likelier.data.columns import text_scalar, without_marks
 from likelier.data.dialect import (
@@ -239,8 +237,10 @@ class ParquetTable(Table):
     def __init__(self, path: Path) -> None:
         self._path = path
         self.name = str(path)
+        from pyarrow import parquet  # which reading CSV files does not need
+
         try:
-            schema = pyarrow.parquet.read_schema(path)
+            schema = parquet.read_schema(path)
         except pa.ArrowInvalid as error:
             raise ValueError(f"{self.name!r} is not a Parquet file: {error}") from error
         self.column_names = list(schema.names)
@@ -252,10 +252,12 @@ class ParquetTable(Table):
         self, block_rows: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield record batches with the types of the file."""
+        from pyarrow import parquet
+
         columns = self.column_names if columns is None else list(columns)
         try:
             # Without pre-buffering, columns are read in small parts instead of whole row groups.
-            with pyarrow.parquet.ParquetFile(
+            with parquet.ParquetFile(
                 self._path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False
             ) as file:
                 batches = file.iter_batches(block_rows, columns=columns, use_threads=False)
@@ -368,6 +370,8 @@ def _chunk_bytes(longest_line: int) -> int:
 
 def _arrow_table(frame: Any) -> tuple[pa.Table, list[str]]:
     """Return the columns of a frame and their names, possibly with duplicates."""
+    import narwhals as nw  # which reading files does not need
+
     own: list[str] = []
     if isinstance(frame, dict):
         return _table_of_columns(frame), [str(name) for name in frame]

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likelier.base import Array
-from likelier.kernel_machine.noise import NoiseShape, noise_shape
-from likelier.kernel_machine.regression import MIN_NOISE
+from likelier.kernel_machine.noise import MIN_NOISE, NoiseShape, noise_shape
 
 
 def corrected_global_variance(inside: Array, outside: Array, remaining: Array) -> Array:

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import expit, ndtri, softmax
 
 from likelier.base import Array
-from likelier.kernel_machine.evidence import typical_weight
 from likelier.predictive import Bernoulli, Categorical
 
 # Number of quadrature points by the largest variance of a row; errors stay below 0.01.
@@ -123,6 +122,8 @@ def choose_posterior_scale(
     factors, since their errors are similar.
     """
     omega = np.ones(len(scores)) if weight is None else weight
+    from likelier.kernel_machine.evidence import typical_weight  # which predicting does not need
+
     scales = min(typical_weight(weight), 1.0) * SCALE_GRID
     deviation, weights = _centred_nodes(scores, covariance, 0)
     margins, deviation = _margins(scores[:, None], codes), _margins(deviation, codes)

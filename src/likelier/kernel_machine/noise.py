@@ -25,6 +25,7 @@ CENTRES = np.concatenate([np.zeros(len(LOG_WIDTHS)), SHOULDERS])
 WIDTHS = np.concatenate([2.0**LOG_WIDTHS, np.full(len(SHOULDERS), SHOULDER_WIDTH)])
 PSEUDO_COUNTS = 5.0 * ((CENTRES == 0.0) & (WIDTHS == 1.0))
 N_STEPS = 200
+MIN_NOISE = 1e-12  # variance, of targets of unit variance
 
 
 @dataclass(frozen=True)

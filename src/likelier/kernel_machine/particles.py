@@ -28,13 +28,13 @@ from likelier.kernel_machine.fourier_machine import (
     draw_frequencies,
     start_scale,
 )
+from likelier.kernel_machine.noise import MIN_NOISE
 from likelier.kernel_machine.particle_posterior import (
     ParticleClasses,
     ParticleNumbers,
     ParticleState,
 )
 from likelier.kernel_machine.recipe import Settings, learn_scales
-from likelier.kernel_machine.regression import MIN_NOISE
 from likelier.kernel_machine.search import start_precision
 from likelier.kernel_machine.task import Task
 

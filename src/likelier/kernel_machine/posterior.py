@@ -16,8 +16,7 @@ from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap, restore_map
 from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.noise import NoiseShape
-from likelier.kernel_machine.regression import Weights
-from likelier.kernel_machine.regression_posterior import RegressionPosterior
+from likelier.kernel_machine.regression_posterior import RegressionPosterior, Weights
 
 if TYPE_CHECKING:
     from likelier.kernel_machine.particle_posterior import (

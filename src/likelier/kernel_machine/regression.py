@@ -16,6 +16,8 @@ from scipy.linalg import lapack
 
 from likelier.base import Array, Batch
 from likelier.kernel_machine.features import KernelMap
+from likelier.kernel_machine.noise import MIN_NOISE
+from likelier.kernel_machine.regression_posterior import Weights
 from likelier.kernel_machine.search import Choice, Fold, Validator, held_weights
 from likelier.kernel_machine.triangles import lower_inverse
 from likelier.kernel_machine.weights import (
@@ -29,7 +31,6 @@ from likelier.kernel_machine.weights import (
 )
 
 RATIO_RANGE = (1e-6, 10.0)
-MIN_NOISE = 1e-12
 KINK_SHARPNESS = 20.0
 VALIDATION_TOL, VALIDATION_ITER = 1e-4, 100  # of validation fits
 
@@ -54,23 +55,6 @@ def regression_sums(Phi: Array, targets: Array, weight: Array | None) -> Sums:
     """Statistics of a block of rows; costs rows x features^2 / 2."""
     omega = np.ones(len(targets)) if weight is None else weight
     return Sums(weighted_gram(Phi, omega), Phi.T @ (omega * targets), float(omega.sum()))
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Mean of the weights and inverse Cholesky factor of ``A`` (empty if there is no posterior)."""
-
-    mean: Array
-    root: Array
-    ratio: float
-
-    def variance(self, Phi: Array, residual: Array) -> Array:
-        """Variance of the function at each row, in units of the noise variance."""
-        if not self.root.size:
-            return np.zeros(len(Phi))
-        pushed = Phi @ self.root.T.astype(Phi.dtype)
-        squares = np.einsum("ij,ij->i", pushed, pushed, dtype=np.float64)
-        return np.asarray(squares + residual / self.ratio)
 
 
 def solve_weights(sums: Sums, ratio: float, prior: Prior | None = None) -> Weights:

@@ -19,11 +19,11 @@ from likelier.kernel_machine.expert_noise import (
 from likelier.kernel_machine.features import LandmarkMap
 from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.regression import (
-    Weights,
     leave_out,
     regression_sums,
     solve_weights,
 )
+from likelier.kernel_machine.regression_posterior import Weights
 from likelier.kernel_machine.search import Choice
 from likelier.kernel_machine.weights import Prior, ridge
 

@@ -19,8 +19,24 @@ from likelier.kernel_machine.expert_noise import corrected_global_variance
 from likelier.kernel_machine.extrapolation import OutOfSupport
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.noise import NoiseShape, noise_mixture
-from likelier.kernel_machine.regression import Weights
 from likelier.predictive import Gaussian
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Mean of the weights and inverse Cholesky factor of ``A`` (empty if there is no posterior)."""
+
+    mean: Array
+    root: Array
+    ratio: float
+
+    def variance(self, Phi: Array, residual: Array) -> Array:
+        """Variance of the function at each row, in units of the noise variance."""
+        if not self.root.size:
+            return np.zeros(len(Phi))
+        pushed = Phi @ self.root.T.astype(Phi.dtype)
+        squares = np.einsum("ij,ij->i", pushed, pushed, dtype=np.float64)
+        return np.asarray(squares + residual / self.ratio)
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,12 @@ from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.expert_noise import NoiseModel
 from likelier.kernel_machine.extrapolation import target_std
 from likelier.kernel_machine.features import BLOCK_ROWS, KernelMap, LandmarkMap
-from likelier.kernel_machine.noise import GAUSSIAN_SHAPE, noise_shape
+from likelier.kernel_machine.noise import GAUSSIAN_SHAPE, MIN_NOISE, noise_shape
 from likelier.kernel_machine.regression import (
-    MIN_NOISE,
     RATIO_RANGE,
     EpsilonLoss,
     RegressionValidator,
     Sums,
-    Weights,
     left_out,
     point_weights,
     regression_sums,
@@ -36,7 +34,7 @@ from likelier.kernel_machine.regression import (
     sums_of_rows,
 )
 from likelier.kernel_machine.regression_experts import CorrectedNumbers
-from likelier.kernel_machine.regression_posterior import RegressionPosterior
+from likelier.kernel_machine.regression_posterior import RegressionPosterior, Weights
 from likelier.kernel_machine.search import Choice, Fold, Search, search
 from likelier.kernel_machine.task import Chosen, Problem, Task
 from likelier.kernel_machine.weights import (

@@ -5,9 +5,8 @@ Estimators call `block_source`, which returns a source of blocks for any support
 transformer.
 """
 
-from likelier.tables.decide import Choices
+from likelier.data.columns import arrow_array
 from likelier.tables.encoding import TableEncoding
-from likelier.tables.learn import learn_encoding
 from likelier.tables.sources import TableSource, block_source
 
-__all__ = ["Choices", "TableEncoding", "TableSource", "block_source", "learn_encoding"]
+__all__ = ["TableEncoding", "TableSource", "arrow_array", "block_source"]

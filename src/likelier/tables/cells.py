@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -212,3 +213,11 @@ def _clearly_not_numeric(array: pa.Array) -> bool:
 
 def _any(found: pa.Array) -> bool:
     return bool(pc.any(found).as_py())
+
+
+def hashed(texts: list[str]) -> Array:
+    """Return a 64-bit hash of each text."""
+    joined = b"".join(
+        blake2b(text.encode("utf8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
+    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from likelier.base import Array
-from likelier.tables.cells import Cells
+from likelier.tables.cells import Cells, hashed
 from likelier.tables.column import N_DRAWS, ColumnCode, with_mark
-from likelier.tables.summaries import hashed
-from likelier.tables.terms import Terms
+
+if TYPE_CHECKING:  # at run time only tables with texts load what counts their terms
+    from likelier.tables.terms import Terms
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ from contextlib import closing
 from copy import copy
 from typing import Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 from scipy import sparse
 
@@ -18,9 +17,7 @@ from likelier.data.files import as_path, detect_format
 from likelier.data.libsvm import LibsvmLayout
 from likelier.data.sources import IterableSource, LibsvmSource, Source
 from likelier.data.tables import Table, default_block_rows, open_table
-from likelier.tables.decide import Choices
 from likelier.tables.encoding import TableEncoding, UnseenCounts, UnseenRows
-from likelier.tables.learn import learn_encoding
 from likelier.tables.target import has_target
 
 Encoder = TableEncoding | LibsvmLayout
@@ -151,6 +148,9 @@ def block_source(
     if isinstance(encoder, LibsvmLayout):
         raise ValueError("the model was fitted on a libsvm file and cannot read a table")
     if encoder is None:
+        from likelier.tables.decide import Choices  # which predicting does not need
+        from likelier.tables.learn import learn_encoding
+
         table = open_table(data, **reading)
         encoder = learn_encoding(table, target, Choices(kinds or {}, dense=dense), exclude)
     else:
@@ -165,6 +165,8 @@ def is_table(data: Any) -> bool:
     """Whether data are a frame or a dictionary of columns."""
     if isinstance(data, dict):
         return not sparse.issparse(data)  # some sparse matrices are dictionaries
+    import narwhals as nw  # which reading files does not need
+
     return bool(nw.dependencies.is_into_dataframe(data))
 
 

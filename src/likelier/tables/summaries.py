@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 
 import numpy as np
 
 from likelier.base import Array
 from likelier.data.columns import Kind
-from likelier.tables.cells import Cells
+from likelier.tables.cells import Cells, hashed
 from likelier.tables.dates import DateEvidence
 from likelier.tables.numbers import NumberEvidence
 
@@ -100,14 +99,6 @@ class Hashes:
         if self.complete or not len(self.values):
             return len(self.values)
         return int((len(self.values) - 1) * (2.0**64 / float(self.values[-1])))
-
-
-def hashed(texts: list[str]) -> Array:
-    """Return a 64-bit hash of each text."""
-    joined = b"".join(
-        blake2b(text.encode("utf8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
-    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
 @dataclass(frozen=True)

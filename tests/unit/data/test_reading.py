@@ -14,7 +14,8 @@ from likelier.data import files as files_module
 from likelier.data import open_table
 from likelier.data import tables as tables_module
 from likelier.data.dialect import Hints
-from likelier.tables import TableEncoding, block_source, learn_encoding
+from likelier.tables import TableEncoding, block_source
+from likelier.tables.learn import learn_encoding
 
 
 def write(tmp_path, text, name="data.csv"):

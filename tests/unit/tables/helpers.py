@@ -11,7 +11,9 @@ from scipy import sparse
 
 import likelier
 from likelier.data import open_table
-from likelier.tables import Choices, TableEncoding, TableSource, learn_encoding
+from likelier.tables import TableEncoding, TableSource
+from likelier.tables.decide import Choices
+from likelier.tables.learn import learn_encoding
 
 
 def csv_file(tmp_path, text, name="data.csv"):
