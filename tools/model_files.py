@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 import likelier
-from likelier.fitting.tabular import TabularModel
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "models"
 # Rounded, so that they are the same everywhere.
@@ -71,15 +70,15 @@ CASES: dict[str, Callable[[], Any]] = {
     "SVR": lambda: _fitted("SVR", SCORES),
     "TableFeatures": lambda: likelier.TableFeatures().fit(pd.DataFrame(TABLE)),
     "TextFeatures": lambda: likelier.TextFeatures().fit(TEXTS),
-    "TabularModel": lambda: TabularModel(likelier.LinearClassifier(random_state=0), target="y").fit(
-        TABLE | {"y": list(CLASSES)}
+    "Table": lambda: likelier.LinearClassifier(random_state=0).fit(
+        TABLE | {"y": list(CLASSES)}, y="y"
     ),
 }
 
 
 def read(name: str) -> Any:
     """Load a stored model; that of a table as the predictor that a program would load."""
-    load = likelier.load_predictor if name == "TabularModel" else likelier.load
+    load = likelier.load_predictor if name == "Table" else likelier.load
     return load(FOLDER / f"{name}.likelier")
 
 
@@ -95,7 +94,7 @@ def answers(model: Any, rows: Any) -> dict[str, Any]:
 
 def rows_of(name: str) -> Any:
     """The rows whose predictions are stored."""
-    if name in ("TabularModel", "TableFeatures"):
+    if name in ("Table", "TableFeatures"):
         return pd.DataFrame(TABLE)[:SHOWN]
     if name == "TextFeatures":
         return TEXTS[:SHOWN]

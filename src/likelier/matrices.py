@@ -6,6 +6,7 @@ Compiled loops have no bounds checks, so all input is validated before it reache
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,12 @@ def validated_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Matri
 
     if isinstance(X, np.ma.MaskedArray) and get_tags(estimator).input_tags.allow_nan:
         X = np.ma.filled(X.astype(np.float64), np.nan)
+    encoding = vars(estimator).get("encoding_")  # of the table that the model was fitted on
+    if reset:
+        vars(estimator).pop("encoding_", None)
+    elif encoding is not None and not hasattr(X, "columns"):  # matrices cannot have its names
+        estimator = copy(estimator)
+        vars(estimator).pop("feature_names_in_", None)
     rows: Matrix = validate_data(
         estimator, checked_matrix(X), reset=reset, accept_sparse="csr",
         dtype=[np.float64, np.float32], **options,

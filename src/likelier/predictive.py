@@ -35,7 +35,10 @@ def _component_array(value: npt.ArrayLike, name: str, ndim: int) -> Array:
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim - 1} or {ndim} dimensions, got {array.ndim}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite; it holds NaN or infinity")
+        raise ValueError(
+            f"{name} must be finite; it holds NaN or infinity (of a fitted model: values of X are "
+            "too large; rescale them)"
+        )
     return array
 
 

@@ -53,7 +53,6 @@ AnyClass = TypeVar("AnyClass", bound=type)
 _HELPERS: dict[str, str] = {
     "LibsvmLayout": "likelier.data",
     "TableEncoding": "likelier.tables",
-    "TabularModel": "likelier.fitting.tabular",
     "TermStatistics": "likelier.text.counts",
     "Vocabulary": "likelier.text.vocabulary",
     **dict.fromkeys(
@@ -197,10 +196,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     load_predictor : the same for a program that only predicts.
     """
     model = _decoded(path, Decoder)
-    inner = getattr(model, "estimator_", model) if type(model).__name__ == "TabularModel" else model
-    name = type(inner).__name__
-    if name in _POSTERIORS and hasattr(inner, "n_features_in_") and _is_fitted(path, inner):
-        _checked(path, inner, name)
+    name = type(model).__name__
+    if name in _POSTERIORS and hasattr(model, "n_features_in_") and _is_fitted(path, model):
+        _checked(path, model, name)
     return model
 
 
@@ -222,14 +220,18 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
     ValueError
         As `load` does; or the file holds no fitted model of a class that has a posterior.
     """
-    fitted, encoding = _decoded(path, FittedDecoder), None
-    if getattr(fitted, "name", None) == "TabularModel":
-        fitted, encoding = getattr(fitted, "estimator_", None), getattr(fitted, "encoder_", None)
-    if not isinstance(fitted, Fitted) or not hasattr(fitted, "n_features_in_"):
-        raise ValueError(f"{path} holds no fitted model.")
+    fitted = load_contents(path)
+    if not hasattr(fitted, "n_features_in_"):
+        raise ValueError(f"{path} holds no fitted model, but a {fitted.name}.")
     if fitted.name not in _POSTERIORS:
         raise ValueError(f"{path}: {fitted.name} has no predictor yet; use likelier.load.")
-    return _checked(path, fitted, fitted.name, encoding)
+    return _checked(path, fitted, fitted.name)
+
+
+def load_contents(path: str | os.PathLike[str]) -> Fitted:
+    """Return what a model file holds, parameters and fitted attributes by name, with no class."""
+    contents: Fitted = _decoded(path, FittedDecoder)
+    return contents
 
 
 def _is_fitted(path: Any, estimator: Any) -> bool:
@@ -241,7 +243,7 @@ def _is_fitted(path: Any, estimator: Any) -> bool:
         raise ValueError(f"{path}: {type(estimator).__name__} is malformed: {error}") from error
 
 
-def _checked(path: Any, fitted: Any, name: str, encoding: Any = None) -> Predictor:
+def _checked(path: Any, fitted: Any, name: str) -> Predictor:
     """The predictor of what a file holds, if it is whole: what loads can predict."""
     try:
         posterior: Posterior = ConstantPosterior()
@@ -253,7 +255,7 @@ def _checked(path: Any, fitted: Any, name: str, encoding: Any = None) -> Predict
             fitted.n_features_in_,
             getattr(fitted, "classes_", None),
             getattr(fitted, "feature_names_in_", None),
-            encoding,
+            getattr(fitted, "encoding_", None),
         )
         found.check()
         n_jobs = getattr(fitted, "n_jobs", None)

@@ -135,18 +135,12 @@ def test_the_real_command_in_processes_of_its_own(tmp_path):
 
 
 def test_a_saved_model_predicts_the_same_bits(tmp_path):
-    from likelier.fitting.tabular import TabularModel
-
     train = write(tmp_path / "train.csv", flowers(300, 0))
-    classifier = likelier.LinearClassifier(random_state=0)
-    model = TabularModel(classifier, target="species").fit(train)
+    model = likelier.LinearClassifier(random_state=0).fit(train, y="species")
     likelier.save(model, tmp_path / "m")
-    loaded = likelier.load(tmp_path / "m")
-    for before, after in zip(
-        model.predict_blocks(train), loaded.predict_blocks(train), strict=True
-    ):
-        assert np.array_equal(before.label, after.label)
-        assert np.array_equal(before.probability, after.probability)
+    for loaded in (likelier.load(tmp_path / "m"), likelier.load_predictor(tmp_path / "m")):
+        assert np.array_equal(loaded.predict(train), model.predict(train))
+        assert np.array_equal(loaded.predict_proba(train), model.predict_proba(train))
 
 
 def test_streaming_finds_nearly_the_same_model(tmp_path):
@@ -157,8 +151,6 @@ def test_streaming_finds_nearly_the_same_model(tmp_path):
     whole, streamed = evaluated(tmp_path / "whole", test), evaluated(tmp_path / "streamed", test)
     difference = whole["scores"]["log_loss"]["value"] - streamed["scores"]["log_loss"]["value"]
     assert abs(difference) < 0.01
-    assert not likelier.load(tmp_path / "streamed").in_memory_
-    assert likelier.load(tmp_path / "whole").in_memory_
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path):
@@ -231,7 +223,7 @@ def test_loss_parameters(tmp_path):
     below = houses(2000, 0)["price"] < np.array(read(tmp_path / "out.parquet")["prediction"])
     assert 0.87 < below.mean() < 0.93
     assert read(tmp_path / "out.parquet").column_names == ["prediction"]  # no interval to offer
-    assert likelier.load(model).estimator_.loss == likelier.losses.Quantile(tau=0.9)
+    assert likelier.load(model).loss == likelier.losses.Quantile(tau=0.9)
 
 
 def test_options_reach_the_estimator(tmp_path):
@@ -241,7 +233,7 @@ def test_options_reach_the_estimator(tmp_path):
         "fit", train, "-t", "species", *args, "--param", "average=False", "-o", tmp_path / "m"
     )
     assert result.exit_code == 0, result.output
-    estimator = likelier.load(tmp_path / "m").estimator_
+    estimator = likelier.load(tmp_path / "m")
     assert (estimator.alpha, estimator.max_iter, estimator.tol) == (0.01, 7, 0.0)
     assert (estimator.n_jobs, estimator.random_state, estimator.average) == (2, 5, False)
 
@@ -254,7 +246,7 @@ def test_missing_values(tmp_path):
     path = tmp_path / "holes.csv"
     path.write_text("\n".join(lines) + "\n")
     run_ok("fit", path, "-t", "price", "-o", tmp_path / "m")
-    assert "area is missing" in likelier.load(tmp_path / "m").feature_names()
+    assert "area is missing" in likelier.load(tmp_path / "m").feature_names_in_
     assert evaluated(tmp_path / "m", path)["scores"]["r2"]["value"] > 0.8
 
 
@@ -263,7 +255,7 @@ def test_excluded_columns_are_not_used(tmp_path):
     run_ok(
         "fit", train, "-t", "price", "--exclude", "id", "--exclude", "town", "-o", tmp_path / "m"
     )
-    assert list(likelier.load(tmp_path / "m").feature_names()) == ["area", "age"]
+    assert list(likelier.load(tmp_path / "m").feature_names_in_) == ["area", "age"]
 
 
 def test_classes_never_trained_on_are_counted(tmp_path):

@@ -264,7 +264,7 @@ def test_a_fault_of_ours_is_told_as_such(train, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("impossible")
 
-    monkeypatch.setattr("likelier.cli.work.fit_model", fail)
+    monkeypatch.setattr("likelier.cli.fit.fit_model", fail)
     result = run("fit", train, "-t", "species", "-o", tmp_path / "m")
     assert result.exit_code == 1
     assert "internal error (AssertionError: impossible)" in result.stderr

@@ -35,7 +35,7 @@ def test_a_loss_by_its_name(table, tmp_path, loss, target, kind):
     model = tmp_path / "model"
     done = run_ok("fit", table, "-t", target, "-m", "kernel", "--loss", loss, "-o", model)
     assert f"because the loss {loss} implies it" in done.output
-    fitted = load(model).estimator_
+    fitted = load(model)
     assert (type(fitted).__name__, fitted.loss) == (kind, loss)
 
 

@@ -90,7 +90,7 @@ def test_numbers_that_begin_with_a_zero_are_numbers(tmp_path):
     rows = [f"{cells[i % 5]},{0.1 * rng.normal():.4f}\n" for i in range(60)]
     (tmp_path / "t.csv").write_text("a,y\n" + "".join(rows))
     run_ok("fit", tmp_path / "t.csv", "-t", "y", "-m", "linear", "-o", tmp_path / "m")
-    assert list(likelier.load(tmp_path / "m").feature_names()) == ["a"]
+    assert list(likelier.load(tmp_path / "m").feature_names_in_) == ["a"]
 
 
 def test_codes_are_categories(tmp_path):
@@ -100,6 +100,6 @@ def test_codes_are_categories(tmp_path):
     rows = [f"{codes[i % 20]},{rng.normal():.4f}\n" for i in range(200)]
     (tmp_path / "t.csv").write_text("zip,y\n" + "".join(rows))
     run_ok("fit", tmp_path / "t.csv", "-t", "y", "-m", "linear", "-o", tmp_path / "m")
-    features = likelier.load(tmp_path / "m").feature_names()
+    features = likelier.load(tmp_path / "m").feature_names_in_
     assert len(features) == 20
     assert any("01234" in name for name in features)

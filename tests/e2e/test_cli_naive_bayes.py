@@ -27,6 +27,6 @@ def test_from_a_file_to_predictions(name, tmp_path):
     assert runner.invoke(main, words).exit_code == 0
     fitted = load(model)
     predictions = pd.read_csv(out)
-    assert list(predictions["prediction"]) == list(fitted.estimator_.predict(X.astype(float)))
+    assert list(predictions["prediction"]) == list(fitted.predict(X.astype(float)))
     assert (predictions["prediction"] == frame["kind"]).mean() > 0.6
     assert runner.invoke(main, ["evaluate", str(model), str(data)]).exit_code == 0

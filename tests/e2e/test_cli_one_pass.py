@@ -22,6 +22,6 @@ def test_from_a_file_to_predictions(tmp_path):
     assert runner.invoke(main, words).exit_code == 0
     assert runner.invoke(main, ["predict", str(model), str(data), "-o", str(out)]).exit_code == 0
     predictions = pd.read_csv(out)["prediction"]
-    assert list(predictions) == list(load(model).estimator_.predict(X))
+    assert list(predictions) == list(load(model).predict(X))
     assert (predictions == kind).mean() > 0.8
     assert runner.invoke(main, ["evaluate", str(model), str(data)]).exit_code == 0

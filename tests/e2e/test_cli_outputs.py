@@ -60,7 +60,7 @@ def test_a_model_replaces_only_a_model(tmp_path, train, model, content):
     assert "--force" in refused(*fitting(train, notes))
     assert notes.read_text() == content
     run_ok(*fitting(train, notes, "--force"))
-    assert likelier.load(notes).target_ == "species"
+    assert likelier.load(notes).encoding_.target.name == "species"
     run_ok(*fitting(train, model))
     damaged = tmp_path / "damaged"
     damaged.write_bytes(model.read_bytes()[:100] + b"?" + model.read_bytes()[101:])
@@ -142,7 +142,7 @@ def test_options_that_may_be_given_twice(tmp_path, train):
     run_ok(*fitting(train, tmp_path / "m", "-q"), *more[:-2])
     start = ("fit", train, "-t", "species", "-m", "linear", "-o", tmp_path / "m", *more[-2:])
     run_ok(*start)
-    assert likelier.load(tmp_path / "m").estimator_.random_state == 3
+    assert likelier.load(tmp_path / "m").random_state == 3
 
 
 def test_two_outputs_of_a_prediction(tmp_path, train, model):

@@ -187,5 +187,5 @@ def test_an_interrupted_fit_resumes_from_its_checkpoint(sent, code, endless, tmp
     run_ok(*fit, "-o", tmp_path / "model")
     assert not list((tmp_path / "checkpoints").iterdir())
     run_ok(*fit[:-2], "-o", tmp_path / "whole")
-    found, whole = (likelier.load(tmp_path / name).estimator_ for name in ("model", "whole"))
+    found, whole = (likelier.load(tmp_path / name) for name in ("model", "whole"))
     np.testing.assert_array_equal(found.coef_, whole.coef_)

@@ -49,7 +49,7 @@ def test_decimal_commas_give_the_same_model(tmp_path):
     expected = run_ok("predict", model, plain, "-o", "-").stdout
     assert run_ok("predict", model, commas, "-o", "-").stdout == expected
     fit(commas, model)
-    assert len(likelier.load(model).feature_names()) == 6
+    assert len(likelier.load(model).feature_names_in_) == 6
     assert run_ok("predict", model, commas, "-o", "-").stdout == expected
     assert run_ok("predict", model, plain, "-o", "-").stdout == expected
     assert run_ok("predict", model, commas, "-o", "-", "--decimal", ",").stdout == expected
@@ -63,13 +63,13 @@ def test_a_typo_is_not_a_category(tmp_path):
     told = run_ok(*start).stderr
     assert "length: numbers; 1 text such as 'n.a.' treated as missing" in told
     assert "--kind 'length=KIND'" in told
-    assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
+    assert "length is missing" in likelier.load(tmp_path / "m").feature_names_in_
     assert accuracy(tmp_path / "m", path) > 0.8  # the model knows what n.a. means
     run_ok(*start, "--missing-value", "n.a.")
-    assert "length is missing" in likelier.load(tmp_path / "m").feature_names()
+    assert "length is missing" in likelier.load(tmp_path / "m").feature_names_in_
     assert accuracy(tmp_path / "m", path) > 0.8
     run_ok(*start, "--kind", "length=category")
-    assert likelier.load(tmp_path / "m").encoder_.kinds()["length"] == "category"
+    assert likelier.load(tmp_path / "m").encoding_.kinds()["length"] == "category"
     assert "has the unknown kind 'categories'; use one of" in refusal(
         *start, "--kind", "length=categories"
     )
@@ -121,7 +121,7 @@ def test_what_was_said_at_fit_counts_later(tmp_path):
     start = ("fit", path, "-t", "species", "-m", "linear", "-o", model)
     assert "--delimiter" in refusal(*start, "--encoding", "latin-1")
     run_ok(*start, "--delimiter", "^", "--encoding", "latin-1")
-    assert "colour=grün" in likelier.load(model).feature_names()
+    assert "colour=grün" in likelier.load(model).feature_names_in_
     found = accuracy(model, path)
     assert found > 0.8
     plain = write(tmp_path / "plain.csv", columns)
@@ -147,7 +147,7 @@ def test_missing_values_are_filled_in_and_told(tmp_path):
     model, gaps = tmp_path / "m", {**columns, "width": ["", *columns["width"][1:]]}
     path = write(tmp_path / "gaps.csv", gaps)
     run_ok("fit", path, "-t", "species", "-m", "linear", "-o", model)
-    assert "width is missing" in likelier.load(model).feature_names()
+    assert "width is missing" in likelier.load(model).feature_names_in_
     assert "warning" not in run_ok("predict", model, path, "-o", tmp_path / "out.csv").stderr
     fit(write(tmp_path / "t.csv", columns), model)
     told = run_ok("predict", model, path, "-o", tmp_path / "out.csv").stderr
@@ -208,7 +208,7 @@ def test_stray_quotes_are_told(tmp_path):
 def test_a_header_of_numbers(tmp_path):
     path, model = table(tmp_path, "2019,2020,2021,label\n", lambda i: i % 9), tmp_path / "m"
     run_ok(*nb(path, model, "label"))
-    assert list(likelier.load(model).feature_names()) == ["2019", "2020", "2021"]
+    assert list(likelier.load(model).feature_names_in_) == ["2019", "2020", "2021"]
     assert n_predictions(model, path) == 300
 
 
@@ -237,7 +237,7 @@ def test_a_missing_value_in_the_first_row(tmp_path, mark):
 def test_a_number_for_missing_values(tmp_path, mark):
     path = table(tmp_path, "a,b,c,y\n", lambda i: ["-999", "-999.0", "2.5", "3"][i % 4])
     run_ok(*nb(path, tmp_path / "m", "y", f"--missing-value={mark}"))
-    means = likelier.load(tmp_path / "m").estimator_.theta_
+    means = likelier.load(tmp_path / "m").theta_
     assert np.abs(means).max() < 3.5  # whether in columns of numbers or of marks
     assert n_predictions(tmp_path / "m", path) == 300
 
@@ -257,7 +257,7 @@ def test_columns_of_the_same_name(tmp_path):
     told = run_ok(*nb(path, model, "y")).stderr
     assert told.count("warning") == 1
     assert "'a' as 'a_2'" in told
-    assert list(likelier.load(model).feature_names()) == ["a", "b", "a_2"]
+    assert list(likelier.load(model).feature_names_in_) == ["a", "b", "a_2"]
     assert n_predictions(model, path) == 300
 
 
@@ -280,7 +280,7 @@ def test_a_saved_model_reads_frames_and_files_in_python(tmp_path):
     fit(path, model, target="length")
     assert likelier.load(model).predict(path).dtype == float
     with pytest.raises(ValueError, match="predict_proba is for classes"):
-        likelier.load(model).predict_proba(path)
+        likelier.load_predictor(model).predict_proba(path)
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

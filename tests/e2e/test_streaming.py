@@ -152,7 +152,7 @@ def test_missing_values_in_a_file(tmp_path):
     model = LinearClassifier(random_state=0).fit(path, "what")
     assert model.feature_names_in_.tolist() == ["a", "a is missing"]
     # a row without a target is left out, and gaps tell the class
-    later = pd.DataFrame([[1, 0], [2, 1], [3, 0]], columns=["a", "a is missing"])
+    later = pd.DataFrame({"a": [1.0, None, 3.0]})
     np.testing.assert_array_equal(model.predict(later), [0, 1, 0])
 
 

@@ -6,7 +6,6 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.base import clone
@@ -15,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from likelier import BayesianLinearClassifier
 from likelier.bayesian_linear import recipe
 from likelier.calibration import log_loss
-from likelier.fitting.tabular import TabularModel
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 
@@ -167,21 +165,6 @@ def test_augmentation_takes_tiny_weights(loss, weight):
     assert np.isfinite(model.coef_draws_).all()
     spread = model.coef_draws_.std(axis=(0, 1, 2))  # rows hardly count: the prior's
     assert (0.7 < spread).all() and (spread < 1.3).all()
-
-
-def test_a_table_with_a_numeric_target_names_the_model_and_the_task():
-    X, _ = rows(60)
-    table = pd.DataFrame(X, columns=list("abcd")).assign(price=X[:, 0] + 0.5)
-    classifier = BayesianLinearClassifier(**QUICK)
-    with pytest.raises(ValueError, match=r"BayesianLinearClassifier is.*task='classification'"):
-        TabularModel(classifier, target="price").fit(table)
-    with pytest.raises(ValueError, match="no estimator was given"):
-        TabularModel(target="price").fit(table)
-    table["price"] = np.where(table["price"] > 0.0, 7, 9)
-    with pytest.raises(ValueError, match="the task is regression: say task='classification'"):
-        TabularModel(classifier, target="price", task="regression").fit(table)
-    model = TabularModel(classifier, target="price", task="classification").fit(table)
-    assert model.classes_.tolist() == [7, 9]
 
 
 def test_balanced_weights_count_rows_by_their_weight():

@@ -24,7 +24,7 @@ def test_every_public_class_has_a_stored_file() -> None:
         for name in likelier.__all__
         if isinstance(value := getattr(likelier, name), type) and issubclass(value, BaseEstimator)
     }
-    assert public | {"TabularModel"} == CASES.keys()
+    assert public | {"Table"} == CASES.keys()
     assert CASES.keys() - set(STORED) <= NOT_YET
 
 

@@ -216,6 +216,8 @@ def fitted_state(model: Any) -> Answers:
     """Collect fitted attributes, stored or computed; a private name begins with an underscore."""
     params = set(model.get_params(deep=False))
     state = {name: value for name, value in vars(model).items() if name not in params}
+    if "encoding_" in state:  # of a file
+        state["encoding_"] = state["encoding_"].to_json()
     computed = [name for name in dir(type(model)) if re.fullmatch(r"[A-Za-z]\w*_", name)]
     for name in computed:
         if name not in state and isinstance(getattr(type(model), name), property):
@@ -232,33 +234,19 @@ def fitted_state(model: Any) -> Answers:
 # -- cases that are not one fit of one estimator ---------------------------------------
 
 
-def _find_class(library: Any, name: str) -> Any:
-    """Find a class that is not exported, by the text of the package: modules move."""
-    package = Path(library.__file__).parent
-    for path in sorted(package.rglob("*.py")):
-        if re.search(rf"^class {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE):
-            parts = path.relative_to(package.parent).with_suffix("").parts
-            return getattr(importlib.import_module(".".join(parts)), name)
-    raise NotImplementedError(f"this commit has no class {name}")
-
-
 def _table_steps(
     target: str, library: Any, case: Case, size: tuple[int, int], folder: Path
 ) -> Answers:
-    """Fit `TabularModel` on a mixed table; predict a file with the model and with a copy."""
-    tabular = _find_class(library, "TabularModel")
+    """Fit a mixed table; predict the file with the model and with its predictor."""
     train = write_table(folder / "train.csv", size[0], target)
-    inner = make_model(library, case)
-    role = "regressor" if target == "number" else "classifier"
-    model = tabular(**{role: inner}, target="target").fit(str(train))
+    model = make_model(library, case).fit(str(train), y="target")
     library.save(model, folder / "model")
     found: Answers = {}
-    for name, one in {"fitted": model, "loaded": library.load(folder / "model")}.items():
+    for name, one in {"fitted": model, "loaded": library.load_predictor(folder / "model")}.items():
         found[f"{name}.predict"] = one.predict(str(train))
         if target != "number":
             found[f"{name}.predict_proba"] = one.predict_proba(str(train))
-        found[f"{name}.feature_names"] = attempt(one.feature_names)
-    return found | {f"estimator_.{k}": v for k, v in fitted_state(model.estimator_).items()}
+    return found | {f"estimator_.{k}": v for k, v in fitted_state(model).items()}
 
 
 def _features_steps(library: Any, case: Case, size: tuple[int, int], folder: Path) -> Answers:

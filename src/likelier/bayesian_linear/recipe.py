@@ -39,6 +39,7 @@ from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.predictions import TableInput
 from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.targets import (
     class_codes,
@@ -62,7 +63,7 @@ SINGULAR = (
 )
 
 
-class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
+class BayesianLinearFit(TableInput, CallbackSupportMixin, BaseEstimator, ABC):
     """Fitting; predictions are in the public class."""
 
     @with_callbacks
@@ -89,7 +90,7 @@ class BayesianLinearFit(CallbackSupportMixin, BaseEstimator, ABC):
         around = fitting(self, X, y, sample_weight)
         with around as monitor, one_blas_thread(), one_class_is_constant(self):
             try:
-                if is_stream(X):
+                if is_stream(X, y):
                     self._fit_stream(X, y, sample_weight, seed, monitor)
                 else:
                     self._fit_memory(X, y, sample_weight, seed, monitor)

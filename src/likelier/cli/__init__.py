@@ -1,8 +1,8 @@
 """The ``likelier`` command: from a file to a model, to predictions, to scores.
 
 The commands only translate options to parameters and results to text; the work is done by
-`likelier.fitting.tabular.TabularModel`. Heavy imports are deferred to the command that needs
-them, so that ``likelier --help`` is fast.
+an estimator (``fit``) or a `likelier.predictor.Predictor`. Imports are deferred to the command that
+needs them, so that all but ``fit`` start fast.
 """
 
 from __future__ import annotations

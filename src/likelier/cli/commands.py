@@ -18,7 +18,7 @@ from likelier.cli.options import (
     reading_options,
     replacing_option,
 )
-from likelier.cli.shell import OneLineErrors
+from likelier.cli.shell import OneLineErrors, starting
 
 TASKS = ("auto", "classification", "regression")
 
@@ -138,8 +138,8 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
       likelier fit a9a -o a9a.likelier              (libsvm includes labels)
       likelier fit log.csv -t ms --loss quantile --param loss__tau=0.9 -o p90
     """  # noqa: D301 -- click reads the backspace
+    from likelier.cli.fit import fit_model
     from likelier.cli.output import check_model_output
-    from likelier.cli.work import fit_model
     from likelier.registry import save
 
     def log(text: str) -> None:
@@ -164,8 +164,11 @@ def fit(file: str, output: str, quiet: bool, **given: Any) -> None:
             log(f"The same command resumes the fit from {given['checkpoint']}.")
         raise
     save(model, output)
-    name, features = type(model.estimator_).__name__, len(model.feature_names())
-    log(f"Saved {name} for {model.target_!r} with {features} features to {output}.")
+    target = getattr(model.encoding_, "target", None)  # libsvm files have no names
+    log(
+        f"Saved {type(model).__name__} for {'label' if target is None else target.name!r} with "
+        f"{model.n_features_in_} features to {output}."
+    )
 
 
 @main.command(short_help="Predict the rows of a file with a saved model.")
@@ -200,10 +203,11 @@ def predict(model: str, file: str, output: str, quiet: bool, **given: Any) -> No
       likelier predict iris.likelier new.csv -o predictions.csv
       likelier predict houses.likelier new.parquet -o - | head
     """  # noqa: D301 -- click reads the backspace
-    from likelier.cli.output import check_prediction_output
-    from likelier.cli.work import load_model, predict_file, prediction_columns
+    with starting():
+        from likelier.cli.output import check_prediction_output
+        from likelier.cli.work import load_model, predict_file, prediction_columns
 
-    reading, loaded = reading_arguments(given), load_model(model)
+        reading, loaded = reading_arguments(given), load_model(model)
     check_prediction_output(output, prediction_columns(loaded), [file, model], given["force"])
     rows = predict_file(loaded, file, output, given["coverage"], reading, quiet)
     _log(f"Wrote {rows} predictions to {'stdout' if output == '-' else output}.", quiet)
@@ -235,11 +239,12 @@ def evaluate(model: str, file: str, as_json: bool, quiet: bool, **given: Any) ->
       likelier evaluate iris.likelier test.csv
       likelier evaluate iris.likelier test.csv --json > scores.json
     """  # noqa: D301 -- click reads the backspace
-    from likelier.cli.show import show_scores
-    from likelier.cli.work import evaluate_file, load_model
+    with starting():
+        from likelier.cli.show import show_scores
+        from likelier.cli.work import evaluate_file, load_model
 
-    reading = reading_arguments(given)
-    report = evaluate_file(load_model(model), file, given["coverage"], reading, quiet)
+        reading, loaded = reading_arguments(given), load_model(model)
+    report = evaluate_file(loaded, file, given["coverage"], reading, quiet)
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
@@ -252,10 +257,10 @@ def evaluate(model: str, file: str, as_json: bool, quiet: bool, **given: Any) ->
 @common_options
 def info(model: str, as_json: bool, quiet: bool) -> None:
     """Describe a saved MODEL: task, target, columns, features, parameters and coefficients."""
-    from likelier.cli.show import describe, show_description
-    from likelier.registry import load
+    with starting():
+        from likelier.cli.show import describe, show_description
 
-    facts = describe(model, load(model))
+        facts = describe(model)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
     else:

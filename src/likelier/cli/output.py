@@ -15,10 +15,14 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from likelier.base import Array
 from likelier.files.archive import check_writable, is_model_file, replacing
+from likelier.tables import arrow_array
+
+# pyarrow replaces Python's signal handlers while it reads a file; a SIGTERM during that time would
+# end the process without cleaning up.
+pa.enable_signal_handlers(False)
 
 STDOUT = "-"
 _PARQUET = (".parquet", ".pq")
@@ -68,7 +72,9 @@ def _column_names(path: str) -> list[str] | None:
     """Return the column names of an existing output, or None if it cannot be read as one."""
     try:
         if Path(path).suffix.lower() in _PARQUET:
-            return list(pa.parquet.read_schema(path).names)
+            from pyarrow import parquet
+
+            return list(parquet.read_schema(path).names)
         with open(path, encoding="utf8", newline="") as file:
             return next(csv.reader(file, strict=True), None)
     except (pa.ArrowException, OSError, UnicodeError, csv.Error):
@@ -86,10 +92,9 @@ class PredictionWriter:
 
     def write(self, columns: Mapping[str, Array]) -> None:
         """Append one block; every block has the same columns."""
-        table = pa.table({name: pa.array(values) for name, values in columns.items()})
+        table = pa.table({name: arrow_array(values) for name, values in columns.items()})
         if self._writer is None:
-            kind = pa.parquet.ParquetWriter if self.parquet else pa.csv.CSVWriter
-            self._writer = kind(self._file, table.schema)
+            self._writer = _writer(self.parquet)(self._file, table.schema)
         self._writer.write_table(table)
         self.rows += table.num_rows
 
@@ -97,6 +102,14 @@ class PredictionWriter:
         """Finish the file."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _writer(to_parquet: bool) -> Any:
+    if not to_parquet:
+        return pa.csv.CSVWriter
+    from pyarrow import parquet  # which CSV files do not need
+
+    return parquet.ParquetWriter
 
 
 @contextmanager

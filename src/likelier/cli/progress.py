@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 _SAMPLE_BYTES = 1 << 18
 _COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class Bar:
-    """A progress bar; calls are cheap, and do nothing without a terminal."""
+    """A progress bar that is not shown, because there is no terminal."""
+
+    def advance(self, rows: int) -> None:
+        """Add a number of finished rows."""
+
+    def show(self, description: str, done: float, total: float | None) -> None:
+        """Set the description and the progress so far."""
+
+
+class TerminalBar(Bar):
+    """A progress bar on a terminal."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress
         self._task = task
 
     def advance(self, rows: int) -> None:
-        """Add a number of finished rows."""
         self._progress.advance(self._task, rows)
 
     def show(self, description: str, done: float, total: float | None) -> None:
-        """Set the description and the progress so far."""
         self._progress.update(self._task, description=description, completed=done, total=total)
 
 
@@ -80,18 +81,22 @@ class ProgressCallback:
 @contextmanager
 def progress_bar(description: str, total: float | None, quiet: bool) -> Iterator[Bar]:
     """Show a bar on stderr during the ``with`` block, and remove it at the end."""
-    console = Console(stderr=True)
+    if quiet or not sys.stderr.isatty():
+        yield Bar()
+        return
+    from rich import progress as parts  # which takes longer to load than to predict a small file
+    from rich.console import Console
+
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        parts.TextColumn("{task.description}", markup=False),
+        parts.BarColumn(),
+        parts.TaskProgressColumn(),
+        parts.TimeElapsedColumn(),
+        parts.TextColumn("left"),
+        parts.TimeRemainingColumn(),
     )
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        yield Bar(progress, progress.add_task(description, total=total))
+    with parts.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield TerminalBar(progress, progress.add_task(description, total=total))
 
 
 def estimate_rows(path: str) -> float | None:

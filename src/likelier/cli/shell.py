@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -80,6 +81,16 @@ class OneLineErrors(click.Group):
         except BaseException as error:
             _end(error, debug)
         sys.exit(0)
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Collect no garbage while modules are imported: there is none, and looking takes long."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _one_wins(option: click.Option) -> bool:

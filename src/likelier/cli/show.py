@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from likelier.base import Array
-from likelier.fitting.tabular import TabularModel
-from likelier.registry import read_manifest
+from likelier.registry import load_contents, load_predictor, read_manifest
 from likelier.tables import TableEncoding
 
 MAX_COEFFICIENTS = 20
@@ -49,30 +48,30 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def describe(path: str, model: Any) -> dict[str, Any]:
+def describe(path: str) -> dict[str, Any]:
     """Return a description of a saved model as plain values."""
-    manifest = read_manifest(path)
+    manifest, contents = read_manifest(path), load_contents(path)
     facts: dict[str, Any] = {
         "file": path,
         "bytes": Path(path).stat().st_size,
         "likelier": manifest["likelier"],
         "format": manifest["format"],
     }
-    estimator, names = model, getattr(model, "feature_names_in_", None)
-    if isinstance(model, TabularModel):
-        estimator, names = model.estimator_, model.feature_names()
-        facts |= {"task": model.task_, "target": model.target_}
-        if isinstance(model.encoder_, TableEncoding):
-            facts["columns"] = model.encoder_.summary()
-    facts["model"] = type(estimator).__name__
-    if hasattr(estimator, "n_features_in_"):
-        facts["features"] = estimator.n_features_in_
-    if hasattr(estimator, "classes_"):
-        facts["classes"] = [str(label) for label in estimator.classes_]
-    parameters = estimator.get_params(deep=False)
-    facts["parameters"] = {name: _parameter(value) for name, value in parameters.items()}
-    if hasattr(estimator, "coef_"):
-        facts["coefficients"] = _coefficients(np.atleast_2d(estimator.coef_), names)
+    held, names = contents.values, contents.values.get("feature_names_in_")
+    if held.get("encoding_") is not None:
+        model = load_predictor(path)
+        names = model.encoding.get_feature_names_out()
+        facts |= {"task": model.task, "target": model.target}
+        if isinstance(model.encoding, TableEncoding):
+            facts["columns"] = model.encoding.summary()
+    facts["model"] = contents.name
+    if "n_features_in_" in held:
+        facts["features"] = held["n_features_in_"]
+    if "classes_" in held:
+        facts["classes"] = [str(label) for label in held["classes_"]]
+    facts["parameters"] = {name: _parameter(held[name]) for name in manifest["params"]}
+    if "coef_" in held:
+        facts["coefficients"] = _coefficients(np.atleast_2d(held["coef_"]), names)
     return facts
 
 

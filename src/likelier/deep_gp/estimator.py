@@ -17,6 +17,7 @@ from likelier.fitting.parameters import (
     check_number_or_auto,
     check_one_of,
 )
+from likelier.fitting.predictions import TableInput
 from likelier.fitting.standardize import Standard
 from likelier.matrices import validated_rows
 
@@ -28,7 +29,7 @@ FEW_ROWS, FEW_INDUCING, MANY_INDUCING = 250, 50, 100
 STEPS_PER_ROW, MIN_STEPS, MAX_STEPS = 8, 1000, 2000
 
 
-class DeepGPEstimator(CallbackSupportMixin, BaseEstimator):
+class DeepGPEstimator(TableInput, CallbackSupportMixin, BaseEstimator):
     """Parameters of both deep Gaussian processes; see the two public classes."""
 
     # Every input has a length scale, which does not suit thousands of text features.

@@ -193,7 +193,7 @@ class DeepFit(DeepGPEstimator):
     ) -> Task:
         """The rows of the fit; with ``earlier``, in the units of that fit."""
         try:
-            if is_stream(X):
+            if is_stream(X, y):
                 task = self._open_stream(X, y, sample_weight, earlier, seed, monitor)
             else:
                 rows = self._check_rows(X, y, sample_weight, reset=not earlier)

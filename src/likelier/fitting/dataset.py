@@ -34,6 +34,7 @@ from likelier.fitting.targets import (
 from likelier.loops.rows import column_counts, column_squares
 from likelier.matrices import checked_matrix, checked_weight, refuse_complex
 from likelier.tables import TableEncoding, block_source
+from likelier.tables.sources import is_table
 
 CONSTANT = 1e-12  # share of a mean square below which a variance is rounding
 READER_WORDS = ("exclude", "kinds=", "decimal=", "also_missing")
@@ -42,8 +43,10 @@ WIDE = 100  # features from which on it matters how many rows have each
 LARGEST = float(np.finfo(np.float64).max) / 16.0  # with some room for sums of the like
 
 
-def is_stream(X: Any) -> bool:
-    """Whether ``X`` is a path or a source of blocks and not data in memory."""
+def is_stream(X: Any, y: Any = None) -> bool:
+    """Whether ``X`` is read block by block: a path, a source, a frame with its target ``y``."""
+    if isinstance(y, str) and is_table(X):
+        return True
     if isinstance(X, str | os.PathLike) or callable(X) or hasattr(X, "__next__"):
         return True
     if not isinstance(X, Iterable) or any(hasattr(X, mark) for mark in HOLDS_ROWS):
@@ -132,11 +135,19 @@ def open_source(estimator: Any, X: Any, y: Any) -> Any:
         source = block_source(X, target=y, dense=dense, allow_nan=allow_nan)
     except ValueError as error:
         raise ValueError(f"{error}{_reader_advice(str(error), X, y)}") from error
+    store_encoding(estimator, source)
+    return source
+
+
+def store_encoding(estimator: Any, source: Source) -> None:
+    """Give an estimator what it knows of its columns, and how later tables become such."""
     estimator.n_features_in_ = int(source.n_features)
-    estimator.__dict__.pop("feature_names_in_", None)
+    for name in ("encoding_", "feature_names_in_"):
+        estimator.__dict__.pop(name, None)
+    if source.encoder is not None:  # what an iterator gives are matrices
+        estimator.encoding_ = source.encoder
     if isinstance(source.encoder, TableEncoding):  # columns of a libsvm file have no names
         estimator.feature_names_in_ = np.array(source.feature_names, dtype=object)
-    return source
 
 
 def _reader_advice(message: str, X: Any, y: Any) -> str:

@@ -26,7 +26,7 @@ def fitting(
     """
     journal = open_journal(estimator, X, y, sample_weight)
     # Rows that were read from a stream are gone: callbacks are given none.
-    callbacks = Callbacks(estimator, *((None, None) if is_stream(X) else (X, y)))
+    callbacks = Callbacks(estimator, *((None, None) if is_stream(X, y) else (X, y)))
     verbose = bool(getattr(estimator, "verbose", False))
     with unchanged_on_failure(estimator, unless_new=unless_new):
         yield Monitor(

@@ -28,6 +28,7 @@ from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant, refuse_constant
 from likelier.fitting.parameters import ValueParameters
+from likelier.fitting.predictions import TableInput
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
 from likelier.fitting.targets import OneClassError
@@ -72,7 +73,7 @@ def learns_in_batches(estimator: Any) -> bool:
     return evidence and (estimator.loss == "gaussian" or isinstance(estimator, ClassifierMixin))
 
 
-class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC):
+class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEstimator, ABC):
     """Kernel machine; see the two public classes."""
 
     # Every input has its own length scale, which is infeasible for thousands of text features.
@@ -113,7 +114,7 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
         with around as monitor, one_blas_thread(), one_class_is_constant(self):
             monitor.attributes = lambda posterior: None  # nothing predicts before the end
             self.__dict__.pop("stream_", None)
-            if is_stream(X):
+            if is_stream(X, y):
                 self._fit_stream(X, y, sample_weight, seed, monitor)
             else:
                 self._fit_rows(self._check_rows(X, y, sample_weight, True), seed, monitor)

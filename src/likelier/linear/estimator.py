@@ -17,6 +17,7 @@ from likelier.engines.threads import count_threads
 from likelier.fitting.finite import check_finite
 from likelier.fitting.monitor import CallbackSupportMixin
 from likelier.fitting.parameters import ValueParameters, check_one_of, check_within
+from likelier.fitting.predictions import TableInput
 from likelier.glm.route import Settings
 from likelier.linear.penalty import Penalty
 from likelier.losses import make_loss
@@ -27,7 +28,7 @@ class UncertifiedError(ValueError, AttributeError):
     """Raised if intervals are requested without certified convergence."""
 
 
-class LinearEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator):
+class LinearEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEstimator):
     """Linear model with any loss; see the two public classes."""
 
     _values: ClassVar[Mapping[str, Any]] = {"loss": make_loss}

@@ -76,7 +76,7 @@ class LinearFit(LinearEstimator, ABC):
         around = fitting(self, X, y, sample_weight, unless_new="coef_")
         with around as monitor, one_class_is_constant(self):
             self.__dict__.pop("stream_", None)
-            if not is_stream(X):
+            if not is_stream(X, y):
                 data, held = self._from_arrays(X, y, sample_weight, loss, seed)
             elif (streamed := self._streamed(X, y, sample_weight, loss, seed)) is None:
                 return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -16,7 +15,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.calibration import conformal_quantile
 from likelier.fitting.monitor import CallbackSupportMixin
-from likelier.fitting.predictions import by_blocks
+from likelier.fitting.predictions import TableInput, by_blocks
 from likelier.matrices import validated_rows
 from likelier.naive_bayes.closed_form import ClassPosterior, class_probabilities
 from likelier.naive_bayes.inliers import InlierScores
@@ -24,7 +23,7 @@ from likelier.naive_bayes.model import ClassPrior, ClassStatistics, NaiveBayesMo
 from likelier.predictive import Categorical
 
 
-class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator, ABC):
+class NaiveBayesPredictions(ClassifierMixin, TableInput, CallbackSupportMixin, BaseEstimator, ABC):
     """Base class of the three estimators.
 
     ``_model`` and ``_prior`` create the parts, ``_publish`` converts statistics to scikit-learn's
@@ -128,7 +127,7 @@ class NaiveBayesPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator
         check_is_fitted(self, "classes_")
         X = self._check_X(X, reset=False)
         self._refuse_infinite(X)
-        return replace(self._posterior(), seed=self._seed()).uncertainty(X)
+        return self._posterior().uncertainty(X)
 
     # -- generative model -----------------------------------------------------------------
     @property

@@ -97,7 +97,7 @@ class NaiveBayes(NaiveBayesPredictions):
         """
         self._validate_params()
         with fitting(self, X, y, sample_weight) as monitor:
-            if is_stream(X):
+            if is_stream(X, y):
                 self._learn_stream(X, y, sample_weight, monitor)
             else:
                 rows, labels, codes = self._check_rows(X, y, sample_weight, reset=True)

@@ -221,9 +221,7 @@ def coefficients(weights: Weights, n_classes: int, softmax: bool) -> tuple[Array
 
 def one_pass(fitted: Any) -> OnePassPosterior | DeferredPosterior:
     """Posterior of a `OnePassClassifier`."""
-    state = fitted.random_state
-    whole = isinstance(state, int | np.integer)
-    seed = int(np.random.RandomState(state).randint(2**31 - 1)) if whole else 0
+    seed = int(fitted.seed_)
     known: dict[str, Any] | None = getattr(fitted, "posterior_", None)
     if known is None:
         settings, mixing = Settings.of(fitted), getattr(fitted, "mixing_", {})

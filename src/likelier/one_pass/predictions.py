@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.fitting.monitor import CallbackSupportMixin
-from likelier.fitting.predictions import by_blocks
+from likelier.fitting.predictions import TableInput, by_blocks
 from likelier.matrices import validated_rows
 from likelier.one_pass.checks import check_same_parameters
 from likelier.one_pass.posterior import OnePassPosterior, one_pass
@@ -22,7 +20,7 @@ from likelier.one_pass.posterior import OnePassPosterior, one_pass
 LAZY_ATTRIBUTES = ("coef_", "intercept_")
 
 
-class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+class OnePassPredictions(ClassifierMixin, TableInput, CallbackSupportMixin, BaseEstimator):
     """Predictions from Gaussian weights that share one covariance."""
 
     n_jobs: int | None
@@ -104,10 +102,9 @@ class OnePassPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         numbers.
         """
         check_is_fitted(self, "classes_")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         def parts(posterior: OnePassPosterior, rows: Matrix) -> Array:
-            found = replace(posterior, seed=seed).uncertainty(rows)
+            found = posterior.uncertainty(rows)
             return np.column_stack([found.total, found.aleatoric, found.epistemic])
 
         return Uncertainty(*np.ascontiguousarray(self._by_blocks(X, parts).T))

@@ -93,7 +93,7 @@ class OnePassLearning(OnePassPredictions):
         """
         self._validate_parameters()
         with fitting(self, X, y, sample_weight) as monitor:
-            opened = self._from_stream if is_stream(X) else self._from_memory
+            opened = self._from_stream if is_stream(X, y) else self._from_memory
             engine, start, per_label = opened(X, y, sample_weight)
             update = self._update(per_label)
             with closing(engine):

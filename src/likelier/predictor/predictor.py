@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,22 @@ import numpy.typing as npt
 from likelier.base import Array, Matrix, Posterior, Uncertainty
 from likelier.matrices import as_csr, checked_matrix
 from likelier.predictive import Categorical, ClassPredictive, LabelSets, NumberPredictive
-from likelier.predictor.unseen_levels import (
-    mixed_class_uncertainty,
-    mixed_interval,
-    mixed_labels,
-    mixed_prediction,
-    mixed_probability,
-    mixed_quantiles,
-    mixed_variance,
-)
+from likelier.predictor.unseen_levels import answer, answers, table_blocks
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions for one block of rows.
+
+    ``label`` is the predicted class or number, ``probability`` has one column per class (None for
+    a regression), ``interval`` the columns lower and upper where the model has them, ``y`` the true
+    target where it was read.
+    """
+
+    label: Array
+    probability: Array | None
+    interval: Array | None
+    y: Array | None
 
 
 class ConstantPosterior(Posterior):
@@ -72,7 +81,7 @@ class Predictor:
         names: Any = None,
         encoding: Any = None,
     ) -> None:
-        self.posterior, self.n_features, self.classes = posterior, n_features, classes
+        self.posterior, self.n_features, self.classes_ = posterior, n_features, classes
         self.names, self.encoding = names, encoding
 
     def check(self) -> None:
@@ -81,128 +90,147 @@ class Predictor:
         if not isinstance(n_features, int) or n_features < 1:
             raise ValueError(f"n_features_in_ must be a positive integer, not {n_features!r}")
         n_classes = None
-        if self.classes is not None:
-            if np.ndim(self.classes) != 1 or not len(self.classes):
+        if self.classes_ is not None:
+            if np.ndim(self.classes_) != 1 or not len(self.classes_):
                 raise ValueError("classes_ must be a list of labels")
-            n_classes = len(self.classes)
+            n_classes = len(self.classes_)
         if self.names is not None and len(self.names) != self.n_features:
             raise ValueError(f"feature_names_in_ must hold {self.n_features} names")
+        if self.encoding is not None and self.encoding.n_features != self.n_features:
+            raise ValueError(f"encoding_ must make {self.n_features} features")
         self.posterior.check(self.n_features, n_classes)
+
+    @property
+    def task(self) -> str:
+        """Whether it predicts classes ("classification") or numbers ("regression")."""
+        return "regression" if self.classes_ is None else "classification"
+
+    @property
+    def target(self) -> str:
+        """Name of the target column; libsvm files, which have no names, call it their label."""
+        target = getattr(self.encoding, "target", None)  # a libsvm file has none
+        return "label" if target is None else str(target.name)
+
+    @cached_property
+    def has_intervals(self) -> bool:
+        """Whether it gives intervals of its predictions, which may depend on its loss."""
+        if self.classes_ is not None:
+            return False
+        try:
+            self._plain.predict_interval(np.zeros((1, self.n_features)))
+        except ValueError:
+            return False
+        return True
 
     def predict(self, X: Any) -> Array:
         """Most probable class, the predicted number, or indicators of the labels of every row."""
-        return np.concatenate([self._point(*rows) for rows in self._blocks(X)])
+        if self.encoding is not None:
+            return np.asarray(answers(self._plain, self.encoding, "predict", X))
+        point = self._by_parts(X, lambda rows: np.asarray(self.posterior.point(rows)))
+        if self.classes_ is None or self.posterior.label_sets:
+            return point
+        return np.asarray(self.classes_[point])
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of every class, or of every label."""
-        if self.classes is None:
+        if self.classes_ is None:
             raise ValueError("predict_proba is for classes; this model is a regression")
-        return np.concatenate([self._probability(*rows) for rows in self._blocks(X)])
+        if self.encoding is not None:
+            return np.asarray(answers(self._plain, self.encoding, "predict_proba", X))
+        return self._by_parts(X, self._probabilities)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Central interval of the target of each row, ``(n, 2)``."""
         self._require_regression("predict_interval")
-        blocks = self._blocks(X)
-        return np.concatenate([self._interval(*rows, coverage) for rows in blocks])
+        if self.encoding is not None:
+            found = answers(self._plain, self.encoding, "predict_interval", X, coverage=coverage)
+            return np.asarray(found)
+        return self._by_parts(X, lambda rows: self._numbers(rows).interval(coverage))
 
     def predict_quantiles(self, X: Any, alpha: npt.ArrayLike = (0.05, 0.5, 0.95)) -> Array:
         """Quantiles of the target of each row, one column for each ``alpha``."""
         self._require_regression("predict_quantiles")
-        return np.concatenate([self._quantiles(*rows, alpha) for rows in self._blocks(X)])
+        if self.encoding is not None:
+            found = answers(self._plain, self.encoding, "predict_quantiles", X, alpha=alpha)
+            return np.asarray(found)
+        return self._by_parts(X, lambda rows: self._numbers(rows).quantiles(alpha))
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Uncertainty of each prediction: ``total``, ``aleatoric`` and ``epistemic``."""
-        found = [self._uncertainty(*rows) for rows in self._blocks(X)]
-        parts = ("total", "aleatoric", "epistemic")
-        return Uncertainty(*(np.concatenate([getattr(u, name) for u in found]) for name in parts))
+        if self.encoding is not None:
+            found: Uncertainty = answers(self._plain, self.encoding, "predict_uncertainty", X)
+            return found
+        parts = self._by_parts(X, self._uncertainties)
+        return Uncertainty(parts[:, 0], parts[:, 1], parts[:, 2])
 
-    # -- one block of rows, with the rows that hold a level unseen in training ---------------
-    def _point(self, X: Matrix, unseen: Unseen) -> Array:
-        point = np.asarray(self.posterior.point(X))
-        if self.classes is None:
-            if unseen is not None:
-                point[unseen[0]] = mixed_prediction(self._plain, unseen[1])
-            return point
-        if self.posterior.label_sets:
-            if unseen is not None:
-                point[unseen[0]] = mixed_labels(self._plain, unseen[1])
-            return point
-        if unseen is not None:
-            point[unseen[0]] = mixed_probability(self._plain, unseen[1]).argmax(axis=1)
-        return np.asarray(self.classes[point])
+    def predict_blocks(
+        self, data: Any, coverage: float = 0.9, *, labelled: bool = False, **reading: Any
+    ) -> Iterator[Predictions]:
+        """Yield the predictions for a table block by block, in the order of its rows.
 
-    def _probability(self, X: Matrix, unseen: Unseen) -> Array:
+        Parameters
+        ----------
+        data : path or data frame
+            Rows with the columns of the training data; the target may be absent.
+        coverage : float
+            Probability with which an interval should hold the target.
+        labelled : bool
+            Whether to read the targets too; rows without one are left out.
+        **reading
+            How to read a file; see `likelier.tables.block_source`.
+        """
+        for block in table_blocks(data, self.encoding, labelled, **reading):
+            label = self._answer("predict", block)
+            if self.classes_ is not None:
+                yield Predictions(label, self._answer("predict_proba", block), None, block.y)
+                continue
+            interval = None
+            if self.has_intervals:
+                interval = self._answer("predict_interval", block, coverage=coverage)
+            yield Predictions(label, None, interval, block.y)
+
+    def _answer(self, method: str, block: Any, **options: Any) -> Array:
+        return np.asarray(answer(self._plain, self.encoding, method, block, **options))
+
+    # -- encoded rows -------------------------------------------------------------------------
+    def _probabilities(self, X: Matrix) -> Array:
         predictive = self.posterior.predictive(X)
         assert isinstance(predictive, ClassPredictive | LabelSets)
-        probability = predictive.probabilities()
-        if unseen is not None:
-            probability[unseen[0]] = mixed_probability(self._plain, unseen[1])
-        return probability
+        return predictive.probabilities()
 
-    def _interval(self, X: Matrix, unseen: Unseen, coverage: float) -> Array:
-        interval = self._numbers(X).interval(coverage)
-        if unseen is not None:
-            interval[unseen[0]] = mixed_interval(self._plain, unseen[1], coverage)
-        return interval
-
-    def _quantiles(self, X: Matrix, unseen: Unseen, alpha: npt.ArrayLike) -> Array:
-        quantiles = self._numbers(X).quantiles(alpha)
-        if unseen is not None:
-            quantiles[unseen[0]] = mixed_quantiles(self._plain, unseen[1], alpha)
-        return quantiles
-
-    def _uncertainty(self, X: Matrix, unseen: Unseen) -> Uncertainty:
+    def _uncertainties(self, X: Matrix) -> Array:
         found = self.posterior.uncertainty(X)
-        if unseen is None or self.posterior.label_sets:
-            return found
-        if self.classes is None:
-            copies = self.posterior.uncertainty(unseen[1])
-            mixed = mixed_variance(np.asarray(self.posterior.point(unseen[1])), copies)
-        else:
-            mixed = mixed_class_uncertainty(self._plain.predict_proba(unseen[1]))
-        parts = (found.total, found.aleatoric, found.epistemic)
-        for part, own in zip(parts, (mixed.total, mixed.aleatoric, mixed.epistemic), strict=True):
-            part[unseen[0]] = own
-        return found
+        return np.stack([found.total, found.aleatoric, found.epistemic], axis=1)
 
     def _numbers(self, X: Matrix) -> NumberPredictive:
         predictive = self.posterior.predictive(X)
         assert isinstance(predictive, NumberPredictive)
         return predictive
 
-    @property
+    @cached_property
     def _plain(self) -> Predictor:
         """The same for encoded rows."""
-        return Predictor(self.posterior, self.n_features, self.classes)
+        return Predictor(self.posterior, self.n_features, self.classes_)
 
     def _require_regression(self, method: str) -> None:
-        if self.classes is not None:
+        if self.classes_ is not None:
             raise ValueError(f"{method} is for regression; this model predicts classes")
 
-    # -- rows ---------------------------------------------------------------------------------
-    def _blocks(self, X: Any) -> Iterator[tuple[Matrix, Unseen]]:
-        """Rows as the posterior takes them, and copies of rows that hold an unseen level."""
-        if self.encoding is None:
-            rows = self._checked(X)
-            most = self.posterior.most_rows or max(1, rows.shape[0])
-            for start in range(0, max(1, rows.shape[0]), most):
-                yield rows[start : start + most], None
-            return
-        from likelier.tables.sources import block_source, encoded_blocks  # loads pyarrow
-
-        empty = True
-        for block in encoded_blocks(block_source(X, encoder=self.encoding).unlabelled()):
-            unseen = self.encoding.alternatives(block.X, block.strange) if block.strange else None
-            empty = False
-            yield block.X, unseen
-        if empty:
-            raise ValueError("X holds no rows")
+    def _by_parts(self, X: Any, compute: Callable[[Matrix], Array]) -> Array:
+        """Results of a function of rows, as many at a time as the posterior takes."""
+        rows = self._checked(X)
+        most = self.posterior.most_rows or rows.shape[0]
+        return np.concatenate(
+            [compute(rows[start : start + most]) for start in range(0, rows.shape[0], most)]
+        )
 
     def _checked(self, X: Any) -> Matrix:
         """A matrix of features as float32 or float64, dense or CSR."""
-        if self.names is not None and hasattr(X, "columns"):
-            X = self._named(X)
+        if isinstance(X, np.ma.MaskedArray) and self.posterior.takes_missing:
+            X = np.ma.filled(X.astype(np.float64), np.nan)
         X = checked_matrix(X)
+        if hasattr(X, "columns"):
+            X = self._of_frame(X)
         if hasattr(X, "tocsr"):
             rows: Any = as_csr(X.tocsr())
             values = rows.data
@@ -229,15 +257,25 @@ class Predictor:
         self.posterior.check_rows(rows)
         return rows if hasattr(rows, "tocsr") else np.ascontiguousarray(rows)
 
-    def _named(self, frame: Any) -> Array:
-        """Columns of a frame in the order of the fit, whatever theirs is."""
+    def _of_frame(self, frame: Any) -> Array:
+        """Columns of a frame; refused under other names or in another order, as by estimators."""
         import narwhals as nw
 
         rows = nw.from_native(frame, eager_only=True)
-        missing = [name for name in self.names if name not in rows.columns]
-        if missing:
-            raise ValueError(f"X has no column {missing[0]!r}, which the model was fitted to")
-        return np.asarray(rows.select([str(name) for name in self.names]).to_numpy())
+        if self.names is not None and list(rows.columns) != list(self.names):
+            raise ValueError(_other_names(list(self.names), list(rows.columns)))
+        return np.asarray(rows.to_numpy())
 
 
-Unseen = tuple[Array, Matrix] | None  # numbers of the rows, and copies of them with known levels
+def _other_names(expected: list[str], given: list[str]) -> str:
+    """What scikit-learn says of a frame with other columns than that of the fit."""
+    text = "The feature names should match those that were passed during fit.\n"
+    unseen, missing = sorted({*given} - {*expected}), sorted({*expected} - {*given})
+    for names, what in (
+        (unseen, "Feature names unseen at fit time:\n"),
+        (missing, "Feature names seen at fit time, yet now missing:\n"),
+    ):
+        shown = [*(f"- {name}\n" for name in names[:5]), *["- ...\n"] * (len(names) > 5)]
+        text += what + "".join(shown) if names else ""
+    same = not unseen and not missing
+    return text + "Feature names must be in the same order as they were in fit.\n" * same

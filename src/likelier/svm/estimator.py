@@ -28,6 +28,7 @@ from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import NO_SCALE, SHARED_SCALE, warn_extreme_cells
 from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.predictions import TableInput
 from likelier.kernels import Kernel, make_kernel
 from likelier.matrices import as_csr, checked_matrix, checked_weight
 from likelier.svm.checks import (
@@ -45,7 +46,7 @@ SKLEARN_DEFAULT = "deprecated"  # default of ``probability`` in scikit-learn's S
 PRIVATE_ATTRIBUTES = ("_gamma", "_fitted_rows", "_held_out_columns")
 
 
-class SVMEstimator(CallbackSupportMixin, BaseEstimator, ABC):
+class SVMEstimator(TableInput, CallbackSupportMixin, BaseEstimator, ABC):
     """Parameters, kernels and fitting of SVMs, for one or several values of C."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -142,6 +143,8 @@ class SVMEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             )
         if sparse.issparse(X) and self.kernel == "precomputed":
             raise TypeError("X must be dense for kernel='precomputed'; use X.toarray()")
+        if reset:
+            self.__dict__.pop("encoding_", None)  # of a file that an earlier fit has read
         X = validate_data(
             self, checked_matrix(X), reset=reset, dtype=np.float64, order="C", accept_sparse="csr"
         )

@@ -121,14 +121,67 @@ def test_predictions_are_those_of_the_estimator(name, kind, tmp_path):
             np.testing.assert_allclose(getattr(found, part), getattr(expected, part), rtol=1e-12)
 
 
-def test_columns_of_frames_are_found_by_name(tmp_path):
+@pytest.mark.parametrize("columns", ["dbac", "abd", "abcx", "zyxwvutsr"])
+def test_frames_of_other_columns_are_refused_in_the_words_of_the_estimator(columns, tmp_path):
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = likelier.LinearClassifier(random_state=0).fit(frame, CLASSES)
     predictor = likelier.load_predictor(saved(model, tmp_path))
-    found = predictor.predict_proba(frame[["d", "b", "a", "c"]])
-    np.testing.assert_array_equal(found, model.predict_proba(frame))
-    with pytest.raises(ValueError, match="no column 'c'"):
-        predictor.predict(frame[["a", "b", "d"]])
+    np.testing.assert_array_equal(predictor.predict_proba(frame), model.predict_proba(frame))
+    other = pd.DataFrame(np.ones((3, len(columns))), columns=list(columns))
+    with pytest.raises(ValueError, match="should match those") as ours:
+        predictor.predict(other)
+    with pytest.raises(ValueError, match="should match those") as theirs:
+        model.predict(other)
+    assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_nullable_columns_and_masked_arrays_are_understood(named, tmp_path):
+    gaps = RNG.random(X.shape) < 0.1
+    rows = np.where(gaps, np.nan, X)
+    frame = pd.DataFrame(rows, columns=list("abcd"))
+    model = likelier.GaussianNB().fit(frame if named else rows, CLASSES)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    nullable = frame.astype("Float64")
+    assert nullable.isna().sum().sum() == gaps.sum()
+    expected = model.predict_proba(frame if named else rows)
+    np.testing.assert_array_equal(predictor.predict_proba(nullable), expected)
+    np.testing.assert_array_equal(predictor.predict_proba(np.ma.array(X, mask=gaps)), expected)
+    linear = likelier.LinearClassifier(random_state=0).fit(X, TWO)
+    whole = pd.DataFrame(X, columns=list("abcd")).astype("Float64")
+    predictor = likelier.load_predictor(saved(linear, tmp_path))
+    np.testing.assert_array_equal(predictor.predict(whole), linear.predict(X))
+    with pytest.raises(ValueError, match="masked"):
+        predictor.predict(np.ma.array(X, mask=gaps))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("model", "y", "method"),
+    [
+        (likelier.OnePassClassifier(random_state=0), CLASSES, "predict_uncertainty"),
+        (likelier.LinearRegressor(random_state=0), NUMBERS, "predict_interval"),
+    ],
+)
+def test_huge_rows_are_named(model, y, method, tmp_path):
+    predictor = likelier.load_predictor(saved(model.fit(X, y), tmp_path))
+    for one in (model, predictor):
+        with pytest.raises(ValueError, match="values of X are too large"):
+            getattr(one, method)(np.full((2, 4), 1.7e308))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [likelier.GaussianNB(bayesian=True), likelier.BernoulliNB(bayesian=True),
+     likelier.OnePassClassifier()],
+)  # fmt: skip
+def test_uncertainty_of_a_fitted_model_does_not_change(model, tmp_path):
+    model.fit(X, CLASSES)
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    first = model.predict_uncertainty(X).epistemic
+    assert (first > 0.0).any()
+    np.testing.assert_array_equal(model.predict_uncertainty(X).epistemic, first)
+    np.testing.assert_allclose(predictor.predict_uncertainty(X).epistemic, first, rtol=1e-12)
 
 
 def test_missing_values_are_understood_where_the_model_does(tmp_path):
@@ -225,14 +278,12 @@ def test_scores_that_are_not_calibrated_are_no_probabilities(tmp_path):
 
 
 def test_quantiles_and_uncertainty_of_unseen_levels_are_those_of_the_mixture(tmp_path):
-    from likelier.fitting.tabular import TabularModel
-
     town = np.array(["Rome", "Oslo", "Bonn"])[RNG.integers(0, 3, 300)]
     frame = pd.DataFrame(X, columns=list("abcd")).assign(
         town=town, target=NUMBERS + 50.0 * (town == "Oslo")
     )
-    model = TabularModel(regressor=likelier.LinearRegressor(random_state=0), target="target")
-    predictor = likelier.load_predictor(saved(model.fit(frame), tmp_path))
+    model = likelier.LinearRegressor(random_state=0).fit(frame, y="target")
+    predictor = likelier.load_predictor(saved(model, tmp_path))
     unseen = frame.assign(town=["Kyiv", *frame.town[1:]]).drop(columns="target")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the level that did not occur in training
@@ -248,14 +299,11 @@ def test_quantiles_and_uncertainty_of_unseen_levels_are_those_of_the_mixture(tmp
 
 
 def test_files_and_frames_go_through_the_encoding(tmp_path):
-    from likelier.fitting.tabular import TabularModel  # the model of the command line
-
     frame = pd.DataFrame(X, columns=list("abcd")).assign(
         town=np.array(["Rome", "Oslo", "Bonn"])[SCORE.argmin(axis=1)], target=CLASSES
     )
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    model = TabularModel(likelier.LinearClassifier(random_state=0), target="target")
-    model.fit(tmp_path / "rows.csv")
+    model = likelier.LinearClassifier(random_state=0).fit(tmp_path / "rows.csv", y="target")
     predictor = likelier.load_predictor(saved(model, tmp_path))
     unseen = frame.assign(town=["Kyiv", *frame.town[1:]]).drop(columns="target")
     unseen.to_csv(tmp_path / "new.csv", index=False)
@@ -299,15 +347,3 @@ def test_neither_scikit_learn_nor_pandas_is_imported(tmp_path):
             assert not loaded, loaded
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
-
-
-def test_labels_of_rows_with_an_unseen_level_are_those_of_most_copies():
-    from likelier.predictor.unseen_levels import N_DRAWS, mixed_labels
-
-    class Copies:
-        def predict(self, rows):
-            return np.column_stack([rows[:, 0] > 0.0, rows[:, 0] > 10.0]).astype(int)
-
-    copies = np.ones((2 * N_DRAWS, 1))
-    copies[N_DRAWS : 2 * N_DRAWS - 1] = -1.0  # all of the second row's but one
-    np.testing.assert_array_equal(mixed_labels(Copies(), copies), [[1, 0], [0, 0]])

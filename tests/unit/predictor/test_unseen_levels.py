@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likelier import BayesianKernelRegressor, LinearClassifier, LinearRegressor
-from likelier.fitting.tabular import TabularModel
+from likelier.fitting.tables import fit_source, target_source
 
 COVERAGE = 0.9
 
@@ -33,11 +33,12 @@ def levels_with_effects(n_levels, n, seed, noise=0.3):
     return rows(0, n_levels, n), rows(0, n_levels, n // 2), rows(n_levels, 2 * n_levels, n // 2)
 
 
+def fitted(model, table):
+    return fit_source(model, target_source(table, "y"))
+
+
 def predicted(model, table):
-    blocks = list(model.predict_blocks(table, coverage=COVERAGE))
-    return tuple(
-        np.concatenate([getattr(block, name) for block in blocks]) for name in ("label", "interval")
-    )
+    return model.predict(table), model.predict_interval(table, coverage=COVERAGE)
 
 
 @pytest.mark.parametrize("n_levels", [30, 200])
@@ -49,8 +50,7 @@ def test_intervals_cover_unseen_levels(name, n_levels):
         "linear": LinearRegressor(random_state=0),
         "kernel": BayesianKernelRegressor(random_state=0, n_components=200),
     }[name]
-    model = TabularModel(regressor=regressor, target="y").fit(seen)
-    assert model.task_ == "regression"
+    model = fitted(regressor, seen)
     with pytest.warns(UserWarning, match=rf"'level' \({len(unseen['y'])}\)"):
         label, interval = predicted(model, unseen)
     y = np.array(unseen["y"])
@@ -76,7 +76,7 @@ def test_probabilities_of_unseen_levels_are_those_of_an_average_level(n_levels):
     x = rng.standard_normal(5000)
     y = np.where(rng.random(5000) < 1 / (1 + np.exp(-odds[level] - x)), "yes", "no")
     table = {"level": names[level].tolist(), "x": x.tolist(), "y": y.tolist()}
-    model = TabularModel(classifier=LinearClassifier(random_state=0), target="y").fit(table)
+    model = fitted(LinearClassifier(random_state=0), table)
     grid = np.linspace(-1, 1, 5)
     known = {"level": np.repeat(names, 5).tolist(), "x": np.tile(grid, n_levels).tolist()}
     each = model.predict_proba(known)[:, 1].reshape(n_levels, 5)
@@ -95,7 +95,7 @@ def test_probabilities_of_unseen_levels_are_those_of_an_average_level(n_levels):
 
 def test_rows_of_known_levels_are_predicted_as_ever():
     seen, known, unseen = levels_with_effects(10, 800, seed=2)
-    model = TabularModel(regressor=LinearRegressor(random_state=0), target="y").fit(seen)
+    model = fitted(LinearRegressor(random_state=0), seen)
     both = {key: [*known[key][:50], *unseen[key][:50]] for key in known}
     alone = {key: known[key][:50] for key in known}
     with pytest.warns(UserWarning, match=r"of 100 rows.*'level' \(50\)"):
@@ -113,9 +113,12 @@ def test_labels_agree_with_the_mixed_probabilities():
         "x": rng.standard_normal(600).tolist(),
         "y": np.array(["a", "b", "c"])[level % 3].tolist(),
     }
-    model = TabularModel(classifier=LinearClassifier(random_state=0), target="y").fit(table)
+    model = fitted(LinearClassifier(random_state=0), table)
     later = {"level": ["new"] * 4, "x": [-1.0, 0.0, 1.0, 2.0]}
     with pytest.warns(UserWarning, match=r"'level' \(4\)"):
-        (block,) = model.predict_blocks(later)
-    np.testing.assert_array_equal(block.label, model.classes_[block.probability.argmax(axis=1)])
-    assert block.probability.max() < 0.7  # two of five levels have each of two labels
+        label, probability = model.predict(later), model.predict_proba(later)
+    with pytest.warns(UserWarning, match=r"'level' \(4\)"):
+        logarithm = model.predict_log_proba(later)
+    np.testing.assert_array_equal(label, model.classes_[probability.argmax(axis=1)])
+    np.testing.assert_allclose(logarithm, np.log(probability))
+    assert probability.max() < 0.7  # two of five levels have each of two labels

@@ -13,7 +13,6 @@ from tests.unit.tables.helpers import encode, learn, names_of, plain
 
 import likelier
 from likelier import TextFeatures
-from likelier.fitting.tabular import TabularModel
 from likelier.tables import TableEncoding
 from likelier.tables.terms import Sketch, TermCounter
 
@@ -157,12 +156,11 @@ def test_a_file_with_text_is_learned(tmp_path):
         writer = csv.writer(file)
         writer.writerow(table.column_names)
         writer.writerows(zip(*table.to_pydict().values(), strict=True))
-    model = TabularModel(likelier.LinearClassifier(random_state=0), target="y").fit(path)
+    model = likelier.LinearClassifier(random_state=0).fit(path, y="y")
     likelier.save(model, tmp_path / "model")
     loaded = likelier.load(tmp_path / "model")
-    (block,) = loaded.predict_blocks(path)
-    assert (block.label == block.y).mean() > 0.98
-    assert "text:great" in loaded.feature_names()
+    assert (loaded.predict(path) == np.array(table["y"]).astype(str)).mean() > 0.98
+    assert "text:great" in loaded.feature_names_in_
 
 
 # -- the reduction ----------------------------------------------------------------------

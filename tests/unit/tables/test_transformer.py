@@ -16,7 +16,7 @@ from tests.unit.tables.helpers import columns_csv, csv_file, mixed, no_warning
 
 import likelier
 from likelier import LinearClassifier, LinearRegressor, TableFeatures, registry
-from likelier.fitting.tabular import TabularModel
+from likelier.fitting.tables import choose_task, fit_source, target_source
 from likelier.registry import register_savable
 
 
@@ -149,21 +149,24 @@ def test_a_saved_pipeline_gives_the_same_bits(tmp_path, monkeypatch, tables, spa
 def test_a_saved_model_of_a_table_gives_the_same_bits(tmp_path, tables, task):
     table = tables[0]
     y = labels(table) if task == "classification" else 2 * np.array(table["c0"])
-    estimators = LinearClassifier(random_state=0), LinearRegressor(random_state=0)
-    model = TabularModel(*estimators, target="y").fit({**table, "y": list(y)})
-    assert model.task_ == task
+    source = target_source({**table, "y": list(y)}, "y")
+    assert choose_task(source)[0] == task
+    estimators = {"classification": LinearClassifier, "regression": LinearRegressor}
+    model = fit_source(estimators[task](random_state=0), source)
     likelier.save(model, tmp_path / "model")
     loaded = likelier.load(tmp_path / "model")
-    assert loaded.encoder_.notes() == model.encoder_.notes()
+    assert loaded.encoding_.notes() == model.encoding_.notes()
     for data in tables:
         found = []
         for one in (model, loaded):
             with told(data):
-                (block,) = one.predict_blocks(data)
-            found.append(block)
-        np.testing.assert_array_equal(found[0].label, found[1].label)
-        if task == "classification":
-            np.testing.assert_array_equal(found[0].probability, found[1].probability)
+                found.append(one.predict(data))
+            if task == "classification":
+                with told(data):
+                    found.append(one.predict_proba(data))
+        half = len(found) // 2
+        for before, after in zip(found[:half], found[half:], strict=True):
+            np.testing.assert_array_equal(before, after)
 
 
 # -- speed ------------------------------------------------------------------------------
