@@ -288,10 +288,20 @@ class EvidenceAscent(Inference):
         return start_ascent(few, n_scales)
 
     def step(self, state: AscentState, engine: Engine) -> tuple[AscentState, Info]:
-        """One step on a fresh subset."""
+        """One step on a fresh subset.
+
+        Subsets do not overlap until all rows have been used: that halves the spread of the result.
+        """
+        n = int(engine.n_rows or 1)
         largest = max(MIN_SUBSET, int(np.sqrt(STEP_WORK / max(engine.n_features, 1))))
-        size = min(self.plan.size(state.step), int(engine.n_rows or 1), largest)
-        batch = engine.draw(size, iteration=1 + state.step).compact()
+        epoch = start = size = 0
+        for step in range(state.step + 1):
+            start += size
+            size = min(self.plan.size(step), n, largest)
+            if start + size > n:
+                epoch, start = epoch + 1, 0
+        rows = engine.stream(epoch, 0).permutation(n)[start : start + size]
+        batch = replace(engine.draw(1), rows=rows).compact()  # which shares the rows
         data = (self.dense(batch.X), self.columns(np.asarray(batch.y)), batch.weight)
         state = ascent_step(state, self.plan.n_steps, data, self.groups)
         value = state.values[-1] if state.values else np.nan
