@@ -81,13 +81,12 @@ def long_stream():
     return ([(X[:9000], y[:9000]), (X[9000:], y[9000:])],)
 
 
-quick = {"random_state": 0}
-
-
 def bayesian(loss="log_loss", prior_precision="auto", **sampling):
     """With few draws, unless more are asked for."""
     inference = likelier.MCMC(**{"n_chains": 2, "n_draws": 12, **sampling})
-    return bayesian(loss, prior_precision=prior_precision, inference=inference)
+    return likelier.BayesianLinearClassifier(
+        loss, prior_precision=prior_precision, inference=inference, **quick
+    )
 
 
 CASES = {
@@ -104,12 +103,14 @@ CASES = {
     "linear_newton_stream": (likelier.LinearClassifier(alpha=1e-3, **quick), stream),
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
     "linear_l1": (
-        likelier.LinearClassifier(alpha=1e-4, penalty="l1", tol=1e-10, **quick),
+        likelier.LinearClassifier(alpha=1e-4, l1_ratio=1.0, tol=1e-10, **quick),
         wide,
     ),
     "linear_sgd_stream": (likelier.LinearClassifier("hinge", max_iter=6, **quick), wide_stream),
     "linear_schedule": (
-        likelier.LinearClassifier(learning_rate="invscaling", max_iter=6, average=2000, **quick),
+        likelier.LinearClassifier(
+            solver=likelier.SGD(learning_rate="invscaling", average=2000), max_iter=6, **quick
+        ),
         lambda: dense(k=3),
     ),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
