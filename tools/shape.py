@@ -523,10 +523,7 @@ def _is_block(part: Any) -> bool:
 
 
 def trace_figures(source: Path, n_rows: int = 3_000) -> list[Figure]:
-    """Files of the package that a fit of `BayesianKernelClassifier` runs functions of.
-
-    Of its own family are files called ``kernel_...`` and those in a folder ``kernel_machine``.
-    """
+    """Files of the package that a fit of `BayesianKernelClassifier` runs functions of."""
     sys.path.insert(0, str(source.resolve()))
     import numpy as np
 
@@ -556,7 +553,7 @@ def trace_figures(source: Path, n_rows: int = 3_000) -> list[Figure]:
         sys.setprofile(None)
         threading.setprofile(None)
     files = sorted(Path(path).relative_to(home).as_posix() for path in calls)
-    own = [f for f in files if Path(f).name.startswith("kernel_") or "kernel_machine/" in f]
+    own = [f for f in files if "kernel_machine/" in f]
     n_functions = sum(len(functions) for functions in calls.values())
     return [
         ("files of its own family that one kernel fit crosses", len(own), own),

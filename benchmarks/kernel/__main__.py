@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import DOCS, machine_facts, name_processors, results_folder, write_json
-from benchmarks.kernel import classify, ensembles, features, gp, large, noise, regress, scale
+from benchmarks.kernel import classify, features, gp, large, noise, regress, scale
 from benchmarks.kernel.peers import PEERS
 from benchmarks.kernel.problem import CLASSES, NUMBERS, QUICK
 from benchmarks.kernel.writer import PROCESSOR, write
 
 PARTS = (
-    "features", "classify", "large", "noise", "ensembles", "regress", "gp", "scale", "write",
+    "features", "classify", "large", "noise", "regress", "gp", "scale", "write",
 )  # fmt: skip
 PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm", "torch", "gpytorch", "threadpoolctl")
 
@@ -45,8 +45,6 @@ def main(arguments: list[str] | None = None) -> None:
             large.run(folder, classes)
         elif part == "noise":
             noise.run(folder, classes, seeds)
-        elif part == "ensembles":
-            ensembles.run(folder, asked or (QUICK if options.quick else ensembles.SETS), seeds)
         elif part == "regress":
             numbers = asked or (NUMBERS[:2] if options.quick else NUMBERS)
             splits = range(options.seeds or (1 if options.quick else 20))

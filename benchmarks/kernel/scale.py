@@ -61,7 +61,7 @@ def measure(case: str, seed: int) -> dict[str, Any]:
     record = {
         "rows": n_rows, "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "experts": len(model.experts_[0].get("counts", ())),
+        "experts": model.n_experts_,
     }  # fmt: skip
     X, y = (split.X_test, split.y_test) if split else next(iter(_Stream(20_000, seed + 1)()))
     p = model.predict_proba(X)

@@ -16,7 +16,7 @@ from benchmarks.common import (
     read_json,
     write_page,
 )
-from benchmarks.kernel import ensembles, features, gp, large, noise, scale
+from benchmarks.kernel import features, gp, large, noise, scale
 from benchmarks.kernel.peers import GP_SECONDS, NAMES
 
 PROCESSOR = "processor"  # key of the processor name in a record; "cpu" holds seconds
@@ -30,7 +30,7 @@ def write(folder: Path, docs: Path) -> None:
     """Write kernel.md and its figure from the measurements so far."""
     parts = [
         TITLE, _machine(folder), _classify(folder, docs), _peers(folder), large.text(folder),
-        scale.text(folder), noise.text(folder), ensembles.text(folder), _regress(folder),
+        scale.text(folder), noise.text(folder), _regress(folder),
         _features(folder),
     ]  # fmt: skip
     write_page(docs / "kernel.md", "\n".join(part for part in parts if part))

@@ -283,11 +283,6 @@ class Engine(ABC):
     def is_local(self) -> bool:
         """Whether all rows are in the memory of this process, and can be addressed by number."""
 
-    @property
-    def in_memory(self) -> bool:
-        """`is_local`, for kernel machines until they are recomposed."""
-        return self.is_local
-
     @abstractmethod
     def blocks(self, iteration: int | None = None) -> Iterable[Batch]:
         """Yield the blocks one after another, for work that is sequential by nature.
@@ -338,6 +333,13 @@ class Engine(ABC):
     @abstractmethod
     def subsets(self, sizes: Sequence[int], iteration: int = 0) -> list[Engine]:
         """Samples of growing size as engines of their own, in memory; each holds the one before."""
+
+    @abstractmethod
+    def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
+        """Yield the rows to learn from and the rows held out, for every fold.
+
+        At least as many rows as folds; the same folds whatever engine the rows are on.
+        """
 
     @abstractmethod
     def stream(self, iteration: int, block: int) -> np.random.Generator:

@@ -70,5 +70,6 @@ def elsewhere(monkeypatch, place):
         patch.setattr(LocalEngine, "_run", run)
         patch.setattr(LocalEngine, "sample", BlockEngine.sample)
         patch.setattr(LocalEngine, "transformed", BlockEngine.transformed)
+        patch.setattr(LocalEngine, "folds", BlockEngine.folds)
         patch.setattr(LocalEngine, "is_local", False)
         yield

@@ -6,6 +6,9 @@ import numpy as np
 from scipy import sparse
 
 import likelier
+from likelier.kernel_machine.settings import Evidence
+from likelier.kernel_machine.stein_gaussian import SteinGaussian
+from likelier.kernel_machine.svgd import SVGD
 
 
 def dense(n=1500, d=6, k=2):
@@ -81,6 +84,15 @@ def long_stream():
     return ([(X[:9000], y[:9000]), (X[9000:], y[9000:])],)
 
 
+def long_numbers():
+    """More rows than scales are learned from."""
+    X, y = numbers(24_000, 3)
+    return ([(X[:9000], y[:9000]), (X[9000:], y[9000:])],)
+
+
+kernel = {"n_components": 64, **quick}
+
+
 def bayesian(loss="log_loss", prior_precision="auto", **sampling):
     """With few draws, unless more are asked for."""
     inference = likelier.MCMC(**{"n_chains": 2, "n_draws": 12, **sampling})
@@ -154,6 +166,40 @@ CASES = {
         likelier.DeepGPRegressor(n_inducing=4, max_iter=40, **quick),
         lambda: numbers(3000, 3),
     ),
+    "kernel_classes": (likelier.BayesianKernelClassifier(**kernel), lambda: dense(1200, k=3)),
+    "kernel_numbers": (likelier.BayesianKernelRegressor(**kernel), lambda: numbers(1200)),
+    "kernel_few_rows": (likelier.BayesianKernelClassifier(**kernel), lambda: dense(70, 9)),
+    "kernel_hinge": (likelier.BayesianKernelClassifier(loss="hinge", **kernel), dense),
+    "kernel_epsilon": (
+        likelier.BayesianKernelRegressor(loss="epsilon_insensitive", **kernel),
+        lambda: numbers(300),
+    ),
+    "kernel_experts": (
+        likelier.BayesianKernelClassifier(
+            inference=Evidence(n_experts=16), gamma=0.5, alpha=0.1, **kernel
+        ),
+        lambda: dense(900, 2),
+    ),
+    "kernel_experts_numbers": (
+        likelier.BayesianKernelRegressor(
+            inference=Evidence(n_experts=16), gamma=0.5, alpha=0.1, **kernel
+        ),
+        lambda: numbers(900, 2),
+    ),
+    "kernel_svgd": (
+        likelier.BayesianKernelClassifier(
+            loss="hinge", inference=SVGD(n_particles=4, n_updates=30), **kernel
+        ),
+        lambda: dense(300, k=3),
+    ),
+    "kernel_stein": (
+        likelier.BayesianKernelRegressor(
+            inference=SteinGaussian(n_particles=2, n_updates=30), **kernel
+        ),
+        lambda: numbers(300),
+    ),
+    "kernel_stream": (likelier.BayesianKernelClassifier(**kernel), stream),
+    "kernel_long_stream": (likelier.BayesianKernelRegressor(**kernel), long_numbers),
     "bayesian_auto": (bayesian(), lambda: dense(k=3)),
     "bayesian_few_rows": (
         bayesian(prior_precision=0.05, n_warmup=12),

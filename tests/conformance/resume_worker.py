@@ -23,6 +23,7 @@ from tests.conformance.resume_cases import CASES
 
 from likelier.files import journal
 from likelier.fitting import monitor
+from likelier.kernel_machine import expert_fit
 from likelier.svm import smo
 
 SEED, RANDOM_KILLS = 0, 4
@@ -115,6 +116,7 @@ def main(name, folder):
     folder = Path(folder)
     monitor.CHECKPOINT_SECONDS, monitor.WRITING_SHARE = 0.0, np.inf
     smo.MIN_WORK_SAVED, smo.WORK_PER_REFILL = 1e5, 0.0
+    expert_fit.MAX_LANDMARKS = 64
     expected = uninterrupted(name, folder)
     first = Writes()
 

@@ -112,7 +112,7 @@ def test_facts(make, kind, weighted):
     engine = make(X, y, weight, 0)
     assert engine.n_features == D
     assert engine.repeatable is True
-    assert engine.in_memory is isinstance(engine, LocalEngine)
+    assert engine.is_local is isinstance(engine, LocalEngine)
     list(engine.blocks())
     assert engine.n_rows == len(present(weight))
 

@@ -30,8 +30,11 @@ from likelier.glm.model import LinearModel
 from likelier.glm.newton import Newton
 from likelier.glm.penalty import ElasticNet
 from likelier.glm.sgd import AdaptiveSGD, ScheduledSGD
+from likelier.kernel_machine.evidence import EvidenceAscent
+from likelier.kernel_machine.expert_fit import ExpertFits
 from likelier.kernel_machine.stein_gaussian import SteinGaussian
 from likelier.kernel_machine.svgd import SVGD
+from likelier.kernel_machine.weights import WeightSolver
 from likelier.multilabel.label_mixture import MergingAscent
 from likelier.multilabel.variational import VariationalMixture
 from likelier.naive_bayes.closed_form import ClosedForm
@@ -56,6 +59,8 @@ CASES = {
 ELSEWHERE = {
     ClosedForm: "test_closed_form.py",
     DeepAdam: "test_deep_inference.py",
+    EvidenceAscent: "test_kernel_inference.py",
+    ExpertFits: "test_kernel_inference.py",
     Gibbs: "test_samplers.py",
     Hamiltonian: "test_samplers.py",
     Independent: "test_samplers.py",
@@ -65,6 +70,7 @@ ELSEWHERE = {
     MergingAscent: "test_mixture_inference.py",
     FrozenUpdate: "test_remote_like.py",
     StreamingUpdate: "test_remote_like.py",
+    WeightSolver: "test_kernel_inference.py",
     VariationalMixture: "test_mixture_inference.py",
 }
 PAIRS = [(kind, loss) for kind, case in CASES.items() for loss in ALL if case[1](loss)]

@@ -48,7 +48,7 @@ def numbers(posterior):
 def test_an_inference_is_a_frozen_value(kind):
     default = kind()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        default.rate = 1.0
+        default.step_size = 1.0
     assert not kind.__subclasses__()
     assert "Cost per update" in kind.__doc__
 
@@ -77,7 +77,7 @@ def test_init_step_posterior(kind, loss):
 @pytest.mark.parametrize("linear", [False, True], ids=["fourier", "linear"])
 def test_steps_lower_the_energy(kind, loss, data, linear):
     model, engine = problem(loss, data, linear)
-    inference = kind(n_particles=3, n_updates=60, batch_size=N, rate=0.1)
+    inference = kind(n_particles=3, n_updates=60, batch_size=N, step_size=0.1)
     state = inference.init(model, engine)
     objectives = []
     for _ in range(60):

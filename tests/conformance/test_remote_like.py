@@ -18,6 +18,8 @@ from threadpoolctl import threadpool_limits
 import likelier
 from likelier import losses
 from likelier.engines import blocks
+from likelier.kernel_machine import data as kernel_data
+from likelier.kernel_machine.settings import Evidence
 
 N = 1500  # six blocks
 
@@ -125,6 +127,21 @@ CASES = [
         lambda: dense("numbers"),
     ),
     *case(
+        "kernel_hinge",
+        likelier.BayesianKernelClassifier(loss="hinge", **quick),
+        lambda: dense(k=3),
+    ),
+    *case(
+        "kernel_experts",
+        likelier.BayesianKernelClassifier(inference=Evidence(n_experts=2), **quick),
+        dense,
+    ),
+    *case(
+        "kernel_experts_numbers",
+        likelier.BayesianKernelRegressor(inference=Evidence(n_experts=2), **quick),
+        lambda: dense("numbers"),
+    ),
+    *case(
         "multilabel",
         likelier.MultilabelClassifier(**quick),
         lambda: dense("labels", k=3),
@@ -143,6 +160,7 @@ def several_blocks(monkeypatch):
     """Blocks of 256 rows; two threads of BLAS add in another order than one."""
     for name in ("MIN_DENSE_ROWS", "MAX_DENSE_ROWS", "MIN_SPARSE_ROWS", "MAX_SPARSE_ROWS"):
         monkeypatch.setattr(blocks, name, 256)
+    monkeypatch.setattr(kernel_data, "SAMPLE_ROWS", 1100)  # fewer than all rows
     with threadpool_limits(1, user_api="blas"):
         yield
 
@@ -214,6 +232,11 @@ STREAMED = (
     "one_pass",
     "one_pass_frozen",
     "one_pass_frozen_fourier",
+    "kernel_classes",
+    "kernel_numbers",
+    "kernel_hinge",
+    "kernel_experts",
+    "kernel_experts_numbers",
 )
 
 

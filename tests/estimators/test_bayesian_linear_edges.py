@@ -12,7 +12,6 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from likelier import BayesianLinearClassifier
 from likelier.bayesian_linear import recipe
 from likelier.calibration import log_loss
 from likelier.fitting.tabular import TabularModel
@@ -48,24 +47,6 @@ def test_probabilities_of_the_hinge_where_positives_are_rare():
     top = np.argsort(p[:, 1])[-80:]
     assert p[top, 1].mean() > 0.4 * test_y[top].mean()
     np.testing.assert_array_equal(model.predict(test_X), p.argmax(axis=1))
-
-
-@pytest.mark.parametrize(("n_rare", "folds"), [(600, 1), (300, 2), (60, 5)])
-def test_folds_are_added_until_both_classes_have_been_scored(n_rare, folds, monkeypatch):
-    X, _ = rows(2400)
-    y = np.zeros(2400, dtype=int)
-    y[:n_rare] = 1
-    seen = []
-
-    def scores(self, data, inside, *rest):
-        seen.append(inside)
-        return np.asarray(X[inside, :1])
-
-    monkeypatch.setattr(BayesianLinearClassifier, "_held_out_scores", scores)
-    words = {"n_chains": 1, "n_draws": 4, "n_warmup": 1, "random_state": 0}
-    bayesian("hinge", sampler="gibbs", **words).fit(X, y)
-    assert len(seen) == folds
-    assert len(np.unique(np.concatenate(seen))) == sum(map(len, seen))
 
 
 @pytest.mark.parametrize("stop_at", [1, 3])

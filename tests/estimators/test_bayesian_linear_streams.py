@@ -8,8 +8,8 @@ from scipy import sparse
 
 from likelier import BayesianLinearClassifier
 from likelier.bayesian_linear import recipe
-from likelier.bayesian_linear.rows import FoldSource
 from likelier.calibration import ece
+from likelier.fitting import cross_fit
 
 from .bayesian_linear_problem import bayesian
 
@@ -36,9 +36,10 @@ def test_the_hinge_is_calibrated_on_rows_it_has_not_learned():
     assert ece(model.predict_proba(X[150:]), y[150:]) < 0.1
 
 
-def test_a_fold_of_a_long_stream_is_left_out(monkeypatch):
-    """Where its rows cannot be held and are few for each feature."""
-    monkeypatch.setattr(recipe, "STREAM_SAMPLE", 100)
+def test_one_fold_of_many_rows_is_left_out(monkeypatch):
+    """Where these are few for each feature."""
+    monkeypatch.setattr(cross_fit, "ONE_FOLD_ROWS", 100)
+    monkeypatch.setattr(cross_fit, "ENOUGH", 5)
     X, y = noisy_rows(180, 4)
     learned, scored = [], []
     draw, score = recipe.draw, BayesianLinearClassifier._linear_scores
@@ -60,7 +61,7 @@ def test_a_fold_of_a_long_stream_is_left_out(monkeypatch):
 
 
 def test_many_rows_for_each_feature_are_calibrated_without_a_further_fit(monkeypatch):
-    monkeypatch.setattr(recipe, "STREAM_SAMPLE", 400)
+    monkeypatch.setattr(recipe, "MANY_ROWS", 400)
     fits, real = [], recipe.draw
 
     def draw(*words):
@@ -72,35 +73,6 @@ def test_many_rows_for_each_feature_are_calibrated_without_a_further_fit(monkeyp
     model = bayesian("hinge", **QUICK).fit(blocks_of(X[:500], y[:500]))
     assert len(fits) == 1
     assert ece(model.predict_proba(X[500:]), y[500:]) < 0.06
-
-
-def test_parts_of_a_stream_are_the_same_rows_however_they_are_cut():
-    from likelier.tables import block_source
-
-    X, y = noisy_rows(300, 2)
-
-    def rows_in(size, inside):
-        source = FoldSource(block_source(blocks_of(X, y, size)), 5, 7, inside)
-        return np.concatenate([np.asarray(b.X)[b.weight > 0.0] for b in source()])
-
-    np.testing.assert_array_equal(rows_in(97, True), rows_in(11, True))
-    assert 30 < len(rows_in(97, True)) < 90
-    assert len(rows_in(97, True)) + len(rows_in(50, False)) == 300
-
-
-def test_a_row_that_is_absent_moves_no_other_to_another_part():
-    from likelier.tables import block_source
-
-    X, y = noisy_rows(300, 2)
-    weight = np.ones(300)
-    weight[17] = 0.0
-
-    def rows_in(*block):
-        source = FoldSource(block_source([block]), 5, 7, True)
-        return np.concatenate([np.asarray(b.X)[b.weight > 0.0] for b in source()])
-
-    kept = weight > 0.0
-    np.testing.assert_array_equal(rows_in(X, y, weight), rows_in(X[kept], y[kept]))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_streams_are_told_of_once(name, once):
     assert text.startswith("column 1 of X: a cell as far out as 1e+08")
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("name", [name for name in STREAMS if "kernel" not in name])
 def test_tiny_columns_of_streams_are_told_of(name):
     X, y = draw()
     X[:, 1] *= 1e-300

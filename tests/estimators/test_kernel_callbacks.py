@@ -7,8 +7,6 @@ import pytest
 from sklearn.datasets import load_iris
 
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor
-from likelier.fitting import time_budget
-from likelier.fitting.time_budget import TimeBudget
 
 
 class Recorder:
@@ -36,8 +34,7 @@ def test_every_step_is_reported(kind):
     X, y = load_iris(return_X_y=True)
     recorder = Recorder()
     model = kind(random_state=0).set_callbacks(recorder).fit(X, y)
-    assert recorder.names.count("evidence") == model._plan(len(X)).n_steps
-    assert recorder.names.count("weights") >= 1
+    assert recorder.names.count("iteration") >= model._task().plan(len(X)).n_steps
     assert model.n_iter_ == len(recorder.names) - 1  # the last task is the fit itself
 
 
@@ -51,32 +48,4 @@ def test_a_callback_may_end_the_fit():
 def test_verbose_prints(capsys):
     X, y = load_iris(return_X_y=True)
     BayesianKernelClassifier(random_state=0, verbose=1).fit(X, y)
-    assert "evidence 1:" in capsys.readouterr().out
-
-
-def test_stages_say_how_long_they_will_take(monkeypatch, capsys):
-    now = 100.0
-    monkeypatch.setattr(time_budget.time, "perf_counter", lambda: now)
-    clock = TimeBudget(BayesianKernelClassifier(verbose=1), (None, None), begin=now)
-    for share, seconds in ((0.25, 5.0), (0.5, 5.0), (1.0, 10.0)):
-        now += seconds
-        assert not clock.progress("evidence", share)
-    now += 3.0
-    clock.tick("weights")
-    now += 8.0
-    clock.progress("evidence", 0.1, "of another fit")  # a second stage, after the weights
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("about ")[1] for line in lines if "about" in line] == [
-        "15 s left", "10 s left", "0 s left", "72 s left, of another fit",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("inference", ["svgd", "stein_gaussian"])
-def test_particles_say_how_long_they_will_take(inference, capsys):
-    X, y = load_iris(return_X_y=True)
-    parameters = {"n_components": 8, "n_particles": 2, "max_iter": 4, "random_state": 0}
-    BayesianKernelClassifier(inference=inference, verbose=1, **parameters).fit(X, y)
-    told = [line for line in capsys.readouterr().out.splitlines() if "particles" in line]
-    assert len(told) == 4
-    assert "25% of the steps, about" in told[0] and "s left, objective" in told[0]
-    assert "100% of the steps, about 0 s left" in told[-1]
+    assert "iteration 1: objective" in capsys.readouterr().out

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier import BayesianKernelRegressor
+from likelier import BayesianKernelRegressor, Evidence
+from likelier.losses import EpsilonInsensitive
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +19,8 @@ def rows():
 def loss(model, X, y):
     """The objective without smoothing."""
     rest = np.abs(y - model.predict(X)) / model.target_scale_
-    penalty = 0.5 * model.alpha_[0] * (model.weights_[0][:-1] ** 2).sum()
-    return np.maximum(rest - model.epsilon, 0.0).sum() + penalty
+    penalty = 0.5 * model.alpha_ * (model.posterior_["weights"]["mean"][:-1] ** 2).sum()
+    return np.maximum(rest - EpsilonInsensitive().epsilon, 0.0).sum() + penalty
 
 
 @pytest.mark.parametrize("parameters", [{"max_iter": 1}, {"tol": 0.5}])
@@ -27,7 +28,7 @@ def test_steps_and_tolerance_are_heard(rows, parameters):
     X, y = rows
     model = BayesianKernelRegressor("epsilon_insensitive", random_state=0)
     best = loss(model.fit(X, y), X, y)
-    assert loss(model.set_params(**parameters).fit(X, y), X, y) > 1.01 * best
+    assert loss(model.set_params(inference=Evidence(**parameters)).fit(X, y), X, y) > 1.01 * best
 
 
 def test_it_has_no_coverage_to_tell(rows):

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier import BayesianKernelClassifier, BayesianKernelRegressor, Evidence
 
 
 def entropy(p):
@@ -40,7 +40,7 @@ def test_out_of_support_the_rarer_class_is_not_the_more_probable_one():
     assert (p[:, 0] < 0.5).all() and (p[:, 0] > 0.36).all()
 
 
-def test_out_of_support_after_batches_and_a_new_class():
+def test_out_of_support_after_batches_and_a_late_class():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(4800, 2))
     y = ((X**2).sum(axis=1) < 1.0).astype(int)
@@ -50,6 +50,8 @@ def test_out_of_support_after_batches_and_a_new_class():
     assert 0.35 < model.predict_proba(far)[0, 1] < 0.51
     model.partial_fit(X[4200:4500], y[4200:4500])
     assert 0.35 < model.predict_proba(far)[0, 1] < 0.51
+    model = BayesianKernelClassifier(random_state=0, n_components=64)
+    model.partial_fit(X[:4200], y[:4200], classes=[0, 1, 2])
     late = np.where(X[4500:, 0] > 1.0, 2, y[4500:])
     model.partial_fit(X[4500:], late)
     p = model.predict_proba(far)[0]
@@ -60,7 +62,7 @@ def test_out_of_support_after_batches_and_a_new_class():
 def wide():
     """Digits with the whole posterior: scores have variances of hundreds."""
     X, y = load_digits(return_X_y=True)
-    model = BayesianKernelClassifier(posterior_scale=1.0, random_state=0)
+    model = BayesianKernelClassifier(inference=Evidence(posterior_scale=1.0), random_state=0)
     return X[:500], y[:500], model
 
 
@@ -69,8 +71,8 @@ def test_wide_posteriors_are_integrated_as_draws_say(wide):
     model.fit(X, y)
     strange = np.random.default_rng(1).uniform(0.0, 16.0, (8, 64))
     rows = np.concatenate([strange, X[:8] + strange, X[:8]])
-    machine = model._fitted_posterior().machines[0]
-    made, posterior = machine.map, machine.weights
+    fitted = model._restore(model)
+    made, posterior = fitted.map, fitted.weights
     Phi = made(rows, np.float64)
     scores, covariance = posterior.scores(Phi), posterior.covariance(Phi, made.residual(Phi))
     assert covariance.max() > 50.0

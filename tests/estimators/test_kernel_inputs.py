@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_diabetes, load_iris
 
-from likelier import BayesianKernelClassifier, BayesianKernelRegressor
+from likelier import BayesianKernelClassifier, BayesianKernelRegressor, Evidence
 from likelier.tables import block_source
 
 FORMS = [np.asarray, sparse.csr_matrix, sparse.csc_array]
@@ -66,8 +66,8 @@ def test_experts_take_sparse_rows_as_dense_ones():
     rng = np.random.default_rng(1)
     X = rng.normal(5.0, 1.0, (3000, 2))
     y = (np.sin(4.0 * X[:, 0]) * np.sin(4.0 * X[:, 1]) > 0.0).astype(int)
-    model = BayesianKernelClassifier(n_experts=4, random_state=0).fit(X, y)
-    assert model.experts_[0]
+    model = BayesianKernelClassifier(inference=Evidence(n_experts=4), random_state=0).fit(X, y)
+    assert model.n_experts_
     expected = model.predict_proba(X[:500])
     found = model.predict_proba(sparse.csr_matrix(X[:500]))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -90,7 +90,7 @@ def test_sparse_rows_stay_sparse_beside_a_column_of_times(times):
     train = sparse.hstack([sparse.csr_matrix(X), parameters[:400]]).tocsr()
     test = sparse.hstack([sparse.csr_matrix(X_test), parameters[400:]]).tocsr()
     model = BayesianKernelClassifier(random_state=0).fit(train, y)
-    assert sparse.issparse(model.maps_[0]["landmarks"])
+    assert sparse.issparse(model.posterior_["map"]["landmarks"])
     dense = BayesianKernelClassifier(random_state=0).fit(train.toarray(), y)
     assert model.score(test, y_test) > dense.score(test.toarray(), y_test) - 0.02
     expected = model.predict_proba(test.toarray())
@@ -156,6 +156,15 @@ def test_inputs_whose_squares_overflow_are_named(size, thin):
         for data in ((rows, y), ([(rows[:30], y[:30]), (rows[30:], y[30:])],)):
             with pytest.raises(ValueError, match="input 1 holds numbers whose squares overflow"):
                 model.fit(*data)
+
+
+@pytest.mark.parametrize("machine", [BayesianKernelClassifier, BayesianKernelRegressor])
+@pytest.mark.filterwarnings("ignore:column 1 of X")
+def test_inputs_of_a_stream_whose_squares_vanish_are_named(machine):
+    X = np.random.default_rng(0).normal(size=(60, 2)) * [1.0, 1e-300]
+    y = (X[:, 0] > 0.0).astype(int)
+    with pytest.raises(ValueError, match="input 1 of X holds numbers whose squares vanish"):
+        machine().fit([(X[:30], y[:30]), (X[30:], y[30:])])
 
 
 def test_missing_values_of_a_file_are_filled_in_and_marked(tmp_path):

@@ -30,7 +30,7 @@ def test_finds_function_and_noise():
     X, y, f = wave(1500)
     model = BayesianKernelRegressor(random_state=0).fit(X[:1000], y[:1000])
     assert np.sqrt(np.mean((model.predict(X[1000:]) - f[1000:]) ** 2)) < 0.5
-    assert model.noise_[0] == pytest.approx(1.2, rel=0.1)
+    assert model.noise_ == pytest.approx(1.2, rel=0.1)
     assert model.feature_relevance_[2] < 0.05
 
 
@@ -49,7 +49,7 @@ def test_agrees_with_an_exact_gaussian_process():
     X, y, _ = wave(200)
     gamma = np.array([1.5, 0.4, 0.1])
     model = BayesianKernelRegressor(gamma=gamma, alpha=0.05, random_state=0).fit(X, y)
-    noise = (model.noise_[0] / model.target_scale_) ** 2
+    noise = (model.noise_ / model.target_scale_) ** 2
     kernel = ConstantKernel(noise / 0.05) * RBF(1.0 / gamma) + WhiteKernel(noise)
     peer = GaussianProcessRegressor(kernel, optimizer=None)
     t = (y - model.target_mean_) / model.target_scale_
@@ -84,7 +84,7 @@ def test_out_of_support_the_variance_is_that_of_the_prior():
     X, y, _ = wave(300)
     model = BayesianKernelRegressor(random_state=0).fit(X, y)
     far = model.predict_uncertainty(X[:3] + 1e4)
-    prior = model.noise_[0] ** 2 / model.ratio_[0]
+    prior = model.noise_**2 / model.alpha_
     np.testing.assert_allclose(far.epistemic, prior, rtol=0.3)
     near = model.predict_uncertainty(X)
     assert np.median(near.epistemic) < 0.1 * prior
@@ -119,9 +119,9 @@ def test_batches_and_streams_add_up():
     model = BayesianKernelRegressor(n_components=100, random_state=0)
     for start in range(0, 6000, 1500):
         model.partial_fit(X[start : start + 1500], y[start : start + 1500])
-    assert model.stream_["absorbing"] and "X" not in model.stream_
+    assert "X" not in model.stream_
     assert np.sqrt(np.mean((model.predict(X) - f) ** 2)) < 0.4
-    assert model.noise_[0] == pytest.approx(1.2, rel=0.1)
+    assert model.noise_ == pytest.approx(1.2, rel=0.1)
     blocks = [(X[i : i + 1000], y[i : i + 1000]) for i in range(0, 3000, 1000)]
     stream = BayesianKernelRegressor(n_components=100, random_state=0).fit(blocks)
     assert np.sqrt(np.mean((stream.predict(X) - f) ** 2)) < 0.5
@@ -129,10 +129,10 @@ def test_batches_and_streams_add_up():
 
 def test_save_load_and_bits(tmp_path):
     X, y, _ = wave(150)
-    model = BayesianKernelRegressor(n_particles=2, random_state=0).fit(X, y)
+    model = BayesianKernelRegressor(random_state=0).fit(X, y)
     likelier.save(model, tmp_path / "m")
     assert likelier.load(tmp_path / "m").predict(X).tobytes() == model.predict(X).tobytes()
-    again = BayesianKernelRegressor(n_particles=2, random_state=0).fit(X, y)
+    again = BayesianKernelRegressor(random_state=0).fit(X, y)
     assert again.predict(X).tobytes() == model.predict(X).tobytes()
 
 
@@ -147,7 +147,7 @@ def test_labels_are_refused_with_advice():
     with pytest.raises(ValueError, match="BayesianKernelClassifier"):
         BayesianKernelRegressor().fit(X, np.array(["a", "b"] * 10))
     with pytest.raises(ValueError, match="epsilon"):
-        BayesianKernelRegressor(epsilon=-1.0).fit(X, X[:, 0])
+        BayesianKernelRegressor(likelier.losses.EpsilonInsensitive(epsilon=-1.0)).fit(X, X[:, 0])
 
 
 def test_duplicates_of_rows_do_not_tell_how_large_the_noise_is():
@@ -158,4 +158,4 @@ def test_duplicates_of_rows_do_not_tell_how_large_the_noise_is():
     once = BayesianKernelRegressor(random_state=0).fit(X, y)
     twice = BayesianKernelRegressor(random_state=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
     assert len(X) * 2 > MERGE_ROWS
-    assert twice.noise_[0] > 0.975 * once.noise_[0]  # 0.95 if duplicates counted as other rows
+    assert twice.noise_ > 0.975 * once.noise_  # 0.95 if duplicates counted as other rows

@@ -25,11 +25,11 @@ WORDS = {
     "SVC": [{}, {"probability": True}, {"kernel": "linear"}],
     "SVR": [{}, {"probability": True}],
     "BayesianKernelClassifier": [
-        {}, {"loss": "hinge"}, {"inference": "svgd", "n_particles": 2},
-        {"inference": "stein_gaussian", "n_particles": 2}, {"features": "identity"},
+        {}, {"loss": "hinge"}, {"inference": likelier.SVGD(n_particles=2)},
+        {"inference": likelier.SteinGaussian(n_particles=2)}, {"features": "identity"},
     ],
     "BayesianKernelRegressor": [
-        {}, {"loss": "epsilon_insensitive"}, {"inference": "svgd", "n_particles": 2},
+        {}, {"loss": "epsilon_insensitive"}, {"inference": likelier.SVGD(n_particles=2)},
     ],
     "BayesianLinearClassifier": [
         DRAWS, {"loss": "hinge", **DRAWS}, {"loss": "hinge", "probability": False, **DRAWS},

@@ -355,9 +355,9 @@ def test_grid_search(iris):
 def test_words_that_are_neither_true_nor_false_are_named():
     X, y = load_iris(return_X_y=True)
     for name in ("probability", "shrinking", "break_ties"):
-        with pytest.raises(TypeError, match=f"{name} must be True or False"):
+        with pytest.raises(ValueError, match=f"'{name}' parameter of SVC must be .*bool"):
             SVC(**{name: "yes"}).fit(X, y)
-    with pytest.raises(ValueError, match="decision_function_shape must be"):
+    with pytest.raises(ValueError, match="'decision_function_shape' parameter of SVC must be"):
         SVC(decision_function_shape="ovx").fit(X, y)
 
 

@@ -21,20 +21,14 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import expit, log_expit, softmax
 from tests.reference.hmc import hmc
+from tests.unit.kernel_machine.weight_problems import weight_problem
 
 from likelier import BayesianKernelClassifier
 from likelier.kernel_machine.features import IdentityMap, fourier_map, landmark_map
 from likelier.kernel_machine.integrate import class_predictive
 from likelier.kernel_machine.laplace import laplace_posterior, mean_shift, skewness
-from likelier.kernel_machine.softmax_weights import (
-    ClassLoss,
-    Prior,
-    WeightProblem,
-    fit_output_weights,
-    in_memory_reduction,
-    ridge,
-    stored_features,
-)
+from likelier.kernel_machine.settings import Evidence
+from likelier.kernel_machine.weights import ClassLoss, Prior, fit_weights, ridge
 
 CASES = ("two classes, landmarks", "three classes, fourier", "two classes, weighted, linear")
 
@@ -106,9 +100,9 @@ def posteriors(case, **length):
     """Our posterior, and HMC's draws in the same order of parameters."""
     Phi, codes, weight, n_classes, precision = small_model(case)
     loss, prior = ClassLoss(n_classes), Prior(ridge(Phi.shape[1], precision))
-    problem = WeightProblem(in_memory_reduction(Phi, codes, weight), stored_features, loss, prior)
+    problem = weight_problem(Phi, codes, weight, loss, prior)
     shares = np.bincount(codes.astype(int)) / len(codes)
-    fit = fit_output_weights(problem, loss.start(Phi.shape[1], shares), tol=1e-10, max_iter=200)
+    fit = fit_weights(problem, loss.start(Phi.shape[1], shares), tol=1e-10, max_iter=200)
     ours = laplace_posterior(problem, fit.W, 1.0 / precision)
     ours = replace(ours, shift=mean_shift(problem, ours))
     value, gradient = log_joint(Phi, codes, weight, n_classes, precision)
@@ -168,8 +162,8 @@ def test_posterior_of_many_weights_agrees_with_hmc():
     case = CASES[1]
     ours, draws, Phi = posteriors(case, n_chains=32, n_draws=120, n_warm=20)
     _, codes, weight, n_classes, precision = small_model(case)
-    problem = WeightProblem(in_memory_reduction(Phi, codes, weight), stored_features,
-                          ClassLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
+    prior = Prior(ridge(Phi.shape[1], precision))
+    problem = weight_problem(Phi, codes, weight, ClassLoss(n_classes), prior)
     found = laplace_posterior(problem, ours.mean, 1.0 / precision, "reduced")
     assert found.layout == "reduced" and found.bases.shape == (3, 9, 9)
     exact = draws.flat()
@@ -201,10 +195,11 @@ def test_the_estimator_predicts_what_hmc_does(case):
     weight = rng.uniform(0.2, 1.5, len(X)) if "weighted" in case else None
     parameters = ESTIMATED[case]
     model = BayesianKernelClassifier(
-        posterior_scale=1.0, n_components=12, n_experts=0, tol=1e-12, random_state=0, **parameters
-    ).fit(X, codes, sample_weight=weight)
-    machine = model._fitted_posterior().machines[0]
-    made, posterior = machine.map, machine.weights
+        inference=Evidence(posterior_scale=1.0, n_experts=0, tol=1e-12), n_components=12,
+        random_state=0, **parameters,
+    ).fit(X, codes, sample_weight=weight)  # fmt: skip
+    fitted = model._posterior()
+    made, posterior = fitted.map, fitted.weights
     Phi = made(X, np.float64)
     two = len(model.classes_) == 2
     one_row = 1.0 if weight is None else weight.mean()
@@ -233,9 +228,9 @@ def test_the_estimator_predicts_what_hmc_does(case):
 def test_draws_have_the_shifted_mean():
     """400,000 draws: a standard error of 0.0016 sd of each mean, bounds of five."""
     Phi, codes, weight, n_classes, precision = small_model(CASES[2])
-    problem = WeightProblem(in_memory_reduction(Phi, codes, weight), stored_features,
-                          ClassLoss(n_classes), Prior(ridge(Phi.shape[1], precision)))  # fmt: skip
-    W = fit_output_weights(problem, np.zeros((Phi.shape[1], 1)), tol=1e-10, max_iter=200).W
+    prior = Prior(ridge(Phi.shape[1], precision))
+    problem = weight_problem(Phi, codes, weight, ClassLoss(n_classes), prior)
+    W = fit_weights(problem, np.zeros((Phi.shape[1], 1)), tol=1e-10, max_iter=200).W
     posterior = laplace_posterior(problem, W, 1.0 / precision)
     shift = mean_shift(problem, posterior)
     sd = np.sqrt((posterior.roots[0] ** 2).sum(axis=0))[:, None]

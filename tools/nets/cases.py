@@ -22,15 +22,7 @@ from nets.data import Data, make_data, write_table
 
 OLD_NAMES: dict[str, str] = {
     "label_distribution": "label_law",
-    "checkpoint_": "unfinished_",
-    "extrapolation_scores_": "far_scores_",
-    "extrapolation_std_": "far_spread_",
-    "extrapolation_trust_": "far_known_",
-    "global_noise_": "common_noise_",
-    "global_scale_": "common_scale_",
     "input_scale_": "input_spread_",
-    "noise_weights_": "noise_shares_",
-    "particle_scale_": "particle_spread_",
     "target_scale_": "target_spread_",
 }
 """New name of a class, parameter, method or fitted attribute -> what it was called before."""
@@ -47,12 +39,12 @@ class Case:
     """One fit: what (class and parameters), on which rows, given in which way.
 
     ``size`` is rows and features for `same.py`, ``speed`` rows and features for `speed.py`
-    where the case is one of its headlines.
+    where the case is one of its headlines. ``params`` may depend on the library.
     """
 
     name: str
     estimator: str
-    params: dict[str, Any]
+    params: dict[str, Any] | Callable[[Any], dict[str, Any]]
     kind: str
     size: tuple[int, int]
     way: str
@@ -90,7 +82,8 @@ def make_model(library: Any, case: Case) -> Any:
     """Make the estimator of a case; parameters by their old names where it has these."""
     make = by_any_name(library, case.estimator)
     known = inspect.signature(make).parameters
-    params = {name: _value(library, value) for name, value in case.params.items()}
+    params = dict(case.params(library) if callable(case.params) else case.params)
+    params = {name: _value(library, value) for name, value in params.items()}
     if case.random and "random_state" in known:
         params["random_state"] = 0
     return make().set_params(**by_known_names(params, known))
@@ -359,13 +352,25 @@ def _linear() -> Iterable[Case]:
 def _kernel() -> Iterable[Case]:
     small = (600, 4)
 
-    def case(name: str, params: dict[str, Any], kind: str, way: str, **more: Any) -> Case:
+    def case(name: str, params: Any, kind: str, way: str, **more: Any) -> Case:
         short = "Regressor" if kind.endswith("numbers") else "Classifier"
         size = more.pop("size", small)
         title = f"kernel/{short.lower()}-{name}/{way}"
         return Case(title, f"BayesianKernel{short}", params, kind, size, way, **more)
 
     few = {"n_components": 80}
+
+    def inference(name: str, fields: dict[str, Any], old: dict[str, Any]) -> Any:
+        """Parameters by a value of the library, or as they were before there were such values."""
+
+        def params(library: Any) -> dict[str, Any]:
+            if hasattr(library, name):
+                return {"inference": getattr(library, name)(**fields), **few}
+            return {**old, **few}
+
+        return params
+
+    experts = inference("Evidence", {"n_experts": 4}, {"n_experts": 4})
     yield case("evidence", {}, "three", "dense", speed=(2_000, 8))
     yield case("evidence", few, "two", "weighted")
     yield case("evidence", few, "three", "stream")
@@ -376,17 +381,19 @@ def _kernel() -> Iterable[Case]:
     yield case("evidence", few, "sparse two", "sparse", size=(400, 30))
     yield case("hinge", {"loss": "hinge", **few}, "three", "dense")
     yield case("identity", {"features": "identity"}, "two", "dense")
-    yield case("experts", {"n_experts": 4, **few}, "three", "dense", size=(3_000, 4))
-    swarm = {"inference": "svgd", "max_iter": 4, "n_particles": 3, **few}
+    yield case("experts", experts, "three", "dense", size=(3_000, 4))
+    old = {"inference": "svgd", "max_iter": 4, "n_particles": 3}
+    swarm = inference("SVGD", {"n_updates": 40, "n_particles": 3}, old)
     yield case("svgd", swarm, "three", "dense", speed=(4_000, 8))
-    gauss = {"inference": "stein_gaussian", "max_iter": 4, "n_particles": 2, **few}
+    old = {"inference": "stein_gaussian", "max_iter": 4, "n_particles": 2}
+    gauss = inference("SteinGaussian", {"n_updates": 40, "n_particles": 2}, old)
     yield case("stein", gauss, "two", "stream")
     yield case("evidence", {}, "numbers", "dense", speed=(2_000, 8))
     yield case("evidence", few, "numbers", "weighted stream")
     yield case("evidence", few, "numbers", "saved")
     yield case("evidence", few, "numbers", "partial")
     yield case("tube", {"loss": "epsilon_insensitive", **few}, "numbers", "dense")
-    yield case("experts", {"n_experts": 4, **few}, "numbers", "dense", size=(3_000, 4))
+    yield case("experts", experts, "numbers", "dense", size=(3_000, 4))
     yield case("svgd", swarm, "numbers", "dense")
 
 

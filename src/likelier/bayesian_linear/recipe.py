@@ -16,21 +16,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from likelier.base import Array, Batch, Engine, Matrix
+from likelier.base import Array, Engine, Matrix
 from likelier.bayesian_linear.model import BayesianLinear
 from likelier.bayesian_linear.parameters import make_prior
 from likelier.bayesian_linear.posterior import LOSSES, DrawsPosterior
 from likelier.bayesian_linear.rows import (
-    ClassWeights,
-    FoldSource,
     finite_labels,
     label_summary,
-    rows_in_order,
     standard_coordinates,
 )
 from likelier.bayesian_linear.sampling import Draws, Rounds, draw, start_of
 from likelier.bayesian_linear.settings import MCMC, make_inference
 from likelier.engines.threads import one_blas_thread
+from likelier.fitting.cross_fit import MAX_HELD, held_out_scores
 from likelier.fitting.dataset import (
     EncodedSource,
     Summary,
@@ -46,7 +44,7 @@ from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.parameters import ValueParameters
-from likelier.fitting.probabilities import enough_to_calibrate, fit_calibration
+from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.targets import (
     class_codes,
     class_weights,
@@ -60,9 +58,7 @@ from likelier.losses import make_loss
 from likelier.matrices import validated_rows
 
 MAX_R_HAT = 1.05  # R-hat above which a fit warns
-FOLDS = 5
-ONE_FOLD_ROWS = 2000  # from so many rows on, one held-out fold suffices for calibration
-STREAM_SAMPLE = 20_000  # rows of a stream in memory for calibration
+MANY_ROWS = 20_000
 ROWS_PER_FEATURE = 50  # rows per feature from which on training scores are not optimistic
 CALIBRATION_DRAWS = 100  # draws per chain of fits for calibration
 SINGULAR = (
@@ -122,9 +118,7 @@ class BayesianLinearFit(ValueParameters, CallbackSupportMixin, BaseEstimator, AB
         codes, weight = self._targets(y, weight)
         with local_engine(X, codes, weight, seed, self.n_jobs, False) as engine:
             draws = monitor.stage("draws", lambda: self._draw(engine, monitor))
-        calibration = {}
-        if self.loss == "hinge" and self.probability:
-            calibration = self._calibration(Batch(X, codes, weight), seed, monitor)
+            calibration = self._calibration(engine, draws, monitor)
         self._store(draws, calibration)
 
     def _fit_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, monitor: Monitor) -> None:
@@ -146,10 +140,7 @@ class BayesianLinearFit(ValueParameters, CallbackSupportMixin, BaseEstimator, AB
         engine = stream_engine(encoded, seed, False)
         engine.know_rows(summary.n_rows)
         draws = monitor.stage("draws", lambda: self._draw(engine, monitor))
-        calibration = {}
-        if self.loss == "hinge" and self.probability:
-            calibration = self._stream_calibration(encoded, draws, seed, summary.n_rows, monitor)
-        self._store(draws, calibration)
+        self._store(draws, self._calibration(engine, draws, monitor))
 
     # -- checks -------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
@@ -239,69 +230,27 @@ class BayesianLinearFit(ValueParameters, CallbackSupportMixin, BaseEstimator, AB
         }
 
     # -- calibration of the hinge -------------------------------------------------------
-    def _calibration(self, data: Batch, seed: int, monitor: Monitor) -> dict[str, Any]:
-        """Calibration on out-of-fold scores of rows in memory."""
-        codes, weight = np.asarray(data.y), data.weight
-        full = np.ones(len(codes)) if weight is None else weight
-        present = np.flatnonzero(full)
-        folds = np.full(len(codes), -1)  # zero-weight rows must not affect the folds
-        folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        n_present = len(np.unique(codes[present]))
-        scores: list[Array] = []
-        rows: list[Array] = []
-        for fold in range(FOLDS):
-            if len(present) >= ONE_FOLD_ROWS and enough_to_calibrate(
-                codes, rows, len(self.classes_)
-            ):
-                break
-            held_out = np.flatnonzero(folds == fold)
-            rest = np.where(folds == fold, 0.0, full)
-            if not len(held_out) or len(np.unique(codes[rest > 0.0])) < n_present:
-                continue  # a class would have no training rows
-            part = replace(data, weight=rest)
-            scores.append(self._held_out_scores(part, held_out, seed, monitor, f"fold {fold}"))
-            rows.append(held_out)
-        if not scores:
-            return {}
-        found = np.concatenate(rows)
-        known = None if weight is None else weight[found]
-        return fit_calibration(np.concatenate(scores), codes[found], known)
-
-    def _held_out_scores(
-        self, data: Batch, held_out: Array, seed: int, monitor: Monitor, stage: str
-    ) -> Array:
-        """Scores of the rows ``held_out``, by a fit in which their weight is zero."""
-
-        def compute() -> Array:
-            codes, weight = np.asarray(data.y), data.weight
-            with local_engine(data.X, codes, weight, seed, self.n_jobs, False) as engine:
-                theta = self._quick_draw(engine, monitor, stage)
-            return self._linear_scores(data.X[held_out], theta)
-
-        return monitor.stage(stage, compute)
-
-    def _stream_calibration(
-        self, source: Any, draws: Draws, seed: int, n_rows: int, monitor: Monitor
-    ) -> dict[str, Any]:
-        """The same for a stream; a short stream is treated as in memory.
+    def _calibration(self, engine: Engine, draws: Draws, monitor: Monitor) -> dict[str, Any]:
+        """Calibration on out-of-fold scores.
 
         With many rows per feature, training scores are not optimistic, and no further fit is
-        needed; else one fold is held out.
+        needed.
         """
-        if n_rows <= STREAM_SAMPLE:
-            rows = rows_in_order(stream_engine(source, seed, False))
-            return self._calibration(rows, seed, monitor)
-        rest = stream_engine(FoldSource(source, FOLDS, seed, inside=False), seed, False)
-        one_fold = n_rows < ROWS_PER_FEATURE * self.n_features_in_
-        # every class needs training rows
-        one_fold = one_fold and bool(rest.reduce(ClassWeights(len(self.classes_)), np.add).all())
-        theta = draws.theta.mean(axis=(0, 1))
-        if one_fold:
-            theta = monitor.stage("fold", lambda: self._quick_draw(rest, monitor, "fold"))
-            source = FoldSource(source, FOLDS, seed, inside=True)
-        batch = stream_engine(source, seed, False).sample(STREAM_SAMPLE, iteration=0)
-        scores = self._linear_scores(batch.X, theta)
-        return fit_calibration(scores, np.asarray(batch.y), batch.weight)
+        if self.loss != "hinge" or not self.probability:
+            return {}
+        n_rows = engine.n_rows or 0
+        if n_rows > MANY_ROWS and n_rows >= ROWS_PER_FEATURE * self.n_features_in_:
+            batch = engine.sample(MAX_HELD)
+            scores = self._linear_scores(batch.X, draws.theta.mean(axis=(0, 1)))
+            return fit_calibration(scores, np.asarray(batch.y), batch.weight)
+
+        def score(rest: Engine, X: Matrix, stage: str) -> Array:
+            return self._linear_scores(X, self._quick_draw(rest, monitor, stage))
+
+        held = held_out_scores(engine, len(self.classes_), monitor, score)
+        if held is None:
+            return {}
+        return fit_calibration(np.asarray(held.X), np.asarray(held.y), held.weight)
 
     def _linear_scores(self, X: Matrix, theta: Array) -> Array:
         """Scores (rows, outputs) of parameters (outputs, p)."""

@@ -1,12 +1,8 @@
-"""Statistics gathered before a fit of `BayesianLinearClassifier`, and held-out folds of a stream.
-
-Both are passes over blocks, the same for data in memory and for streams.
-"""
+"""Statistics gathered before a fit of `BayesianLinearClassifier`, by passes over blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -14,10 +10,8 @@ from sklearn.utils.validation import assert_all_finite
 
 from likelier.base import Array, Batch, Engine, Matrix
 from likelier.bayesian_linear.model import SHIFT_ABOVE, Coordinates
-from likelier.engines.samples import joined, take
 from likelier.fitting.dataset import (
     CONSTANT,
-    NumberSource,
     Summarise,
     Summary,
     informative_squares,
@@ -88,47 +82,3 @@ def label_summary(batch: Batch) -> Summary:
     """The map to the classes of a block, and how often they occur."""
     finite_labels(require_targets(batch))
     return summarise(batch, with_squares=False, with_labels=True)
-
-
-@dataclass(frozen=True)
-class ClassWeights:
-    """The map to the total weight of every class in a block."""
-
-    n_classes: int
-
-    def __call__(self, batch: Batch) -> Array:
-        """Weights of a block."""
-        codes = np.asarray(batch.y).astype(np.intp)
-        return np.bincount(codes, batch.weight, minlength=self.n_classes)
-
-
-def rows_in_order(engine: Engine) -> Batch:
-    """All rows of a short stream, in their order, as if they had been in memory."""
-    return engine.reduce(_own_rows, joined)
-
-
-def _own_rows(batch: Batch) -> Batch:
-    return take(batch, np.arange(batch.n_rows))
-
-
-@dataclass(frozen=True)
-class FoldSource(NumberSource):
-    """One fold of the rows of an encoded source, or its complement; other rows get weight zero.
-
-    The fold of a row depends on its index among rows of positive weight, not on the block layout.
-    """
-
-    n_folds: int
-    seed: int
-    inside: bool
-
-    def __call__(self) -> Generator[Batch, None, None]:
-        """Yield the blocks with the weights of this part."""
-        stream = np.random.default_rng([self.seed, 2])
-        for block in self.source():
-            batch = block.compact()
-            weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
-            present = weight > 0.0  # zero-weight rows consume no random numbers
-            chosen = np.zeros(batch.n_rows, dtype=bool)
-            chosen[present] = stream.random(np.count_nonzero(present)) * self.n_folds < 1.0
-            yield replace(batch, weight=np.where(chosen == self.inside, weight, 0.0))

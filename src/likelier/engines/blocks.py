@@ -18,6 +18,7 @@ from typing import Any, Generic, Self
 import numpy as np
 
 from likelier.base import Array, Batch, Engine, Output, RowValues, Statistics
+from likelier.engines.folds import Deal, FoldPart, FoldSource
 from likelier.engines.keys import Purpose, keyed_stream
 from likelier.engines.row_values import RowCache, parts_of
 from likelier.engines.samples import Draw, Sample, first_rows
@@ -205,6 +206,24 @@ class BlockEngine(Engine):
             LocalEngine(few.X, few.y, few.weight, seed=self._seed, n_jobs=self.n_jobs)
             for few in (first_rows(whole, size) for size in sizes)
         ]
+
+    def head(self) -> Batch:
+        """The first rows, a block of them."""
+        blocks: Any = self.blocks()
+        with closing(blocks):
+            found: Batch = next(blocks)
+            return found
+
+    def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
+        """Yield the rows to learn from and the rows held out, for every fold."""
+        from likelier.engines.stream import StreamEngine
+
+        deal = Deal(n_folds, self._seed, key)
+        for fold in range(n_folds):
+            rest, held = (
+                FoldSource(self, FoldPart(deal, fold, inside)) for inside in (False, True)
+            )
+            yield StreamEngine(rest, seed=self._seed), StreamEngine(held, seed=self._seed)
 
     @property
     def n_jobs(self) -> int:

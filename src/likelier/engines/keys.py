@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     MODEL = 0
     SHUFFLE = 1
     SAMPLE = 2
+    FOLD = 3
 
 
 def keyed_stream(seed: int, purpose: Purpose, iteration: int, block: int) -> np.random.Generator:

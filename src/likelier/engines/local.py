@@ -11,6 +11,7 @@ from scipy import sparse
 from likelier.base import Array, Batch, Engine, Matrix, Output
 from likelier.engines.blocks import BlockEngine, Node, Task
 from likelier.engines.blocks import block_rows as default_block_rows
+from likelier.engines.folds import Deal
 from likelier.engines.keys import Purpose, check_seed, keyed_stream
 from likelier.engines.row_values import RowCache
 from likelier.engines.rows import present_rows, shuffled_rows, slice_rows, take_rows
@@ -186,6 +187,25 @@ class LocalEngine(BlockEngine):
     def draw(self, n: int, iteration: int = 0) -> Batch:
         """Return ``n`` random rows, sharing ``X``: nothing is copied."""
         return Batch(self._X, self._y, self._weight, rows=self._drawn(n, iteration))
+
+    def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
+        """Yield the rows to learn from and the rows held out, for every fold; nothing is copied."""
+        deal = Deal(n_folds, self._seed, key)
+        sizes = [self._block(number).n_rows for number in range(self.n_blocks)]
+        present = slice(None) if self._kept is None else self._kept
+        numbers = np.full(self._X.shape[0], -1)
+        numbers[present] = np.concatenate([deal.numbers(n, i) for i, n in enumerate(sizes)])
+        weight = np.ones(len(numbers)) if self._weight is None else self._weight
+        for fold in range(n_folds):
+            held = numbers == fold
+            yield self._weighted(np.where(held, 0.0, weight)), self._weighted(weight * held)
+
+    def _weighted(self, weight: Array) -> LocalEngine:
+        """The same rows with other weights."""
+        return LocalEngine(
+            self._X, self._y, weight, seed=self._seed, n_jobs=self.n_jobs,
+            block_rows=self._block_rows, shuffle=self._shuffle,
+        )  # fmt: skip
 
     def each(self, work: Callable[[int], Output], count: int) -> Iterator[Output]:
         """Yield the results of ``work`` in order; at most two per thread wait to be read."""

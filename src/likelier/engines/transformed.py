@@ -31,7 +31,7 @@ class TransformedEngine(Engine):
     def n_features(self) -> int:
         """Number of columns after the transform."""
         if self._n_features is None:
-            few = self._transform(next(iter(self._inner.blocks())))
+            few = self._transform(self._inner.head())
             self._n_features = int(few.X.shape[1])
         return self._n_features
 
@@ -100,6 +100,11 @@ class TransformedEngine(Engine):
         """Samples of growing size as engines of their own, transformed."""
         few = self._inner.subsets(sizes, iteration)
         return [engine.transformed(self._transform) for engine in few]
+
+    def folds(self, n_folds: int, key: int = 0) -> Iterator[tuple[Engine, Engine]]:
+        """The folds of the other engine, transformed."""
+        for rest, held in self._inner.folds(n_folds, key):
+            yield rest.transformed(self._transform), held.transformed(self._transform)
 
     def stream(self, iteration: int, block: int) -> np.random.Generator:
         """Random numbers keyed on (seed, iteration, block)."""

@@ -43,14 +43,6 @@ def fit_calibration(scores: Array, codes: Array, weight: Array | None) -> dict[s
     return fit_temperature(scores, codes, weight).to_arrays()
 
 
-def enough_to_calibrate(codes: Array, rows: list[Array], n_classes: int) -> bool:
-    """Whether the rows left out so far will do: one number for several classes, or both."""
-    if not rows or n_classes > 2:
-        return bool(rows)
-    scored = codes[np.concatenate(rows)].astype(np.intp)
-    return bool(np.bincount(scored, minlength=2).min() >= ENOUGH)
-
-
 def class_probabilities(loss: Loss, scores: Array, calibration: dict[str, Any]) -> Array:
     """Probability of every class; their order is always that of the scores."""
     scores = np.asarray(scores, dtype=np.float64)

@@ -145,7 +145,7 @@ class Dual(Inference):
         parts = _new_parts(model, _part_bounds(model, self.n_jobs), len(data.y))
         state = DualState(model, data, parts, scale, rate, engine.n_rows, engine)
         if theta is not None and model.loss.smooth:
-            _start_at(state, next(iter(engine.blocks(0))).X, theta)
+            _start_at(state, engine.draw(1).X, theta)
         return state
 
     def step(self, state: DualState, engine: Engine) -> tuple[DualState, Info]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from likelier.engines.rows import stack_rows
 from likelier.fitting.dataset import local_engine
@@ -43,6 +44,8 @@ def buffered(state: State, rows: Rows) -> State:
     """State with more rows that have not been learned."""
     X, y, omega = rows.X, rows.y, rows.omega
     if "X" in state:
+        if sparse.issparse(X) and not sparse.issparse(state["X"]):
+            X = X.toarray()
         X = stack_rows([state["X"], X])
         y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
     return state | {"X": X, "y": y, "omega": omega, "pending": True}

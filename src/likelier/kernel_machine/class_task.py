@@ -214,6 +214,8 @@ class ClassTask(Task):
         solver = WeightSolver(rows, self.tol)
         n_steps = monitor.n_steps + self.max_iter * (HINGE_STEPS if self.hinge else 1)
         state = solver.init(start)
+        if monitor.over:  # a first step, since the start knows nothing of the inputs
+            state, _ = solver.step(state)
         found: SolverState = run(
             solver, state, problem.engine, monitor, stage=problem.stage, max_steps=n_steps
         ).state

@@ -109,8 +109,9 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
 
     _restore: ClassVar[Any] = staticmethod(classifier)
     _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
+    _losses: ClassVar[tuple[str, ...]] = ("softmax", "hinge")  # also for the command line
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions({"softmax", "hinge"})],
+        "loss": [StrOptions(set(_losses))],
         **COMMON_CONSTRAINTS,
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -176,7 +177,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelEstimator):
         -----
         The first 4,000 rows are buffered and fitted together, before the model predicts or is
         saved. After that, and after `fit`, features are fixed and the posterior of the weights is
-        the prior of the next rows, at ``rows x features^2`` per class and batch.
+        the prior of the next rows, at ``rows x features^2`` per class and batch. There are no
+        local experts.
         """
         return self._learn_batch(X, y, sample_weight, classes)
 

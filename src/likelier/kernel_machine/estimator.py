@@ -175,7 +175,8 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
         if features == "auto":
             features = "nystroem" if evidence else "fourier"
         n_components = None if self.n_components == "auto" else int(self.n_components)
-        n_experts = inference.n_experts if evidence else 0
+        # experts could not follow further batches
+        n_experts = inference.n_experts if evidence and not hasattr(self, "stream_") else 0
         return Settings(
             features, n_components, given_gamma(self.gamma, n_inputs),
             None if n_experts == "auto" else int(n_experts), self.alpha == "auto",
@@ -184,7 +185,7 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
     def _validate_params(self) -> None:
         super()._validate_params()
         count_threads(self.n_jobs)
-        check_inference(self._value("inference"), self.features, self.gamma)
+        check_inference(self._value("inference"), self.loss, self.features, self.gamma)
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
         """Validated rows, targets and weights."""
@@ -225,7 +226,8 @@ class KernelEstimator(ValueParameters, CallbackSupportMixin, BaseEstimator, ABC)
                 state = self._continued(seed) if fixed else {"seed": seed}
             rows = rows.present()
             known = self._targets().join(state.get("classes_"), classes, rows.y, fixed)
-            state = state if known is None else state | {"classes_": known}
+            if known is not None:
+                state, self.classes_ = state | {"classes_": known}, known
             if fixed:
                 rows, _ = self._targets().encode(rows, dict(vars(self)))
                 posterior, self.stream_ = self._task().absorb(
@@ -331,14 +333,16 @@ def given_gamma(gamma: Any, n_inputs: int) -> Array | None:
     return np.broadcast_to(gamma, (n_inputs,)).copy()
 
 
-def check_inference(inference: Any, features: str, gamma: Any) -> None:
-    """Raise where features or scales do not go with the inference."""
+def check_inference(inference: Any, loss: Any, features: str, gamma: Any) -> None:
+    """Raise where loss, features or scales do not go with the inference."""
     if isinstance(inference, Evidence):
-        experts = inference.n_experts not in ("auto", 0, 1)
-        if experts and (features not in ("auto", "nystroem") or inference.temperature != 1.0):
+        possible = loss in ("softmax", "gaussian") and features in ("auto", "nystroem")
+        if inference.n_experts not in ("auto", 0, 1) and not (
+            possible and inference.temperature == 1.0
+        ):
             raise ValueError(
-                'inference.n_experts above one needs features="auto" or "nystroem", and '
-                'inference.temperature=1; use "auto" or 0 otherwise'
+                'inference.n_experts above one needs a loss with a posterior, features="auto" or '
+                '"nystroem", and inference.temperature=1; use "auto" or 0 otherwise'
             )
         return
     wanted = f"with inference={inference.name!r}"

@@ -68,6 +68,8 @@ class RegressionPosterior(Posterior):
         Units of the targets.
     row : float
         Weight that counts as one row.
+    temperature : float
+        At which the rows were learned.
     """
 
     map: KernelMap
@@ -82,6 +84,7 @@ class RegressionPosterior(Posterior):
     target_mean: float
     target_scale: float
     row: float = 1.0
+    temperature: float = 1.0
 
     def predictive(self, X: Matrix) -> Gaussian:
         found = self.moments(X)
@@ -149,7 +152,7 @@ class RegressionPosterior(Posterior):
         return {
             "gamma_": self.map.gamma,
             "n_components_": self.map.n_features - 1,
-            "alpha_": self.weights.ratio * self.row,
+            "alpha_": self.weights.ratio * self.row / self.temperature,
             "noise_": float(np.sqrt(self.noise)) * self.target_scale,
             "n_experts_": 0 if self.experts is None else len(self.experts.counts),
         }

@@ -134,11 +134,13 @@ class RegressionTask(Task):
         rows = WeightProblem(problem.engine, features, self.loss, Prior(ridge(D, ratio)))
         solver = WeightSolver(rows, self.tol)
         state, n_steps = solver.init(np.zeros((D, 1))), monitor.n_steps + self.max_iter
+        if monitor.over:  # a first step, since the start knows nothing of the inputs
+            state, _ = solver.step(state)
         fit = run(solver, state, problem.engine, monitor, stage=problem.stage, max_steps=n_steps)
         weights = point_weights(fit.state.W, ratio)
         return RegressionPosterior(
             problem.map, weights, noise, GAUSSIAN_SHAPE, std, 0.0, None, noise, 1.0,
-            self.mean, self.scale,
+            self.mean, self.scale, temperature=self.temperature,
         )  # fmt: skip
 
     def _closed_form(self, problem: Problem, std: float, monitor: Monitor) -> RegressionPosterior:
@@ -160,7 +162,7 @@ class RegressionTask(Task):
         noise *= shape.variance
         return RegressionPosterior(
             problem.map, weights, noise, shape, std, 0.0, None, noise, 1.0, self.mean, self.scale,
-            row,
+            row, self.temperature,
         )  # fmt: skip
 
     def _row(self, unit: float) -> float:

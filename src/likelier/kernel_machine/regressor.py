@@ -111,8 +111,9 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
 
     _restore: ClassVar[Any] = staticmethod(regressor)
     _values: ClassVar[dict[str, Any]] = {"inference": make_inference}
+    _losses: ClassVar[tuple[str, ...]] = ("gaussian", "epsilon_insensitive")
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions({"gaussian", "epsilon_insensitive"}), EpsilonInsensitive],
+        "loss": [StrOptions(set(_losses)), EpsilonInsensitive],
         **COMMON_CONSTRAINTS,
     }
 
@@ -179,11 +180,17 @@ class BayesianKernelRegressor(RegressorMixin, KernelEstimator):
 
         The first 4,000 rows are buffered and fitted together, before the model predicts or is
         saved. After that, and after `fit`, features are fixed and a batch adds to the sums of the
-        normal equations, at ``rows x features^2``.
+        normal equations, at ``rows x features^2``. There are no local experts.
         """
         return self._learn_batch(X, y, sample_weight)
 
     # -- predictions --------------------------------------------------------------------
+    @available_if(_has_covariance)
+    def score_samples(self, X: Any) -> Array:
+        """Inlier score of each row, as of `BayesianKernelClassifier`."""
+        found: Array = super().score_samples(X)
+        return found
+
     def _predictive(self, X: Any) -> Gaussian:
         found: Gaussian = self._posterior().predictive(self._check_X(X, reset=False))
         return found

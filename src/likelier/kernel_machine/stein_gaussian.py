@@ -7,7 +7,7 @@ between particles, which fails in many dimensions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,7 +135,8 @@ class SteinGaussian(KernelInference, Inference):
     def step(self, state: SteinGaussianState, engine: Engine) -> tuple[SteinGaussianState, Info]:
         """One update on a random minibatch."""
         batch = engine.draw(self.batch_size, iteration=state.n_updates).compact()
-        return self.learn(state, batch, engine.stream(state.n_updates, 1))
+        after, info = self.learn(state, batch, engine.stream(state.n_updates, 1))
+        return after, replace(info, passes=batch.n_rows / (engine.n_rows or 1))
 
     def learn(
         self, state: SteinGaussianState, batch: Batch, stream: np.random.Generator

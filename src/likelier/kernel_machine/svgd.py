@@ -8,7 +8,7 @@ log joint, smoothed over the particles; the second repels them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -141,7 +141,8 @@ class SVGD(KernelInference, Inference):
     def step(self, state: SVGDState, engine: Engine) -> tuple[SVGDState, Info]:
         """One update on a random minibatch."""
         batch = engine.draw(self.batch_size, iteration=state.n_updates).compact()
-        return self.learn(state, batch)
+        after, info = self.learn(state, batch)
+        return after, replace(info, passes=batch.n_rows / (engine.n_rows or 1))
 
     def learn(self, state: SVGDState, batch: Batch) -> tuple[SVGDState, Info]:
         """Update all particles on one minibatch; the reported objective is their mean energy."""

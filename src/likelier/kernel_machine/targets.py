@@ -16,6 +16,7 @@ from likelier.fitting.dataset import (
     CheckedSource,
     EncodedSource,
     Summary,
+    local_engine,
     require_targets,
     stream_classes,
     stream_engine,
@@ -128,11 +129,11 @@ class ClassTargets(Targets):
         labels: Array = np.unique(y) if more is None else union_classes(more, y)
         joined = labels if known is None else union_classes(known, labels)
         if fixed and known is not None and len(joined) > len(known):
-            new = np.setdiff1d(joined, known)[0]
+            new = np.setdiff1d(joined, known).tolist()[0]
             raise ValueError(
-                f"y holds {new!r}, which is not one of the classes {known!r} that this model has "
-                "learned; announce it by classes= in the first call of partial_fit, or use "
-                "OnePassClassifier, which takes new classes at any time"
+                f"y holds {new!r}, which is not one of the classes {known.tolist()} that this "
+                "model has learned; announce it by classes= in the first call of partial_fit, or "
+                "use OnePassClassifier, which takes new classes at any time"
             )
         return joined
 
@@ -167,9 +168,9 @@ class NumberTargets(Targets):
     def encode(self, rows: Rows, known: Attributes | None = None) -> tuple[Rows, Attributes]:
         rows = rows.present()
         if known is None or "target_mean_" not in known:
-            y, omega = rows.y, np.ones(rows.n) if rows.weight is None else rows.weight
-            mean = float(omega @ y / omega.sum())
-            std = float(np.sqrt(omega @ (y - mean) ** 2 / omega.sum()))
+            y = rows.y
+            with local_engine(rows.X, y, rows.weight, 0, 1, False) as engine:  # adds as a stream
+                mean, std = _mean_std(engine.reduce(_moments, ColumnMoments.__add__))
             if not std > 1.0 / LARGEST and np.ptp(y) > 0.0 and not np.ptp(y) > 1.0 / LARGEST:
                 raise ValueError(
                     f"y contains values whose squares vanish (below {1 / LARGEST:g}); rescale y"
@@ -179,17 +180,23 @@ class NumberTargets(Targets):
 
     def open(self, source: Any, seed: int, monitor: Monitor) -> OpenStream:
         def moments_of(batch: Batch) -> tuple[int, ColumnMoments]:
-            y = self.check(require_targets(batch))
-            return batch.n_rows, ColumnMoments.of(y[:, None], batch.weight)
+            return batch.n_rows, _moments(replace(batch, y=self.check(require_targets(batch))))
 
         engine = stream_engine(source, seed, False)
         n_rows, moments = monitor.stage(
             "targets", lambda: engine.reduce(moments_of, lambda a, b: (a[0] + b[0], a[1] + b[1]))
         )
-        variance = float(moments.squares[0] / moments.weight)
-        units = _units(float(moments.mean[0]), variance**0.5)
+        units = _units(*_mean_std(moments))
         encoded = CheckedSource(source, lambda y: _in_units(self.check(y), units))
         return OpenStream(encoded, n_rows, units)
+
+
+def _moments(batch: Batch) -> ColumnMoments:
+    return ColumnMoments.of(np.asarray(batch.y)[:, None], batch.weight)
+
+
+def _mean_std(moments: ColumnMoments) -> tuple[float, float]:
+    return float(moments.mean[0]), float(moments.squares[0] / moments.weight) ** 0.5
 
 
 def _units(mean: float, std: float) -> Attributes:

@@ -10,7 +10,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from likelier.base import Array, Loss, Matrix, Uncertainty
+from likelier.base import Array, Batch, Engine, Loss, Matrix, Uncertainty
+from likelier.fitting.cross_fit import held_out_scores
 from likelier.fitting.dataset import (
     CheckedSource,
     Dataset,
@@ -22,11 +23,7 @@ from likelier.fitting.dataset import (
 )
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.one_class import or_constant
-from likelier.fitting.probabilities import (
-    enough_to_calibrate,
-    fit_calibration,
-    has_probabilities,
-)
+from likelier.fitting.probabilities import fit_calibration, has_probabilities
 from likelier.fitting.targets import (
     check_labels,
     class_weights,
@@ -41,8 +38,6 @@ from likelier.linear.solver import Solver
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
-FOLDS = 5
-ONE_FOLD_ROWS = 2000  # rows from which a single fold is enough for calibration
 STREAM_SAMPLE = 20_000
 
 
@@ -194,50 +189,24 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         if loss.probabilistic or not self.probability:
             return
         if data.batch is not None:
-            batch = data.batch
-            targets = np.asarray(batch.y)
-            scores, rows = self._out_of_fold(batch.X, targets, batch.weight, loss, seed, monitor)
-            targets = targets[rows]
-            weight = None if batch.weight is None else batch.weight[rows]
+            held = self._held_out(data, loss, monitor)
         else:  # a stream has far more rows than features: in-sample scores suffice
-            batch = data.engine.sample(STREAM_SAMPLE, iteration=2)
-            targets, weight = np.asarray(batch.y), batch.weight
-            scores = np.asarray(batch.X @ self.coef_.T + self.intercept_)
-        codes = output_codes(targets, self._outputs(loss))  # an involution
-        self.calibration_ = fit_calibration(scores, codes, weight)
+            held = data.engine.sample(STREAM_SAMPLE, iteration=2)
+            scores = np.asarray(held.X @ self.coef_.T + self.intercept_)
+            held = Batch(scores, held.y, held.weight)
+        codes = output_codes(np.asarray(held.y), self._outputs(loss))  # an involution
+        self.calibration_ = fit_calibration(np.asarray(held.X), codes, held.weight)
 
-    def _out_of_fold(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
-        monitor: Monitor,
-    ) -> tuple[Array, Array]:  # fmt: skip
-        """Out-of-fold scores, and the indices of their rows."""
-        full = np.ones(len(targets)) if weight is None else weight
-        present = np.flatnonzero(full)
-        folds = np.full(len(targets), -1)  # independent of zero-weight rows
-        folds[present] = np.random.default_rng([seed, 2]).integers(0, FOLDS, len(present))
-        parts: list[Array] = []
-        rows: list[Array] = []
-        n_present = len(np.unique(targets[present]))
-        for fold in range(FOLDS):
-            if len(present) >= ONE_FOLD_ROWS and enough_to_calibrate(
-                targets, rows, len(self.classes_)
-            ):
-                break
-            inside = np.flatnonzero(folds == fold)
-            rest = np.where(folds == fold, 0.0, full)
-            if not len(inside) or len(np.unique(targets[rest > 0.0])) < n_present:
-                continue  # too few rows of some class to hold any out
+    def _held_out(self, data: Dataset, loss: Loss, monitor: Monitor) -> Batch:
+        """Out-of-fold scores, with the targets and weights of their rows."""
 
-            def scores(rest: Array = rest, inside: Array = inside) -> Array:
-                data = self._dataset(X, targets, rest, loss, seed)
-                problem, theta = self._quick(data, loss)
-                return problem.model.scores(theta, problem.standard.rows(X[inside]))
+        def score(rest: Engine, X: Matrix, stage: str) -> Array:
+            summary = rest.reduce(self._spec(loss).summarise(), Summary.__add__)
+            problem, theta = self._quick(Dataset(rest, summary, data.dtype), loss)
+            return problem.model.scores(theta, problem.standard.rows(X))
 
-            parts.append(monitor.stage(f"fold {fold}", scores))
-            rows.append(inside)
-        if not parts:
-            return np.empty((0, self._outputs(loss))), np.empty(0, dtype=np.intp)
-        return np.concatenate(parts), np.concatenate(rows)
+        found = held_out_scores(data.engine, len(self.classes_), monitor, score)
+        return found or Batch(np.empty((0, self._outputs(loss))), np.empty(0))
 
     def _outputs(self, loss: Loss) -> int:
         """One output per class; a single one for two classes unless the loss is coupled."""

@@ -10,14 +10,16 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Batch, Loss, Matrix, Uncertainty
+from likelier.base import Array, Batch, Engine, Loss, Matrix, Uncertainty
 from likelier.engines.rows import take_rows
+from likelier.fitting.cross_fit import FOLDS, KEY, ONE_FOLD_ROWS
 from likelier.fitting.dataset import (
     CheckedSource,
     Dataset,
     Summarise,
     Summary,
     check_large_targets,
+    local_engine,
     stream_engine,
 )
 from likelier.fitting.monitor import Monitor
@@ -29,8 +31,6 @@ from likelier.linear.solver import Solver
 from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 
-FOLDS = 5
-ONE_FOLD_ROWS = 2000  # rows from which a single fold is enough
 STREAM_SAMPLE = 20_000
 FEW_ROWS = 2  # per parameter, below which in-sample residuals are not used
 
@@ -164,8 +164,8 @@ class LinearRegressor(RegressorMixin, LinearFit):
             X, targets, weight = take_rows(X, present), targets[present], weight[present]
         n_parameters, n = self.n_features_in_ + int(self.fit_intercept), len(targets)
         if loss.degree == 2 and n < FEW_ROWS * n_parameters:
-            residuals, rows = self._out_of_fold(X, targets, weight, loss, seed, monitor)
-            self.noise_ = _root_mean_square(residuals, None if weight is None else weight[rows])
+            held = self._out_of_fold(Batch(X, targets, weight), loss, seed, monitor)
+            self.noise_ = _root_mean_square(np.asarray(held.X), held.weight)
         else:
             correction = np.sqrt(n / max(1, n - n_parameters))
             self.noise_ = float(correction) * _root_mean_square(
@@ -174,30 +174,30 @@ class LinearRegressor(RegressorMixin, LinearFit):
         total = float(n if weight is None else weight.sum())
         self.residual_sums_ = np.array([total, 0.5 * total, 0.5 * total * self.noise_**2])
 
-    def _out_of_fold(
-        self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int,
-        monitor: Monitor,
-    ) -> tuple[Array, Array]:  # fmt: skip
-        """Out-of-fold residuals; in-sample ones are too small with many parameters."""
-        n = len(targets)
-        full = np.ones(n) if weight is None else weight
+    def _out_of_fold(self, data: Batch, loss: Loss, seed: int, monitor: Monitor) -> Batch:
+        """Out-of-fold residuals with weights; in-sample ones are too small with many parameters."""
+        targets, n = np.asarray(data.y), data.n_rows
         if n < 2 * FOLDS:
-            return targets - np.average(targets, weights=full), np.arange(n)
-        fold = np.random.default_rng([seed, 2]).permutation(n) % FOLDS
-        out = np.empty(n)
-        n_folds = FOLDS if n < ONE_FOLD_ROWS else 1
-        for number in range(n_folds):
-            inside = np.flatnonzero(fold == number)
+            return Batch(targets - np.average(targets, weights=data.weight), None, data.weight)
+        engine = local_engine(data.X, targets, data.weight, seed, self.n_jobs, self._sgd.shuffle)
+        found: list[Batch] = []
+        for number, (rest, held) in enumerate(engine.folds(FOLDS, KEY)):
+            if number and n >= ONE_FOLD_ROWS:
+                break
 
-            def residuals(number: int = number, inside: Array = inside) -> Array:
-                data = self._dataset(X, targets, np.where(fold == number, 0.0, full), loss, seed)
-                problem, theta = self._quick(data, loss)
-                scores = problem.model.scores(theta, problem.standard.rows(X[inside]))[:, 0]
-                return np.asarray(targets[inside] - problem.standard.scores(scores))
+            def residuals(rest: Engine = rest, held: Engine = held) -> Batch:
+                summary = rest.reduce(self._spec(loss).summarise(), Summary.__add__)
+                problem, theta = self._quick(Dataset(rest, summary, data.X.dtype), loss)
+                few = held.sample(n)
+                scores = problem.model.scores(theta, problem.standard.rows(few.X))[:, 0]
+                return Batch(few.y - problem.standard.scores(scores), None, few.weight)
 
-            out[inside] = monitor.stage(f"fold {number}", residuals)
-        rows = np.flatnonzero(fold < n_folds)
-        return out[rows], rows
+            found.append(monitor.stage(f"fold {number}", residuals))
+        weights = [part.weight for part in found if part.weight is not None]
+        return Batch(
+            np.concatenate([np.asarray(part.X) for part in found]), None,
+            np.concatenate(weights) if weights else None,
+        )  # fmt: skip
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn a batch of rows, once, in the given order."""

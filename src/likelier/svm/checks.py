@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from likelier.base import Array, Matrix, check_flag
+from likelier.base import Array, Matrix
 from likelier.matrices import refuse_complex
 from likelier.svm.fitted_kernel import dense
-
-
-def check_boolean(name: str, value: Any) -> None:
-    """Raise unless the value is True, False, 1 or 0."""
-    if not (isinstance(value, Integral) and value in (0, 1)):
-        check_flag(name, value)
-
-
-def check_number(
-    name: str, value: Any, low: float, open_below: bool = False, infinite: bool = False
-) -> None:
-    """Raise unless the value is a number above the bound, and finite unless ``infinite``."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    inside = float(value) > low if open_below else float(value) >= low
-    if not inside or not (infinite or np.isfinite(float(value))):
-        sign, kind = ">" if open_below else ">=", "number" if infinite else "finite number"
-        raise ValueError(f"{name} must be a {kind} {sign} {low:g}, got {value!r}")
-
-
-def check_integer(name: str, value: Any, low: int) -> None:
-    """Raise unless the value is of an integer type and at least ``low``."""
-    check_number(name, value, low)
-    if not isinstance(value, Integral):
-        raise ValueError(f"{name} must be an integer >= {low}, got {value!r}")
-
-
-def check_seed(name: str, value: Any) -> None:
-    """Raise unless the value is a valid ``random_state``."""
-    if value is None or value is np.random or isinstance(value, np.random.RandomState):
-        return
-    if not (isinstance(value, Integral) and 0 <= int(value) < 2**32):
-        raise ValueError(
-            f"{name} must be None, an integer from 0 to 2**32 - 1 or a RandomState, got {value!r}"
-        )
 
 
 def checked_grid(Cs: Any) -> list[float]:
@@ -60,7 +24,8 @@ def checked_grid(Cs: Any) -> list[float]:
         raise ValueError(f"{wanted}, got {Cs!r}")
     values: list[float] = np.atleast_1d(grid).tolist()
     for C in values:
-        check_number("Cs", C, 0.0, open_below=True, infinite=True)
+        if not C > 0.0:
+            raise ValueError(f"Cs must be a list of numbers > 0, got {C!r}")
     return values
 
 

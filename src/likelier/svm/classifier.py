@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -18,7 +19,7 @@ from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.targets import OneClassError, check_labels, class_weights, unique_labels
 from likelier.matrices import checked_matrix
 from likelier.predictive import Categorical
-from likelier.svm.checks import as_input_format, as_vector, check_boolean, check_finite
+from likelier.svm.checks import as_input_format, as_vector, check_finite
 from likelier.svm.coupling import class_scores, pair_columns, pair_sigmoids
 from likelier.svm.estimator import SVMEstimator, weights_of_features
 from likelier.svm.fitted_kernel import dense
@@ -120,6 +121,12 @@ class SVC(ClassifierMixin, SVMEstimator):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **SVMEstimator._parameter_constraints,
+        "break_ties": ["boolean"],
+        "decision_function_shape": [StrOptions({"ovr", "ovo"})],
+    }
+
     def __init__(
         self,
         *,
@@ -163,7 +170,7 @@ class SVC(ClassifierMixin, SVMEstimator):
         self, models: list[SVC], X: Any, y: Any, sample_weight: Any, monitor: Monitor
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
-        self._validate_parameters()
+        self._validate_params()
         X = self._check_X(X, reset=True)
         check_consistent_length(X, checked_matrix(y, "y"))
         y = _validated_labels(y)
@@ -250,15 +257,6 @@ class SVC(ClassifierMixin, SVMEstimator):
     def _predictive(self, X: Any) -> Categorical:
         rows = self._rows(X)
         return classifier(self).predictive(rows)
-
-    def _validate_parameters(self) -> None:
-        super()._validate_parameters()
-        check_boolean("break_ties", self.break_ties)
-        if self.decision_function_shape not in ("ovr", "ovo"):
-            raise ValueError(
-                'decision_function_shape must be "ovr" or "ovo", '
-                f"got {self.decision_function_shape!r}"
-            )
 
     # -- predictions ---------------------------------------------------------------------
     def _columns(self) -> Array:

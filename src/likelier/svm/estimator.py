@@ -7,13 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
 from copy import deepcopy
-from numbers import Integral
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likelier.base import Array, Matrix
@@ -26,10 +31,6 @@ from likelier.fitting.one_class import one_class_is_constant
 from likelier.kernels import Kernel, make_kernel
 from likelier.matrices import as_csr, checked_matrix, checked_weight
 from likelier.svm.checks import (
-    check_boolean,
-    check_integer,
-    check_number,
-    check_seed,
     checked_grid,
     kernel_values,
 )
@@ -47,6 +48,20 @@ PRIVATE_ATTRIBUTES = ("_gamma", "_fitted_rows", "_held_out_columns")
 class SVMEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     """Parameters, kernels and fitting of SVMs, for one or several values of C."""
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "C": [Interval(Real, 0, None, closed="right")],
+        "kernel": [str, Kernel, callable],
+        "degree": [Interval(Integral, 0, None, closed="left")],
+        "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "shrinking": ["boolean"],
+        "probability": ["boolean", StrOptions({SKLEARN_DEFAULT})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "cache_size": [Interval(Real, 0, None, closed="neither")],
+        "verbose": ["verbose"],
+        "max_iter": [Interval(Integral, -1, None, closed="left"), None],
+        "random_state": ["random_state"],
+    }
     kernel: Any
     _gamma: float
 
@@ -112,31 +127,10 @@ class SVMEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         """Fit models that differ in C (ascending) on the same rows."""
 
     # -- checks -------------------------------------------------------------------------
-    def _validate_parameters(self) -> None:
-        """Raise for the first invalid parameter."""
-        check_number("C", self.C, 0.0, open_below=True, infinite=True)
-        check_number("tol", self.tol, 0.0, open_below=True)
-        check_number("cache_size", self.cache_size, 0.0, open_below=True)
-        check_number("coef0", self.coef0, -np.inf)
-        check_integer("degree", self.degree, 0)
-        if not isinstance(self.gamma, str):
-            check_number("gamma", self.gamma, 0.0)
-        elif self.gamma not in ("scale", "auto"):
-            raise ValueError(f'gamma must be "scale", "auto" or a number >= 0, got {self.gamma!r}')
-        if not (isinstance(self.kernel, str | Kernel) or callable(self.kernel)):
-            raise TypeError(f"kernel must be a name or a function, got {self.kernel!r}")
-        check_boolean("shrinking", self.shrinking)
-        if not (isinstance(self.probability, str) and self.probability == SKLEARN_DEFAULT):
-            check_boolean("probability", self.probability)
-        if not isinstance(self.verbose, bool | np.bool_):
-            check_integer("verbose", self.verbose, 0)
-        check_seed("random_state", self.random_state)
-        if self.max_iter is None:
-            return
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
-            raise TypeError(f"max_iter must be an integer or None, got {self.max_iter!r}")
-        if self.max_iter < -1:
-            raise ValueError(f"max_iter must be >= 0, or -1 for no limit, got {self.max_iter}")
+    def _validate_params(self) -> None:
+        """As in scikit-learn, but without `get_params`, which takes half of the time."""
+        values = {name: getattr(self, name) for name in self._parameter_constraints}
+        validate_parameter_constraints(self._parameter_constraints, values, type(self).__name__)
 
     def _check_X(self, X: Any, reset: bool) -> Any:
         if is_custom(self.kernel):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length
 
@@ -14,7 +16,7 @@ from likelier.base import Array
 from likelier.fitting.monitor import Monitor
 from likelier.losses import EpsilonInsensitive
 from likelier.matrices import checked_matrix
-from likelier.svm.checks import as_input_format, as_vector, check_finite, check_number
+from likelier.svm.checks import as_input_format, as_vector, check_finite
 from likelier.svm.estimator import SVMEstimator, weights_of_features
 from likelier.svm.fitted_kernel import dense
 from likelier.svm.hard_margin import finite_penalties, reaches
@@ -105,6 +107,11 @@ class SVR(RegressorMixin, SVMEstimator):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **SVMEstimator._parameter_constraints,
+        "epsilon": [Interval(Real, 0, None, closed="left")],
+    }
+
     def __init__(
         self,
         *,
@@ -144,8 +151,7 @@ class SVR(RegressorMixin, SVMEstimator):
         self, models: list[SVR], X: Any, y: Any, sample_weight: Any, monitor: Monitor
     ) -> None:
         """Fit models that differ in C (ascending) on the same rows."""
-        self._validate_parameters()
-        check_number("epsilon", self.epsilon, 0.0)
+        self._validate_params()
         X = self._check_X(X, reset=True)
         check_consistent_length(X, checked_matrix(y, "y"))
         y = _validated_targets(y)

@@ -13,7 +13,7 @@ class StandardNormal:
 
     d: int
     spread: float = 1.0
-    temperature: float | None = 1.0
+    count: float | None = 1.0
 
     def start(self, n_particles, stream):
         return self.spread * stream.standard_normal((n_particles, self.d))
@@ -27,7 +27,7 @@ class TwoPeaks:
     """Equal mixture of ``N(-m, 1)`` and ``N(m, 1)`` in one dimension."""
 
     m: float = 4.0
-    temperature: float | None = 1.0
+    count: float | None = 1.0
 
     def start(self, n_particles, stream):
         # evenly on both sides: how much of the mixture finds a peak is decided by the start

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from likelier.engines import LocalEngine
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.run import run
 from likelier.kernel_machine.evidence import (
     NOISE_FLOOR,
+    EvidenceAscent,
     Plan,
-    learn_scales,
     median_distance,
     negative_log_joint,
     rbf_matrix,
@@ -33,6 +36,16 @@ def plain(theta, X, targets, n_independent):
     log_density = multivariate_normal(np.zeros(n), cov).logpdf(targets.T).mean()
     log_density += 0.5 * n * np.log(2.0 * np.pi)
     return -n_independent * log_density + 0.5 * theta[3:] @ theta[3:]
+
+
+def climb(ascent, state, engine, monitor):
+    return run(ascent, state, engine, monitor, stage="scales", max_steps=ascent.plan.n_steps)
+
+
+def learned(X, targets, plan):
+    """Scales learned from standardised rows and columns of targets."""
+    ascent, engine = EvidenceAscent(np.asarray, plan), LocalEngine(X, targets)
+    return ascent.posterior(climb(ascent, ascent.init(None, engine), engine, Monitor()).state)
 
 
 def test_value_is_the_density_of_a_gaussian():
@@ -76,7 +89,7 @@ def test_learned_scales_find_the_inputs_that_matter():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(600, 6)).astype(np.float32)
     targets = np.sign(np.sin(2.0 * X[:, :1]) + X[:, 1:2])
-    scales = learn_scales(X, targets, None, rng, Plan())
+    scales = learned(X, targets, Plan())
     relevant, rest = scales.gamma[:2], scales.gamma[2:]
     assert relevant.min() > 3.0 * rest.max()
     assert scales.values[-1] < scales.values[0]
@@ -85,30 +98,20 @@ def test_learned_scales_find_the_inputs_that_matter():
 
 def test_a_monitor_may_end_the_ascent():
     X, targets, _, _ = problem()
-
-    class Watch:
-        def __init__(self, state=None, last=1):
-            self.state, self.last = state, last
-
-        def before(self):
-            return self.state
-
-        def __call__(self, climb):
-            self.state = climb
-            return climb.step == self.last
-
-    def climbed(watch):
-        return learn_scales(X, targets, None, np.random.default_rng(0), Plan(), None, watch)
-
-    watch = Watch()
-    assert len(climbed(watch).values) == 1
+    ascent, engine = EvidenceAscent(np.asarray, Plan()), LocalEngine(X, targets)
+    monitor = Monitor()
+    monitor.stop = lambda posterior: True
+    found = climb(ascent, ascent.init(None, engine), engine, monitor)
+    assert len(ascent.posterior(found.state).values) == found.n_steps == 1
     # and resumes to the same scales
-    np.testing.assert_array_equal(climbed(Watch(watch.state, 0)).gamma, climbed(None).gamma)
+    resumed = climb(ascent, found.state, engine, Monitor()).state
+    expected = learned(X, targets, Plan()).gamma
+    np.testing.assert_array_equal(ascent.posterior(resumed).gamma, expected)
 
 
 def test_constant_targets_and_equal_rows_do_no_harm():
     X = np.ones((20, 3), dtype=np.float32)
-    scales = learn_scales(X, np.ones((20, 1)), None, np.random.default_rng(0), Plan())
+    scales = learned(X, np.ones((20, 1)), Plan())
     assert np.isfinite(scales.gamma).all() and scales.values == ()
     assert median_distance(X) == 1.0
 
@@ -117,7 +120,7 @@ def test_single_precision_falls_back_to_double():
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(5, 2)), 120, axis=0).astype(np.float32)
     targets = np.repeat(rng.normal(size=(5, 1)), 120, axis=0)
-    scales = learn_scales(X, targets, None, rng, Plan(((40, 600),)))
+    scales = learned(X, targets, Plan(((40, 600),)))
     assert np.isfinite(scales.gamma).all()
 
 

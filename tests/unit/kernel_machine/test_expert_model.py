@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit, softmax
 
 from likelier.kernel_machine.expert_model import (
     Experts,
     by_region,
     expert_map,
     grow_tree,
-    no_experts,
-    with_classes,
 )
 from likelier.kernel_machine.features import fourier_map, landmark_map
 
@@ -72,9 +69,14 @@ def filled(n_outputs, seed=0):
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(200, 2)).astype(np.float32)
     tree = grow_tree(Z, 4)
-    experts = no_experts(tree, (10, n_outputs), (np.zeros(2), np.ones(2), 2.0), 5.0)
+    shapes = [(4, 10, 2), (4, 10, 10), (4, 11, n_outputs), (4, 11, 11)]
+    landmarks, whiten, weights, roots = (np.zeros(shape, np.float32) for shape in shapes)
+    experts = Experts(
+        np.zeros(2), np.ones(2), 2.0, tree.directions, tree.cuts, landmarks, whiten, weights,
+        roots, np.zeros(4, dtype=np.int64), 5.0,
+    )  # fmt: skip
     for expert, rows in by_region(tree.regions(Z)):
-        made = expert_map(Z[rows], 2.0, 10, rng)
+        made, _ = expert_map(Z[rows], 2.0, 10, rng)
         experts.landmarks[expert], experts.whiten[expert] = made.landmarks, made.whiten
         experts.weights[expert] = rng.normal(size=(11, n_outputs))
         experts.roots[expert] = np.eye(11) * 0.1
@@ -107,16 +109,3 @@ def test_plain_form():
     Z, experts = filled(2)
     again = Experts(**experts.to_arrays())
     np.testing.assert_array_equal(experts.correct(Z)[0], again.correct(Z)[0])
-
-
-def test_one_score_becomes_two_that_differ_by_it():
-    Z, experts = filled(1)
-    grown = with_classes(experts, 2, np.array([0, 2]), 3)
-    score, variance = experts.correct(Z)
-    scores, variances = grown.correct(Z)
-    assert not scores[:, 1].any()
-    pair = softmax(scores[:, [0, 2]], axis=1)
-    np.testing.assert_allclose(pair[:, 1], expit(score[:, 0]), atol=1e-6)
-    np.testing.assert_allclose(2.0 * variances, variance, rtol=1e-5)
-    more = with_classes(grown, 3, np.array([0, 1, 2]), 4)
-    np.testing.assert_array_equal(more.correct(Z)[0][:, :3], scores)

@@ -134,7 +134,7 @@ def test_start_suits_the_median_distance():
         ({"gamma_scale": -1.0}, "gamma_scale"),
         ({"gamma0": np.inf}, "gamma0"),
         ({"dispersion": 0.0}, "dispersion"),
-        ({"temperature": -1.0}, "temperature"),
+        ({"count": -1.0}, "count"),
         ({"frequencies": np.ones((4, 3))}, "frequencies"),
         ({"loss": LogLoss()}, "softmax"),
         ({"loss": SquaredError()}, "n_outputs=1"),

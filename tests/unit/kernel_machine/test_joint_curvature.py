@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import softmax
+from tests.unit.kernel_machine.weight_problems import weight_problem
 
 from likelier.kernel_machine import joint_curvature
 from likelier.kernel_machine.features import landmark_map
 from likelier.kernel_machine.integrate import centred
 from likelier.kernel_machine.joint_curvature import is_reducible, reduced_curvature, thinned
 from likelier.kernel_machine.laplace import choose_layout, laplace_posterior
-from likelier.kernel_machine.softmax_weights import (
-    ClassLoss,
-    Prior,
-    WeightProblem,
-    fit_output_weights,
-    in_memory_reduction,
-    ridge,
-    stored_features,
-)
+from likelier.kernel_machine.weights import ClassLoss, Prior, fit_weights, ridge
 
 PRECISION = 0.05
 
@@ -34,11 +29,9 @@ def rings():
     weight = rng.uniform(0.5, 2.0, 1500)
     made = landmark_map(rng.permutation(X)[:120], np.zeros(2), np.full(2, 1.5))
     Phi = made(X, np.float32)
-    problem = WeightProblem(
-        in_memory_reduction(Phi[:1200], codes[:1200], weight[:1200]), stored_features, ClassLoss(5),
-        Prior(ridge(Phi.shape[1], PRECISION, 0.1)),
-    )  # fmt: skip
-    W = fit_output_weights(problem, np.zeros((Phi.shape[1], 5)), 1e-8, 300).W
+    prior = Prior(ridge(Phi.shape[1], PRECISION, 0.1))
+    problem = weight_problem(Phi[:1200], codes[:1200], weight[:1200], ClassLoss(5), prior)
+    W = fit_weights(problem, np.zeros((Phi.shape[1], 5)), 1e-8, 300).W
     return problem, W, Phi[1200:]
 
 
@@ -137,7 +130,7 @@ def test_where_it_is_used(rings):
     assert choose_layout(problem, 100, 5) == "joint"
     assert choose_layout(problem, 10_000, 1) == "joint"
     assert is_reducible(problem, 64) and not is_reducible(problem, 65)
-    hinge = WeightProblem(problem.reduce, stored_features, ClassLoss(5, 1.0, 20.0), problem.prior)
+    hinge = replace(problem, loss=ClassLoss(5, 1.0, 20.0))
     assert choose_layout(hinge, 200, 5) == "shared"
-    blocks = WeightProblem(problem.reduce, stored_features, ClassLoss(5), Prior(np.ones((5, 2, 2))))
+    blocks = replace(problem, prior=Prior(np.ones((5, 2, 2))))
     assert not is_reducible(blocks, 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
+from tests.unit.kernel_machine.weight_problems import weight_problem
 
 from likelier.kernel_machine.integrate import (
     SCALE_GRID,
@@ -22,15 +23,7 @@ from likelier.kernel_machine.laplace import (
     mean_score_variance,
     restore_prior_variance,
 )
-from likelier.kernel_machine.softmax_weights import (
-    ClassLoss,
-    Prior,
-    WeightProblem,
-    fit_output_weights,
-    in_memory_reduction,
-    ridge,
-    stored_features,
-)
+from likelier.kernel_machine.weights import ClassLoss, Prior, fit_weights, ridge
 
 
 def fitted(n_classes, n=150, D=4, seed=0):
@@ -38,13 +31,9 @@ def fitted(n_classes, n=150, D=4, seed=0):
     Phi = np.column_stack([rng.normal(size=(n, D - 1)), np.ones(n)])
     y = rng.integers(0, n_classes, n).astype(float)
     loss = ClassLoss(n_classes)
-    problem = WeightProblem(
-        in_memory_reduction(Phi, y, rng.uniform(0.5, 2.0, n)),
-        stored_features,
-        loss,
-        Prior(ridge(D, 0.4)),
-    )
-    W = fit_output_weights(problem, np.zeros((D, loss.n_outputs)), 1e-10, 300).W
+    weight = rng.uniform(0.5, 2.0, n)
+    problem = weight_problem(Phi, y, weight, loss, Prior(ridge(D, 0.4)))
+    W = fit_weights(problem, np.zeros((D, loss.n_outputs)), 1e-10, 300).W
     return problem, Phi, W
 
 
@@ -141,7 +130,7 @@ def test_points_are_balanced():
 
 def test_zero_posterior_scale_is_the_plug_in():
     scores = np.random.default_rng(0).normal(size=(4, 3))
-    p = to_predictive([class_predictive(scores, np.ones((4, 3)), 0.0)]).probabilities()
+    p = to_predictive(*class_predictive(scores, np.ones((4, 3)), 0.0)).probabilities()
     np.testing.assert_allclose(p, softmax(scores, axis=1))
 
 
@@ -176,14 +165,6 @@ def test_the_posterior_scale_minimises_the_log_loss(kind):
             losses.append(-weight @ np.log(mean[np.arange(n), y]))
         found = choose_posterior_scale(scores, covariance, y.astype(float), weight)
         assert found == pytest.approx(SCALE_GRID[np.argmin(losses)])
-
-
-def test_posterior_of_two_models_is_their_mixture():
-    a = class_predictive(np.array([[0.0]]), np.ones((1, 1)), 0.0)
-    b = class_predictive(np.array([[2.0]]), np.ones((1, 1)), 0.0)
-    mixture = to_predictive([a, b])
-    assert mixture.probabilities()[0, 1] == pytest.approx(0.5 * (0.5 + expit(2.0)))
-    assert mixture.uncertainty().epistemic[0] > 0.0
 
 
 def test_a_record_is_complete():

@@ -17,8 +17,8 @@ from likelier.kernel_machine.noise import (
 
 def around_zero(shape, n):
     """The predictive of n residuals."""
-    std = np.full((n, 1), np.sqrt(shape.variance))
-    return noise_mixture(np.zeros((n, 1)), std, [shape])
+    std = np.full(n, np.sqrt(shape.variance))
+    return noise_mixture(np.zeros(n), std, shape, np.zeros(n))
 
 
 def log_density(shape, z):

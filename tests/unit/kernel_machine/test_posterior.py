@@ -5,6 +5,8 @@ import pytest
 
 import likelier
 from likelier.kernel_machine.posterior import classifier, regressor
+from likelier.kernel_machine.settings import Evidence
+from likelier.kernel_machine.stein_gaussian import SteinGaussian
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 3))
@@ -15,18 +17,22 @@ SMALL = {"n_components": 20, "random_state": 0}
 
 @pytest.fixture(scope="module")
 def of_classes():
-    return likelier.BayesianKernelClassifier(n_experts=4, **SMALL).fit(X, CLASSES)
+    return likelier.BayesianKernelClassifier(inference=Evidence(n_experts=4), **SMALL).fit(
+        X, CLASSES
+    )
 
 
 @pytest.fixture(scope="module")
 def of_numbers():
-    return likelier.BayesianKernelRegressor(n_experts=4, **SMALL).fit(X, NUMBERS)
+    return likelier.BayesianKernelRegressor(inference=Evidence(n_experts=4), **SMALL).fit(
+        X, NUMBERS
+    )
 
 
 @pytest.fixture(scope="module")
 def of_particles():
     return likelier.BayesianKernelClassifier(
-        inference="stein_gaussian", n_particles=2, max_iter=2, **SMALL
+        inference=SteinGaussian(n_particles=2, n_updates=2), **SMALL
     ).fit(X, CLASSES)
 
 
@@ -52,21 +58,15 @@ def test_predictions_of_no_rows_and_of_one(name, request):
         assert posterior.predictive(X[:0]).probabilities().shape == (0, 3)
 
 
-def change(model, name, damage):
-    """Put a changed copy of an attribute in place of it, and give the old one back."""
-    before = getattr(model, name)
-    setattr(model, name, damage(before))
-    return before
+def stored(*path, damage):
+    """The stored posterior with one of its values damaged."""
 
+    def damaged(plain, rest=path):
+        inner = plain[rest[0]]
+        inner = damage(inner) if len(rest) == 1 else damaged(inner, rest[1:])
+        return plain | {rest[0]: inner}
 
-def first(damage):
-    """Damage the first entry of a list."""
-    return lambda entries: [damage(entries[0]), *entries[1:]]
-
-
-def part(name, damage):
-    """Damage one array of the first dict of a list."""
-    return first(lambda plain: plain | {name: damage(plain[name])})
+    return ("posterior_", damaged)
 
 
 def shorter(array):
@@ -78,42 +78,43 @@ def with_nan(array):
 
 
 COMMON = [
-    ("maps_", part("gamma", shorter)),
-    ("maps_", part("centre", with_nan)),
-    ("maps_", part("whiten", shorter)),
-    ("maps_", part("landmarks", lambda Z: Z[:, :-1])),
-    ("maps_", part("kind", lambda kind: "another")),
-    ("weights_", first(shorter)),
-    ("roots_", first(with_nan)),
-    ("experts_", part("counts", shorter)),
-    ("experts_", part("roots", with_nan)),
-    ("experts_", part("cuts", shorter)),
-    ("experts_", part("prior_variance", lambda value: 0.0)),
-    ("extrapolation_trust_", lambda trust: trust + 2.0),
+    stored("map", "gamma", damage=shorter),
+    stored("map", "centre", damage=with_nan),
+    stored("map", "whiten", damage=shorter),
+    stored("map", "landmarks", damage=lambda Z: Z[:, :-1]),
+    stored("map", "kind", damage=lambda kind: "another"),
+    stored("weights", "mean", damage=shorter),
+    stored("experts", "counts", damage=shorter),
+    stored("experts", "roots", damage=with_nan),
+    stored("experts", "cuts", damage=shorter),
+    stored("experts", "prior_variance", damage=lambda value: 0.0),
+    stored("extrapolation_trust", damage=lambda trust: trust + 2.0),
 ]
 OF_CLASSES = [
     *COMMON,
-    ("layout_", lambda layout: "another"),
-    ("layout_", lambda layout: "reduced"),
-    ("extrapolation_scores_", first(shorter)),
-    ("calibration_", first(lambda plain: {"slope": np.ones(1)})),
-    ("posterior_scale_", lambda scale: -scale),
+    stored("weights", "roots", damage=with_nan),
+    stored("weights", "layout", damage=lambda layout: "another"),
+    stored("weights", "layout", damage=lambda layout: "reduced"),
+    stored("extrapolation_scores", damage=shorter),
+    stored("calibration", damage=lambda plain: {"slope": np.ones(1)}),
+    stored("posterior_scale", damage=lambda scale: -1.0),
     ("classes_", shorter),
 ]
 OF_NUMBERS = [
     *COMMON,
-    ("noise_weights_", first(shorter)),
-    ("noise_widths_", first(lambda widths: -widths)),
-    ("ratio_", lambda ratio: 0.0 * ratio),
-    ("target_mean_", lambda mean: float("nan")),
-    ("global_noise_", lambda noise: -noise),
+    stored("weights", "root", damage=with_nan),
+    stored("weights", "ratio", damage=lambda ratio: 0.0),
+    stored("shape", "weights", damage=shorter),
+    stored("shape", "widths", damage=lambda widths: -widths),
+    stored("target_mean", damage=lambda mean: float("nan")),
+    stored("global_noise", damage=lambda noise: -noise),
 ]
 OF_PARTICLES = [
-    ("particles_", lambda theta: theta[:, :-1]),
-    ("particles_", lambda theta: theta[:0]),
-    ("particle_scale_", lambda scale: -scale),
-    ("frequencies_", lambda frequencies: frequencies[:, :-1]),
-    ("input_mean_", with_nan),
+    stored("particles", "theta", damage=lambda theta: theta[:, :-1]),
+    stored("particles", "theta", damage=lambda theta: theta[:0]),
+    stored("particles", "scale", damage=lambda scale: -scale),
+    stored("particles", "frequencies", damage=lambda frequencies: frequencies[:, :-1]),
+    stored("particles", "input_mean", damage=with_nan),
     ("classes_", shorter),
 ]
 DAMAGED = [
@@ -128,7 +129,8 @@ DAMAGED = [
 @pytest.mark.parametrize(("name", "attribute", "damage"), DAMAGED)
 def test_what_cannot_predict_is_not_loaded(name, attribute, damage, request, tmp_path):
     model = request.getfixturevalue(name)
-    before = change(model, attribute, damage)
+    before = getattr(model, attribute)
+    setattr(model, attribute, damage(before))
     likelier.save(model, tmp_path / "model")
     setattr(model, attribute, before)
     for load in (likelier.load, likelier.load_predictor):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from likelier.kernel_machine.search import Choice, is_between, search
+from likelier.fitting.monitor import Monitor
+from likelier.kernel_machine.class_task import SEARCH_RANGE
+from likelier.kernel_machine.search import Choice, Search, is_between, search
 
 
 class Told:
@@ -25,7 +27,7 @@ class Told:
 @pytest.mark.parametrize("precision", [0.02, 0.05, 0.1, 0.5, 2.0])
 def test_the_best_of_the_grid_is_found(precision):
     judge = Told(precision, 1.5)
-    found = search(judge, Choice(0.1), True, True, n_rounds=9)
+    found = search(judge, Choice(0.1), Search(True, True, 9, SEARCH_RANGE), Monitor())
     assert 3.0**-0.5 <= found.precision / precision <= 3.0**0.5
     assert found.scale == 1.5
     assert len(set(judge.tried)) == len(judge.tried)
@@ -34,7 +36,8 @@ def test_the_best_of_the_grid_is_found(precision):
 def test_no_trials_beyond_a_worse_choice():
     """From 0.008 the lower limit 0.005 is better; 0.015 lies beyond 0.008 and is skipped."""
     judge = Told(0.001)
-    found = search(judge, Choice(0.008), True, False, n_rounds=4, limits=(0.005, 5.0))
+    options = Search(True, False, 4, (0.005, 5.0))
+    found = search(judge, Choice(0.008), options, Monitor())
     assert found.precision == 0.005
     assert [choice.precision for choice in judge.tried] == [0.008, 0.005]
 
@@ -49,5 +52,6 @@ def test_between_is_of_one_scale_and_open():
 
 def test_time_ends_the_search():
     judge = Told(2.0)
-    assert search(judge, Choice(0.1), True, True, lambda _: True) == Choice(0.1)
+    options, out_of_time = Search(True, True, 2, SEARCH_RANGE), Monitor(time_budget=1e-9)
+    assert search(judge, Choice(0.1), options, out_of_time) == Choice(0.1)
     assert len(judge.tried) == 1

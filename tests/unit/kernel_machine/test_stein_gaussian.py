@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -40,7 +42,7 @@ def test_mixture_density_far_from_zero():
     np.testing.assert_allclose(slope, -1e3, rtol=1e-6)
 
 
-def gaussian_regression(n=80, temperature=None):
+def gaussian_regression(n=80, count=None):
     """Linear regression with its exact posterior: mean and precision of (w, b)."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((n, 3)) @ np.array([[1.0, 0.6, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
@@ -48,20 +50,20 @@ def gaussian_regression(n=80, temperature=None):
     weight = rng.uniform(0.5, 2.0, n)
     model = FourierMachine(
         SquaredError(), 3, 1, alpha=0.5, intercept_precision=0.1, dispersion=0.25,
-        temperature=temperature,
+        count=count,
     )  # fmt: skip
     A = np.column_stack([X, np.ones(n)])
-    factor = (n if temperature is None else temperature) / n / 0.25
+    factor = (n if count is None else count) / n / 0.25
     precision = factor * (A.T * weight) @ A + np.diag([0.5, 0.5, 0.5, 0.1])
     mean = np.linalg.solve(precision, factor * A.T @ (weight * y))
     return model, LocalEngine(X, y, weight, seed=2), mean, precision
 
 
-@pytest.mark.parametrize("temperature", [None, 20.0, 320.0])
-def test_gaussian_posterior(temperature):
+@pytest.mark.parametrize("count", [None, 20.0, 320.0])
+def test_gaussian_posterior(count):
     """Exact means; conditional variances, as in a product distribution."""
-    model, engine, mean, precision = gaussian_regression(temperature=temperature)
-    inference = SteinGaussian(1, n_updates=1500, batch_size=1000, rate=0.03)
+    model, engine, mean, precision = gaussian_regression(count=count)
+    inference = SteinGaussian(n_particles=1, n_updates=1500, batch_size=1000, step_size=0.03)
     state, info = run(inference, model, engine)
     sd = np.diagonal(precision) ** -0.5
     assert np.abs((state.mean[0] - mean) / sd).max() < 0.1
@@ -72,7 +74,7 @@ def test_gaussian_posterior(temperature):
 def test_minibatches_find_the_same_posterior():
     """Minibatch noise averages out."""
     model, engine, mean, precision = gaussian_regression()
-    inference = SteinGaussian(1, n_updates=3000, batch_size=20, rate=0.02)
+    inference = SteinGaussian(n_particles=1, n_updates=3000, batch_size=20, step_size=0.02)
     state, _ = run(inference, model, engine)
     sd = np.diagonal(precision) ** -0.5
     assert np.abs((state.mean[0] - mean) / sd).max() < 0.4
@@ -81,9 +83,9 @@ def test_minibatches_find_the_same_posterior():
 
 def test_predictions_are_normal_with_both_variances():
     model, engine, mean, _ = gaussian_regression()
-    inference = SteinGaussian(1, n_updates=1000, batch_size=1000, n_draws=4000)
+    inference = SteinGaussian(n_particles=1, n_updates=1000, batch_size=1000)
     state, _ = run(inference, model, engine)
-    posterior = inference.posterior(state)
+    posterior = replace(inference.posterior(state), n_draws=4000)
     X = np.array([[0.5, -1.0, 2.0]])
     predictive = posterior.predictive(X)
     assert predictive.mean()[0] == pytest.approx(X[0] @ mean[:3] + mean[3], abs=0.02)
@@ -95,9 +97,9 @@ def test_predictions_are_normal_with_both_variances():
 
 def test_draws_are_the_same_at_every_call_and_spread_over_all_gaussians():
     model, engine, _, _ = gaussian_regression()
-    inference = SteinGaussian(5, n_updates=5, n_draws=3)
+    inference = SteinGaussian(n_particles=5, n_updates=5)
     state, _ = run(inference, model, engine)
-    posterior = inference.posterior(state)
+    posterior = replace(inference.posterior(state), n_draws=3)
     X = np.ones((2, 3))
     assert posterior.scores(X).shape == (5, 2, 1)
     np.testing.assert_array_equal(posterior.scores(X), posterior.scores(X))

@@ -11,16 +11,18 @@ from scipy import sparse
 from tests.unit.kernel_machine.particle_targets import StandardNormal, run
 
 from likelier.base import Batch
-from likelier.engines import LocalEngine, StreamEngine
+from likelier.engines import LocalEngine
 from likelier.kernel_machine.adam import FLOOR, Moments, adam_change, rate_at
 from likelier.kernel_machine.fourier_machine import FourierMachine, draw_frequencies
 from likelier.kernel_machine.stein_gaussian import SteinGaussian
 from likelier.kernel_machine.svgd import SVGD, ParticlePosterior, median_bandwidth, stein_direction
 from likelier.losses import MulticlassHinge, Softmax
-from likelier.tables import block_source
 
 N, D, K = 60, 3, 3
-INFERENCES = [SVGD(4, 30, 16), SteinGaussian(2, 30, 16)]
+INFERENCES = [
+    SVGD(n_particles=4, n_updates=30, batch_size=16),
+    SteinGaussian(n_particles=2, n_updates=30, batch_size=16),
+]
 each = pytest.mark.parametrize("inference", INFERENCES, ids=lambda i: type(i).__name__)
 
 
@@ -151,30 +153,6 @@ def test_minibatches_are_unbiased(loss):
         np.testing.assert_allclose(np.mean(pieces, axis=0), whole, rtol=1e-10, atol=1e-10)
 
 
-@each
-def test_a_stream_is_read_in_minibatches(inference):
-    X, y, _ = rows()
-    blocks = [(X[:25], y[:25], None), (X[25:], y[25:], None)]
-    engine = StreamEngine(block_source(lambda: iter(blocks)), seed=1)
-    state = inference.init(machine(), engine)
-    assert state.count == N
-    state, info = inference.step(state, engine)
-    assert state.n_updates == 2 + 3  # 25 and 35 rows in minibatches of 16
-    assert info.passes == 1.0
-    assert np.isfinite(particles(inference, state)).all()
-
-
-def test_a_stream_that_is_read_once_needs_a_temperature():
-    X, y, _ = rows()
-    once = StreamEngine(block_source(iter([(X, y, None)])), seed=1)
-    with pytest.raises(ValueError, match="temperature"):
-        SVGD().init(machine(), once)
-    again = StreamEngine(block_source(iter([(X, y, None)])), seed=1)
-    state = SVGD(3, batch_size=16).init(machine(temperature=60.0), again)
-    state, _ = SVGD(3, batch_size=16).step(state, again)
-    assert state.n_updates == 4
-
-
 # -- what every inference promises -----------------------------------------------------------
 
 
@@ -205,11 +183,13 @@ def test_a_step_leaves_the_state_as_it_was(inference):
 @each
 def test_weight_zero_is_absence_and_weight_two_is_twice(inference):
     X, y, weight = rows()
-    whole = type(inference)(3, 20, batch_size=1000)  # all rows in every update
+    whole = type(inference)(
+        n_particles=3, n_updates=20, batch_size=1000
+    )  # all rows in every update
     full = np.repeat(np.arange(N), weight.astype(int))
     ends = []
     for engine in (LocalEngine(X, y, weight, seed=5), LocalEngine(X[full], y[full], seed=5)):
-        model = machine(temperature=None)
+        model = machine()
         state = whole.init(model, engine)
         assert state.count == engine.n_rows
         for _ in range(20):
@@ -236,7 +216,7 @@ def test_sparse_is_dense_and_single_precision_is_near(inference):
 def test_it_learns(inference):
     X, y, _ = rows()
     engine = LocalEngine(X, y, seed=5)
-    longer = type(inference)(3, 300, 32)
+    longer = type(inference)(n_particles=3, n_updates=300, batch_size=32)
     state, info = run(longer, machine(alpha=0.1), engine)
     probabilities = longer.posterior(state).predictive(X).probabilities()
     assert (probabilities.argmax(axis=1) == y).mean() > 0.9

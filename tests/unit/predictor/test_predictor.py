@@ -30,9 +30,9 @@ LABELS.columns = ["red", "old", "sad"]
 
 LABEL_FIT = {"mixture": likelier.Mixture(4), "n_folds": 2, "random_state": 0}
 KERNEL = {"n_components": 40, "random_state": 0}
-EXPERTS = {"n_experts": 4, **KERNEL}
-PARTICLES = {"inference": "svgd", "n_particles": 3, "max_iter": 3, **KERNEL}
-GAUSSIANS = {"inference": "stein_gaussian", "n_particles": 2, "max_iter": 3, **KERNEL}
+EXPERTS = {"inference": likelier.Evidence(n_experts=4), **KERNEL}
+PARTICLES = {"inference": likelier.SVGD(n_particles=3, n_updates=30), **KERNEL}
+GAUSSIANS = {"inference": likelier.SteinGaussian(n_particles=2, n_updates=30), **KERNEL}
 
 FITS = {
     "gaussian": (likelier.GaussianNB(), X, CLASSES),
@@ -84,13 +84,13 @@ FITS = {
     "svr_linear": (likelier.SVR(kernel="linear"), X, NUMBERS),
     "constant": (likelier.LinearClassifier(), X, np.full(300, "one")),
     "kernel_two": (likelier.BayesianKernelClassifier(**KERNEL), X, TWO),
-    "kernel_several": (likelier.BayesianKernelClassifier(**KERNEL, n_particles=2), X, CLASSES),
+    "kernel_several": (likelier.BayesianKernelClassifier(**KERNEL), X, CLASSES),
     "kernel_hinge": (likelier.BayesianKernelClassifier("hinge", **KERNEL), X, CLASSES),
     "kernel_linear": (likelier.BayesianKernelClassifier(**KERNEL, features="identity"), X, TWO),
     "kernel_particles": (likelier.BayesianKernelClassifier("hinge", **PARTICLES), X, CLASSES),
     "kernel_experts": (likelier.BayesianKernelClassifier(**EXPERTS), X, CLASSES),
     "kernel_constant": (likelier.BayesianKernelClassifier(), X, np.full(300, "one")),
-    "kernel_regression": (likelier.BayesianKernelRegressor(**KERNEL, n_particles=2), X, NUMBERS),
+    "kernel_regression": (likelier.BayesianKernelRegressor(**KERNEL), X, NUMBERS),
     "kernel_tube": (likelier.BayesianKernelRegressor("epsilon_insensitive", **KERNEL), X, NUMBERS),
     "kernel_number_experts": (likelier.BayesianKernelRegressor(**EXPERTS), X, NUMBERS),
     "kernel_number_particles": (likelier.BayesianKernelRegressor(**GAUSSIANS), X, NUMBERS),

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
+from tests.unit.kernel_machine.weight_problems import weight_problem
 
 from likelier.kernel_machine.regression import EpsilonLoss
-from likelier.kernel_machine.softmax_weights import (
+from likelier.kernel_machine.weights import (
     HINGE_SHARPNESS,
     ClassLoss,
     Prior,
-    WeightProblem,
-    fit_output_weights,
-    in_memory_reduction,
+    WeightSolver,
+    fit_weights,
     lower_factor,
     ridge,
-    stored_features,
 )
 
 LOSSES = [
@@ -35,45 +36,48 @@ def problem(loss, n=80, D=6, seed=0, precision=0.3, weighted=False):
     y = rng.normal(size=n) if isinstance(loss, EpsilonLoss) else rng.integers(0, loss.n_classes, n)
     weight = rng.uniform(0.5, 2.0, n) if weighted else None
     prior = Prior(ridge(D, precision))
-    reduce = in_memory_reduction(Phi, y.astype(float), weight)
-    return WeightProblem(reduce, stored_features, loss, prior), Phi, y, weight
+    return weight_problem(Phi, y.astype(float), weight, loss, prior), Phi, y, weight
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_gradient_by_central_differences(loss, weighted):
-    head, Phi, _, _ = problem(loss, weighted=weighted)
+    whole, Phi, _, _ = problem(loss, weighted=weighted)
     W = 0.5 * np.random.default_rng(1).normal(size=(Phi.shape[1], loss.n_outputs))
-    _, gradient = head.value_gradient(W)
+    _, gradient = whole.value_gradient(W)
     step, differences = 1e-5, np.zeros_like(W)
     for place in np.ndindex(*W.shape):
         move = np.zeros_like(W)
         move[place] = step
-        high, _ = head.value_gradient(W + move)
-        low, _ = head.value_gradient(W - move)
+        high, _ = whole.value_gradient(W + move)
+        low, _ = whole.value_gradient(W - move)
         differences[place] = (high - low) / (2.0 * step)
     np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_reaches_the_optimum(loss):
-    head, Phi, _, _ = problem(loss, weighted=True)
+    whole, Phi, _, _ = problem(loss, weighted=True)
     shape = (Phi.shape[1], loss.n_outputs)
 
     def flat(theta):
-        value, gradient = head.value_gradient(theta.reshape(shape))
+        value, gradient = whole.value_gradient(theta.reshape(shape))
         return value, gradient.ravel()
 
     best = minimize(flat, np.zeros(shape).ravel(), jac=True, options={"maxiter": 2000})
-    fit = fit_output_weights(head, np.zeros(shape), 1e-10, 500)
-    assert fit.value <= best.fun + 1e-6 * abs(best.fun)
-    assert all(np.diff(fit.values) <= 0.0)
+    solver, values = WeightSolver(whole, 1e-10), []
+    state = solver.init(np.zeros(shape))
+    while not state.converged and len(values) < 500:
+        values.append(state.value)
+        state, _ = solver.step(state)
+    assert state.value <= best.fun + 1e-6 * abs(best.fun)
+    assert all(np.diff(values) <= 0.0)
 
 
 def test_softmax_agrees_with_logistic_regression():
     loss = ClassLoss(3)
-    head, Phi, y, _ = problem(loss, precision=0.5)
-    fit = fit_output_weights(head, np.zeros((Phi.shape[1], 3)), 1e-12, 500)
+    whole, Phi, y, _ = problem(loss, precision=0.5)
+    fit = fit_weights(whole, np.zeros((Phi.shape[1], 3)), 1e-12, 500)
     peer = LogisticRegression(C=2.0, tol=1e-10, max_iter=5000).fit(Phi[:, :-1], y)
     scores = Phi @ fit.W
     mine = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -109,7 +113,7 @@ def test_huge_scores_stay_finite(loss, dtype):
 
 def test_a_matrix_prior_is_a_quadratic():
     loss, rng = ClassLoss(3), np.random.default_rng(3)
-    head, Phi, _, _ = problem(loss)
+    whole, Phi, _, _ = problem(loss)
     D = Phi.shape[1]
     roots = rng.normal(size=(3, D, D))
     H, M = roots @ roots.transpose(0, 2, 1), rng.normal(size=(D, 3))
@@ -117,19 +121,16 @@ def test_a_matrix_prior_is_a_quadratic():
     W = rng.normal(size=(D, 3))
     expected = 0.5 * sum((W - M)[:, k] @ H[k] @ (W - M)[:, k] for k in range(3))
     assert prior.value(W) == pytest.approx(expected)
-    fit = fit_output_weights(
-        WeightProblem(head.reduce, stored_features, loss, prior), M, 1e-10, 300
-    )
-    _, gradient = WeightProblem(head.reduce, stored_features, loss, prior).value_gradient(fit.W)
+    whole = replace(whole, prior=prior)
+    fit = fit_weights(whole, M, 1e-10, 300)
+    _, gradient = whole.value_gradient(fit.W)
     assert np.abs(gradient).max() < 1e-3
 
 
-def test_a_watch_may_end_the_search():
-    head, Phi, _, _ = problem(ClassLoss(3))
-    fit = fit_output_weights(
-        head, np.zeros((Phi.shape[1], 3)), 0.0, 50, lambda state: state.step == 2
-    )
-    assert fit.n_iter == 2 and not fit.converged
+def test_the_search_ends_after_its_steps():
+    whole, Phi, _, _ = problem(ClassLoss(3))
+    fit = fit_weights(whole, np.zeros((Phi.shape[1], 3)), 0.0, 2)
+    assert fit.step == 2 and not fit.converged
 
 
 def test_factor_repairs_rounding():
