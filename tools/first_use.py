@@ -33,7 +33,7 @@ CASES: dict[str, tuple[float, str]] = {
     "svr": (8, "likelier.SVR().fit(X, t)"),
     "hinge-l1": (
         8,
-        "likelier.LinearClassifier(loss='hinge', penalty='l1', random_state=0).fit(wide, y)",
+        "likelier.LinearClassifier(loss='hinge', l1_ratio=1.0, random_state=0).fit(wide, y)",
     ),
     "streamed": (
         8,

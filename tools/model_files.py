@@ -45,13 +45,13 @@ _DEEP: dict[str, Any] = {
     "n_inducing": 6,
     "hidden_dim": 2,
     "max_iter": 10,
-    "length_scales": "learned",
+    "kernel": likelier.ARD(length_scales="learned"),
 } | _SEED
 CASES: dict[str, Callable[[], Any]] = {
     "BayesianKernelClassifier": lambda: _fitted("BayesianKernelClassifier", CLASSES, **_SEED),
     "BayesianKernelRegressor": lambda: _fitted("BayesianKernelRegressor", SCORES, **_SEED),
     "BayesianLinearClassifier": lambda: _fitted(
-        "BayesianLinearClassifier", CLASSES, n_draws=20, n_chains=1, **_SEED
+        "BayesianLinearClassifier", CLASSES, inference=likelier.MCMC("auto", 1, 20), **_SEED
     ),
     "BernoulliNB": lambda: _fitted("BernoulliNB", CLASSES, **_SEED),
     "DeepGPClassifier": lambda: _fitted("DeepGPClassifier", CLASSES, **_DEEP),
@@ -61,7 +61,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "LinearClassifier": lambda: _fitted("LinearClassifier", CLASSES, **_SEED),
     "LinearRegressor": lambda: _fitted("LinearRegressor", SCORES, **_SEED),
     "MultilabelClassifier": lambda: _fitted(
-        "MultilabelClassifier", LABELS, n_components=2, kernel=False, **_SEED
+        "MultilabelClassifier", LABELS, mixture=likelier.Mixture(2), kernel=False, **_SEED
     ),
     "MultinomialNB": lambda: _fitted("MultinomialNB", CLASSES, COUNTS, **_SEED),
     "NystroemFeatures": lambda: _fitted("NystroemFeatures", n_components=5, **_SEED),

@@ -16,9 +16,9 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Cases
-from likelier import BayesianLinearClassifier
+from likelier import MCMC, BayesianLinearClassifier
 from likelier.bayesian_linear.diagnostics import effective_size
-from likelier.bayesian_linear.sampling import Sampling, Settings
+from likelier.bayesian_linear.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,12 @@ def _ours(
 
     if len(np.unique(y)) < 2:  # a warm-up call on too few rows
         y = np.arange(len(y)) % 2.0
-    words = BayesianLinearClassifier(
-        prior_precision="auto" if case.learned else 1.0, sampler=sampler
-    )
+    words = BayesianLinearClassifier(prior_precision="auto" if case.learned else 1.0)
     words.classes_ = np.array([0, 1])
     engine = local_engine(X, y, None, 0, 1, False)
     start = time.process_time()
     (model,) = words._models(engine)
-    sampling = Sampling(model, Settings(sampler, 4, length[1], length[0]))
+    sampling = Sampling(model, MCMC(sampler, 4, length[1], length[0]))
     while not sampling.n_done:
         sampling = sampling.advanced(engine)
     ready, before = time.process_time(), sampling.n_done

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from benchmarks.deepgp.notes import Notes
-from likelier import DeepGPClassifier, DeepGPRegressor
+from likelier import ARD, DeepGPClassifier, DeepGPRegressor, PowerEP
 from likelier.base import Array
 
 N_TEST, COVERAGE = 4000, 0.9
@@ -93,7 +93,7 @@ def measure_numbers(name: str, seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with threadpool_limits(1):
         for model, power in POWERS.items():
-            fitted = DeepGPRegressor(power=power, dtype=DTYPE, random_state=seed)
+            fitted = DeepGPRegressor(inference=PowerEP(power, dtype=DTYPE), random_state=seed)
             fitted.fit(X[:n_rows], y[:n_rows])
             density = fitted.log_predictive_density(X[n_rows:], y[n_rows:])
             out[model] = float(np.mean(truth - density))
@@ -112,7 +112,9 @@ def measure_few(name: str, seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with threadpool_limits(1):
         for scales in SCALES:
-            fitted = DeepGPRegressor(length_scales=scales, dtype=DTYPE, random_state=seed)
+            fitted = DeepGPRegressor(
+                kernel=ARD(length_scales=scales), inference=PowerEP(dtype=DTYPE), random_state=seed
+            )
             fitted.fit(X[:n_rows], y[:n_rows])
             density = fitted.log_predictive_density(new, targets)
             low, high = fitted.predict_interval(new, COVERAGE).T
@@ -154,7 +156,9 @@ def measure_classes(name: str, seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with threadpool_limits(1):
         for scales in SCALES:
-            fitted = DeepGPClassifier(length_scales=scales, dtype=DTYPE, random_state=seed)
+            fitted = DeepGPClassifier(
+                kernel=ARD(length_scales=scales), inference=PowerEP(dtype=DTYPE), random_state=seed
+            )
             out[scales] = lost(fitted.fit(X[:n_rows], labels[:n_rows]))
         out["logistic"] = lost(LogisticRegression().fit(X[:n_rows], labels[:n_rows]))
     return {**out, "chosen": fitted.length_scales_}

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import class_split
-from likelier import DeepGPClassifier
+from likelier import DeepGPClassifier, PowerEP
 from likelier.calibration import log_loss
 
 SETS = (
@@ -60,7 +60,9 @@ def measure(name: str, seed: int, model: str, noisy: bool) -> dict[str, Any]:
     with threadpool_limits(1):
         cpu = time.process_time()
         if model in OURS:
-            fitted = DeepGPClassifier(random_state=seed, dtype=DTYPE, **OURS[model])
+            fitted = DeepGPClassifier(
+                inference=PowerEP(dtype=DTYPE, **OURS[model]), random_state=seed
+            )
         else:
             fitted = make_pipeline(StandardScaler(), PEERS[model]())
         p = fitted.fit(split.X, y).predict_proba(split.X_test)

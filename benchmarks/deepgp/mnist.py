@@ -17,8 +17,8 @@ from likelier.calibration import log_loss
 
 # Few samples and large minibatches: what a step costs for every node is paid less often.
 WORDS: dict[str, Any] = {
-    "layers": 2, "n_inducing": 100, "n_samples": 2, "batch_size": 512, "dtype": "float32",
-    "input_scale": "common",
+    "layers": 2, "n_inducing": 100, "inference__n_samples": 2, "inference__batch_size": 512,
+    "inference__dtype": "float32", "kernel__input_scale": "common",
 }  # fmt: skip
 STEPS = (1000, 5000, 12000)
 
@@ -40,8 +40,8 @@ def measure(folder: Path, steps: int) -> dict[str, Any]:
     before = read_json(spent) or {"wall": 0.0, "cpu": 0.0}
     wall, cpu = time.perf_counter(), time.process_time()
     model = DeepGPClassifier(
-        max_iter=steps, random_state=0, checkpoint=str(folder / f"mnist-{steps}.npz"), **WORDS
-    )
+        max_iter=steps, random_state=0, checkpoint=str(folder / f"mnist-{steps}.npz")
+    ).set_params(**WORDS)
     try:
         model.fit(X, y)
     finally:

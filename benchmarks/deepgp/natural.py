@@ -17,7 +17,7 @@ from scipy import linalg
 
 from benchmarks.deepgp.notes import Notes
 from benchmarks.kernel.problem import number_split
-from likelier import DeepGPRegressor
+from likelier import ARD, DeepGPRegressor, PowerEP
 from likelier.deep_gp.kernels import JITTER, correlation, half_squares
 from likelier.deep_gp.propagation import PosteriorLayer
 from likelier.fitting.standardize import Standard
@@ -40,8 +40,8 @@ def run(notes: Notes, sets: tuple[str, ...] = SETS) -> None:
 def measure(name: str, layers: int, steps: int) -> dict[str, float]:
     """Energy and test log density per row, with the learned ``q`` and with the best one."""
     split = number_split(name, 0)
-    words: dict[str, Any] = {"power": POWER, "max_iter": steps, "random_state": 0}
-    words["length_scales"] = "learned"
+    words: dict[str, Any] = {"inference": PowerEP(POWER), "max_iter": steps, "random_state": 0}
+    words["kernel"] = ARD(length_scales="learned")
     learned = DeepGPRegressor(layers, **words).fit(split.X, split.y)
     best, energies = with_best_q(learned, split.X, split.y)
     out = dict(zip(("energy", "best_energy"), energies, strict=True))

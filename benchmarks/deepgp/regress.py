@@ -35,7 +35,7 @@ POWERS = {"ours variational": 1e-3, "ours power 0.5": 0.5, "ours power 1": 1.0}
 GPYTORCH_SECONDS, EXACT_STEPS, EXACT_ROWS, MOST_TEST = 60.0, 100, 1500, 5000
 OURS: dict[str, dict[str, Any]] = {
     "ours": {}, "ours one layer": {"layers": 1},
-    **{model: {"power": power} for model, power in POWERS.items()},
+    **{model: {"inference__power": power} for model, power in POWERS.items()},
 }  # fmt: skip
 DTYPE = "float32"  # of ours and of GPyTorch's
 N_INDUCING, BATCH = 100, 256  # of GPyTorch's, as ours has unasked
@@ -60,7 +60,9 @@ def measure(folder: Path, key: str, model: str) -> dict[str, Any]:
     with threadpool_limits(1):
         wall, cpu = time.perf_counter(), time.process_time()
         if model in OURS:
-            fitted = DeepGPRegressor(random_state=index, dtype=DTYPE, **OURS[model])
+            fitted = DeepGPRegressor(random_state=index).set_params(
+                inference__dtype=DTYPE, **OURS[model]
+            )
             fitted.fit(split.X, split.y)
             spent = (time.perf_counter() - wall, time.process_time() - cpu)
             density = fitted.log_predictive_density(X_test, y_test)

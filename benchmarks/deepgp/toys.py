@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.common import read_json
 from benchmarks.deepgp.notes import Notes
-from likelier import DeepGPRegressor
+from likelier import DeepGPRegressor, PowerEP
 
 HIDDEN = 2
 POWERS = {"power 1": 1.0, "power 0.5": 0.5, "variational": 1e-3}
@@ -53,7 +53,7 @@ def measure(toy: str, name: str, seed: int) -> dict[str, Any]:
     """Test log density, and quantiles along the inputs for the picture."""
     X, y = TOYS[toy](ROWS, seed)
     model = DeepGPRegressor(
-        power=POWERS[name], hidden_dim=HIDDEN, random_state=seed, max_iter=2000
+        inference=PowerEP(POWERS[name]), hidden_dim=HIDDEN, random_state=seed, max_iter=2000
     ).fit(X, y)
     density = model.log_predictive_density(*TOYS[toy](TEST_ROWS, seed + 1000))
     grid = np.linspace(-1.2, 1.2, 121)

@@ -142,7 +142,7 @@ def _mnist(folder: Path) -> str:
          seconds_text(r["wall"])]
         for key, r in records.items()
     ]  # fmt: skip
-    words = ", ".join(f"{name} {value}" for name, value in mnist.WORDS.items())
+    words = ", ".join(f"{name.split('__')[-1]} {value}" for name, value in mnist.WORDS.items())
     return (
         f"## MNIST\n\nAll 60,000 rows, {words}; published for two layers: 97.94 and 0.073.\n\n"
         + markdown_table(["training", "accuracy", "log loss", "processor time", "wall time"], rows)

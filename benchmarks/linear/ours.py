@@ -24,7 +24,6 @@ def model(problem: Problem, seed: int, **words: Any) -> Any:
     settings: dict[str, Any] = {
         "loss": problem.loss,
         "alpha": problem.alpha,
-        "learning_rate": "auto",
         "fit_intercept": False,
         "probability": False,
         "random_state": seed,

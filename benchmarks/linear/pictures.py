@@ -115,7 +115,7 @@ def _scale_panel(axes: Axes, results: dict[str, Any]) -> None:
     axes.text(exponents[0], 1.0101, "1% above the best", color=GREY, va="bottom")
     top = max(1.013, 1.1 * max(auto["common"] + auto["separate"]) / best - 0.1)
     axes.set(ylim=(0.999, top), xlabel="s", ylabel="loss / best loss")
-    axes.set_title('learning_rate="auto",\nfeatures rescaled', fontsize=10)
+    axes.set_title('solver="auto",\nfeatures rescaled', fontsize=10)
     axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.55), frameon=False, fontsize=9)
 
 

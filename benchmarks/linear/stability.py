@@ -1,7 +1,7 @@
 """What the rate and the scale of the features do to a fit.
 
 First, plain SGD at a fixed rate over nine decades: implicit, explicit, and scikit-learn's, on
-standardised and on raw features. Second, ``learning_rate="auto"`` while every feature is
+standardised and on raw features. Second, ``solver="auto"`` while every feature is
 multiplied by its own factor, spread over up to twelve decades (six in each direction). No
 penalty is used there, so that rescaling leaves the best possible loss unchanged.
 """
@@ -79,14 +79,11 @@ def rate_curves(X: Array, y: Array, seeds: int) -> dict[str, list[float]]:
 
 
 def _plain(update: str, X: Array, y: Array, rate: float, seed: int) -> float:
-    from likelier import LinearClassifier
+    from likelier import SGD, LinearClassifier
 
     model = LinearClassifier(
-        update=update,
-        learning_rate="constant",
-        eta0=rate,
+        solver=SGD(update, "constant", eta0=rate, average=False),
         alpha=0.0,
-        average=False,
         max_iter=PASSES,
         tol=None,
         random_state=seed,
@@ -119,7 +116,7 @@ def _loss_after(model: Any, X: Array, y: Array) -> float:
 
 
 def auto_curves(X: Array, y: Array, seeds: int) -> dict[str, Any]:
-    """Loss of ``learning_rate="auto"`` under common and under separate factors."""
+    """Loss of ``solver="auto"`` under common and under separate factors."""
     common = [max(_auto(X * scale, y, seed) for seed in range(seeds)) for scale in SCALES]
     separate = []
     for spread in SPREADS:

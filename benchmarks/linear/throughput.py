@@ -74,13 +74,10 @@ def measure(case: Problem, repeats: int) -> dict[str, Any]:
 
 
 def _words(passes: int) -> dict[str, Any]:
-    return {
-        "learning_rate": "constant",
-        "eta0": RATE,
-        "average": False,
-        "max_iter": passes,
-        "tol": None,
-    }
+    from likelier import SGD
+
+    solver = SGD(learning_rate="constant", eta0=RATE, average=False)
+    return {"solver": solver, "max_iter": passes, "tol": None}
 
 
 def _explicit(case: Problem, passes: int, seed: int) -> Any:

@@ -158,9 +158,10 @@ def _throughput(results: dict[str, Any], docs: Path) -> str:
     text = """## Throughput of one pass
 
 An implicit pass solves a scalar equation per row; an explicit one only evaluates a derivative.
-One fit with `learning_rate="constant"`, `max_iter=1`, not averaged, against `SGDClassifier` with
-the same parameters (several classes are merged into two). "Per pass" is the marginal cost between
-fits of one and six passes (processor time of the fastest runs), without fixed costs.
+One fit with `solver=SGD(learning_rate="constant")` and `max_iter=1`, not averaged, against
+`SGDClassifier` with the same parameters (several classes are merged into two). "Per pass" is the
+marginal cost between fits of one and six passes (processor time of the fastest runs), without
+fixed costs.
 
 """
     return text + markdown_table(header, rows)
@@ -208,7 +209,7 @@ def _stability(results: dict[str, Any], docs: Path) -> str:
             "## Stability\n",
             f"{results['rows']:,} rows of {results['set']}, {results['passes']} passes at a fixed "
             "rate over nine decades, the worst of three seeds. Right panel: "
-            '`learning_rate="auto"` without a penalty while the features are rescaled.\n',
+            '`solver="auto"` without a penalty while the features are rescaled.\n',
             "![Loss against rate and against feature scale](linear-stability.png)\n",
             markdown_table(header, tables.stability_rows(results)),
             "",

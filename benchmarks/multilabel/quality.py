@@ -44,7 +44,9 @@ def measure(data: LabelSet, seed: int, method: str) -> dict[str, Any]:
     if method != OURS:
         (S, T), _, cpu = timed(lambda: PEERS[method](data.X, data.Y, data.Xt, seed))
         return {**evaluate(S, T, data), "cpu": cpu}
-    likelier.MultilabelClassifier(random_state=0, max_iter=1).fit(data.X[:60], data.Y[:60])
+    likelier.MultilabelClassifier(mixture=likelier.Mixture(max_iter=1), random_state=0).fit(
+        data.X[:60], data.Y[:60]
+    )
     model, _, cpu = timed(
         lambda: likelier.MultilabelClassifier(random_state=seed).fit(data.X, data.Y)
     )

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from likelier import kernels, losses
     from likelier.bayesian_linear.classifier import BayesianLinearClassifier
+    from likelier.bayesian_linear.settings import MCMC
     from likelier.deep_gp.classifier import DeepGPClassifier
     from likelier.deep_gp.regressor import DeepGPRegressor
+    from likelier.deep_gp.settings import ARD, PowerEP
     from likelier.features.transformer import FourierFeatures, NystroemFeatures
     from likelier.kernel_machine.classifier import BayesianKernelClassifier
     from likelier.kernel_machine.regressor import BayesianKernelRegressor
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from likelier.kernel_machine.svgd import SVGD
     from likelier.linear.classifier import LinearClassifier
     from likelier.linear.regressor import LinearRegressor
+    from likelier.linear.solver import SGD
     from likelier.multilabel.classifier import MultilabelClassifier
+    from likelier.multilabel.settings import Mixture
     from likelier.naive_bayes.counts import BernoulliNB, MultinomialNB
     from likelier.naive_bayes.gaussian import GaussianNB
     from likelier.one_pass.classifier import OnePassClassifier
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ARD",
+    "MCMC",
+    "SGD",
     "SVC",
     "SVGD",
     "SVR",
@@ -49,10 +56,12 @@ __all__ = [
     "GaussianNB",
     "LinearClassifier",
     "LinearRegressor",
+    "Mixture",
     "MultilabelClassifier",
     "MultinomialNB",
     "NystroemFeatures",
     "OnePassClassifier",
+    "PowerEP",
     "SteinGaussian",
     "TableFeatures",
     "TextFeatures",
@@ -66,6 +75,9 @@ __all__ = [
 
 # Where each public name lives; a public module is listed under its own name.
 _HOME = {
+    "ARD": "likelier.deep_gp.settings",
+    "MCMC": "likelier.bayesian_linear.settings",
+    "SGD": "likelier.linear.solver",
     "SVC": "likelier.svm.classifier",
     "SVR": "likelier.svm.regressor",
     "BayesianKernelClassifier": "likelier.kernel_machine.classifier",
@@ -81,10 +93,12 @@ _HOME = {
     "GaussianNB": "likelier.naive_bayes.gaussian",
     "LinearClassifier": "likelier.linear.classifier",
     "LinearRegressor": "likelier.linear.regressor",
+    "Mixture": "likelier.multilabel.settings",
     "MultilabelClassifier": "likelier.multilabel.classifier",
     "MultinomialNB": "likelier.naive_bayes.counts",
     "NystroemFeatures": "likelier.features.transformer",
     "OnePassClassifier": "likelier.one_pass.classifier",
+    "PowerEP": "likelier.deep_gp.settings",
     "TableFeatures": "likelier.tables.transformer",
     "TextFeatures": "likelier.text.transformer",
     "kernels": "likelier.kernels",

@@ -74,7 +74,8 @@ def wide_stream():
 
 
 quick = {"random_state": 0}
-deep = {"n_inducing": 10, "max_iter": 60, "n_samples": 2, "n_draws": 4, "batch_size": 64, **quick}
+short = likelier.PowerEP(n_samples=2, n_draws=4, batch_size=64)
+deep = {"n_inducing": 10, "max_iter": 60, "inference": short, **quick}
 
 
 def long_stream():
@@ -89,9 +90,17 @@ def long_numbers():
     return ([(X[:9000], y[:9000]), (X[9000:], y[9000:])],)
 
 
-quick = {"random_state": 0}
 kernel = {"n_components": 64, **quick}
-few = {"n_chains": 2, "n_draws": 12, **quick}
+
+
+def bayesian(loss="log_loss", prior_precision="auto", **sampling):
+    """With few draws, unless more are asked for."""
+    inference = likelier.MCMC(**{"n_chains": 2, "n_draws": 12, **sampling})
+    return likelier.BayesianLinearClassifier(
+        loss, prior_precision=prior_precision, inference=inference, **quick
+    )
+
+
 CASES = {
     "gaussian_nb": (likelier.GaussianNB(**quick), dense),
     "bernoulli_nb_stream": (likelier.BernoulliNB(**quick), stream),
@@ -106,12 +115,14 @@ CASES = {
     "linear_newton_stream": (likelier.LinearClassifier(alpha=1e-3, **quick), stream),
     "linear_lbfgs": (likelier.LinearClassifier(alpha=1e-6, tol=1e-12, **quick), wide),
     "linear_l1": (
-        likelier.LinearClassifier(alpha=1e-4, penalty="l1", tol=1e-10, **quick),
+        likelier.LinearClassifier(alpha=1e-4, l1_ratio=1.0, tol=1e-10, **quick),
         wide,
     ),
     "linear_sgd_stream": (likelier.LinearClassifier("hinge", max_iter=6, **quick), wide_stream),
     "linear_schedule": (
-        likelier.LinearClassifier(learning_rate="invscaling", max_iter=6, average=2000, **quick),
+        likelier.LinearClassifier(
+            solver=likelier.SGD(learning_rate="invscaling", average=2000), max_iter=6, **quick
+        ),
         lambda: dense(k=3),
     ),
     "linear_folds": (likelier.LinearRegressor(**quick), lambda: numbers(60, 20)),
@@ -121,16 +132,15 @@ CASES = {
     "svr": (likelier.SVR(C=10.0, probability=True, **quick), lambda: numbers(900)),
     "linear_calibrated": (likelier.LinearClassifier("squared_hinge", **quick), dense),
     "multilabel": (
-        likelier.MultilabelClassifier(n_components=3, n_folds=2, max_iter=3, kernel=False, **quick),
+        likelier.MultilabelClassifier(
+            mixture=likelier.Mixture(3, max_iter=3), n_folds=2, kernel=False, **quick
+        ),
         labels,
     ),
     "multilabel_batches": (
         likelier.MultilabelClassifier(
-            n_components=3,
+            mixture=likelier.Mixture(3, feature_temperature=0.5, batch_size=64, max_iter=2),
             n_folds=2,
-            max_iter=2,
-            batch_size=64,
-            feature_temperature=0.5,
             combine="product",
             **quick,
         ),
@@ -138,19 +148,22 @@ CASES = {
     ),
     "multilabel_classes": (
         likelier.MultilabelClassifier(
-            n_components=3, n_folds=2, max_iter=3, feature_temperature=0.5, kernel=False, **quick
+            mixture=likelier.Mixture(3, feature_temperature=0.5, max_iter=3),
+            n_folds=2,
+            kernel=False,
+            **quick,
         ),
         lambda: dense(150, k=3),
     ),
     "deep_gp_choices": (likelier.DeepGPClassifier(**deep), lambda: dense(60, 3)),
     "deep_gp_stream": (
-        likelier.DeepGPClassifier(
-            class_weight="balanced", early_stopping=True, length_scales="long", **deep
+        likelier.DeepGPClassifier(class_weight="balanced", **deep).set_params(
+            inference__early_stopping=True, kernel__length_scales="long"
         ),
         blocks,
     ),
     "deep_gp_power": (
-        likelier.DeepGPRegressor(warm_start=True, n_inducing=4, max_iter=40, **quick),
+        likelier.DeepGPRegressor(n_inducing=4, max_iter=40, **quick),
         lambda: numbers(3000, 3),
     ),
     "kernel_classes": (likelier.BayesianKernelClassifier(**kernel), lambda: dense(1200, k=3)),
@@ -187,35 +200,33 @@ CASES = {
     ),
     "kernel_stream": (likelier.BayesianKernelClassifier(**kernel), stream),
     "kernel_long_stream": (likelier.BayesianKernelRegressor(**kernel), long_numbers),
-    "bayesian_auto": (likelier.BayesianLinearClassifier(**few), lambda: dense(k=3)),
+    "bayesian_auto": (bayesian(), lambda: dense(k=3)),
     "bayesian_few_rows": (
-        likelier.BayesianLinearClassifier(prior_precision=0.05, n_warmup=12, **few),
+        bayesian(prior_precision=0.05, n_warmup=12),
         separable,
     ),
     "bayesian_switched": (
-        likelier.BayesianLinearClassifier(n_chains=8, n_draws=52, n_warmup=5, **quick),
+        bayesian(n_chains=8, n_draws=52, n_warmup=5),
         lambda: dense(40, 4),
     ),
     "bayesian_refitted": (
-        likelier.BayesianLinearClassifier(sampler="hamiltonian", n_warmup=45, **few),
+        bayesian(sampler="hamiltonian", n_warmup=45),
         lambda: dense(300),
     ),
     "bayesian_gibbs_stream": (
-        likelier.BayesianLinearClassifier(
-            sampler="gibbs", multi_class="multinomial", n_warmup=12, **few
-        ),
+        bayesian("softmax", sampler="gibbs", n_warmup=12),
         stream,
     ),
     "bayesian_folds": (
-        likelier.BayesianLinearClassifier("hinge", thin=2, **few),
+        bayesian("hinge", thin=2),
         lambda: dense(100),
     ),
     "bayesian_folds_stream": (
-        likelier.BayesianLinearClassifier("hinge", sampler="independent", **few),
+        bayesian("hinge", sampler="independent"),
         stream,
     ),
     "bayesian_long_stream": (
-        likelier.BayesianLinearClassifier("hinge", sampler="gibbs", n_warmup=2, **few),
+        bayesian("hinge", sampler="gibbs", n_warmup=2),
         long_stream,
     ),
 }

@@ -52,7 +52,8 @@ def case(name, model, data):
 
 
 quick = {"random_state": 0}
-few = {"n_chains": 2, "n_draws": 3, "n_warmup": 2, **quick}
+few = {"n_chains": 2, "n_draws": 3, "n_warmup": 2}
+gibbs, hamiltonian = likelier.MCMC("gibbs", **few), likelier.MCMC("hamiltonian", **few)
 CASES = [
     *case("gaussian_nb", likelier.GaussianNB(), dense),
     *case("multinomial_nb", likelier.MultinomialNB(), lambda: dense("counts")),
@@ -80,32 +81,34 @@ CASES = [
     ),
     *case(
         "linear_l1",
-        likelier.LinearClassifier(alpha=1e-3, penalty="l1", **quick),
+        likelier.LinearClassifier(alpha=1e-3, l1_ratio=1.0, **quick),
         wide,
     ),
     *case(
         "linear_l1_classes",
-        likelier.LinearClassifier(alpha=3e-3, penalty="l1", **quick),
+        likelier.LinearClassifier(alpha=3e-3, l1_ratio=1.0, **quick),
         lambda: dense(d=1600, k=3),
     ),
     *case(
         "bayesian_linear",
-        likelier.BayesianLinearClassifier(n_draws=10, n_warmup=10, **quick),
+        likelier.BayesianLinearClassifier(
+            inference=likelier.MCMC(n_draws=10, n_warmup=10), **quick
+        ),
         dense,
     ),
     *case(
         "bayesian_gibbs",
-        likelier.BayesianLinearClassifier(sampler="gibbs", **few),
+        likelier.BayesianLinearClassifier(inference=gibbs, **quick),
         lambda: dense(k=3),
     ),
     *case(
         "bayesian_softmax",
-        likelier.BayesianLinearClassifier(sampler="hamiltonian", multi_class="multinomial", **few),
+        likelier.BayesianLinearClassifier("softmax", inference=hamiltonian, **quick),
         lambda: dense(k=3),
     ),
     *case(
         "bayesian_hinge",
-        likelier.BayesianLinearClassifier("hinge", sampler="gibbs", **few),
+        likelier.BayesianLinearClassifier("hinge", inference=gibbs, **quick),
         dense,
     ),
     *case("one_pass", likelier.OnePassClassifier(**quick), lambda: dense(k=3)),

@@ -229,13 +229,12 @@ def test_loss_parameters(tmp_path):
 def test_options_reach_the_estimator(tmp_path):
     train = write(tmp_path / "train.csv", flowers(200, 0))
     args = ["--alpha", "0.01", "--max-iter", "7", "--tol", "0", "--jobs", "2", "--seed", "5"]
-    result = run(
-        "fit", train, "-t", "species", *args, "--param", "average=False", "-o", tmp_path / "m"
-    )
+    args += ["--param", "solver=sgd", "--param", "solver__average=False"]
+    result = run("fit", train, "-t", "species", *args, "-o", tmp_path / "m")
     assert result.exit_code == 0, result.output
     estimator = likelier.load(tmp_path / "m")
     assert (estimator.alpha, estimator.max_iter, estimator.tol) == (0.01, 7, 0.0)
-    assert (estimator.n_jobs, estimator.random_state, estimator.average) == (2, 5, False)
+    assert (estimator.n_jobs, estimator.random_state, estimator.solver.average) == (2, 5, False)
 
 
 def test_missing_values(tmp_path):

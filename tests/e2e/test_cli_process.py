@@ -37,7 +37,8 @@ def start_endless_fit(endless, output):
     """Start a fit that will not end by itself, and wait until it has begun to learn."""
     process = start(
         "fit", endless, "-t", "species", "-o", output, "--force",
-        "--memory", 0, "--max-iter", 1_000_000, "--tol", 0, "--param", "learning_rate=constant",
+        "--memory", 0, "--max-iter", 1_000_000, "--tol", 0,
+        "--param", "solver=sgd", "--param", "solver__learning_rate=constant",
         env=environment_without_threads(),
     )  # fmt: skip
     lines = [process.stderr.readline()]  # what was assumed of the table, and then the task

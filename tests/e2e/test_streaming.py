@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 from likelier.losses import LOSSES
 
 SMOOTH = [n for n, loss in LOSSES.items() if loss.smooth]
@@ -160,7 +160,7 @@ def test_early_stopping_has_no_rows_to_hold_out(tmp_path):
     X, y, _ = draw()
     write(tmp_path / "data.csv", X, y)
     with pytest.raises(ValueError, match="early_stopping"):
-        LinearClassifier(early_stopping=True).fit(tmp_path / "data.csv", "what")
+        LinearClassifier(solver=SGD(early_stopping=True)).fit(tmp_path / "data.csv", "what")
 
 
 # -- iterators --------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_class_weights_of_a_stream(class_weight):
 def test_chosen_rates_pass_over_blocks(source):
     X, y, _ = draw()
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    words = {"learning_rate": "constant", "max_iter": 5, "tol": None, "random_state": 0}
+    words = {"solver": SGD(learning_rate="constant"), "max_iter": 5, "tol": None, "random_state": 0}
     model = LinearClassifier(**words).fit(source(X, y))
     assert model.n_iter_ == 5
     assert model.score(X, y) > 0.6
@@ -336,7 +336,11 @@ class Endless:
 
 @pytest.mark.parametrize(
     "words",
-    [{}, {"learning_rate": "constant", "max_iter": 2, "tol": None}, {"loss": "hinge", "tol": 0.05}],
+    [
+        {},
+        {"solver": SGD(learning_rate="constant"), "max_iter": 2, "tol": None},
+        {"loss": "hinge", "tol": 0.05},
+    ],
     ids=["newton", "constant", "hinge"],
 )
 def test_memory_does_not_grow_with_the_rows(words):

@@ -19,16 +19,17 @@ Y = 5.0 + 2.0 * np.sin(2.0 * X[:, 0]) + 0.2 * RNG.standard_normal(N)
 LABELS = np.array(["low", "mid", "top"])[np.digitize(Y, [4.0, 6.0])]
 TWO = np.where(Y > 5.0, "yes", "no")
 WORDS = {
-    "n_inducing": 20, "max_iter": 40, "n_draws": 16, "length_scales": "learned", "random_state": 0,
+    "n_inducing": 20, "max_iter": 40, "random_state": 0,
+    "inference__n_draws": 16, "kernel__length_scales": "learned",
 }  # fmt: skip
 
 
 def regressor(**words):
-    return DeepGPRegressor(**{**WORDS, **words})
+    return DeepGPRegressor().set_params(**{**WORDS, **words})
 
 
 def classifier(**words):
-    return DeepGPClassifier(**{**WORDS, **words})
+    return DeepGPClassifier().set_params(**{**WORDS, **words})
 
 
 def interrupt(model, after=1, y=Y):

@@ -11,9 +11,10 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from likelier import BayesianLinearClassifier
 from likelier.bayesian_linear import recipe
 from likelier.calibration import log_loss
+
+from .bayesian_linear_problem import bayesian
 
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 
@@ -37,7 +38,7 @@ def test_probabilities_of_the_hinge_where_positives_are_rare():
     """All scores lie near -1: they must be spread, and still agree with their signs."""
     X, y, test_X, test_y = rare(1500, -4.0, seed=1)
     assert 40 < y.sum() < 120
-    model = BayesianLinearClassifier("hinge", n_chains=2, n_draws=60, random_state=0).fit(X, y)
+    model = bayesian("hinge", n_chains=2, n_draws=60, random_state=0).fit(X, y)
     p = model.predict_proba(test_X)
     null = log_loss(np.full(8000, y.mean()), test_y).value
     assert log_loss(p, test_y).value < 0.85 * null
@@ -50,7 +51,7 @@ def test_probabilities_of_the_hinge_where_positives_are_rare():
 def test_an_interrupted_calibration_is_resumed(stop_at, monkeypatch, tmp_path):
     """It keeps the earlier model; the draws and the folds that are done are in the checkpoint."""
     X, y = rows(300)
-    model = BayesianLinearClassifier("hinge", **{**QUICK, "n_draws": 20})
+    model = bayesian("hinge", **{**QUICK, "n_draws": 20})
     whole = clone(model).fit(X, y)
     model.set_params(checkpoint=tmp_path / "fits").fit(X[:50], y[:50])
     before = model.predict_proba(X)
@@ -81,7 +82,7 @@ def test_no_class_is_impossible(loss):
     X = np.repeat([[-1.0], [1.0]], 40, axis=0) + 0.01 * np.random.default_rng(0).normal(
         size=(80, 1)
     )
-    model = BayesianLinearClassifier(loss, prior_precision=1e-4, **QUICK).fit(X, X[:, 0] > 0)
+    model = bayesian(loss, prior_precision=1e-4, **QUICK).fit(X, X[:, 0] > 0)
     far = np.array([[-1e6], [1e6]])
     p = model.predict_proba(far)
     assert 0.0 < p.min() < 1e-3 and p.max() < 1.0
@@ -102,9 +103,9 @@ def test_jointly_treated_classes_mix_by_augmentation(prior):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2))
     y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=80), [-0.5, 0.5])
-    words = {"multi_class": "multinomial", "random_state": 0, **prior}
-    gibbs = BayesianLinearClassifier(sampler="gibbs", n_draws=400, **words).fit(X, y)
-    other = BayesianLinearClassifier(sampler="hamiltonian", n_draws=500, **words).fit(X, y)
+    words = {"loss": "softmax", "random_state": 0, **prior}
+    gibbs = bayesian(sampler="gibbs", n_draws=400, **words).fit(X, y)
+    other = bayesian(sampler="hamiltonian", n_draws=500, **words).fit(X, y)
     assert gibbs.r_hat_ < 1.03 and gibbs.ess_ > 250
     sd = other.coef_draws_.std(axis=(0, 1))
     assert (np.abs(gibbs.coef_ - other.coef_) < 0.25 * sd).all()
@@ -139,8 +140,7 @@ def test_ends_of_intervals_where_rows_are_few(loss):
     sd, ends = ends_by_quadrature(X[:, 0], y, loss, 0.05)
     words = {"prior_precision": 0.05, "probability": False}
     found = [
-        BayesianLinearClassifier(loss, random_state=seed, **words).fit(X, y).coef_interval(0.9)
-        for seed in range(5)
+        bayesian(loss, random_state=seed, **words).fit(X, y).coef_interval(0.9) for seed in range(5)
     ]
     gaps = (np.stack(found)[:, 0, 0] - ends) / sd
     assert (np.sqrt((gaps**2).mean(axis=0)) < 0.2).all()
@@ -151,9 +151,9 @@ def test_badly_covered_tails_are_left_to_gradients_or_said():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, 3))
     y = X[:, 0] > 0.0
-    assert BayesianLinearClassifier(n_draws=300, random_state=0).fit(X, y).sampler_ == "hamiltonian"
+    assert bayesian(n_draws=300, random_state=0).fit(X, y).sampler_ == "hamiltonian"
     with pytest.warns(ConvergenceWarning, match="tails"):
-        BayesianLinearClassifier(sampler="independent", random_state=0).fit(X, y)
+        bayesian(sampler="independent", random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
@@ -161,7 +161,7 @@ def test_badly_covered_tails_are_left_to_gradients_or_said():
 def test_augmentation_takes_tiny_weights(loss, weight):
     X, y = rows(60)
     words = {"sampler": "gibbs", "prior_precision": 1.0, "probability": False, **QUICK}
-    model = BayesianLinearClassifier(loss, **words).fit(X, y, np.full(60, weight))
+    model = bayesian(loss, **words).fit(X, y, np.full(60, weight))
     assert np.isfinite(model.coef_draws_).all()
     spread = model.coef_draws_.std(axis=(0, 1, 2))  # rows hardly count: the prior's
     assert (0.7 < spread).all() and (spread < 1.3).all()
@@ -172,12 +172,12 @@ def test_balanced_weights_count_rows_by_their_weight():
     weight = np.where(y == y[0], 3.0, 1.0)
     often = np.repeat(np.arange(200), weight.astype(int))
     words = {"class_weight": "balanced", "n_draws": 400, "random_state": 0}
-    one = BayesianLinearClassifier(**words).fit(X, y, sample_weight=weight)
-    two = BayesianLinearClassifier(**words).fit(X[often], y[often])
+    one = bayesian(**words).fit(X, y, sample_weight=weight)
+    two = bayesian(**words).fit(X[often], y[often])
     sd = two.coef_draws_.std(axis=(0, 1))
     assert (np.abs(one.coef_ - two.coef_) < 0.2 * sd).all()
     blocks = [(X[:90], y[:90], weight[:90]), (X[90:], y[90:], weight[90:])]
-    streamed = BayesianLinearClassifier(**words).fit(lambda: iter(blocks))
+    streamed = bayesian(**words).fit(lambda: iter(blocks))
     assert (np.abs(streamed.coef_ - two.coef_) < 0.2 * sd).all()
 
 
@@ -190,7 +190,7 @@ def test_export_to_both_kinds_of_arviz(monkeypatch):
     def new(data, *, name=None, dims=None, coords=None):
         return data["posterior"], dims, coords
 
-    model = BayesianLinearClassifier(**QUICK).fit(*rows())
+    model = bayesian(**QUICK).fit(*rows())
     for from_dict in (old, new):
         monkeypatch.setitem(sys.modules, "arviz", SimpleNamespace(from_dict=from_dict))
         posterior, dims, coords = model.to_arviz()

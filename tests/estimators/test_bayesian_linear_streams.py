@@ -11,6 +11,8 @@ from likelier.bayesian_linear import recipe
 from likelier.calibration import ece
 from likelier.fitting import cross_fit
 
+from .bayesian_linear_problem import bayesian
+
 QUICK = {"n_draws": 60, "n_chains": 2, "random_state": 0}
 
 
@@ -30,7 +32,7 @@ def test_the_hinge_is_calibrated_on_rows_it_has_not_learned():
     """Of 150 rows with 40 features learned rows score far too well: the error was 0.19."""
     X, y = noisy_rows(4150, 40)
     words = {"sampler": "gibbs", "n_warmup": 40, **QUICK}
-    model = BayesianLinearClassifier("hinge", **words).fit(blocks_of(X[:150], y[:150]))
+    model = bayesian("hinge", **words).fit(blocks_of(X[:150], y[:150]))
     assert ece(model.predict_proba(X[150:]), y[150:]) < 0.1
 
 
@@ -52,7 +54,7 @@ def test_one_fold_of_many_rows_is_left_out(monkeypatch):
 
     monkeypatch.setattr(recipe, "draw", watched_draw)
     monkeypatch.setattr(BayesianLinearClassifier, "_linear_scores", watched_score)
-    model = BayesianLinearClassifier("hinge", **QUICK).fit(blocks_of(X, y))
+    model = bayesian("hinge", **QUICK).fit(blocks_of(X, y))
     assert [len(rows) for rows in learned] == [180, 180 - len(scored[0])]
     assert len(scored) == 1 and 15 < len(scored[0]) < 70 and not learned[1] & scored[0]
     assert model.predict_proba(X).shape == (180, 2)
@@ -68,7 +70,7 @@ def test_many_rows_for_each_feature_are_calibrated_without_a_further_fit(monkeyp
 
     monkeypatch.setattr(recipe, "draw", draw)
     X, y = noisy_rows(2500, 2)
-    model = BayesianLinearClassifier("hinge", **QUICK).fit(blocks_of(X[:500], y[:500]))
+    model = bayesian("hinge", **QUICK).fit(blocks_of(X[:500], y[:500]))
     assert len(fits) == 1
     assert ece(model.predict_proba(X[500:]), y[500:]) < 0.06
 
@@ -81,10 +83,10 @@ def test_columns_far_from_zero_count(kind, sampler):
     """A mean of 1e9 leaves no digit of a spread of one in a sum of squares."""
     X, y = noisy_rows(200, 3)
     words = {"n_draws": 150, "n_warmup": 40, "sampler": sampler, "random_state": 0}
-    near = BayesianLinearClassifier(**words).fit(X, y)
+    near = bayesian(**words).fit(X, y)
     far = X + np.array([1e9, 0.0, -1e6])
     rows = far if kind == "blocks" else sparse.csr_array(far)
-    model = BayesianLinearClassifier(**words)
+    model = bayesian(**words)
     model.fit(rows, y) if kind == "csr" else model.fit(blocks_of(rows, y))
     sd = near.coef_draws_.std(axis=(0, 1))
     assert (np.abs(model.coef_ - near.coef_) < 0.25 * sd).all()
@@ -95,5 +97,5 @@ def test_a_constant_column_far_from_zero_tells_nothing():
     X, y = noisy_rows(150, 2)
     rows = np.column_stack([X, np.full(150, 1e9)])
     for given in (rows, sparse.csr_array(rows)):
-        model = BayesianLinearClassifier(**QUICK).fit(given, y)
+        model = bayesian(**QUICK).fit(given, y)
         assert np.abs(model.coef_[0, 2]) < 1e-8 and model.score(given, y) > 0.65

@@ -20,9 +20,10 @@ from sklearn.utils import get_tags
 import likelier
 from likelier.kernels import make_kernel
 
-FEW = {"max_iter": 2, "n_inducing": 5, "hidden_dim": 2, "length_scales": "learned"}
+LEARNED = likelier.ARD(length_scales="learned")
+FEW = {"max_iter": 2, "n_inducing": 5, "hidden_dim": 2, "kernel": LEARNED}
 SHORTER = {
-    "BayesianLinearClassifier": {"n_draws": 10, "n_warmup": 10, "n_chains": 2},
+    "BayesianLinearClassifier": {"inference": likelier.MCMC(n_chains=2, n_draws=10, n_warmup=10)},
     "DeepGPClassifier": FEW,
     "DeepGPRegressor": FEW,
     "MultilabelClassifier": {"n_folds": 2},

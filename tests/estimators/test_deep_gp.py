@@ -235,6 +235,6 @@ def test_sparse_rows_and_frames():
 
 def test_single_precision(fitted):
     double = fitted.predict(X)
-    single = regressor(max_iter=400, dtype="float32").fit(X.astype(np.float32), Y)
+    single = regressor(max_iter=400, inference__dtype="float32").fit(X.astype(np.float32), Y)
     assert np.corrcoef(single.predict(X.astype(np.float32)), double)[0, 1] > 0.99
     assert single.layers_[0]["mean"].dtype == np.float32

@@ -25,11 +25,11 @@ from .deep_gp_problem import LABELS, TWO, D, N, X, Y, classifier, regressor
 def test_inputs_of_one_unit_keep_their_proportions():
     """A column that hardly varies counts little, unless every column has its own unit."""
     small = X * [1.0, 1.0, 1e-3]
-    model = regressor(input_scale="common").fit(small, Y)
+    model = regressor(kernel__input_scale="common").fit(small, Y)
     assert len(set(model.input_inverse_)) == 1
     spread = ((small - small.mean(axis=0)) * model.input_inverse_).var(axis=0)
     assert spread.mean() == pytest.approx(1.0)
-    same = regressor(input_scale="common").fit(7.0 * small, Y)
+    same = regressor(kernel__input_scale="common").fit(7.0 * small, Y)
     np.testing.assert_allclose(same.predict(7.0 * small), model.predict(small), rtol=1e-6)
     moved = small + np.array([0.0, 0.0, 1e-3])
     np.testing.assert_allclose(model.predict(moved), model.predict(small), atol=1e-2)
@@ -73,9 +73,9 @@ def test_a_training_that_diverges_is_refused():
     """What it would leave predicts nothing, so an earlier fit is better kept."""
     model = regressor().fit(X, Y)
     before = model.predict(X)
-    message = "training diverged with learning_rate=1000000.0.*choose a smaller learning_rate"
+    message = r"training diverged with inference\.learning_rate=1000000\.0.*choose a smaller one"
     with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
-        model.set_params(learning_rate=1e6).fit(X, Y)
+        model.set_params(inference__learning_rate=1e6).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)
 
 
@@ -87,7 +87,7 @@ def test_an_energy_that_is_not_finite_is_told_where_rows_can_be_predicted(monkey
         return state, replace(info, objective=float("nan"))
 
     monkeypatch.setattr(deep_adam.DeepAdam, "step", without_energy)
-    with pytest.warns(ConvergenceWarning, match="training diverged with learning_rate"):
+    with pytest.warns(ConvergenceWarning, match=r"training diverged with inference\.learning_rate"):
         model = regressor().fit(X, Y)
     assert np.isfinite(model.predict(X)).all()
 
@@ -108,19 +108,19 @@ def test_without_jax_one_line_says_what_to_install(monkeypatch, fitted, of_two):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"layers": 0}, "layers must be at least 1"),
-        ({"power": 0.0}, "power must be a finite number above 0"),
-        ({"power": 1.5}, "power must lie in"),
-        ({"power": "most"}, "power must be a number or"),
-        ({"input_scale": "row"}, "input_scale must be one of"),
-        ({"kernel": "cosine"}, "kernel must be one of"),
-        ({"dtype": "float16"}, "dtype must be one of"),
-        ({"hidden_dim": "wide"}, "hidden_dim must be a number or"),
-        ({"max_iter": 0}, "max_iter must be at least 1"),
-        ({"validation_fraction": 1.0}, "validation_fraction must lie in"),
-        ({"length_scales": "some"}, "length_scales must be one of"),
-        ({"verbose": -1}, "verbose must be at least 0"),
-        ({"random_state": -1}, "random_state must be None, an integer from 0"),
+        ({"layers": 0}, "'layers' parameter"),
+        ({"inference__power": 0.0}, r"inference\.power must be 'auto' or a number in \(0, 1\]"),
+        ({"inference__power": 1.5}, r"inference\.power must be"),
+        ({"inference__power": "most"}, r"inference\.power must be"),
+        ({"kernel__input_scale": "row"}, r"kernel\.input_scale must be one of"),
+        ({"kernel": "cosine"}, "kernel='cosine' is not known; choose one of"),
+        ({"inference__dtype": "float16"}, r"inference\.dtype must be one of"),
+        ({"hidden_dim": "wide"}, "'hidden_dim' parameter"),
+        ({"max_iter": 0}, "'max_iter' parameter"),
+        ({"inference__validation_fraction": 1.0}, r"inference\.validation_fraction must be"),
+        ({"kernel__length_scales": "some"}, r"kernel\.length_scales must be one of"),
+        ({"verbose": -1}, "'verbose' parameter"),
+        ({"random_state": -1}, "'random_state' parameter"),
     ],
 )
 def test_words_that_make_no_sense_are_named(words, message):
@@ -128,21 +128,9 @@ def test_words_that_make_no_sense_are_named(words, message):
         regressor(**words).fit(X, Y)
 
 
-@pytest.mark.parametrize("word", ["node_kernels", "early_stopping", "warm_start"])
-@pytest.mark.parametrize("make", [regressor, classifier])
-def test_flags_are_true_or_false(make, word):
-    with pytest.raises(TypeError, match=f"{word} must be True or False, got 'no'"):
-        make(**{word: "no"}).fit(X, TWO)
-
-
 def test_heteroscedastic_is_true_or_false():
-    with pytest.raises(TypeError, match="heteroscedastic must be True or False"):
+    with pytest.raises(TypeError, match="heteroscedastic"):
         regressor(heteroscedastic="no").fit(X, Y)
-
-
-def test_verbose_is_no_text():
-    with pytest.raises(TypeError, match="verbose must be an integer, got 'loud'"):
-        classifier(verbose="loud").fit(X, LABELS)
 
 
 def test_return_std_is_true_or_false(fitted):
@@ -151,17 +139,13 @@ def test_return_std_is_true_or_false(fitted):
 
 
 def test_long_length_scales_are_kept():
-    """Training does not move them, nor does another one that starts from its parameters."""
-    model = classifier(length_scales="long").fit(X, LABELS)
+    """Training does not move them."""
+    model = classifier(kernel__length_scales="long").fit(X, LABELS)
     rows = (X - X.mean(axis=0)) / X.std(axis=0)
     expected = 4.0 * typical_length(rows, None)
     np.testing.assert_allclose(np.exp(model.layers_[0]["log_scale"]), expected)
     assert model.layers_[0]["log_amplitude"] == 0.0
     np.testing.assert_allclose(np.exp(model.layers_[-1]["log_amplitude"]), 16.0)
-    scales = model.layers_[0]["log_scale"]
-    again = clone(model).fit(X, LABELS).set_params(warm_start=True, length_scales="auto")
-    np.testing.assert_array_equal(again.fit(X, LABELS).layers_[0]["log_scale"], scales)
-    assert again.length_scales_ == "long"
     learned = classifier().fit(X, LABELS).layers_[0]["log_scale"]
     assert len(np.unique(learned)) == D
 
@@ -171,11 +155,15 @@ def test_power_one_finds_two_branches_where_the_variational_bound_finds_none(see
     rng = np.random.default_rng([seed, 5])
     rows = rng.uniform(-1.0, 1.0, (300, 1))
     y = rng.choice([-1.0, 1.0], 300) + 0.05 * rng.standard_normal(300)
-    words = {"hidden_dim": 2, "n_inducing": 20, "max_iter": 500, "batch_size": 64}
-    words["dtype"] = "float32"
+    words = {"hidden_dim": 2, "n_inducing": 20, "max_iter": 500, "inference__batch_size": 64}
+    words["inference__dtype"] = "float32"
     between = {}
     for power in (1.0, 1e-3):
-        model = DeepGPRegressor(power=power, random_state=seed, **words).fit(rows, y)
+        model = (
+            DeepGPRegressor()
+            .set_params(inference__power=power, random_state=seed, **words)
+            .fit(rows, y)
+        )
         between[power] = np.mean(np.abs(model.sample_y([[0.3]], 2000, random_state=0)) < 0.5)
     assert between[1.0] < 0.2
     assert between[1e-3] > 0.3
@@ -217,9 +205,15 @@ def test_a_thousand_classes(layers):
     rng = np.random.default_rng(8)
     rows = rng.standard_normal((2000, 2))
     labels = np.arange(2000) % 1000
-    words = {"n_inducing": 8, "batch_size": 64, "max_iter": 20, "n_samples": 2, "n_draws": 4}
-    words |= {"length_scales": "learned", "dtype": "float32"}
-    model = DeepGPClassifier(layers, random_state=0, **words).fit(rows, labels)
+    words = {
+        "n_inducing": 8,
+        "inference__batch_size": 64,
+        "max_iter": 20,
+        "inference__n_samples": 2,
+        "inference__n_draws": 4,
+    }
+    words |= {"kernel__length_scales": "learned", "inference__dtype": "float32"}
+    model = DeepGPClassifier().set_params(layers=layers, random_state=0, **words).fit(rows, labels)
     assert np.isfinite(model.energy_)
     assert all(np.isfinite(a).all() for layer in model.layers_ for a in layer.values())
     p = model.predict_proba(rows[:20])
@@ -233,8 +227,13 @@ def test_wrong_labels_are_counted_at_a_small_power():
     truth = np.arange(240) % 3
     rows = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])[truth] + rng.standard_normal((240, 2))
     labels = np.where(rng.random(240) < 0.2, (truth + rng.integers(1, 3, 240)) % 3, truth)
-    words = {"layers": 1, "max_iter": 600, "learning_rate": 0.05, "length_scales": "learned"}
-    model = classifier(power=0.01, dtype="float32", **words).fit(rows, labels)
+    words = {
+        "layers": 1,
+        "max_iter": 600,
+        "inference__learning_rate": 0.05,
+        "kernel__length_scales": "learned",
+    }
+    model = classifier(inference__power=0.01, inference__dtype="float32", **words).fit(rows, labels)
     assert 0.1 < model.label_noise_ < 0.3
     assert np.mean(model.predict(rows) == truth) > 0.97
 
@@ -245,14 +244,18 @@ def test_noise_that_depends_on_the_inputs():
     rows = rng.uniform(-1.0, 1.0, (600, 1))
     spread = np.where(rows[:, 0] > 0.0, 1.0, 0.1)
     y = np.sin(3.0 * rows[:, 0]) + spread * rng.standard_normal(600)
-    model = DeepGPRegressor(1, heteroscedastic=True, random_state=0).fit(rows, y)
+    model = (
+        DeepGPRegressor().set_params(layers=1, heteroscedastic=True, random_state=0).fit(rows, y)
+    )
     noise = np.sqrt(model.predict_uncertainty([[-0.5], [0.5]]).aleatoric)
     assert noise[0] < 0.25
     assert 0.7 < noise[1] < 1.4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [{"kernel": "matern32"}, {"node_kernels": True}, {"layers": 3}])
+@pytest.mark.parametrize(
+    "words", [{"kernel": "matern32"}, {"kernel__per_node": True}, {"layers": 3}]
+)
 def test_other_kernels_and_depths_learn(words):
     assert regressor(max_iter=400, **words).fit(X, Y).score(X, Y) > 0.8
 
@@ -341,9 +344,9 @@ def test_axes_of_few_rows_are_those_of_many():
 @pytest.mark.parametrize("total", [1e-3, 1.0, 2.0])
 def test_weights_that_add_up_to_hardly_a_row(total):
     """The cavity leaves out half of ``q`` there, which must not grow beyond all bounds."""
-    weight, quick = np.full(N, total / N), {"max_iter": 200, "learning_rate": 0.1}
-    number = regressor(power=1.0, **quick).fit(X, Y, sample_weight=weight)
-    label = classifier(power=1.0, **quick).fit(X, TWO, sample_weight=weight)
+    weight, quick = np.full(N, total / N), {"max_iter": 200, "inference__learning_rate": 0.1}
+    number = regressor(inference__power=1.0, **quick).fit(X, Y, sample_weight=weight)
+    label = classifier(inference__power=1.0, **quick).fit(X, TWO, sample_weight=weight)
     assert number.removed_ == label.removed_ == 0.5
     assert np.isfinite([number.energy_, label.energy_]).all()
     std = number.predict(X, return_std=True)[1]

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 from likelier import (
+    MCMC,
     SVC,
     SVR,
     BayesianKernelClassifier,
@@ -32,7 +33,9 @@ FAST = {
     "linear regressor": lambda: LinearRegressor(random_state=0),
     "one pass": OnePassClassifier,
     "naive bayes": GaussianNB,
-    "bayesian linear": lambda: BayesianLinearClassifier(n_draws=20, n_warmup=20, random_state=0),
+    "bayesian linear": lambda: BayesianLinearClassifier(
+        inference=MCMC(n_draws=20, n_warmup=20), random_state=0
+    ),
     "kernel classifier": lambda: BayesianKernelClassifier(n_components=10, random_state=0),
     "kernel regressor": lambda: BayesianKernelRegressor(n_components=10, random_state=0),
     "svc": SVC,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 from likelier.engines import LocalEngine
 from likelier.losses import LOSSES
 
 N, PASSES, ALPHA, ETA0 = 120, 3, 0.3, 0.2
-PLAIN = {"alpha": ALPHA, "eta0": ETA0, "max_iter": PASSES, "tol": None, "random_state": 4}
+PLAIN = {"alpha": ALPHA, "max_iter": PASSES, "tol": None, "random_state": 4}
 KINDS = {"dense": np.asarray, "csr": sparse.csr_array}
 PROBLEMS = [  # loss, classes: none for numbers
     ("log_loss", 2), ("log_loss", 4), ("hinge", 2), ("hinge", 4), ("softmax", 3),
@@ -35,10 +35,10 @@ def draw(n_classes, seed=0):
     return X, y
 
 
-def make(loss, n_classes, **params):
+def make(loss, n_classes, **sgd):
     kind = LinearClassifier if n_classes else LinearRegressor
     more = {"probability": False} if n_classes else {}  # which would take fits of their own
-    return kind(loss, **PLAIN | more | params)
+    return kind(loss, solver=SGD(eta0=ETA0, **sgd), **PLAIN | more)
 
 
 def output_target(loss, n_classes, label):
@@ -161,7 +161,7 @@ def test_a_mean_of_many_rows_has_all_its_digits():
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((20_000, 3)), rng.standard_normal(20_000)
     model = make("squared_error", 0, learning_rate="constant", average=True, shuffle=False)
-    model.set_params(max_iter=1, eta0=0.01, alpha=0.05).fit(X, y)
+    model.set_params(max_iter=1, solver__eta0=0.01, alpha=0.05).fit(X, y)
     s = 1.0 / (1.0 + 0.01 * 0.05)
     theta, total = np.zeros(4, dtype=np.longdouble), np.zeros(4, dtype=np.longdouble)
     for x, target in zip(np.hstack([X, np.ones((len(X), 1))]), y, strict=True):

@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 
 
 def draw(n=300, seed=0):
@@ -46,7 +46,7 @@ class Recorder:
         return self.iterations == self.stop_after
 
 
-SLOW = {"learning_rate": "constant", "max_iter": 8, "tol": None, "random_state": 0}
+SLOW = {"solver": SGD(learning_rate="constant"), "max_iter": 8, "tol": None, "random_state": 0}
 
 
 def test_a_callback_sees_every_iteration_with_a_usable_estimator():
@@ -65,7 +65,7 @@ def test_a_callback_sees_every_iteration_with_a_usable_estimator():
     [
         LinearClassifier(random_state=0),
         LinearClassifier("hinge", random_state=0),
-        LinearClassifier("softmax", early_stopping=True, random_state=0),
+        LinearClassifier("softmax", solver=SGD(early_stopping=True), random_state=0),
         LinearRegressor("poisson", random_state=0),
     ],
     ids=repr,
@@ -119,7 +119,7 @@ def test_progress_bar(capsys):
 
 def test_progress_bar_over_a_search(capsys):
     X, y = draw()
-    search = GridSearchCV(LinearClassifier(**SLOW), {"eta0": [0.01, 0.1]}, cv=2)
+    search = GridSearchCV(LinearClassifier(**SLOW), {"solver__eta0": [0.01, 0.1]}, cv=2)
     search.set_callbacks(ProgressBar(max_propagation_depth=None)).fit(X, y)
     assert "GridSearchCV" in capsys.readouterr().out
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 
 
 def draw(n=100, d=3, n_classes=2, seed=0):
@@ -185,7 +185,9 @@ def test_narrow_floats_stay_narrow(loss, kind):
 
 
 @pytest.mark.parametrize("estimator", [LinearClassifier, LinearRegressor])
-@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}, {"early_stopping": True}])
+@pytest.mark.parametrize(
+    "params", [{}, {"solver": SGD(learning_rate="constant")}, {"solver": SGD(early_stopping=True)}]
+)
 def test_read_only_data(estimator, params):
     X, y, _ = draw()
     weight = np.ones(100)
@@ -198,7 +200,7 @@ def test_read_only_data(estimator, params):
     for rows in (X, thin):
         model = estimator(random_state=0, **params).fit(rows, y, sample_weight=weight)
         np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-6)
-        model.set_params(early_stopping=False).partial_fit(rows, y, sample_weight=weight)
+        model.set_params(solver="auto").partial_fit(rows, y, sample_weight=weight)
     for array, old in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, old)
 
@@ -257,8 +259,12 @@ def peak_bytes(call):
     "params",
     [
         {},
-        {"learning_rate": "constant", "max_iter": 2, "tol": None},
-        {"early_stopping": True, "validation_fraction": 0.01, "max_iter": 2, "tol": None},
+        {"solver": SGD(learning_rate="constant"), "max_iter": 2, "tol": None},
+        {
+            "solver": SGD(early_stopping=True, validation_fraction=0.01),
+            "max_iter": 2,
+            "tol": None,
+        },
         {"loss": "hinge", "alpha": 1e-3, "probability": False, "tol": 0.1},
     ],
     ids=["auto", "constant", "early_stopping", "dual"],

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 from likelier.losses import Huber
 
 rng = np.random.default_rng(0)
@@ -27,7 +27,7 @@ def blocks(rows, targets):
 @pytest.mark.parametrize(
     "params",
     [{}, {"loss": "hinge"}, {"loss": "softmax"}, {"fit_intercept": False, "alpha": 0.1},
-     {"learning_rate": "constant"}],
+     {"solver": SGD(learning_rate="constant")}],
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 from likelier.losses import LOSSES
 
 CLASSIFICATION = [n for n, loss in LOSSES.items() if loss.task in ("binary", "multiclass")]
@@ -31,7 +31,9 @@ def batches(*arrays, size=60):
 
 @every_loss
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}], ids=["auto", "constant"])
+@pytest.mark.parametrize(
+    "params", [{}, {"solver": SGD(learning_rate="constant")}], ids=["auto", "constant"]
+)
 def test_batches_learn(loss, n_classes, params):
     X, y = draw(1200, n_classes)
     model = LinearClassifier(loss, **params)
@@ -109,7 +111,7 @@ def test_the_order_of_announcement_does_not_matter(loss):
 @pytest.mark.parametrize("rate", ["constant", "invscaling"])
 def test_a_class_that_appears_later_starts_as_one_that_was_always_negative(rate):
     """With independent outputs and one rate, announcing a class makes no difference."""
-    params = {"learning_rate": rate}
+    params = {"solver": SGD(learning_rate=rate)}
     X, y = draw(n_classes=4)
     announced = LinearClassifier(**params)
     surprised = LinearClassifier(**params)
@@ -155,7 +157,7 @@ def test_a_fit_after_batches_starts_afresh():
     assert model.classes_.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("params", [{}, {"learning_rate": "invscaling"}])
+@pytest.mark.parametrize("params", [{}, {"solver": SGD(learning_rate="invscaling")}])
 def test_the_same_batches_give_the_same_bits(params):
     X, y = draw()
     models = [LinearClassifier(**params) for _ in range(2)]
@@ -257,9 +259,9 @@ def frozen(model):
         ({}, {"loss": "softmax"}),
         ({"loss": "softmax"}, {"loss": "hinge"}),
         ({"loss": "hinge"}, {"loss": "log_loss"}),
-        ({}, {"learning_rate": "constant"}),
-        ({"learning_rate": "constant"}, {"learning_rate": "auto"}),
-        ({"learning_rate": "constant"}, {"average": False}),
+        ({"solver": "sgd"}, {"solver__learning_rate": "constant"}),
+        ({"solver": SGD(learning_rate="constant")}, {"solver__learning_rate": "auto"}),
+        ({"solver": SGD(learning_rate="constant")}, {"solver__average": False}),
         ({}, {"fit_intercept": False}),
         ({"fit_intercept": False}, {"fit_intercept": True}),
     ],
@@ -269,7 +271,7 @@ def frozen(model):
 def test_words_that_the_state_is_bound_to_do_not_change_between_batches(before, after, n_classes):
     X, y = draw(120, n_classes)
     model = LinearClassifier(**before).partial_fit(X, y)
-    old, (name,) = frozen(model), after
+    old, name = frozen(model), next(iter(after)).removeprefix("solver__")
     model.set_params(**after)
     with pytest.raises(ValueError, match=f"partial_fit started with {name}=.*fit"):
         model.partial_fit(X, y)
@@ -282,9 +284,9 @@ def test_words_that_the_state_is_bound_to_do_not_change_between_batches(before, 
     ("before", "after"),
     [
         ({}, {"loss": "poisson"}),
-        ({"learning_rate": "invscaling"}, {"learning_rate": "auto"}),
-        ({}, {"learning_rate": "constant"}),
-        ({"learning_rate": "constant"}, {"average": 10**6}),
+        ({"solver": SGD(learning_rate="invscaling")}, {"solver__learning_rate": "auto"}),
+        ({"solver": "sgd"}, {"solver__learning_rate": "constant"}),
+        ({"solver": SGD(learning_rate="constant")}, {"solver__average": 10**6}),
         ({}, {"fit_intercept": False}),
     ],
     ids=str,
@@ -292,7 +294,7 @@ def test_words_that_the_state_is_bound_to_do_not_change_between_batches(before, 
 def test_the_same_words_of_a_regressor(before, after):
     X, y = draw(120)
     model = LinearRegressor(**before).partial_fit(X, y)
-    old, (name,) = frozen(model), after
+    old, name = frozen(model), next(iter(after)).removeprefix("solver__")
     with pytest.raises(ValueError, match=f"partial_fit started with {name}="):
         model.set_params(**after).partial_fit(X, y)
     assert frozen(model) == old
@@ -301,11 +303,11 @@ def test_the_same_words_of_a_regressor(before, after):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({}, {"alpha": 0.1, "penalty": "l1", "update": "explicit", "average": False}),
-        ({"loss": "softmax"}, {"alpha": 0.1, "penalty": None, "eta0": 0.1}),
+        ({}, {"alpha": 0.1, "l1_ratio": 1.0, "solver": SGD("explicit", average=False)}),
+        ({"loss": "softmax"}, {"alpha": 0.0, "solver": SGD(eta0=0.1)}),
         (
-            {"learning_rate": "constant", "average": False},
-            {"learning_rate": "invscaling", "eta0": 0.1, "average": True, "alpha": 0.1},
+            {"solver": SGD(learning_rate="constant", average=False)},
+            {"solver": SGD(learning_rate="invscaling", eta0=0.1), "alpha": 0.1},
         ),
     ],
     ids=str,

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 from likelier.losses import LOSSES, make_loss
 
 CLASSIFICATION = [n for n, loss in LOSSES.items() if loss.task in ("binary", "multiclass")]
@@ -99,7 +99,9 @@ def test_shifted_features_in_batches():
 @ignore
 @pytest.mark.parametrize("power", [-6, -3, 0, 3, 6])
 @pytest.mark.parametrize("loss", [*CLASSIFICATION, *REGRESSION])
-@pytest.mark.parametrize("params", [{}, {"update": "explicit"}, {"max_iter": 1}, {"alpha": 1e-4}])
+@pytest.mark.parametrize(
+    "params", [{}, {"solver": SGD("explicit")}, {"max_iter": 1}, {"alpha": 1e-4}]
+)
 def test_never_worse_than_the_zero_model(loss, power, params):
     X, y, t = draw()
     target = y if loss in CLASSIFICATION else t
@@ -121,7 +123,8 @@ def test_implicit_steps_are_finite_at_every_rate(exponent, unscaled, schedule):
     X, y = load_breast_cancer(return_X_y=True)
     if not unscaled:
         X = (X - X.mean(axis=0)) / X.std(axis=0)
-    params = {"learning_rate": schedule, "eta0": 10.0**exponent, "max_iter": 3, "random_state": 0}
+    solver = SGD(learning_rate=schedule, eta0=10.0**exponent)
+    params = {"solver": solver, "max_iter": 3, "random_state": 0}
     for loss in CLASSIFICATION:
         model = LinearClassifier(loss, probability=False, **params).fit(X, y)
         assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
@@ -135,11 +138,11 @@ def test_implicit_steps_are_finite_at_every_rate(exponent, unscaled, schedule):
 def test_explicit_steps_do_diverge_where_implicit_ones_do_not():
     """The reason for implicit steps, on raw features."""
     X, t = load_diabetes(return_X_y=True, scaled=False)
-    params = {"learning_rate": "constant", "eta0": 0.1, "max_iter": 2, "random_state": 0}
-    implicit = LinearRegressor(update="implicit", **params).fit(X, t)
+    params = {"solver": SGD(learning_rate="constant", eta0=0.1), "max_iter": 2, "random_state": 0}
+    implicit = LinearRegressor(**params).fit(X, t)
     assert np.isfinite(implicit.coef_).all()
     with pytest.raises(ValueError, match=r'diverged.*update="implicit"'):
-        LinearRegressor(update="explicit", **params).fit(X, t)
+        LinearRegressor(**params).set_params(solver__update="explicit").fit(X, t)
 
 
 @ignore
@@ -148,7 +151,7 @@ def test_explicit_steps_do_diverge_where_implicit_ones_do_not():
 def test_a_huge_penalty_leaves_the_intercept(estimator, alpha):
     X, y, t = draw()
     target = y if estimator is LinearClassifier else t
-    for params in ({}, {"learning_rate": "constant", "eta0": 1e3}):
+    for params in ({}, {"solver": SGD(learning_rate="constant", eta0=1e3)}):
         model = estimator(alpha=alpha, random_state=0, **params).fit(X, target)
         assert (abs(model.coef_) < 0.05).all()
         assert np.isfinite(model.intercept_).all()

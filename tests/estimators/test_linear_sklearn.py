@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from likelier import LinearClassifier, LinearRegressor, losses
+from likelier import SGD, LinearClassifier, LinearRegressor, losses
 
 
 def draw(n=200, d=4, n_classes=2, seed=0):
@@ -40,7 +40,9 @@ def draw(n=200, d=4, n_classes=2, seed=0):
 MODELS = {
     "logistic": lambda: LinearClassifier(random_state=0),
     "hinge": lambda: LinearClassifier("hinge", random_state=0),
-    "constant": lambda: LinearClassifier("softmax", learning_rate="constant", random_state=0),
+    "constant": lambda: LinearClassifier(
+        "softmax", solver=SGD(learning_rate="constant"), random_state=0
+    ),
     "quantile": lambda: LinearRegressor(losses.Quantile(0.7), random_state=0),
     "squared": lambda: LinearRegressor(random_state=0),
 }
@@ -92,10 +94,10 @@ def test_kinds_and_tags():
 
 VARIANTS = [
     LinearClassifier("hinge"),
-    LinearClassifier("softmax", learning_rate="constant"),
-    LinearClassifier(early_stopping=True),
+    LinearClassifier("softmax", solver=SGD(learning_rate="constant")),
+    LinearClassifier(solver=SGD(early_stopping=True)),
     LinearRegressor("quantile"),
-    LinearRegressor(penalty="l1", alpha=0.01),
+    LinearRegressor(l1_ratio=1.0, alpha=0.01),
 ]
 # one check of each kind that depends on how a model is fitted; all checks run on the defaults
 CHECKS = ("check_fit2d", "check_estimators_pickle", "check_dict_unchanged", "check_methods")
@@ -163,7 +165,7 @@ def test_meta_estimators():
     wrapped = OneVsRestClassifier(LinearClassifier(alpha=0.01, random_state=0)).fit(X, y)
     rows = np.stack([m.coef_[0] for m in wrapped.estimators_])
     np.testing.assert_allclose(own.coef_, rows, atol=1e-5)
-    chosen = SelectFromModel(LinearRegressor(penalty="l1", alpha=0.1)).fit(X, X[:, 0])
+    chosen = SelectFromModel(LinearRegressor(l1_ratio=1.0, alpha=0.1)).fit(X, X[:, 0])
     assert chosen.get_support().tolist() == [True, False, False, False]
     importance = permutation_importance(own, X, y, n_repeats=2, random_state=0)
     assert importance.importances_mean[0] > 0.0
@@ -220,9 +222,9 @@ SETTINGS = [
     {"loss": "hinge"},
     {"loss": "softmax"},
     {"loss": "multiclass_hinge"},
-    {"learning_rate": "constant"},
-    {"early_stopping": True},
-    {"penalty": "l1", "alpha": 0.01},
+    {"solver": SGD(learning_rate="constant")},
+    {"solver": SGD(early_stopping=True)},
+    {"l1_ratio": 1.0, "alpha": 0.01},
 ]
 
 

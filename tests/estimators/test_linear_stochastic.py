@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likelier import LinearClassifier, LinearRegressor
+from likelier import SGD, LinearClassifier, LinearRegressor
 from likelier.fitting.hold_out import held_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -35,7 +35,9 @@ def test_batches_of_features_far_from_zero(kind, far):
     assert classes.score(X, labels) > 0.94
 
 
-@pytest.mark.parametrize("params", [{"early_stopping": True}, {"update": "explicit"}], ids=str)
+@pytest.mark.parametrize(
+    "params", [{"solver": SGD(early_stopping=True)}, {"solver": SGD("explicit")}], ids=str
+)
 @pytest.mark.parametrize("far", [30.0, 1e4])
 def test_fits_of_features_far_from_zero(params, far):
     Z, y, labels = draw()
@@ -64,7 +66,7 @@ def test_a_late_class_of_features_far_from_zero(loss):
 @pytest.mark.parametrize("rate", ["constant", "invscaling"])
 def test_steps_that_are_too_long_say_so_and_change_nothing(rate):
     Z, y, labels = draw(400)
-    params = {"update": "explicit", "learning_rate": rate, "eta0": 1e5}
+    params = {"solver": SGD("explicit", rate, 1e5)}
     for model, targets in (
         (LinearRegressor(**params), y),
         (LinearClassifier("squared_hinge", **params), labels),
@@ -74,10 +76,10 @@ def test_steps_that_are_too_long_say_so_and_change_nothing(rate):
         assert not hasattr(model, "coef_") and not hasattr(model, "stream_")
         with pytest.raises(ValueError, match=rf'learning_rate="{rate}"'):
             model.fit(Z, targets)
-        model.set_params(eta0=1e-3).partial_fit(Z, targets)
+        model.set_params(solver__eta0=1e-3).partial_fit(Z, targets)
         before = copy.deepcopy(vars(model))
         with pytest.raises(ValueError, match="diverged"):
-            model.set_params(eta0=1e5).partial_fit(Z, targets)
+            model.set_params(solver__eta0=1e5).partial_fit(Z, targets)
         for name in ("coef_", "intercept_", "n_iter_"):
             np.testing.assert_array_equal(getattr(model, name), before[name])
         for name, array in before["stream_"].items():
@@ -86,14 +88,14 @@ def test_steps_that_are_too_long_say_so_and_change_nothing(rate):
 
 def test_a_batch_that_fails_teaches_no_class():
     Z, _, labels = draw(400)
-    model = LinearClassifier("squared_hinge", update="explicit", learning_rate="constant")
+    model = LinearClassifier("squared_hinge", solver=SGD("explicit", "constant"))
     model.partial_fit(Z, labels)
-    model.set_params(eta0=1e5)
+    model.set_params(solver__eta0=1e5)
     with pytest.raises(ValueError, match="diverged"):
         model.partial_fit(Z, labels + 1)
     assert model.classes_.tolist() == [0, 1]
     assert model.arrival_.tolist() == [0, 1]
-    model.set_params(eta0=0.01).partial_fit(Z, labels)
+    model.set_params(solver__eta0=0.01).partial_fit(Z, labels)
 
 
 @pytest.mark.parametrize("n", [5, 10, 20])
@@ -101,7 +103,7 @@ def test_early_stopping_of_few_rows_never_depends_on_the_seed(n):
     Z, y, labels = draw(n)
     labels[:2] = [0, 1]
     for seed in range(25):
-        params = {"early_stopping": True, "random_state": seed, "max_iter": 2}
+        params = {"solver": SGD(early_stopping=True), "random_state": seed, "max_iter": 2}
         assert len(LinearClassifier(**params).fit(Z, labels).classes_) == 2
         LinearRegressor(**params).fit(Z, y)
 

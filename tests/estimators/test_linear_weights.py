@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from likelier import (
+    SGD,
     SVC,
     BayesianLinearClassifier,
     LinearClassifier,
@@ -20,12 +21,12 @@ CLASSIFICATION = [n for n, loss in LOSSES.items() if loss.task in ("binary", "mu
 REGRESSION = [n for n, loss in LOSSES.items() if loss.task in ("regression", "count")]
 WAYS = {
     "auto": {},
-    "constant": {"learning_rate": "constant"},
-    "invscaling": {"learning_rate": "invscaling", "update": "explicit", "average": 30},
-    "explicit": {"update": "explicit"},
-    "early_stopping": {"early_stopping": True},
+    "constant": {"solver": SGD(learning_rate="constant")},
+    "invscaling": {"solver": SGD("explicit", "invscaling", average=30)},
+    "explicit": {"solver": SGD("explicit")},
+    "early_stopping": {"solver": SGD(early_stopping=True)},
     "alpha": {"alpha": 0.01},
-    "l1": {"penalty": "l1", "alpha": 0.01},
+    "l1": {"l1_ratio": 1.0, "alpha": 0.01},
     "two_threads": {"n_jobs": 2},
 }
 ignore = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -106,7 +107,7 @@ def test_weight_zero_is_absence_with_class_weights(loss, class_weight):
     assert_same(whole, rest, X)
 
 
-@pytest.mark.parametrize("params", [{}, {"learning_rate": "constant"}])
+@pytest.mark.parametrize("params", [{}, {"solver": SGD(learning_rate="constant")}])
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "softmax"])
 def test_weight_zero_is_absence_in_batches(loss, params):
     X, y, weight, present = draw()
@@ -250,6 +251,6 @@ def test_no_weight_at_all_is_refused(estimator, method):
 def test_the_caller_keeps_the_weights():
     X, y, weight, _ = draw()
     before = weight.copy()
-    for params in ({}, {"early_stopping": True}, {"class_weight": "balanced"}):
+    for params in ({}, {"solver": SGD(early_stopping=True)}, {"class_weight": "balanced"}):
         LinearClassifier("hinge", **params).fit(X, y, sample_weight=weight)
     np.testing.assert_array_equal(weight, before)

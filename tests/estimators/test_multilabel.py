@@ -8,8 +8,9 @@ from scipy import sparse
 from scipy.special import expit
 
 import likelier
-from likelier import MultilabelClassifier
 from likelier.multilabel.label_mixture import LabelMixture
+
+from .multilabel_problem import multilabel
 
 RNG = np.random.default_rng(0)
 N, D, L = 160, 5, 3
@@ -20,7 +21,7 @@ FAST = {"kernel": False, "n_components": 4, "n_folds": 3, "max_iter": 10, "rando
 
 
 def fast(**params):
-    return MultilabelClassifier(**{**FAST, **params})
+    return multilabel(**{**FAST, **params})
 
 
 @pytest.fixture(scope="module")

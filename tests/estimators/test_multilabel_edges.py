@@ -11,11 +11,12 @@ from scipy.special import expit
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import likelier
-from likelier import MultilabelClassifier
 from likelier.base import Batch
 from likelier.multilabel.folds import count_folds
 from likelier.multilabel.recipe import choose_thresholds
 from likelier.multilabel.rows import MATRIX, Rows
+
+from .multilabel_problem import multilabel
 
 RNG = np.random.default_rng(0)
 N, D, L = 120, 4, 3
@@ -30,7 +31,7 @@ FAST = {"kernel": False, "n_components": 4, "n_folds": 3, "max_iter": 10, "rando
 
 
 def fast(**params):
-    return MultilabelClassifier(**{**FAST, **params})
+    return multilabel(**{**FAST, **params})
 
 
 def spoiled(rows, value):
@@ -326,7 +327,7 @@ def test_announced_classes_are_sorted_and_distinct(announced):
 def test_parameters_set_after_the_fit_apply_to_the_next_fit(tmp_path):
     model = fast().fit(PRESENCE, Y)
     before = model.predict_proba(X)
-    model.set_params(combine="product", features="multinomial")
+    model.set_params(combine="product", mixture__features="multinomial")
     assert model.predict_proba(X).tobytes() == before.tobytes()
     likelier.save(model, tmp_path / "m")
     assert likelier.load(tmp_path / "m").predict_proba(X).tobytes() == before.tobytes()

@@ -5,8 +5,9 @@ import pytest
 from scipy.special import expit, logit
 
 import likelier
-from likelier import MultilabelClassifier
 from likelier.multilabel.rows import distinct_rows
+
+from .multilabel_problem import multilabel
 
 N, D, L = 150, 4, 3
 W = np.random.default_rng(0).normal(size=(D, L))
@@ -24,7 +25,7 @@ TEST = draw(500, 9)[0]
 
 
 def fast(**params):
-    return MultilabelClassifier(**{**FAST, **params})
+    return multilabel(**{**FAST, **params})
 
 
 def with_constants(labels, n_zero, n_one):

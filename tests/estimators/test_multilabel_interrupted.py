@@ -5,11 +5,12 @@ import warnings
 import numpy as np
 import pytest
 
-from likelier import MultilabelClassifier
 from likelier.engines import LocalEngine
 from likelier.multilabel import recipe
 from likelier.multilabel.label_mixture import LabelMixture
 from likelier.multilabel.variational import VariationalMixture
+
+from .multilabel_problem import multilabel
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4))
@@ -24,7 +25,7 @@ PLACES = {
 
 
 def model(**params):
-    return MultilabelClassifier(n_components=4, n_folds=3, random_state=0, **params)
+    return multilabel(n_components=4, n_folds=3, random_state=0, **params)
 
 
 def interrupt(monkeypatch, where, name, at):

@@ -5,9 +5,10 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from likelier import MultilabelClassifier
 from likelier.multilabel.folds import fold_rows
 from likelier.multilabel.rows import distinct_rows
+
+from .multilabel_problem import multilabel
 
 FAST = {"kernel": False, "n_components": 4, "n_folds": 5, "max_iter": 10, "random_state": 0}
 
@@ -28,7 +29,7 @@ def folded(X, Y, weight=None, n_folds=5):
 def test_few_kinds_of_row_do_not_bias_probabilities(d):
     """A standard error of a cell of 5000 / 64 rows is .05; all together must come to .02."""
     X, Y, P = discrete(5000, d)
-    p = MultilabelClassifier(**FAST).fit(X, Y).predict_proba(X)
+    p = multilabel(**FAST).fit(X, Y).predict_proba(X)
     assert abs(p - P).mean() < 0.02
 
 
@@ -36,7 +37,7 @@ def test_few_kinds_of_row_do_not_bias_probabilities(d):
 @pytest.mark.parametrize("n", [50, 500])
 def test_constant_features_give_base_rates(n, form):
     Y = (np.random.default_rng(1).random((n, 4)) < [0.1, 0.3, 0.5, 0.9]).astype(float)
-    p = MultilabelClassifier(**FAST).fit(form(np.ones((n, 2))), Y).predict_proba(np.ones((1, 2)))
+    p = multilabel(**FAST).fit(form(np.ones((n, 2))), Y).predict_proba(np.ones((1, 2)))
     np.testing.assert_allclose(p[0], Y.mean(axis=0), atol=0.5 / np.sqrt(n))
 
 
@@ -46,7 +47,7 @@ def test_levels_of_a_category_keep_their_own_probability(certain):
     z, truth = rng.integers(0, 20, 2000), rng.random((20, 3))
     truth = np.round(truth) if certain else truth
     Y = (rng.random((2000, 3)) < truth[z]).astype(float)
-    p = MultilabelClassifier(**FAST).fit(np.eye(20)[z], Y).predict_proba(np.eye(20))
+    p = multilabel(**FAST).fit(np.eye(20)[z], Y).predict_proba(np.eye(20))
     counted = np.array([Y[z == level].mean(axis=0) for level in range(20)])
     assert abs(p - truth).mean() < 1.25 * abs(counted - truth).mean() + 0.02
 
@@ -57,8 +58,8 @@ def test_weights_are_duplicates_also_where_rows_are_split(d):
     rng = np.random.default_rng(3)
     weight = rng.integers(0, 4, 400)
     copies = rng.permutation(np.repeat(np.arange(400), weight))
-    one = MultilabelClassifier(**FAST).fit(X, Y, sample_weight=weight)
-    two = MultilabelClassifier(**FAST).fit(X[copies], Y[copies])
+    one = multilabel(**FAST).fit(X, Y, sample_weight=weight)
+    two = multilabel(**FAST).fit(X[copies], Y[copies])
     assert one.predict_proba(X).tobytes() == two.predict_proba(X).tobytes()
 
 

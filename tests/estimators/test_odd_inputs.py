@@ -158,7 +158,9 @@ def test_rows_in_memory_are_no_stream(data):
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"loss": "hinge"}, {"sampler": "gibbs"}, {"prior_precision": 1.0}], ids=str
+    "given",
+    [{}, {"loss": "hinge"}, {"inference__sampler": "gibbs"}, {"prior_precision": 1.0}],
+    ids=str,
 )
 @pytest.mark.parametrize("scale", [1e12, 1e18, 1e-18])
 def test_weights_of_very_unlike_scales_fit_or_are_refused_by_name(given, scale):
@@ -166,8 +168,8 @@ def test_weights_of_very_unlike_scales_fit_or_are_refused_by_name(given, scale):
     rows, weight = rng.normal(size=(40, 5)), np.ones(40)
     weight[:2] = scale
     model = likelier.BayesianLinearClassifier(
-        n_draws=10, n_warmup=10, n_chains=2, random_state=0, **given
-    )
+        inference=likelier.MCMC("auto", n_chains=2, n_draws=10, n_warmup=10), random_state=0
+    ).set_params(**given)
     told = ""
     try:
         model.fit(rows, np.arange(40) % 2, sample_weight=weight)

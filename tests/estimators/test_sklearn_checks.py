@@ -14,7 +14,8 @@ from .expected_failures import EXPECTED_FAILURES
 # Long training says nothing new here, nor do more inducing points than data as small as these have
 # unasked, nor the short fits that choose a kernel, nor a program for every number of hidden nodes;
 # with all their defaults they are checked as slow tests.
-FEW = {"max_iter": 40, "n_inducing": 50, "hidden_dim": 3, "length_scales": "learned"}
+LEARNED = likelier.ARD(length_scales="learned")
+FEW = {"max_iter": 40, "n_inducing": 50, "hidden_dim": 3, "kernel": LEARNED}
 SHORTER = {"DeepGPClassifier": FEW, "DeepGPRegressor": FEW}
 ESTIMATORS = [
     value(**SHORTER.get(name, {}))

@@ -57,7 +57,9 @@ def test_means_within_a_tenth_of_a_standard_deviation(name, learned):
     mcmc.run(jax.random.PRNGKey(0))
     theirs = np.asarray(mcmc.get_samples()["w"], dtype=float)
     precision = "auto" if learned else X.var(axis=0)
-    ours = BayesianLinearClassifier(prior_precision=precision, n_draws=3000, random_state=0)
+    ours = BayesianLinearClassifier(
+        prior_precision=precision, inference=MCMC(n_draws=3000), random_state=0
+    )
     ours.fit(X, y)
     assert ours.r_hat_ < 1.02
     gap = np.abs(ours.coef_[0] * X.std(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)

@@ -32,7 +32,7 @@ def estimator(loss, penalty, **params):
         kind = LinearRegressor
     else:
         params["probability"] = False
-    return kind(loss, penalty=penalty, l1_ratio=0.6, random_state=0, **params)
+    return kind(loss, l1_ratio=SHARES[penalty], random_state=0, **params)
 
 
 @functools.cache

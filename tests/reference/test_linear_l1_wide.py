@@ -27,7 +27,7 @@ def test_the_lasso(kind, dtype):
     rows, X, y = draw(kind)
     rows, X = rows.astype(dtype), X.astype(dtype).astype(float)
     alpha = 0.1
-    model = LinearRegressor(penalty="l1", alpha=alpha).fit(rows, y)
+    model = LinearRegressor(l1_ratio=1.0, alpha=alpha).fit(rows, y)
     peer = Lasso(alpha=alpha, tol=1e-8, max_iter=10_000).fit(X, y)
 
     def objective(w, b):
@@ -47,7 +47,7 @@ def test_l1_logistic_regression(kind):
     labels = np.where(y > np.median(y), "high", "low")
     sign, alpha = np.where(labels == "low", 1.0, -1.0), 0.02
     params = {"fit_intercept": False}  # liblinear would penalise it
-    model = LinearClassifier(penalty="l1", alpha=alpha, tol=1e-5, **params).fit(rows, labels)
+    model = LinearClassifier(l1_ratio=1.0, alpha=alpha, tol=1e-5, **params).fit(rows, labels)
     peer = LogisticRegression(
         l1_ratio=1.0, C=1.0 / (alpha * N), solver="liblinear", tol=1e-6, max_iter=1000,
         random_state=0, **params,

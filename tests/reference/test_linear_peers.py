@@ -90,8 +90,7 @@ def test_ridge(alpha, fit_intercept):
 
 def test_least_squares_without_penalty():
     X, y = diabetes()
-    for params in ({"penalty": None}, {"alpha": 0.0}):
-        close(LinearRegressor(**params).fit(X, y), LinearRegression().fit(X, y), 1e-7)
+    close(LinearRegressor(alpha=0.0).fit(X, y), LinearRegression().fit(X, y), 1e-7)
 
 
 def test_poisson_regression():
@@ -183,7 +182,7 @@ def test_crammer_singer():
 @pytest.mark.parametrize("alpha", [0.3, 0.02])
 def test_lasso(alpha):
     X, y = diabetes()
-    model = LinearRegressor(penalty="l1", alpha=alpha, tol=1e-10).fit(X, y)
+    model = LinearRegressor(l1_ratio=1.0, alpha=alpha, tol=1e-10).fit(X, y)
     peer = Lasso(alpha=alpha, tol=1e-12, max_iter=100_000).fit(X, y)
     close(model, peer, 1e-5)
     np.testing.assert_array_equal(model.coef_ == 0.0, peer.coef_ == 0.0)
@@ -191,7 +190,7 @@ def test_lasso(alpha):
 
 def test_elastic_net():
     X, y = diabetes()
-    model = LinearRegressor(penalty="elasticnet", alpha=0.2, l1_ratio=0.4, tol=1e-10).fit(X, y)
+    model = LinearRegressor(alpha=0.2, l1_ratio=0.4, tol=1e-10).fit(X, y)
     peer = ElasticNet(alpha=0.2, l1_ratio=0.4, tol=1e-12, max_iter=100_000).fit(X, y)
     close(model, peer, 1e-5)
 
@@ -199,7 +198,7 @@ def test_elastic_net():
 def test_l1_logistic_regression():
     X, y = cancer()
     alpha = 0.02
-    model = LinearClassifier(penalty="l1", alpha=alpha, tol=1e-9).fit(X, y)
+    model = LinearClassifier(l1_ratio=1.0, alpha=alpha, tol=1e-9).fit(X, y)
     peer = LogisticRegression(
         l1_ratio=1.0, C=1.0 / (alpha * len(y)), solver="saga", tol=1e-10, max_iter=100_000
     ).fit(X, y)
@@ -210,7 +209,7 @@ def test_l1_logistic_regression():
 def test_l1_quantile_regression():
     X, y = diabetes()
     alpha, tau = 0.02, 0.8
-    model = LinearRegressor(Quantile(tau), penalty="l1", alpha=alpha, tol=1e-6).fit(X, y)
+    model = LinearRegressor(Quantile(tau), l1_ratio=1.0, alpha=alpha, tol=1e-6).fit(X, y)
     peer = QuantileRegressor(quantile=tau, alpha=alpha, solver="highs").fit(X, y)
 
     def value(fitted):

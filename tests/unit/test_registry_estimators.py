@@ -50,9 +50,8 @@ def assert_same_predictions(a, b, rows=X):
 
 def seeded(name):
     """The estimator, with a seed where it has one; deep ones train for short."""
-    model = getattr(likelier, name)(
-        **({"max_iter": 40, "length_scales": "learned"} if name.startswith("DeepGP") else {})
-    )
+    short = {"max_iter": 40, "kernel": likelier.ARD(length_scales="learned")}
+    model = getattr(likelier, name)(**(short if name.startswith("DeepGP") else {}))
     return model.set_params(random_state=0) if "random_state" in model.get_params() else model
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,9 @@ OLD_NAMES: dict[str, str] = {
     "target_scale_": "target_spread_",
 }
 """New name of a class, parameter, method or fitted attribute -> what it was called before."""
+
+GROUPS = {"inference", "mixture", "solver"}
+"""Parameters that are values; before, each of their parameters was one of the estimator."""
 
 Answers = dict[str, Any]
 Way = Callable[[Any, Data, Path], tuple[Any, Data]]
@@ -80,14 +83,28 @@ def make_model(library: Any, case: Case) -> Any:
     make = by_any_name(library, case.estimator)
     known = inspect.signature(make).parameters
     params = dict(case.params(library) if callable(case.params) else case.params)
+    params = {name: _value(library, value) for name, value in params.items()}
     if case.random and "random_state" in known:
         params["random_state"] = 0
-    return make(
-        **{
-            name if name in known else OLD_NAMES.get(name, name): _value(library, value)
-            for name, value in params.items()
-        }
-    )
+    return make().set_params(**by_known_names(params, known))
+
+
+def by_known_names(params: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Parameters by the names of a library, where those in a value were once the estimator's."""
+    found = {}
+    for name, value in params.items():
+        inner = name.partition("__")[2]
+        if name in known or not (inner or name in GROUPS or name in OLD_NAMES):
+            found[name] = value
+        elif inner:
+            found[inner if inner in known else name] = value
+        elif name in OLD_NAMES:
+            found[OLD_NAMES[name]] = value
+    if "penalty" in known and "l1_ratio" in found:
+        found["penalty"] = "elasticnet"
+    if "multi_class" in known and found.get("loss") == "softmax":
+        found |= {"loss": "log_loss", "multi_class": "multinomial"}
+    return found
 
 
 def _value(library: Any, value: Any) -> Any:
@@ -284,7 +301,7 @@ def _linear() -> Iterable[Case]:
     yield case("newton", {}, "two", many, "dense", speed=(60_000, 30))
     yield case("newton-three", {}, "three", many, "weighted")
     yield case("newton-softmax", {"loss": "softmax"}, "three", small, "dense", speed=(80_000, 12))
-    yield case("newton", {"penalty": "elasticnet"}, "two", small, "weighted stream")
+    yield case("newton", {"l1_ratio": 0.15}, "two", small, "weighted stream")
     yield case("newton", {}, "two", small, "path")
     yield case("newton", {}, "three", small, "once")
     yield case("newton", {}, "three", small, "saved")
@@ -297,13 +314,14 @@ def _linear() -> Iterable[Case]:
     yield case("lbfgs-softmax", {"loss": "softmax"}, "three", (600, 700), "dense")
     yield case("dual", {}, "sparse two", wider, "sparse", speed=(40_000, 10_000))
     yield case("dual-hinge", {"loss": "hinge"}, "sparse three", wider, "weighted")
-    lasso = {"penalty": "l1", "alpha": 0.003}
+    lasso = {"l1_ratio": 1.0, "alpha": 0.003}
     yield case("active-set", lasso, "sparse two", wider, "sparse", speed=(40_000, 10_000))
     yield case("sgd", {"max_iter": 20}, "sparse two", wider, "stream", speed=(5_000, 10_000))
-    rate = {"learning_rate": "invscaling", "eta0": 0.05, "max_iter": 5}
-    yield case("explicit", {"update": "explicit", **rate}, "two", small, "dense")
+    rate = {"solver__learning_rate": "invscaling", "solver__eta0": 0.05}
+    rate = {"solver": "sgd", "max_iter": 5, **rate}
+    yield case("explicit", {"solver__update": "explicit", **rate}, "two", small, "dense")
     yield case("implicit", rate, "three", small, "stream")
-    stopping = {"early_stopping": True, "max_iter": 15}
+    stopping = {"solver": "sgd", "solver__early_stopping": True, "max_iter": 15}
     yield case("early-stopping", stopping, "two", small, "dense")
 
     yield case("squares", {}, "numbers", many, "dense", speed=(100_000, 30))
@@ -316,7 +334,7 @@ def _linear() -> Iterable[Case]:
     yield case("tube", tube, "numbers", small, "path")
     yield case("poisson", {"loss": "poisson"}, "counts", small, "dense")
     yield case("dual", {}, "sparse numbers", wider, "sparse")
-    yield case("lasso", {"penalty": "l1", "alpha": 0.01}, "numbers", (400, 1_600), "dense")
+    yield case("lasso", {"l1_ratio": 1.0, "alpha": 0.01}, "numbers", (400, 1_600), "dense")
 
 
 def _kernel() -> Iterable[Case]:
@@ -370,8 +388,10 @@ def _kernel() -> Iterable[Case]:
 def _deep() -> Iterable[Case]:
     def case(name: str, params: dict[str, Any], kind: str, way: str, **more: Any) -> Case:
         short = "Regressor" if kind == "numbers" else "Classifier"
-        words: dict[str, Any] = {"hidden_dim": 2, "length_scales": "learned", "power": 0.5}
-        words |= {"n_inducing": 10, "max_iter": 20, "n_samples": 2, "n_draws": 4, "batch_size": 64}
+        words: dict[str, Any] = {"hidden_dim": 2, "n_inducing": 10, "max_iter": 20}
+        words |= {"kernel__length_scales": "learned", "inference__power": 0.5}
+        words |= {f"inference__{n}": v for n, v in (("n_samples", 2), ("n_draws", 4))}
+        words |= {"inference__batch_size": 64}
         title = f"deep/{short.lower()}-{name}/{way}"
         return Case(title, f"DeepGP{short}", words | params, kind, (120, 3), way, **more)
 
@@ -383,17 +403,18 @@ def _deep() -> Iterable[Case]:
 
 def _bayesian_linear() -> Iterable[Case]:
     def case(name: str, params: dict[str, Any], kind: str, way: str, **more: Any) -> Case:
-        words = {"n_draws": 40, "n_warmup": 20, "n_chains": 2} | params
+        few = {"n_draws": 40, "n_warmup": 20, "n_chains": 2}
+        words = {f"inference__{name}": value for name, value in few.items()} | params
         size = more.pop("size", (1_000, 5))
         title = f"bayesian-linear/{name}/{way}"
         return Case(title, "BayesianLinearClassifier", words, kind, size, way, **more)
 
     yield case("auto", {}, "two", "dense", speed=(20_000, 12))
-    yield case("independent", {"sampler": "independent"}, "three", "weighted")
-    yield case("hamiltonian", {"sampler": "hamiltonian"}, "two", "saved")
-    joint = {"sampler": "gibbs", "multi_class": "multinomial"}
+    yield case("independent", {"inference__sampler": "independent"}, "three", "weighted")
+    yield case("hamiltonian", {"inference__sampler": "hamiltonian"}, "two", "saved")
+    joint = {"inference__sampler": "gibbs", "loss": "softmax"}
     yield case("gibbs-joint", joint, "three", "dense")
-    yield case("gibbs", {"sampler": "gibbs"}, "two", "stream", speed=(1_000, 8))
+    yield case("gibbs", {"inference__sampler": "gibbs"}, "two", "stream", speed=(1_000, 8))
     yield case("hinge", {"loss": "hinge"}, "two", "dense")
     yield case("auto", {}, "sparse two", "sparse", size=(1_000, 20))
 
@@ -418,7 +439,7 @@ def _one_pass() -> Iterable[Case]:
 
 def _multilabel() -> Iterable[Case]:
     def case(name: str, params: dict[str, Any], kind: str, way: str, **more: Any) -> Case:
-        words = {"n_components": 4, "n_folds": 3, "max_iter": 8} | params
+        words = {"mixture__n_components": 4, "n_folds": 3, "mixture__max_iter": 8} | params
         size = more.pop("size", (400, 5))
         title = f"multilabel/{name}/{way}"
         return Case(title, "MultilabelClassifier", words, kind, size, way, **more)

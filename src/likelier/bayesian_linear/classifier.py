@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.bayesian_linear.posterior import DrawsPosterior, classifier
 from likelier.bayesian_linear.recipe import BayesianLinearFit
+from likelier.bayesian_linear.settings import MCMC
 from likelier.bayesian_linear.summary import SummaryMixin
 from likelier.fitting.one_class import or_constant
 from likelier.fitting.probabilities import has_probabilities
@@ -26,38 +27,25 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
 
     Parameters
     ----------
-    loss : {"log_loss", "hinge"}, default="log_loss"
-        Likelihood. Probabilities of the hinge are calibrated on held-out rows.
+    loss : {"log_loss", "softmax", "hinge"}, default="log_loss"
+        Likelihood; more than two classes are one-vs-rest, or joint with "softmax". Probabilities
+        of the hinge are calibrated on held-out rows.
     prior_precision : "auto", float or array of shape (n_features,), default="auto"
-        Precision of the Gaussian prior of each weight. "auto" learns ``tau`` of ``tau var(x_j)``,
-        with ``tau ~ Gamma(prior_shape, prior_rate)``, which is invariant to feature scaling.
+        Precision of the Gaussian prior of each weight; "auto" learns a common one in units of the
+        variance of each column.
     prior_mean : float or array of shape (n_features,), default=0.0
         Mean of the prior.
-    prior_shape, prior_rate : float, default=2.0 and 0.2
-        Parameters of the gamma distribution of ``tau``. The marginal prior of a weight is Student-t
-        with ``2 prior_shape`` degrees of freedom and scale ``sqrt(prior_rate / prior_shape)`` per
-        standard deviation.
     fit_intercept : bool, default=True
         Whether to fit an intercept, with prior ``N(0, 10^2)`` at the mean row.
-    multi_class : {"ovr", "multinomial"}, default="ovr"
-        For more than two classes: one-vs-rest, each with its own ``tau``, or softmax.
-    sampler : {"auto", "independent", "hamiltonian", "gibbs"}, default="auto"
-        Sampling algorithm, see Notes. All have the same target distribution.
-    n_chains : int, default=4
-        Number of chains, with dispersed starting points, for convergence diagnostics.
-    n_draws : int, default=500
-        Draws per chain after warm-up and thinning.
-    n_warmup : int or None, default=None
-        Warm-up draws per chain; None uses the default of the sampler.
-    thin : int, default=1
-        Keep every ``thin``-th draw.
+    inference : {"mcmc", "independent", "hamiltonian", "gibbs"} or MCMC, default="mcmc"
+        How to sample: ``MCMC(n_draws=2000)``, or the name of a sampler.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes; they multiply ``sample_weight``.
     probability : bool, default=True
-        Whether to calibrate the hinge on held-out folds, see Notes.
+        Whether to calibrate the hinge, by one short fit or five below 2,000 rows.
     checkpoint : path-like or None, default=None
-        Folder where a fit under way is recorded every few seconds; the same fit, run again after
-        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
+        Folder for checkpoints: the same fit, run again after an interruption, resumes there, to
+        the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
         Threads for sums over rows; draws do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -68,39 +56,25 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    coef_draws_ : ndarray of shape (n_chains, n_draws, n_outputs, n_features)
+    coef_draws_, intercept_draws_ : ndarray of shape (n_chains, n_draws, n_outputs[, n_features])
         Draws of the weights; one output for two classes, else one per class.
-    intercept_draws_ : ndarray of shape (n_chains, n_draws, n_outputs)
     prior_precision_draws_ : ndarray of shape (n_chains, n_draws, n_problems)
-        Draws of ``tau``; ``n_problems`` is 0 for a given precision.
+        Draws of the learned precision; ``n_problems`` is 0 for a given one.
     coef_, intercept_ : ndarray
         Posterior means.
-    r_hat_, ess_ : float
-        Largest R-hat and smallest effective sample size of any parameter.
-    sampler_ : str
-        Sampler used, if "auto" its choice.
-    acceptance_ : float
-        Acceptance rate of the proposals.
-    n_iter_ : int
-        Rounds of sampling.
+    r_hat_, ess_, acceptance_ : float
+        Largest R-hat and smallest effective sample size of any parameter; accepted proposals.
+    sampler_, n_iter_ : str, int
+        Sampler used, and rounds of sampling.
 
     Notes
     -----
-    "independent" is an independence Metropolis-Hastings sampler: it proposes from a Gaussian
-    approximation of the posterior, a few hundred points in one matrix product, for nearly
-    independent draws at a cost of rows x features each. "hamiltonian" is Hamiltonian Monte Carlo,
-    for posteriors that are far from Gaussian (few rows, separable classes). "auto" chooses by the
-    sampling efficiency of the proposals in the worst covered tail of the posterior. "gibbs" is data
-    augmentation with Polya-Gamma or inverse Gaussian variables, rows x features^2 per draw; it
-    mixes slowly if positives are rare. All use sums over blocks of rows. The Gaussian takes about
-    15 passes of rows x features^2; at most 3,000 weights can be sampled jointly.
+    The learned precision ``tau var(x_j)`` has ``tau ~ Gamma(2, 0.2)``, so the marginal prior of a
+    weight is Student-t with 4 degrees of freedom and scale 0.3 per standard deviation.
 
-    The hinge is calibrated on scores of short fits, each without a fifth of the rows: five fits
-    below 2,000 rows, else one, or more until there are 100 held-out rows of either of two classes.
-    For streams of more than 20,000 rows there is one such fit, and none with 50 rows per feature or
-    more: the scores of the training rows are then used.
-
-    Predictions use 500 evenly spaced draws.
+    The Gaussian approximation takes about 15 passes of rows x features^2, an independent draw rows
+    x features, a Gibbs draw rows x features^2; at most 3,000 weights are sampled jointly. All use
+    sums over blocks of rows. Predictions use 500 evenly spaced draws.
 
     Examples
     --------
@@ -110,8 +84,6 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
     >>> model = BayesianLinearClassifier(random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.97 and model.r_hat_ < 1.05)
     True
-    >>> model.coef_interval(0.9).shape
-    (1, 30, 2)
     """
 
     def __init__(
@@ -120,15 +92,8 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
         *,
         prior_precision: Any = "auto",
         prior_mean: Any = 0.0,
-        prior_shape: float = 2.0,
-        prior_rate: float = 0.2,
         fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        sampler: str = "auto",
-        n_chains: int = 4,
-        n_draws: int = 500,
-        n_warmup: int | None = None,
-        thin: int = 1,
+        inference: str | MCMC = "mcmc",
         class_weight: Any = None,
         probability: bool = True,
         checkpoint: Any = None,
@@ -139,15 +104,8 @@ class BayesianLinearClassifier(ClassifierMixin, SummaryMixin, BayesianLinearFit)
         self.loss = loss
         self.prior_precision = prior_precision
         self.prior_mean = prior_mean
-        self.prior_shape = prior_shape
-        self.prior_rate = prior_rate
         self.fit_intercept = fit_intercept
-        self.multi_class = multi_class
-        self.sampler = sampler
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.n_warmup = n_warmup
-        self.thin = thin
+        self.inference = inference
         self.class_weight = class_weight
         self.probability = probability
         self.checkpoint = checkpoint

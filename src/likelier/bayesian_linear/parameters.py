@@ -1,8 +1,7 @@
-"""Validation of the parameters of `BayesianLinearClassifier`, and their conversion."""
+"""The prior of `BayesianLinearClassifier` from its parameters."""
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,49 +9,10 @@ from numpy.typing import ArrayLike
 
 from likelier.base import Array
 from likelier.bayesian_linear.model import INTERCEPT_PRECISION, Coordinates, Prior
-from likelier.bayesian_linear.sampling import SAMPLERS, Settings
-from likelier.fitting.parameters import check_one_of, check_within
 
-
-def check_parameters(estimator: Any) -> None:
-    """Raise for the first invalid parameter."""
-    check_one_of("loss", estimator.loss, ("log_loss", "hinge"))
-    check_one_of("multi_class", estimator.multi_class, ("ovr", "multinomial"))
-    check_one_of("sampler", estimator.sampler, SAMPLERS)
-    if estimator.loss == "hinge" and estimator.multi_class == "multinomial":
-        raise ValueError(
-            'multi_class="multinomial" requires loss="log_loss"; use "ovr" with "hinge"'
-        )
-    for name in ("n_chains", "n_draws", "thin"):
-        _check_integer(name, getattr(estimator, name), 1)
-    if estimator.n_warmup is not None:
-        _check_integer("n_warmup", estimator.n_warmup, 0)
-    if isinstance(estimator.prior_precision, str) and estimator.prior_precision != "auto":
-        raise ValueError(
-            'prior_precision must be "auto", a float or an array, got '
-            f"{estimator.prior_precision!r}"
-        )
-    check_within("prior_shape", estimator.prior_shape, 0.0, strict=True)
-    check_within("prior_rate", estimator.prior_rate, 0.0, strict=True)
-
-
-def _check_integer(name: str, value: Any, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < low:
-        raise ValueError(f"{name} must be at least {low}, got {value}")
-
-
-def settings_of(estimator: Any) -> Settings:
-    """Sampling settings."""
-    n_warmup = None if estimator.n_warmup is None else int(estimator.n_warmup)
-    return Settings(
-        estimator.sampler,
-        int(estimator.n_chains),
-        int(estimator.n_draws),
-        n_warmup,
-        int(estimator.thin),
-    )
+# Of the gamma distribution of a learned precision: the prior of a weight is then Student-t with
+# four degrees of freedom and scale 0.3 per standard deviation of its column.
+SHAPE, RATE = 2.0, 0.2
 
 
 def make_prior(estimator: Any, coordinates: Coordinates, n_outputs: int) -> Prior:
@@ -73,7 +33,7 @@ def make_prior(estimator: Any, coordinates: Coordinates, n_outputs: int) -> Prio
         np.tile(np.concatenate([mean * scale, intercept]), n_outputs),
         np.tile(np.concatenate([fixed, intercept_precision]), n_outputs),
         np.tile(np.concatenate([scaled, intercept]), n_outputs),
-        float(estimator.prior_shape), float(estimator.prior_rate),
+        SHAPE, RATE,
     )  # fmt: skip
 
 

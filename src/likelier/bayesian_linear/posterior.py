@@ -144,6 +144,9 @@ class DrawsPosterior(Posterior):
         return np.stack([1.0 - positive, positive], axis=1)
 
 
+LOSSES = ("log_loss", "softmax", "hinge")
+
+
 def _never_certain(probabilities: Array) -> Categorical:
     """No finite sample makes a class impossible."""
     return Categorical(np.maximum(probabilities, SMALLEST))
@@ -151,15 +154,14 @@ def _never_certain(probabilities: Array) -> Categorical:
 
 def classifier(fitted: Any) -> DrawsPosterior:
     """Posterior of a `BayesianLinearClassifier`."""
-    for name, allowed in (("loss", ("log_loss", "hinge")), ("multi_class", ("ovr", "multinomial"))):
-        if getattr(fitted, name) not in allowed:
-            raise ValueError(f"{name} must be one of {allowed}")
+    if fitted.loss not in LOSSES:
+        raise ValueError(f"loss must be one of {LOSSES}")
     return DrawsPosterior(
         fitted.coef_draws_,
         fitted.intercept_draws_,
         fitted.coef_,
         fitted.intercept_,
         fitted.loss == "hinge",
-        fitted.multi_class == "multinomial",
+        fitted.loss == "softmax",
         getattr(fitted, "calibration_", {}),
     )

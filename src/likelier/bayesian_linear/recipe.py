@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from likelier.base import Array, Engine, Matrix
 from likelier.bayesian_linear.model import BayesianLinear
-from likelier.bayesian_linear.parameters import check_parameters, make_prior, settings_of
-from likelier.bayesian_linear.posterior import DrawsPosterior
+from likelier.bayesian_linear.parameters import make_prior
+from likelier.bayesian_linear.posterior import LOSSES, DrawsPosterior
 from likelier.bayesian_linear.rows import (
     finite_labels,
     label_summary,
     standard_coordinates,
 )
-from likelier.bayesian_linear.sampling import Draws, Rounds, Settings, draw, start_of
+from likelier.bayesian_linear.sampling import Draws, Rounds, draw, start_of
+from likelier.bayesian_linear.settings import MCMC, make_inference
 from likelier.engines.threads import one_blas_thread
 from likelier.fitting.cross_fit import MAX_HELD, held_out_scores
 from likelier.fitting.dataset import (
@@ -39,6 +43,7 @@ from likelier.fitting.estimator import fitting
 from likelier.fitting.extreme_cells import warn_extreme_cells, watched
 from likelier.fitting.monitor import CallbackSupportMixin, Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
+from likelier.fitting.parameters import ValueParameters
 from likelier.fitting.predictions import TableInput
 from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.targets import (
@@ -63,8 +68,19 @@ SINGULAR = (
 )
 
 
-class BayesianLinearFit(TableInput, CallbackSupportMixin, BaseEstimator, ABC):
+class BayesianLinearFit(TableInput, ValueParameters, CallbackSupportMixin, BaseEstimator, ABC):
     """Fitting; predictions are in the public class."""
+
+    _values: ClassVar[Mapping[str, Any]] = {"inference": make_inference}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions(set(LOSSES))],
+        "prior_precision": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither"), list,
+                            tuple, np.ndarray],
+        "fit_intercept": ["boolean"],
+        "probability": ["boolean"],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }  # fmt: skip
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -85,7 +101,7 @@ class BayesianLinearFit(TableInput, CallbackSupportMixin, BaseEstimator, ABC):
         A fit that fails or is interrupted leaves the model as it was; with a ``checkpoint`` it can
         be resumed.
         """
-        check_parameters(self)
+        self._validate_params()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         around = fitting(self, X, y, sample_weight)
         with around as monitor, one_blas_thread(), one_class_is_constant(self):
@@ -149,30 +165,30 @@ class BayesianLinearFit(TableInput, CallbackSupportMixin, BaseEstimator, ABC):
     # -- sampling -----------------------------------------------------------------------
     def _draw(self, engine: Engine, monitor: Monitor) -> Draws:
         """The draws of the model; callbacks see each round of them."""
-        start = partial(self._start, engine, settings_of(self))
+        start = partial(self._start, engine, self._value("inference"))
         return draw(start, engine, monitor, "draws", self._fitted)
 
     def _quick_draw(self, engine: Engine, monitor: Monitor, stage: str) -> Array:
         """Mean weights (outputs, p) of a short fit, whose scores only serve to calibrate."""
-        settings = settings_of(self)
+        settings = self._value("inference")
         settings = replace(settings, n_draws=min(CALIBRATION_DRAWS, settings.n_draws), thin=1)
         found = draw(partial(self._start, engine, settings), engine, monitor, stage)
         mean: Array = found.theta.mean(axis=(0, 1))
         return mean
 
-    def _start(self, engine: Engine, settings: Settings) -> Rounds:
+    def _start(self, engine: Engine, settings: MCMC) -> Rounds:
         return start_of(self._models(engine), settings)
 
     def _models(self, engine: Engine) -> list[BayesianLinear]:
         """One model for two classes or a softmax, else one per class."""
         intercept, K = bool(self.fit_intercept), len(self.classes_)
         coordinates = standard_coordinates(engine, intercept)
-        joint = self.multi_class == "multinomial" and K > 2
+        joint = self.loss == "softmax" and K > 2
+        loss = "log_loss" if self.loss == "softmax" and not joint else self.loss
         outputs, d = K if joint else 1, len(coordinates.scale)
         none = np.zeros(d + int(intercept))
         linear = LinearModel(
-            make_loss("softmax" if joint else self.loss), d, outputs, True, intercept,
-            ElasticNet(none, none),
+            make_loss(loss), d, outputs, True, intercept, ElasticNet(none, none)
         )  # fmt: skip
         prior = make_prior(self, coordinates, outputs)
         positive = [1] if K == 2 or joint else range(K)
@@ -195,7 +211,7 @@ class BayesianLinearFit(TableInput, CallbackSupportMixin, BaseEstimator, ABC):
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        if draws.misses_tails and self.sampler == "independent":
+        if draws.misses_tails and self._value("inference").sampler == "independent":
             warnings.warn(
                 f"{type(self).__name__}: independent proposals cover the tails of this posterior "
                 "poorly, so the ends of intervals may be wrong; use sampler='auto'",

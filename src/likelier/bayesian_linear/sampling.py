@@ -20,11 +20,11 @@ from likelier.bayesian_linear.diagnostics import effective_size, r_hat
 from likelier.bayesian_linear.gibbs import Gibbs
 from likelier.bayesian_linear.importance import max_tail_index
 from likelier.bayesian_linear.model import BayesianLinear
+from likelier.bayesian_linear.settings import MCMC
 from likelier.bayesian_linear.transport_moves import Hamiltonian, Independent, MoveState
 from likelier.fitting.monitor import Monitor
 
 KINDS: dict[str, Any] = {"gibbs": Gibbs, "hamiltonian": Hamiltonian, "independent": Independent}
-SAMPLERS = ("auto", *KINDS)
 # Sampling efficiency of pilot proposals above which independent moves beat Hamiltonian ones, which
 # cost about ten times as much.
 MIN_PILOT_EFFICIENCY = 0.2
@@ -40,24 +40,13 @@ MIN_DRAWS = 4  # draws below which callbacks see no model and cannot end a fit
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The user's settings of sampling."""
-
-    sampler: str = "auto"
-    n_chains: int = 4
-    n_draws: int = 500
-    n_warmup: int | None = None  # None: the default of the sampler
-    thin: int = 1
-
-
-@dataclass(frozen=True)
 class Sampling:
     """Draws from the posterior of one model, as far as they have been made.
 
     Attributes
     ----------
     model : BayesianLinear
-    settings : Settings
+    settings : MCMC
         Sampler and numbers of draws.
     route : str
         The sampler that was chosen; empty before the first step.
@@ -70,7 +59,7 @@ class Sampling:
     """
 
     model: BayesianLinear
-    settings: Settings
+    settings: MCMC
     route: str = ""
     state: ChainState | None = None
     is_warm: bool = False
@@ -251,14 +240,14 @@ class Rounds:
         )
 
 
-def start_of(models: list[BayesianLinear], settings: Settings) -> Rounds:
+def start_of(models: list[BayesianLinear], settings: MCMC) -> Rounds:
     """Problems of which none has begun."""
     for model in models:
         if model.n_parameters > MAX_PARAMETERS:
             raise ValueError(
                 f"too many parameters to sample jointly: {model.n_parameters} (max "
                 f"{MAX_PARAMETERS}, because samplers store their covariance). Reduce the features "
-                "(SelectKBest, TruncatedSVD), use multi_class='ovr', or use LinearClassifier"
+                "(SelectKBest, TruncatedSVD), use loss='log_loss', or use LinearClassifier"
             )
     return Rounds(tuple(Sampling(model, settings) for model in models))
 

@@ -103,7 +103,8 @@ def _estimator(name: str | None, parameters: Mapping[str, Any], callback: Progre
         return None
     estimator = getattr(likelier, name)()
     known = estimator.get_params(deep=False)
-    estimator.set_params(**{key: parameters[key] for key in parameters if key in known})
+    own = {key: parameters[key] for key in parameters if key.partition("__")[0] in known}
+    estimator.set_params(**own)
     iterative = isinstance(estimator, CallbackSupportMixin)
     return estimator.set_callbacks(callback) if iterative else estimator
 
@@ -119,6 +120,6 @@ def _validate_parameters(choice: ModelChoice, parameters: Mapping[str, Any], tas
         )
     known = [key for name in names for key in getattr(likelier, name)().get_params(deep=False)]
     for key in parameters:
-        if key not in known:
+        if key.partition("__")[0] not in known:
             listed = ", ".join(dict.fromkeys(known))
             raise ValueError(f"{' or '.join(names)} has no parameter {key!r}; it has {listed}")

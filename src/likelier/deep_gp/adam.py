@@ -22,7 +22,6 @@ from likelier.deep_gp.model import DeepGP, Fixed, Parameters, Rows
 from likelier.deep_gp.propagation import DeepPosterior, cavity_fraction
 from likelier.deep_gp.start import (
     FixedKernel,
-    Start,
     cut,
     pad,
     padded_size,
@@ -219,11 +218,7 @@ class DeepAdam(Inference):
         if model.likelihood in ("probit", "probit_ep", "argmax"):
             sigmoid = START_LABEL_NOISE * model.n_classes / (model.n_classes - 1.0)
             noise = np.log(sigmoid / (1.0 - sigmoid))
-        return self.start_at(model, start, np.asarray(noise))
-
-    def start_at(self, model: DeepGP, start: Start, likelihood: Array) -> DeepState:
-        """First State of parameters without padding."""
-        parameters = _pad_parameters(padded_model(model), start.layers, likelihood)
+        parameters = _pad_parameters(padded_model(model), start.layers, np.asarray(noise))
         none = jax.tree.map(np.zeros_like, parameters)
         first = AdamState(parameters, none, none, np.asarray(0, np.int32))
         return DeepState(model, (), tuple(start.projections), self.max_iter).after(first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,8 @@ from sklearn.utils.validation import assert_all_finite
 from likelier.base import Array, Batch, Uncertainty
 from likelier.deep_gp.kernel_choice import find_kernel
 from likelier.deep_gp.posterior import SMALLEST, ClassifierPosterior, classifier
-from likelier.deep_gp.recipe import DeepFit, Earlier, StreamTargets, Task
+from likelier.deep_gp.recipe import DeepFit, StreamTargets, Task
+from likelier.deep_gp.settings import ARD, PowerEP
 from likelier.deep_gp.start import FixedKernel
 from likelier.fitting.dataset import (
     CheckedSource,
@@ -43,62 +43,29 @@ from likelier.fitting.targets import (
 class DeepGPClassifier(ClassifierMixin, DeepFit):
     """Classification by a deep Gaussian process, trained by power expectation propagation.
 
-    A stack of sparse Gaussian process layers; the inputs of a layer are samples of the previous
-    one. Two classes share one output with a probit likelihood; with more classes each has an
-    output, and the class is the argmax. The probability of a wrong label is learned. Inputs are
-    standardised internally. Requires ``likelier[jax]``.
+    Requires ``likelier[jax]``.
 
     Parameters
     ----------
     layers : int, default=2
         Number of layers; 1 is a sparse Gaussian process.
     hidden_dim : int or "auto", default="auto"
-        Nodes per inner layer; "auto" is the number of inputs, at most 30. Nodes beyond the number
-        of inputs are initialised with noise.
+        Nodes per inner layer; "auto" is the number of inputs, at most 30.
     n_inducing : int or "auto", default="auto"
         Inducing points per layer; "auto" is 100, or 50 for at most 250 rows.
-    kernel : {"rbf", "matern32", "matern52"}, default="rbf"
-        Covariance function; see ``length_scales``.
-    node_kernels : bool, default=False
-        Whether every node has its own kernel instead of one per layer.
-    length_scales : {"auto", "learned", "long"}, default="auto"
-        "learned": one per input, learned. "long": fixed at four times the typical length of the
-        rows, for nearly linear functions that do not overfit. "auto" chooses by the held-out log
-        density of short fits; "learned" below 12 rows or for a ``time_budget`` under 30 seconds.
-    power : float or "auto", default="auto"
-        Power of the expectation propagation, in (0, 1]; "auto" is 1. The limit zero is
-        variational inference.
+    kernel : {"rbf", "matern32", "matern52"} or ARD, default="rbf"
+        Covariance function; `ARD` also has its length scales and how inputs are scaled.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
-    input_scale : {"column", "common"}, default="column"
-        Divide every input by its own standard deviation, or all by a common scale (for pixels and
-        other inputs that share a unit).
-    n_samples : int, default=10
-        Samples per row in training.
-    n_draws : int, default=32
-        Mixture components of a prediction.
-    batch_size : int, default=256
-        Rows per minibatch.
-    learning_rate : float, default=0.02
-        Initial learning rate of Adam, with a half-cosine decay to 2 % of it.
+    inference : "power_ep" or PowerEP, default="power_ep"
+        Settings of the training and of early stopping.
     max_iter : int or "auto", default="auto"
         Number of minibatches; "auto" is eight per row, between 1000 and 2000.
-    early_stopping : bool, default=False
-        Whether to hold out rows and return the parameters with the best validation score.
-    validation_fraction : float, default=0.1
-        Fraction of the rows held out for early stopping, at most 2000 rows.
-    n_iter_no_change : int, default=5
-        Stop after this many validations, 100 minibatches apart, without improvement.
     time_budget : float or None, default=None
         Time limit in seconds; the learning rate schedule is shortened to meet it.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision of the training; "float32" takes about half the time.
-    warm_start : bool, default=False
-        Start from the fitted parameters, in the units of the earlier fit, with a new schedule of
-        ``max_iter`` minibatches; classes, kernel and widths must be the same. "auto" choices stay.
     checkpoint : path-like or None, default=None
-        Folder where a fit under way is recorded every few seconds; the same fit, run again after
-        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
+        Folder for checkpoints: the same fit, run again after an interruption, resumes there, to
+        the same bits. Needs an int ``random_state``.
     random_state : int, RandomState or None, default=None
         Seed; results are reproducible bit for bit.
     verbose : int, default=0
@@ -107,44 +74,26 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels.
     layers_ : list of dict of ndarray
-        Inducing points, kernel parameters and cavity distribution (``q`` without one row) of
-        every layer.
-    removed_ : float
-        Fraction of ``q`` that the cavity leaves out.
-    kernel_, node_kernels_, length_scales_ : str, bool, str
-        Parameters that the layers were trained with; ``length_scales_`` is "learned" or "long".
+        Inducing points, kernel parameters and cavity distribution (``q`` without one row).
+    kernel_, length_scales_, power_ : str, str, float
+        What the layers were trained with; ``length_scales_`` is "learned" or "long".
+    n_iter_, energy_ : int, float
+        Minibatches, and the mean energy per row (the objective) over the last of them.
     label_noise_ : float
         Learned probability that a label is wrong given the scores; see Notes.
-    power_ : float
-        Power used in training.
-    n_iter_ : int
-        Minibatches done.
-    energy_ : float
-        Mean energy per row, the training objective, over the last minibatches.
 
     Notes
     -----
-    Cost per minibatch: ``M^2`` operations for every row and node of the first layer, ``M^2`` for
-    every sample, row and node of the others, and ``M^3`` for every node; the likelihood is linear
-    in the number of classes. Programs are compiled once per shape and cached on disk.
+    A stack of sparse Gaussian process layers; the inputs of a layer are samples of the previous
+    one. Two classes share one output with a probit likelihood; of more, each has an output and the
+    class is the argmax, by a quadrature whose error in training is 2e-5, in predictions 1e-9.
+    A minibatch costs ``M^2`` per row, sample and node, and ``M^3`` per node. ``label_noise_`` tends
+    to the fraction of wrong labels as the power tends to zero; at power 1 it may be near zero.
 
-    With three or more classes, training computes the log likelihood by a quadrature with an error
-    of 2e-5 plus rounding; predictions use one with an error of 1e-9, always in double precision.
-    Both hold if no variance is more than 1e4 times another.
-
-    ``label_noise_`` at power 1 does not estimate the fraction of wrong labels: that energy depends
-    on the predictive probability of the labels only, which scores of large variance explain as
-    well, and the noise may be near zero with a fifth of the labels wrong. It approaches that
-    fraction as the power tends to zero.
-
-    Inputs are standardised, so a single extreme value in a column makes all its other values nearly
-    equal: remove such rows, or transform the column to logarithms or ranks.
-
-    All rows share the random numbers of a prediction, so the prediction of a row does not depend on
-    the other rows, bit for bit. Rows are predicted in blocks of 8 to 64, and a single row costs as
-    much as a block.
+    Inputs are standardised: one extreme value makes all others of its column nearly equal, so
+    transform such columns to logarithms or ranks. The prediction of a row does not depend on the
+    other rows, bit for bit.
 
     Examples
     --------
@@ -157,30 +106,20 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     array(['right', 'left'], dtype='<U5')
     """
 
+    _default_draws = 32
+
     def __init__(
         self,
         layers: int = 2,
         *,
         hidden_dim: int | str = "auto",
         n_inducing: int | str = "auto",
-        kernel: str = "rbf",
-        node_kernels: bool = False,
-        length_scales: str = "auto",
-        power: float | str = "auto",
+        kernel: str | ARD = "rbf",
         class_weight: Any = None,
-        input_scale: str = "column",
-        n_samples: int = 10,
-        n_draws: int = 32,
-        batch_size: int = 256,
-        learning_rate: float = 0.02,
+        inference: str | PowerEP = "power_ep",
         max_iter: int | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
         time_budget: float | None = None,
-        dtype: str = "float64",
-        warm_start: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -188,28 +127,17 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         self.hidden_dim = hidden_dim
         self.n_inducing = n_inducing
         self.kernel = kernel
-        self.node_kernels = node_kernels
-        self.length_scales = length_scales
-        self.power = power
         self.class_weight = class_weight
-        self.input_scale = input_scale
-        self.n_samples = n_samples
-        self.n_draws = n_draws
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+        self.inference = inference
         self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
         self.time_budget = time_budget
-        self.dtype = dtype
-        self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 
     def _find_power(self, task: Task, monitor: Monitor) -> float:
-        return 1.0 if self.power == "auto" else float(self.power)
+        power = self._power_ep.power
+        return 1.0 if power == "auto" else float(power)
 
     def _find_kernel(self, task: Task, monitor: Monitor) -> FixedKernel | None:
         return find_kernel(self, task, monitor)
@@ -225,13 +153,11 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
         per_class = class_weights(self.class_weight, self.classes_, codes, weight)
         return codes, combine_weights(weight, per_class, codes)
 
-    def _standardise(self, y: Array, weight: Array | None, earlier: Earlier) -> Array:
+    def _standardise(self, y: Array, weight: Array | None) -> Array:
         """Signs for two classes, else class indices."""
         return 2.0 * y - 1.0 if len(self.classes_) == 2 else y
 
-    def _stream_targets(
-        self, source: Any, seed: int, earlier: Earlier, monitor: Monitor
-    ) -> StreamTargets:
+    def _stream_targets(self, source: Any, seed: int, monitor: Monitor) -> StreamTargets:
         """One pass for the classes and the moments of the inputs; another for class weights."""
         found = monitor.stage("moments", lambda: stream_moments(source, self.class_weight))
         self.classes_ = require_two_classes(found.classes)
@@ -243,7 +169,7 @@ class DeepGPClassifier(ClassifierMixin, DeepFit):
     def _outputs(self) -> tuple[str, int]:
         if len(self.classes_) > 2:
             return "argmax", len(self.classes_)
-        return ("probit_ep" if self.power in (1.0, "auto") else "probit"), 1
+        return ("probit_ep" if self._power_ep.power in (1.0, "auto") else "probit"), 1
 
     def _noise(self, likelihood: Array) -> dict[str, Any]:
         n_classes = len(self.classes_)

@@ -42,8 +42,9 @@ def find_kernel(estimator: Any, task: Task, monitor: Monitor) -> FixedKernel | N
     Cost: two to six fits of one layer, or of all if there are nodes beyond the inputs, of at most
     `STEPS` minibatches each.
     """
-    if estimator.length_scales != "auto":
-        return LONG if estimator.length_scales == "long" else None
+    length_scales = estimator._ard.length_scales
+    if length_scales != "auto":
+        return LONG if length_scales == "long" else None
     if not can_probe(estimator) or task.n_rows < MIN_ROWS:
         return None
     rows = comparison_rows(task)

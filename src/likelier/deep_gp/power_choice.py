@@ -25,8 +25,9 @@ STAGES = ((1, 500), (2, 400))  # layers, minibatches
 
 def find_power(estimator: Any, task: Task, monitor: Monitor) -> float:
     """The power to train with; costs two or four short fits if there are many rows."""
-    if estimator.power != "auto":
-        return float(estimator.power)
+    power = estimator._power_ep.power
+    if power != "auto":
+        return float(power)
     if task.total < MANY_ROWS:
         return HALF
     if not can_probe(estimator):

@@ -101,8 +101,8 @@ def fit_probe(
     """Posterior of a fit with the settings of the probe to encoded rows."""
     budget = estimator.time_budget
     small = clone(estimator).set_params(
-        layers=probe.layers, power=probe.power, dtype="float32", early_stopping=False,
-        max_iter=min(probe.steps, estimator._n_steps(rows.n)),
+        layers=probe.layers, max_iter=min(probe.steps, estimator._n_steps(rows.n)),
+        inference__power=probe.power, inference__dtype="float32", inference__early_stopping=False,
     )  # fmt: skip
     for name in ENCODING:
         if hasattr(estimator, name):
@@ -114,6 +114,6 @@ def fit_probe(
         task = Task(engine, standard, total, rows.n, seed, kernel=probe.kernel, power=probe.power)
         with warnings.catch_warnings():  # the fit itself will warn
             warnings.simplefilter("ignore", ConvergenceWarning)
-            training = small._train(task, {}, monitor)
+            training = small._train(task, monitor)
     posterior: ClassifierPosterior | RegressorPosterior = small._posterior(training.chosen, task)
     return posterior

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -17,7 +17,7 @@ from likelier.base import Array, Engine, Matrix
 from likelier.deep_gp.estimator import DeepGPEstimator
 from likelier.deep_gp.posterior import ClassifierPosterior, RegressorPosterior, require_jax
 from likelier.deep_gp.propagation import cavity_fraction
-from likelier.deep_gp.start import LONG, FixedKernel, Start, shared_normals
+from likelier.deep_gp.start import FixedKernel, shared_normals
 from likelier.deep_gp.target_scale import NOISE_FLOOR
 from likelier.engines.rows import take_rows
 from likelier.engines.threads import one_blas_thread
@@ -36,17 +36,8 @@ from likelier.fitting.monitor import Monitor, with_callbacks
 from likelier.fitting.one_class import one_class_is_constant
 from likelier.fitting.rows import Rows
 from likelier.fitting.standardize import Standard
-from likelier.fitting.targets import OneClassError
 
 VALIDATION_ROWS = 2000
-# Attributes that a fit with warm_start takes from the one before.
-STARTED_FROM = (
-    "classes_", "input_mean_", "input_inverse_", "target_mean_", "target_scale_", "noise_floor_",
-    "kernel_", "node_kernels_", "length_scales_", "power_",
-    "layers_", "projections_", "likelihood_",
-)  # fmt: skip
-
-Earlier = dict[str, Any]  # of `STARTED_FROM`; empty for a new fit
 
 
 @dataclass(frozen=True)
@@ -86,19 +77,19 @@ class Task:
 class DeepFit(DeepGPEstimator):
     """Fitting; the two public classes implement everything that depends on the kind of target."""
 
+    _default_draws: ClassVar[int]
+
     # -- what a subclass says ----------------------------------------------------------------
     @abstractmethod
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Make checked targets numbers; class weights multiply the others."""
 
     @abstractmethod
-    def _standardise(self, y: Array, weight: Array | None, earlier: Earlier) -> Array:
+    def _standardise(self, y: Array, weight: Array | None) -> Array:
         """Scale encoded targets."""
 
     @abstractmethod
-    def _stream_targets(
-        self, source: Any, seed: int, earlier: Earlier, monitor: Monitor
-    ) -> StreamTargets:
+    def _stream_targets(self, source: Any, seed: int, monitor: Monitor) -> StreamTargets:
         """Encode and scale the targets of a stream, by a pass over it."""
 
     @abstractmethod
@@ -142,42 +133,18 @@ class DeepFit(DeepGPEstimator):
         A fit that fails or is interrupted leaves the model as it was.
         """
         require_jax()
-        self._validate_parameters()
+        self._validate_params()
         seed = self._seed()
         around = fitting(self, X, y, sample_weight)
         # the threads of BLAS and LAPACK would slow the compiled loop down many times
         with around as monitor, one_class_is_constant(self), one_blas_thread():
-            earlier: Earlier = {}
-            if self.warm_start:
-                earlier = monitor.stage("earlier fit", self._earlier)
-            task = self._open(X, y, sample_weight, earlier, seed, monitor)
+            task = self._open(X, y, sample_weight, seed, monitor)
             with closing(task.engine):
-                task = self._with_choices(task, earlier, monitor)
-                training = self._train(task, earlier, monitor)
+                task = replace(task, power=self._find_power(task, monitor))
+                task = replace(task, kernel=self._find_kernel(task, monitor))
+                training = self._train(task, monitor)
             self.__dict__.update(self._attributes(training.chosen, task), energy_=training.energy)
         return self
-
-    def _earlier(self) -> Earlier:
-        """What a warm start takes from the model as it is."""
-        if not hasattr(self, "layers_"):
-            return {}
-        return {name: vars(self)[name] for name in STARTED_FROM if name in vars(self)}
-
-    def _check_earlier(self, earlier: Earlier) -> None:
-        """Raise if classes or kernels differ: the learned parameters would be meaningless."""
-        known, found = (list(one.get("classes_", ())) for one in (earlier, vars(self)))
-        if known != found:
-            raise ValueError(
-                f"warm_start cannot change the classes: the earlier fit has {known}, but y has "
-                f"{found}; fit with warm_start=False"
-            )
-        for name in ("kernel", "node_kernels", "length_scales"):
-            before, now = earlier[f"{name}_"], getattr(self, name)
-            if now not in ("auto", before):
-                raise ValueError(
-                    f"warm_start cannot change {name} from {before!r} to {now!r}; restore it, or "
-                    "fit with warm_start=False"
-                )
 
     # -- data ------------------------------------------------------------------------------
     def _check_rows(
@@ -188,38 +155,23 @@ class DeepFit(DeepGPEstimator):
         warn_extreme_cells(self, rows[0], rows[2], tiny=False)
         return rows
 
-    def _open(
-        self, X: Any, y: Any, sample_weight: Any, earlier: Earlier, seed: int, monitor: Monitor
-    ) -> Task:
-        """The rows of the fit; with ``earlier``, in the units of that fit."""
-        try:
-            if is_stream(X, y):
-                task = self._open_stream(X, y, sample_weight, earlier, seed, monitor)
-            else:
-                rows = self._check_rows(X, y, sample_weight, reset=not earlier)
-                task = self._open_memory(*rows, earlier, seed)
-        except OneClassError as error:
-            if not earlier:
-                raise
-            raise ValueError(f"warm_start cannot change the classes: {error}") from None
-        if not earlier:
-            return task
-        self._check_earlier(earlier)
-        return replace(task, standard=Standard(earlier["input_mean_"], earlier["input_inverse_"]))
+    def _open(self, X: Any, y: Any, sample_weight: Any, seed: int, monitor: Monitor) -> Task:
+        """The rows of the fit."""
+        if is_stream(X, y):
+            return self._open_stream(X, y, sample_weight, seed, monitor)
+        return self._open_memory(*self._check_rows(X, y, sample_weight, reset=True), seed)
 
-    def _open_memory(
-        self, X: Matrix, y: Array, weight: Array | None, earlier: Earlier, seed: int
-    ) -> Task:
+    def _open_memory(self, X: Matrix, y: Array, weight: Array | None, seed: int) -> Task:
         """Encoded rows; duplicates are merged if there are few rows."""
         codes, weight = self._encode(y, weight)  # classes with zero total weight are kept
         if weight is not None and not weight.all():
             present = np.flatnonzero(weight)
             X, codes, weight = take_rows(X, present), codes[present], weight[present]
         rows, held = settle_few(Rows(X, codes, weight)), None
-        if self.early_stopping:  # no duplicates of held-out rows in the training rows
+        if self._power_ep.early_stopping:  # no duplicates of held-out rows in the training rows
             rows = settle_many(rows)
-        rows = replace(rows, y=self._standardise(rows.y, rows.weight, earlier))
-        if self.early_stopping and rows.n > 1:
+        rows = replace(rows, y=self._standardise(rows.y, rows.weight))
+        if self._power_ep.early_stopping and rows.n > 1:
             order = np.random.default_rng([seed, 3]).permutation(rows.n)
             n_held = min(max(1, round(self._held_fraction(rows.n) * rows.n)), rows.n - 1)
             held, rows = rows.take(order[:n_held]), rows.take(order[n_held:])
@@ -228,9 +180,7 @@ class DeepFit(DeepGPEstimator):
         standard = self._scaling(Standard.of(rows.X, rows.weight))
         return Task(engine, standard, total, rows.n, seed, held)
 
-    def _open_stream(
-        self, X: Any, y: Any, sample_weight: Any, earlier: Earlier, seed: int, monitor: Monitor
-    ) -> Task:
+    def _open_stream(self, X: Any, y: Any, sample_weight: Any, seed: int, monitor: Monitor) -> Task:
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight is not supported for a stream; yield blocks (X, y, sample_weight)"
@@ -241,9 +191,9 @@ class DeepFit(DeepGPEstimator):
                 "X can be read only once, but training needs several passes; pass a path, a list "
                 "of blocks or a function that returns a new iterator"
             )
-        found = self._stream_targets(source, seed, earlier, monitor)
+        found = self._stream_targets(source, seed, monitor)
         encoded, n_rows, total, held = found.source, found.n_rows, found.total, None
-        if self.early_stopping:
+        if self._power_ep.early_stopping:
             fraction = self._held_fraction(n_rows)
             n_rows, total, held = monitor.stage(
                 "held-out rows",
@@ -256,32 +206,24 @@ class DeepFit(DeepGPEstimator):
 
     def _held_fraction(self, n_rows: int) -> float:
         """Fraction to hold out; at most `VALIDATION_ROWS` rows."""
-        return min(float(self.validation_fraction), VALIDATION_ROWS / n_rows)
+        return min(float(self._power_ep.validation_fraction), VALIDATION_ROWS / n_rows)
 
     # -- training --------------------------------------------------------------------------
-    def _with_choices(self, task: Task, earlier: Earlier, monitor: Monitor) -> Task:
-        """The task with its power and fixed kernel, if any; a warm start keeps its own."""
-        if earlier:
-            power = earlier["power_"] if self.power == "auto" else self.power
-            kernel = LONG if earlier["length_scales_"] == "long" else None
-            return replace(task, power=float(power), kernel=kernel)
-        task = replace(task, power=self._find_power(task, monitor))
-        return replace(task, kernel=self._find_kernel(task, monitor))
-
-    def _train(self, task: Task, earlier: Earlier, monitor: Monitor) -> Any:
+    def _train(self, task: Task, monitor: Monitor) -> Any:
         """The `Training` of a task; nothing is stored."""
         from likelier.deep_gp.adam import DeepAdam  # loads JAX
         from likelier.deep_gp.training import Validation, train
 
+        settings = self._power_ep
         inference = DeepAdam(
             task.standard, task.total, task.power, self._n_steps(task.n_rows),
-            int(self.batch_size), float(self.learning_rate), int(self.n_draws),
+            int(settings.batch_size), float(settings.learning_rate), self._n_draws(),
             self._noise_floor(), task.seed, task.kernel,
         )  # fmt: skip
-        state = monitor.stage("start", lambda: self._first_state(inference, task, earlier))
+        state = monitor.stage("start", lambda: self._first_state(inference, task))
         validation = None
         if task.held is not None:
-            patience = int(self.n_iter_no_change)
+            patience = int(settings.n_iter_no_change)
             validation = Validation(task.held, lambda s: self._posterior(s, task), patience)
         monitor.attributes = lambda state: self._attributes(state, task)
         training = train(inference, state, task.engine, monitor, validation)
@@ -292,8 +234,8 @@ class DeepFit(DeepGPEstimator):
     def _report_divergence(self, posterior: ClassifierPosterior | RegressorPosterior) -> None:
         """Warn, or raise if predictions are not finite."""
         text = (
-            f"training diverged with learning_rate={self.learning_rate}: the energy is not finite; "
-            "choose a smaller learning_rate"
+            f"training diverged with inference.learning_rate={self._power_ep.learning_rate}: the "
+            "energy is not finite; choose a smaller one"
         )
         if not posterior.outputs.function.is_finite():
             raise ValueError(text)
@@ -304,26 +246,22 @@ class DeepFit(DeepGPEstimator):
         """Minimum noise variance of standardised targets."""
         return NOISE_FLOOR
 
-    def _first_state(self, inference: Any, task: Task, earlier: Earlier) -> Any:
+    def _first_state(self, inference: Any, task: Task) -> Any:
         from likelier.deep_gp.model import DeepGP
 
         likelihood, n_outputs = self._outputs()
+        kernel, settings = self._ard, self._power_ep
         model = DeepGP(
             self._widths(len(task.standard.mean), n_outputs), self._n_inducing(task.n_rows),
-            int(self.n_samples), self.kernel, bool(self.node_kernels), likelihood, self.dtype,
+            int(settings.n_samples), kernel.shape, bool(kernel.per_node), likelihood,
+            settings.dtype,
         )  # fmt: skip
-        if not earlier:
-            return inference.init(model, task.engine)
-        layers = earlier["layers_"]
-        found = (layers[0]["inducing"].shape[1], *(len(p["mean"]) for p in layers))
-        if found != model.widths:
-            raise ValueError(
-                f"warm_start cannot change the numbers of inputs, nodes and outputs from {found} "
-                f"to {model.widths}; fit with warm_start=False"
-            )
-        model = replace(model, n_inducing=len(layers[0]["inducing"]))
-        start = Start(layers, earlier["projections_"])
-        return inference.start_at(model, start, earlier["likelihood_"])
+        return inference.init(model, task.engine)
+
+    def _n_draws(self) -> int:
+        """Mixture components of a prediction."""
+        n_draws = self._power_ep.n_draws
+        return self._default_draws if n_draws == "auto" else int(n_draws)
 
     def _attributes(self, state: Any, task: Task) -> dict[str, Any]:
         """Fitted attributes of a state, which are NumPy arrays."""
@@ -337,13 +275,12 @@ class DeepFit(DeepGPEstimator):
             "likelihood_": likelihood,
             "projections_": [np.asarray(B) for B in state.projections],
             "kernel_": state.model.kernel,
-            "node_kernels_": state.model.per_node,
             "length_scales_": "learned" if task.kernel is None else "long",
             "power_": task.power,
             "removed_": cavity_fraction(task.power, task.total),
             "input_mean_": task.standard.mean,
             "input_inverse_": task.standard.inverse,
-            "normals_": shared_normals(int(self.n_draws), n_sampled, task.seed),
+            "normals_": shared_normals(self._n_draws(), n_sampled, task.seed),
             "n_iter_": state.step,
             **self._noise(likelihood),
         }

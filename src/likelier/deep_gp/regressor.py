@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +15,8 @@ from likelier.base import Array, Batch, Uncertainty, check_flag
 from likelier.deep_gp.kernel_choice import find_kernel
 from likelier.deep_gp.posterior import RegressorPosterior, regressor
 from likelier.deep_gp.power_choice import MANY_ROWS, find_power
-from likelier.deep_gp.recipe import DeepFit, Earlier, StreamTargets, Task
+from likelier.deep_gp.recipe import DeepFit, StreamTargets, Task
+from likelier.deep_gp.settings import ARD, PowerEP
 from likelier.deep_gp.start import FixedKernel
 from likelier.deep_gp.target_scale import TargetMoments, TargetScale
 from likelier.fitting.dataset import CheckedSource, NumberSource, require_targets, stream_engine
@@ -27,75 +26,37 @@ from likelier.fitting.parameters import check_integer
 from likelier.fitting.standardize import Standard
 from likelier.predictive import Gaussian
 
-MAX_TARGET_SHIFT = (
-    3.0  # shift in standard deviations, or ratio of them, that a warm start warns about
-)
 MIN_PROBABILITY = 2.0**-46  # resolution of a uniform draw after it has chosen one of 128 components
 
 
 class DeepGPRegressor(RegressorMixin, DeepFit):
     """Regression by a deep Gaussian process, trained by power expectation propagation.
 
-    A stack of sparse Gaussian process layers; the inputs of a layer are samples of the previous
-    one. The smoothness of the function may vary over the input space, and predictions are
-    mixtures of Gaussians. Inputs and targets are standardised internally. Requires
-    ``likelier[jax]``.
+    The smoothness of the function may vary over the input space, and predictions are mixtures of
+    Gaussians. Requires ``likelier[jax]``.
 
     Parameters
     ----------
     layers : int, default=2
         Number of layers; 1 is a sparse Gaussian process.
     hidden_dim : int or "auto", default="auto"
-        Nodes per inner layer; "auto" is the number of inputs, at most 30. Nodes beyond the number
-        of inputs are initialised with noise, which can model bimodal targets unless the length
-        scales are long.
+        Nodes per inner layer; "auto" is the number of inputs, at most 30. More are
+        initialised with noise, which can model bimodal targets unless the length scales are long.
     n_inducing : int or "auto", default="auto"
         Inducing points per layer; "auto" is 100, or 50 for at most 250 rows.
-    kernel : {"rbf", "matern32", "matern52"}, default="rbf"
-        Covariance function; see ``length_scales``.
-    node_kernels : bool, default=False
-        Whether every node has its own kernel instead of one per layer.
-    length_scales : {"auto", "learned", "long"}, default="auto"
-        "learned": one per input, learned. "long": fixed at four times the typical length of the
-        rows, for nearly linear functions that do not overfit. "auto" chooses by the held-out log
-        density of short fits for 12 to 3000 rows, of one layer, or of all for a ``hidden_dim``
-        beyond the number of inputs; otherwise, or for a ``time_budget`` under 30 seconds, it is
-        "learned".
+    kernel : {"rbf", "matern32", "matern52"} or ARD, default="rbf"
+        Covariance function; `ARD` also has its length scales and how inputs are scaled.
     heteroscedastic : bool, default=False
         Whether the noise depends on the inputs, through a second output.
-    power : float or "auto", default="auto"
-        Power of the expectation propagation, in (0, 1]; the limit zero is variational inference.
-        "auto" is 0.5 below 3000 rows, else 1 or 0.5 by the held-out log density of short fits (1
-        for a ``time_budget`` under 30 seconds); see Notes.
-    input_scale : {"column", "common"}, default="column"
-        Divide every input by its own standard deviation, or all by a common scale (for pixels and
-        other inputs that share a unit).
-    n_samples : int, default=10
-        Samples per row in training.
-    n_draws : int, default=128
-        Mixture components of a prediction.
-    batch_size : int, default=256
-        Rows per minibatch.
-    learning_rate : float, default=0.02
-        Initial learning rate of Adam, with a half-cosine decay to 2 % of it.
+    inference : "power_ep" or PowerEP, default="power_ep"
+        Settings of the training and of early stopping.
     max_iter : int or "auto", default="auto"
         Number of minibatches; "auto" is eight per row, between 1000 and 2000.
-    early_stopping : bool, default=False
-        Whether to hold out rows and return the parameters with the best validation score.
-    validation_fraction : float, default=0.1
-        Fraction of the rows held out for early stopping, at most 2000 rows.
-    n_iter_no_change : int, default=5
-        Stop after this many validations, 100 minibatches apart, without improvement.
     time_budget : float or None, default=None
         Time limit in seconds; the learning rate schedule is shortened to meet it.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision of the training; "float32" takes about half the time.
-    warm_start : bool, default=False
-        Start from the fitted parameters, in the units of the earlier fit, with a new schedule of
-        ``max_iter`` minibatches; kernel and widths must be the same. "auto" choices stay.
     checkpoint : path-like or None, default=None
-        Folder where a fit under way is recorded every few seconds; the same fit, run again after
-        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
+        Folder for checkpoints: the same fit, run again after an interruption, resumes there, to
+        the same bits. Needs an int ``random_state``.
     random_state : int, RandomState or None, default=None
         Seed; results are reproducible bit for bit.
     verbose : int, default=0
@@ -104,49 +65,26 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     Attributes
     ----------
     layers_ : list of dict of ndarray
-        Inducing points, kernel parameters and cavity distribution (``q`` without one row) of
-        every layer.
-    removed_ : float
-        Fraction of ``q`` that the cavity leaves out.
-    kernel_, node_kernels_, length_scales_ : str, bool, str
-        Parameters that the layers were trained with; ``length_scales_`` is "learned" or "long".
+        Inducing points, kernel parameters and cavity distribution (``q`` without one row).
+    kernel_, length_scales_, power_ : str, str, float
+        What the layers were trained with; ``length_scales_`` is "learned" or "long".
+    n_iter_, energy_ : int, float
+        Minibatches, and the mean energy per row (the objective) over the last of them.
     noise_ : float
-        Standard deviation of the noise in the units of the target; NaN if it is not constant.
-        Too small at power 1; see Notes.
-    target_mean_, target_scale_ : float
-        Mean and scale that standardise the targets; see Notes.
-    noise_floor_ : float
-        Minimum variance of the noise, in target_scale of ``target_scale_ ** 2``.
-    power_ : float
-        Power used in training.
-    n_iter_ : int
-        Minibatches done.
-    energy_ : float
-        Mean energy per row, the training objective, over the last minibatches.
+        Standard deviation of the noise; NaN if it is not constant, too small at power 1.
+    target_mean_, target_scale_, noise_floor_ : float
+        Mean and scale that standardise the targets, and the minimum variance after that.
 
     Notes
     -----
-    Cost per minibatch: ``M^2`` operations for every row and node of the first layer, ``M^2`` for
-    every sample, row and node of the others, and ``M^3`` for every node. Programs are compiled
-    once per shape and cached on disk.
+    A stack of sparse Gaussian process layers; the inputs of a layer are samples of the previous
+    one. A minibatch costs ``M^2`` per row, sample and node, and ``M^3`` per node. At power 1 part
+    of the noise, often nearly all, is learned as variance of the function, and with few rows the
+    noise can collapse to zero; densities and intervals include both.
 
-    At power 1 part of the noise, often nearly all, is learned as variance of the function:
-    densities and intervals include both, but ``noise_`` is too small. With few rows the noise can
-    collapse to zero at power 1, hence the default. If the noise depends on the inputs, power 1 or
-    ``heteroscedastic`` may be better for few rows too.
-
-    Targets are divided by their standard deviation. For constant targets the scale is a millionth
-    of their absolute value, so predictions are nearly certain. A single row carries no information
-    about the noise: the scale is the absolute value of its target, or one if that is zero. The
-    noise is Gaussian, so a single extreme target dominates the scale and distorts the function
-    near it: remove such rows, or transform the target to its logarithm or rank.
-
-    Inputs are standardised, so a single extreme value in a column makes all its other values nearly
-    equal: remove such rows, or transform the column to logarithms or ranks.
-
-    All rows share the random numbers of a prediction, so the prediction of a row does not depend on
-    the other rows, bit for bit. Rows are predicted in blocks of 8 to 64, and a single row costs as
-    much as a block.
+    Inputs and targets are standardised: one extreme input makes all others of its column nearly
+    equal, one extreme target distorts the function near it, so transform such columns to
+    logarithms or ranks. The prediction of a row does not depend on the other rows, bit for bit.
 
     References
     ----------
@@ -165,30 +103,20 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     True
     """
 
+    _default_draws = 128
+
     def __init__(
         self,
         layers: int = 2,
         *,
         hidden_dim: int | str = "auto",
         n_inducing: int | str = "auto",
-        kernel: str = "rbf",
-        node_kernels: bool = False,
-        length_scales: str = "auto",
+        kernel: str | ARD = "rbf",
         heteroscedastic: bool = False,
-        power: float | str = "auto",
-        input_scale: str = "column",
-        n_samples: int = 10,
-        n_draws: int = 128,
-        batch_size: int = 256,
-        learning_rate: float = 0.02,
+        inference: str | PowerEP = "power_ep",
         max_iter: int | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
         time_budget: float | None = None,
-        dtype: str = "float64",
-        warm_start: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -196,35 +124,19 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
         self.hidden_dim = hidden_dim
         self.n_inducing = n_inducing
         self.kernel = kernel
-        self.node_kernels = node_kernels
-        self.length_scales = length_scales
         self.heteroscedastic = heteroscedastic
-        self.power = power
-        self.input_scale = input_scale
-        self.n_samples = n_samples
-        self.n_draws = n_draws
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+        self.inference = inference
         self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
         self.time_budget = time_budget
-        self.dtype = dtype
-        self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
-
-    def _validate_parameters(self) -> None:
-        super()._validate_parameters()
-        check_flag("heteroscedastic", self.heteroscedastic)
 
     def _find_power(self, task: Task, monitor: Monitor) -> float:
         return find_power(self, task, monitor)
 
     def _find_kernel(self, task: Task, monitor: Monitor) -> FixedKernel | None:
-        if self.length_scales == "auto" and task.total >= MANY_ROWS:
+        if self._ard.length_scales == "auto" and task.total >= MANY_ROWS:
             return None  # with so many rows, learned length scales do not overfit
         return find_kernel(self, task, monitor)
 
@@ -232,14 +144,7 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _check_y(self, y: Array) -> Array:
         return checked_numbers(y)
 
-    def _set_target_scale(self, target_scale: TargetScale, earlier: Earlier) -> None:
-        if earlier:  # the parameters were learned in its units
-            before = (
-                earlier[f"{name}_"] for name in ("target_mean", "target_scale", "noise_floor")
-            )
-            known = TargetScale(*before)
-            _warn_if_targets_moved(known, target_scale)
-            target_scale = known
+    def _set_target_scale(self, target_scale: TargetScale) -> None:
         self.target_mean_, self.target_scale_ = target_scale.mean, target_scale.scale
         self.noise_floor_ = target_scale.noise_floor
 
@@ -249,18 +154,16 @@ class DeepGPRegressor(RegressorMixin, DeepFit):
     def _encode(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         return y, weight
 
-    def _standardise(self, y: Array, weight: Array | None, earlier: Earlier) -> Array:
+    def _standardise(self, y: Array, weight: Array | None) -> Array:
         """Standardised targets: mean zero and unit variance."""
-        self._set_target_scale(TargetMoments.of(y, weight).target_scale(), earlier)
+        self._set_target_scale(TargetMoments.of(y, weight).target_scale())
         return np.asarray((y - self.target_mean_) / self.target_scale_)
 
-    def _stream_targets(
-        self, source: Any, seed: int, earlier: Earlier, monitor: Monitor
-    ) -> StreamTargets:
+    def _stream_targets(self, source: Any, seed: int, monitor: Monitor) -> StreamTargets:
         """One pass for the moments of inputs and targets."""
         engine = stream_engine(CheckedSource(source, checked_numbers), seed, False)
         sums = monitor.stage("moments", lambda: engine.reduce(NumberSums.of, NumberSums.__add__))
-        self._set_target_scale(sums.targets.target_scale(), earlier)
+        self._set_target_scale(sums.targets.target_scale())
         encoded = StandardisedSource(source, self.target_mean_, self.target_scale_)
         standard = Standard.from_moments(sums.inputs)
         return StreamTargets(encoded, sums.n_rows, sums.inputs.weight, standard)
@@ -350,19 +253,6 @@ def checked_numbers(y: Array) -> Array:
     if not np.isfinite(y).all():
         raise ValueError("Input y contains NaN or infinity; remove those rows")
     return y
-
-
-def _warn_if_targets_moved(known: TargetScale, found: TargetScale) -> None:
-    """Warn if the targets differ much from those of the fit to start from."""
-    moved = abs(found.mean - known.mean) > MAX_TARGET_SHIFT * known.scale
-    if moved or not 1.0 / MAX_TARGET_SHIFT < found.scale / known.scale < MAX_TARGET_SHIFT:
-        warnings.warn(
-            f"warm_start keeps the standardisation of the earlier targets (mean {known.mean:.4g}, "
-            f"scale {known.scale:.4g}), but y now has mean {found.mean:.4g} and scale "
-            f"{found.scale:.4g}; for other targets fit with warm_start=False",
-            UserWarning,
-            stacklevel=8,
-        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Fitting of a linear model: selection of the algorithm (route), and its iterations.
 
-``learning_rate="auto"`` takes the cheapest route that reaches the optimum; stochastic passes find
+``solver="auto"`` takes the cheapest route that reaches the optimum; stochastic passes find
 their rate by a search on a sample:
 
 ==========  ====================================================================
@@ -178,7 +178,7 @@ class _Fit:
         if self.model.penalty.sparse or np.ptp(self.model.penalty.l2[: self.model.n_features]):
             raise ValueError(
                 f"learning_rate={s.learning_rate!r} needs the same L2 penalty for all features; "
-                'use learning_rate="auto" for an L1 penalty or alpha="auto"'
+                'use solver="auto" for an L1 penalty or alpha="auto"'
             )
         state = inference.init(self.model, self.engine, theta)
         return self._iterate(inference, state, s.learning_rate)

@@ -34,6 +34,7 @@ from likelier.fitting.targets import (
 from likelier.linear.partial_fit import ClassStream
 from likelier.linear.posterior import classifier
 from likelier.linear.problem import Problem
+from likelier.linear.solver import Solver
 from likelier.losses import make_loss
 from likelier.predictive import Categorical
 
@@ -43,106 +44,66 @@ STREAM_SAMPLE = 20_000
 class LinearClassifier(ClassifierMixin, ClassStream):
     """Linear classifier for any loss, without a learning rate to tune.
 
-    Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
-    positive weight; the intercept is not penalised. A loss of one score is used one-vs-rest
-    for more than two classes; ``"softmax"`` and ``"multiclass_hinge"`` treat them jointly.
-
     Parameters
     ----------
     loss : str or Loss, default="log_loss"
-        "log_loss", "hinge", "squared_hinge", "modified_huber", "softmax" or
-        "multiclass_hinge", or an object of `likelier.losses`.
-    update : {"implicit", "explicit"}, default="implicit"
-        Implicit (proximal) SGD steps are stable at every learning rate; explicit steps are
-        ordinary SGD.
-    penalty : {"l2", "l1", "elasticnet", None}, default="l2"
-        Penalty on the coefficients.
+        "log_loss", "hinge", "squared_hinge", "modified_huber", "softmax", "multiclass_hinge", or
+        an object of `likelier.losses`.
     alpha : float or "auto", default="auto"
-        Strength of the penalty. "auto" sets it per feature from the data (see Notes); with a
-        ``learning_rate`` other than "auto" it is 1e-4.
-    l1_ratio : float, default=0.15
-        Fraction of L1 in "elasticnet".
-    learning_rate : {"auto", "constant", "invscaling"}, default="auto"
-        "auto" selects the algorithm and its rates (see Notes); the others are plain SGD with the
-        rate ``eta0``, or ``eta0 / sqrt(t)``.
-    eta0 : float, default=0.01
-        Rate of the plain schedules.
-    average : bool or int, default=True
-        For plain schedules, predict with the mean of the iterates after each row; an int excludes
-        those of the first rows. Stochastic passes under "auto" are always averaged, with weights
-        that grow like ``k^3``, so that early iterates lose influence.
+        Strength of the penalty; "auto" sets it per feature from the data.
+    l1_ratio : float, default=0.0
+        Fraction of the penalty that is L1: 0 for L2 only, 1 for L1 only.
     fit_intercept : bool, default=True
-        Whether to fit an intercept.
+        Whether to fit an intercept, which is not penalised.
+    solver : {"auto", "sgd"} or SGD, default="auto"
+        "auto" takes the cheapest way to the optimum; `SGD` makes stochastic passes, as
+        ``SGD(learning_rate="constant", eta0=0.1)`` or ``SGD(early_stopping=True)``.
     max_iter : int, default=1000
-        Maximum number of iterations; an iteration is about one pass over the data.
+        Maximum number of iterations, each about one pass over the data.
     tol : float or None, default=1e-3
-        Stop when the objective is within this relative distance of its optimum. The distance is
-        bounded by the duality gap or the optimality conditions, estimated by the Newton decrement
-        without a penalty, and replaced by the improvement per pass on stochastic routes. None runs
-        ``max_iter`` iterations.
-    shuffle : bool, default=True
-        Visit rows in random order.
+        Stop within this relative distance of the optimum; None runs ``max_iter`` iterations.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
-    early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the rows and stop when their loss has not improved for
-        five passes. Uses stochastic passes (rows in memory only), keeps the coefficients of the
-        best pass, and does not certify convergence.
-    validation_fraction : float, default=0.1
-        Fraction of rows held out.
     probability : bool, default=True
-        Calibrate probabilities for losses without a link to probabilities (all but "log_loss" and
-        "softmax"), by cross-fitting: one extra fit for 2,000 rows or more (more if it holds out
-        fewer than 100 rows of one of two classes), five below.
+        Calibrate probabilities for losses that have none (all but "log_loss" and "softmax"), by
+        one extra fit, or five below 2,000 rows.
     checkpoint : path-like or None, default=None
-        Folder for checkpoints every few seconds. The same fit, run again after an interruption,
-        resumes there with a bit-identical result. Needs an int ``random_state``.
-    warm_start : bool, default=False
-        Start from the previous coefficients, if their shape fits. Rates and averages of stochastic
-        passes are not kept.
+        Folder for checkpoints: the same fit, run again after an interruption, resumes there, to
+        the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
-        Number of threads for checks, for sums over rows, and for the classes of one-vs-rest
-        stochastic passes. Results do not depend on it.
+        Number of threads; results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the row order. Results are bit-identical for the same seed.
-    verbose : int, default=0
-        Print every iteration.
+        Seed of the row order; same seed, same bits.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-    intercept_ : ndarray of shape (1,) or (n_classes,)
+    coef_, intercept_ : ndarray of shape (n_outputs, n_features) and (n_outputs,)
+        One output for two classes, else one per class.
     classes_ : ndarray of shape (n_classes,)
     coef_stderr_ : ndarray of the shape of ``coef_``
         Standard errors, if convergence was certified.
-    n_iter_ : int
-    objective_ : float
-        Last computed value of the objective.
+    n_iter_, objective_ : int, float
+        Iterations, and the last value of the objective.
     converged_ : bool
-        Whether the tolerance was reached; False on the stochastic route (many features in a stream,
-        or with a non-smooth loss), which cannot verify it.
+        Whether the tolerance was reached, as far as ``route_`` can verify it.
     route_ : str
-        Algorithm that was used: see Notes.
+        Algorithm that was used.
 
     Notes
     -----
-    ``learning_rate="auto"`` selects the cheapest algorithm. For few features: Newton's method,
-    first on growing subsets (cost per iteration: rows x nonzeros^2), or for non-smooth losses an
-    interior point method at the same cost. For a medium number of features: L-BFGS. For many:
-    dual coordinate ascent, or with an L1 penalty coordinate descent on an active set. Otherwise:
-    averaged stochastic passes (rows x nonzeros each), with a rate per feature times a global rate,
-    chosen among eight on a sample. A fit that did not converge is never worse than the zero model
-    on its training rows.
+    Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + sum_j alpha_j ((1 - r) w_j^2 / 2 +
+    r |w_j|)`` with ``r`` the L1 ratio. Losses of one score are used one-vs-rest for more than two
+    classes. ``alpha="auto"`` weighs as much as one row, ``alpha_j = var(x_j) / N``, whatever the
+    scale of a feature; many sparse features share ``sum_j var(x_j) / (v N)``, with ``v`` 10 for
+    "log_loss" and "softmax", else 1. Rates of `SGD` other than "auto" take it as 1e-4.
 
-    ``alpha="auto"`` weighs as much as one row of data on the scale of each feature,
-    ``alpha_j = var(x_j) / N`` (``mean(x_j^2) / N`` without an intercept), and so is invariant to
-    rescaling and shifting features. If more than 100 features vary and most entries are zero
-    (terms, categories), all features share ``sum_j var(x_j) / (v N)``: as a prior it gives scores
-    the variance ``v`` (10 for "log_loss" and "softmax", 1 for other losses).
+    ``solver="auto"`` takes Newton's method or interior points (few features), L-BFGS, dual
+    coordinate ascent or an active set (L1), otherwise averaged stochastic passes, whose
+    convergence is not verified; a fit that did not converge is never worse than the zero model.
 
-    ``X`` may also be a path (CSV, Parquet, libsvm; ``y`` names the target column) or an
-    iterator of ``(X, y)`` or ``(X, y, sample_weight)`` blocks: memory then does not grow with
-    the rows. An iterator that cannot be restarted is learned in one pass.
+    ``X`` may also be a path (``y`` names the target) or an iterator of ``(X, y)`` or ``(X, y,
+    sample_weight)`` blocks, in bounded memory; an iterator that cannot be restarted is learned in
+    one pass.
 
     Examples
     --------
@@ -152,8 +113,6 @@ class LinearClassifier(ClassifierMixin, ClassStream):
     >>> model = LinearClassifier(random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.97
     True
-    >>> model.predict_proba(X[:2]).shape
-    (2, 2)
     """
 
     _tasks = ("binary", "multiclass")
@@ -162,48 +121,30 @@ class LinearClassifier(ClassifierMixin, ClassStream):
         self,
         loss: str | Loss = "log_loss",
         *,
-        update: str = "implicit",
-        penalty: str | None = "l2",
         alpha: float | str = "auto",
-        l1_ratio: float = 0.15,
-        learning_rate: str = "auto",
-        eta0: float = 0.01,
-        average: bool | int = True,
+        l1_ratio: float = 0.0,
         fit_intercept: bool = True,
+        solver: str | Solver = "auto",
         max_iter: int = 1000,
         tol: float | None = 1e-3,
-        shuffle: bool = True,
         class_weight: Any = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         probability: bool = True,
         checkpoint: Any = None,
-        warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.loss = loss
-        self.update = update
-        self.penalty = penalty
         self.alpha = alpha
         self.l1_ratio = l1_ratio
-        self.learning_rate = learning_rate
-        self.eta0 = eta0
-        self.average = average
         self.fit_intercept = fit_intercept
+        self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
-        self.shuffle = shuffle
         self.class_weight = class_weight
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.probability = probability
         self.checkpoint = checkpoint
-        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

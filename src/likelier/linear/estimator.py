@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from likelier.base import Array, Loss, Matrix, check_flag
+from likelier.base import Array, Loss, Matrix
 from likelier.engines.threads import count_threads
 from likelier.fitting.finite import check_finite
 from likelier.fitting.monitor import CallbackSupportMixin
-from likelier.fitting.parameters import ValueParameters, check_one_of, check_within
+from likelier.fitting.parameters import ValueParameters, check_within
 from likelier.fitting.predictions import TableInput
 from likelier.glm.route import Settings
 from likelier.linear.penalty import Penalty
+from likelier.linear.solver import SGD, Solver, make_solver
 from likelier.losses import make_loss
 from likelier.matrices import validated_rows
 
@@ -31,7 +33,16 @@ class UncertifiedError(ValueError, AttributeError):
 class LinearEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEstimator):
     """Linear model with any loss; see the two public classes."""
 
-    _values: ClassVar[Mapping[str, Any]] = {"loss": make_loss}
+    _values: ClassVar[Mapping[str, Any]] = {"loss": make_loss, "solver": make_solver}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "fit_intercept": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left"), None],
+        "probability": ["boolean"],
+        "random_state": ["random_state"],
+    }
     _tasks: tuple[str, ...] = ()
     loss: str | Loss
 
@@ -45,55 +56,42 @@ class LinearEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
             )
         return loss
 
-    def _validate_parameters(self) -> None:
-        """Raise for invalid constructor parameters, by name."""
-        check_one_of("update", self.update, ("implicit", "explicit"))
-        check_one_of("learning_rate", self.learning_rate, ("auto", "constant", "invscaling"))
-        check_one_of("penalty", self.penalty, ("l2", "l1", "elasticnet", None))
-        if isinstance(self.alpha, str) and self.alpha != "auto":
-            raise ValueError(f'alpha must be a number or "auto", got {self.alpha!r}')
-        if not isinstance(self.alpha, str):
-            check_within("alpha", self.alpha, 0.0)
-        check_within("eta0", self.eta0, 0.0, strict=True)
-        check_within("l1_ratio", self.l1_ratio, 0.0, 1.0)
-        check_within("validation_fraction", self.validation_fraction, 0.0, 1.0, strict=True)
-        if self.tol is not None:
-            check_within("tol", self.tol, 0.0)
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral):
-            raise TypeError(f"max_iter must be an integer, got {self.max_iter!r}")
-        if self.max_iter < 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter}")
-        if isinstance(self.average, float) or (not isinstance(self.average, bool | Integral)):
-            raise TypeError(f"average must be a bool or a number of rows, got {self.average!r}")
-        if self.average < 0:
-            raise ValueError(f"average must not be negative, got {self.average}")
-        for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start", "probability"):
-            check_flag(name, getattr(self, name, False))  # a regressor has no probability
-        if not isinstance(self.verbose, bool | np.bool_ | Integral):
-            raise TypeError(f"verbose must be an integer or a bool, got {self.verbose!r}")
-        if self.penalty in ("l1", "elasticnet") and self.learning_rate != "auto":
-            raise ValueError(f'penalty={self.penalty!r} needs learning_rate="auto"')
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.l1_ratio and self._sgd.learning_rate != "auto":
+            raise ValueError(
+                f'l1_ratio={self.l1_ratio} needs rates per feature: use solver="auto", or SGD with '
+                'learning_rate="auto"'
+            )
+
+    @property
+    def _sgd(self) -> SGD:
+        """How stochastic passes are made, if there are any."""
+        solver: Solver = self._value("solver")
+        return solver.sgd
 
     def _check_batches(self) -> None:
         """Raise for parameters that `partial_fit` does not support."""
-        if self.early_stopping:
+        if self._sgd.early_stopping:
             raise ValueError(
-                "partial_fit does not support early_stopping, since it holds out no rows; use fit"
+                "partial_fit does not support solver.early_stopping, since it holds out no rows; "
+                "use fit"
             )
 
     def _settings(self) -> Settings:
+        sgd = self._sgd
+        plain = sgd.learning_rate != "auto" and not sgd.early_stopping
         return Settings(
-            self.update, self.learning_rate, float(self.eta0),
-            self.average if isinstance(self.average, bool) else int(self.average),
-            int(self.max_iter), self.tol, count_threads(self.n_jobs), bool(self.early_stopping),
+            sgd.update, sgd.learning_rate, float(sgd.eta0), sgd.average, int(self.max_iter),
+            self.tol, count_threads(self.n_jobs), self._value("solver").stochastic and not plain,
         )  # fmt: skip
 
     def _penalty(self) -> Penalty:
         alpha = self.alpha
-        if alpha == "auto" and self.learning_rate != "auto":
+        if alpha == "auto" and self._sgd.learning_rate != "auto":
             # plain SGD needs the same penalty for all features
             alpha = 1e-4
-        return Penalty(self.penalty, alpha, float(self.l1_ratio))
+        return Penalty(alpha, float(self.l1_ratio))
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -113,8 +111,8 @@ class LinearEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
         if not covariance.size:
             why = getattr(self, "refusal_", "the model was fitted by partial_fit")
             raise UncertifiedError(
-                f"confidence intervals are not available: {why}. They need a smooth loss, an L2 "
-                'penalty (or none), learning_rate="auto", few features, tol <= 1e-3 and convergence'
+                f"confidence intervals are not available: {why}. They need a smooth loss, no L1 "
+                'penalty, solver="auto", few features, tol <= 1e-3 and convergence'
             )
         return np.asarray(covariance)
 

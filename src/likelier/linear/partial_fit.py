@@ -40,7 +40,7 @@ class ClassStream(LinearFit):
         if the first batch has a single one. Losses without probabilities are calibrated on the
         scores of each batch before it is learned (after, for the first batch).
         """
-        self._validate_parameters()
+        self._validate_params()
         self._check_batches()
         refuse_constant(self)
         with unchanged_on_failure(self):

@@ -22,43 +22,37 @@ UNIT_VARIANCE = 1.0  # of prior scores on the scale of margins or targets
 class Penalty:
     """Constructor parameters of the penalty."""
 
-    kind: str | None
     alpha: float | str
     l1_ratio: float
     factor: float = 1.0  # multiplies automatic strengths
 
     def standardized(self, standard: Standardization) -> Penalty:
         """The equivalent penalty for standardised targets."""
-        if self.alpha == "auto" or self.kind is None:
+        if self.alpha == "auto":
             return replace(self, factor=standard.penalty_factor)
-        alpha, fraction = float(self.alpha), self.l1_fraction
+        alpha, fraction = float(self.alpha), self.l1_ratio
         l2 = (1.0 - fraction) * alpha * standard.scale ** (2 - standard.degree)
         l1 = fraction * alpha * standard.scale ** (1 - standard.degree)
         if standard.degree == 0 or l1 + l2 == 0.0:
             return self
-        return Penalty("elasticnet", l1 + l2, l1 / (l1 + l2))
-
-    @property
-    def l1_fraction(self) -> float:
-        """Fraction of the L1 part."""
-        return {None: 0.0, "l2": 0.0, "l1": 1.0}.get(self.kind, self.l1_ratio)
+        return Penalty(l1 + l2, l1 / (l1 + l2))
 
     def strengths(
         self, columns: Columns, n_rows: int, fit_intercept: bool, loss: Loss
     ) -> ElasticNet:
         """One strength per feature, zero for the intercept."""
         d = len(columns.square)
-        strength: float | Array = 0.0
-        if self.kind is not None and self.alpha == "auto":
+        strength: float | Array
+        if self.alpha == "auto":
             logits = loss.probabilistic and loss.task in ("binary", "multiclass")
             variance = LOGIT_VARIANCE if logits else UNIT_VARIANCE
             strength = self.factor * automatic_strengths(columns, variance) / n_rows
-        elif self.kind is not None:
+        else:
             strength = float(self.alpha)
         l2, l1 = np.zeros(d + int(fit_intercept)), np.zeros(d + int(fit_intercept))
-        l2[:d] = (1.0 - self.l1_fraction) * strength
-        if self.l1_fraction:
-            l1[:d] = self.l1_fraction * strength
+        l2[:d] = (1.0 - self.l1_ratio) * strength
+        if self.l1_ratio:
+            l1[:d] = self.l1_ratio * strength
         return ElasticNet(l2, l1)
 
 

@@ -22,8 +22,6 @@ from likelier.linear.standardize import (
     target_moments,
 )
 
-START_ROWS = 1000
-
 
 @dataclass(frozen=True)
 class Spec:
@@ -64,21 +62,6 @@ class Problem:
         theta = self.model.zeros()
         theta[-1] = self.standard.intercept
         return theta
-
-    def start_at(self, theta: Array) -> Array | None:
-        """Standardised initial parameters from those of another fit.
-
-        They are discarded if they are worse than zeros: an exponential loss may even be infinite.
-        """
-        model = self.model
-        if theta.shape != (model.n_rows_theta, model.n_outputs):
-            return self.start()
-        theta = self.standard.inner(theta, model.fit_intercept)
-        if np.isfinite(model.loss.max_curvature):
-            return theta
-        some = self.engine.sample(START_ROWS)
-        better = model.energy(theta, some) <= model.energy(model.zeros(), some)
-        return theta if better else self.start()
 
 
 def make_problem(data: Dataset, spec: Spec, outputs: int | None) -> Problem:

@@ -71,7 +71,7 @@ class LinearFit(LinearEstimator, ABC):
         A fit that fails leaves the model unchanged. Ctrl-C keeps the current coefficients, without
         other attributes of a previous fit; before the first iteration it keeps the previous fit.
         """
-        self._validate_parameters()
+        self._validate_params()
         loss, seed = self._checked_loss(), self._seed()
         around = fitting(self, X, y, sample_weight, unless_new="coef_")
         with around as monitor, one_class_is_constant(self):
@@ -83,8 +83,7 @@ class LinearFit(LinearEstimator, ABC):
             else:
                 data, held = streamed, None
             problem = make_problem(data, self._spec(loss), self._outputs(loss))
-            start = self._start(problem)
-            solution = self._solve(problem, start, monitor, held)
+            solution = self._solve(problem, monitor, held)
             self._store(problem, solution, solution.certificate)
             self._finish(data, loss, seed, monitor)
         return self
@@ -110,7 +109,7 @@ class LinearFit(LinearEstimator, ABC):
         self, X: Matrix, targets: Array, weight: Array | None, loss: Loss, seed: int
     ) -> Dataset:
         """Rows with encoded targets, without those of weight zero."""
-        engine = local_engine(X, targets, weight, seed, self.n_jobs, self.shuffle)
+        engine = local_engine(X, targets, weight, seed, self.n_jobs, self._sgd.shuffle)
         summarise = self._spec(loss).summarise()
         if summarise.squares or summarise.targets is not None or weight is not None:
             summary = engine.reduce(summarise, Summary.__add__)
@@ -140,14 +139,14 @@ class LinearFit(LinearEstimator, ABC):
         check_squares(squares, summary.weight, getattr(self, "feature_names_in_", None))
 
     def _spec(self, loss: Loss) -> Spec:
-        standardizes = self.learning_rate == "auto"  # a given rate depends on the scale
+        standardizes = self._sgd.learning_rate == "auto"  # a given rate depends on the scale
         return Spec(loss, self._penalty(), bool(self.fit_intercept), standardizes)
 
     def _hold_out(
         self, X: Matrix, targets: Array, weight: Array | None, seed: int
     ) -> tuple[Array | None, Array | None]:
         """Validation rows of early stopping, and weights with zeros for them."""
-        if not self.early_stopping:
+        if not self._sgd.early_stopping:
             return None, weight
         n = X.shape[0]
         full = np.ones(n) if weight is None else weight
@@ -155,7 +154,7 @@ class LinearFit(LinearEstimator, ABC):
         chosen = np.zeros(n, dtype=bool)  # independent of zero-weight rows
         groups = targets[present] if "binary" in self._tasks else np.zeros(len(present))
         rng = np.random.default_rng([seed, 1])
-        chosen[present] = held_rows(groups, self.validation_fraction, rng)
+        chosen[present] = held_rows(groups, self._sgd.validation_fraction, rng)
         held = np.flatnonzero(chosen)
         return held, np.where(chosen, 0.0, full)
 
@@ -167,8 +166,8 @@ class LinearFit(LinearEstimator, ABC):
             raise ValueError(
                 "sample_weight of a stream must be part of its blocks: yield (X, y, weight)"
             )
-        if self.early_stopping:
-            raise ValueError("early_stopping does not support streams; pass rows in memory")
+        if self._sgd.early_stopping:
+            raise ValueError("solver.early_stopping does not support streams; pass rows in memory")
         source = watched(open_source(self, X, y), self)
         if not source.repeatable:
             self._fit_once(source)
@@ -176,7 +175,7 @@ class LinearFit(LinearEstimator, ABC):
         encoded, summary = self._stream_targets(source, self._spec(loss).summarise(), loss)
         names = getattr(self, "feature_names_in_", None)
         check_squares(summary.squares, summary.weight, names)
-        engine = stream_engine(encoded, seed, self.shuffle)
+        engine = stream_engine(encoded, seed, self._sgd.shuffle)
         engine.know_rows(summary.n_rows)
         return Dataset(engine, summary, np.dtype(np.float64))
 
@@ -190,9 +189,7 @@ class LinearFit(LinearEstimator, ABC):
         if not hasattr(self, "coef_"):
             raise OneClassError(self.arrival_)
 
-    def _solve(
-        self, problem: Problem, start: Array | None, monitor: Monitor, held: Batch | None
-    ) -> Solution:
+    def _solve(self, problem: Problem, monitor: Monitor, held: Batch | None) -> Solution:
         """Run the inference under the monitor; Ctrl-C keeps the coefficients reached so far."""
         monitor.attributes = lambda posterior: {
             **self._fitted(problem, posterior.theta),
@@ -205,8 +202,8 @@ class LinearFit(LinearEstimator, ABC):
         try:
             with one_blas_thread():
                 solution = solve(
-                    problem.model, problem.engine, self._settings(), problem.n_nonzeros, start,
-                    monitor,
+                    problem.model, problem.engine, self._settings(), problem.n_nonzeros,
+                    problem.start(), monitor,
                 )  # fmt: skip
         except KeyboardInterrupt:
             if monitor.posterior is not None:
@@ -239,17 +236,6 @@ class LinearFit(LinearEstimator, ABC):
             )
         problem.engine.close()
         return problem, found.theta
-
-    def _start(self, problem: Problem) -> Array | None:
-        """Initial parameters: the previous ones with ``warm_start``, if their shape fits."""
-        if not (self.warm_start and hasattr(self, "coef_")):
-            return problem.start()
-        theta = np.atleast_2d(self.coef_).T.astype(np.float64)
-        if self.fit_intercept:
-            theta = np.vstack([theta, np.atleast_1d(self.intercept_)])
-        if theta.shape[1] == 1 and problem.model.n_outputs == 2:  # coupled: stored as a difference
-            theta = np.hstack([-0.5 * theta, 0.5 * theta])
-        return problem.start_at(theta)
 
     def _store(self, problem: Problem, solution: Solution, certificate: Any) -> None:
         """Set the fitted attributes from a solution; ``coef_`` last, which marks a fitted model."""
@@ -287,19 +273,18 @@ class LinearFit(LinearEstimator, ABC):
         self.n_rows_ = certificate.n_rows
 
     def _learner(self, loss: Loss) -> StreamLearner:
-        implicit = self.update == "implicit"
+        sgd = self._sgd
+        implicit = sgd.update == "implicit"
         inference: Any = AdaptiveSGD(implicit)
-        if self.learning_rate != "auto":
-            start = (
-                NEVER if self.average is False else (0 if self.average is True else self.average)
-            )
-            power = 0.0 if self.learning_rate == "constant" else 0.5
-            inference = ScheduledSGD(float(self.eta0), power, implicit, int(start))
+        if sgd.learning_rate != "auto":
+            start = NEVER if sgd.average is False else (0 if sgd.average is True else sgd.average)
+            power = 0.0 if sgd.learning_rate == "constant" else 0.5
+            inference = ScheduledSGD(float(sgd.eta0), power, implicit, int(start))
         classification, fit_intercept = "binary" in self._tasks, bool(self.fit_intercept)
         parameters = {
             "loss": loss.name,
-            "learning_rate": self.learning_rate,
-            "average": self.average if isinstance(self.average, bool) else int(self.average),
+            "learning_rate": sgd.learning_rate,
+            "average": sgd.average if isinstance(sgd.average, bool) else int(sgd.average),
             "fit_intercept": fit_intercept,
         }
         learner = StreamLearner(

@@ -27,6 +27,7 @@ from likelier.fitting.rollback import unchanged_on_failure
 from likelier.linear.posterior import regressor
 from likelier.linear.problem import Problem
 from likelier.linear.recipe import LinearFit
+from likelier.linear.solver import Solver
 from likelier.losses import make_loss
 from likelier.predictive import Gaussian
 
@@ -52,31 +53,28 @@ def _has_noise(model: Any) -> bool:
 class LinearRegressor(RegressorMixin, LinearFit):
     """Linear regression for any loss, without a learning rate to tune.
 
-    Minimises ``(1/N) sum_i omega_i loss(y_i, x_i^T w + b) + alpha/2 |w|^2`` over the rows of
-    positive weight; the intercept is not penalised. With ``learning_rate="auto"`` targets are
-    standardised inside the fit, so ``alpha="auto"`` does not depend on their unit; it is smaller
-    for Huber's loss and for rare counts, in proportion to the information of a row.
-
     Parameters
     ----------
     loss : str or Loss, default="squared_error"
         "squared_error" (half of the square), "squared", "huber", "epsilon_insensitive",
-        "squared_epsilon_insensitive", "quantile" or "poisson", or an object of
-        `likelier.losses` such as ``Quantile(tau=0.9)``.
-    update, penalty, alpha, l1_ratio, learning_rate, eta0, average, fit_intercept, max_iter, tol, \
-shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, verbose
+        "squared_epsilon_insensitive", "quantile", "poisson", or an object of `likelier.losses`
+        such as ``Quantile(tau=0.9)``.
+    alpha, l1_ratio, fit_intercept, solver, max_iter, tol, checkpoint, n_jobs, random_state
         As for `LinearClassifier`.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : ndarray of shape (1,)
-    coef_stderr_ : ndarray of shape (n_features,)
-        Standard errors, if convergence was certified.
+    coef_, intercept_ : ndarray of shape (n_features,) and (1,)
     noise_ : float
         Standard deviation of the targets around the prediction (squared losses).
-    n_iter_, objective_, converged_, route_
+    coef_stderr_, n_iter_, objective_, converged_, route_
         As for `LinearClassifier`.
+
+    Notes
+    -----
+    The objective is that of `LinearClassifier`. Targets are standardised inside the fit, so
+    ``alpha="auto"`` does not depend on their unit; it is smaller for Huber's loss and for rare
+    counts, in proportion to the information of a row.
 
     Examples
     --------
@@ -94,44 +92,26 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         self,
         loss: str | Loss = "squared_error",
         *,
-        update: str = "implicit",
-        penalty: str | None = "l2",
         alpha: float | str = "auto",
-        l1_ratio: float = 0.15,
-        learning_rate: str = "auto",
-        eta0: float = 0.01,
-        average: bool | int = True,
+        l1_ratio: float = 0.0,
         fit_intercept: bool = True,
+        solver: str | Solver = "auto",
         max_iter: int = 1000,
         tol: float | None = 1e-3,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         checkpoint: Any = None,
-        warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.loss = loss
-        self.update = update
-        self.penalty = penalty
         self.alpha = alpha
         self.l1_ratio = l1_ratio
-        self.learning_rate = learning_rate
-        self.eta0 = eta0
-        self.average = average
         self.fit_intercept = fit_intercept
+        self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.checkpoint = checkpoint
-        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -199,7 +179,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
         targets, n = np.asarray(data.y), data.n_rows
         if n < 2 * FOLDS:
             return Batch(targets - np.average(targets, weights=data.weight), None, data.weight)
-        engine = local_engine(data.X, targets, data.weight, seed, self.n_jobs, self.shuffle)
+        engine = local_engine(data.X, targets, data.weight, seed, self.n_jobs, self._sgd.shuffle)
         found: list[Batch] = []
         for number, (rest, held) in enumerate(engine.folds(FOLDS, KEY)):
             if number and n >= ONE_FOLD_ROWS:
@@ -221,7 +201,7 @@ shuffle, early_stopping, validation_fraction, warm_start, n_jobs, random_state, 
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn a batch of rows, once, in the given order."""
-        self._validate_parameters()
+        self._validate_params()
         self._check_batches()
         with unchanged_on_failure(self):
             X, y, weight = self._check_rows(X, y, sample_weight, not hasattr(self, "coef_"))

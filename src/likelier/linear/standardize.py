@@ -104,15 +104,6 @@ class Standardization:
                 theta[-1] -= self.shift @ theta[:-1]
         return theta
 
-    def inner(self, theta: Array, fit_intercept: bool) -> Array:
-        """Standardised parameters: the inverse of `outer`."""
-        theta = np.array(theta)
-        if fit_intercept:
-            if self.shift is not None:
-                theta[-1] += self.shift @ theta[:-1]
-            theta[-1] -= self.centre
-        return np.asarray(theta / self.scale)
-
     def covariance(self, covariance: Array, fit_intercept: bool) -> Array:
         """Covariance of the original parameters, from that of the standardised ones."""
         if not covariance.size:

@@ -33,10 +33,14 @@ def check_features(X: Matrix, kind: str, names: Array | None, guessed: bool = Fa
         return
     column, value = _first_wrong(X, wrong, names)
     required = "0 or 1" if kind == "bernoulli" else "non-negative values"
-    setting = f"features='auto' has chosen '{kind}', which" if guessed else f"features='{kind}'"
+    setting = (
+        f"mixture.features='auto' has chosen '{kind}', which"
+        if guessed
+        else f"mixture.features='{kind}'"
+    )
     raise ValueError(
         f"{setting} requires {required}, but column {column} contains {value:g}. Transform the "
-        "column, or use features='gaussian' from the first fit"
+        "column, or use mixture.features='gaussian' from the first fit"
     )
 
 

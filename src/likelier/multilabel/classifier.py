@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -32,6 +33,7 @@ from likelier.multilabel.rows import (
     known_counts,
     read_labels,
 )
+from likelier.multilabel.settings import Mixture, make_mixture
 from likelier.multilabel.variational import VariationalMixture
 from likelier.thresholds import OBJECTIVES
 
@@ -45,40 +47,21 @@ class MultilabelClassifier(LabelPredictions):
 
     Parameters
     ----------
-    n_components : int, default=30
-        Maximum number of mixture components, at most one per distinct row; 0 disables the mixture.
-    features : {"auto", "gaussian", "bernoulli", "multinomial"}, default="auto"
-        Distribution of the features in the mixture: real, binary, or non-negative counts. "auto"
-        infers it from the first rows.
-    label_distribution : {"bernoulli", "multinomial"}, default="bernoulli"
-        Distribution of the labels in a component: independent, or one over all labels.
-    feature_temperature : float or "auto", default="auto"
-        Power in (0, 1] of the features' likelihood in the mixture; small values keep many features
-        from outweighing the labels. "auto" chooses it by the loss of held-out labels.
+    mixture : "dirichlet_process" or Mixture, default="dirichlet_process"
+        Settings of the mixture; ``Mixture(n_components=0)`` for none.
     combine : {"log_odds", "product"}, default="log_odds"
         How mixture and classifiers are combined. "product" multiplies their probabilities, for
-        comparison only: the result is far below observed frequencies (0.20 for labels with
-        frequency 0.37).
+        comparison only: labels with frequency 0.37 get 0.20.
     threshold : {"micro", "macro", "hamming"}, default="micro"
-        Objective of the thresholds: micro-F1, macro-F1 or the fraction of correct labels; see
-        Notes.
+        Objective of the thresholds: micro-F1, macro-F1 or the fraction of correct labels.
     kernel : bool or "auto", default="auto"
         Whether to use Gaussian kernel features as well; "auto" up to 30,000 dense or 4,000 sparse
         labelled rows, and 30,000 rows in total.
     n_folds : int, default=5
-        Number of cross-validation folds; at most 3 where rows x features x labels exceed 10^9.
-    batch_size : int or None, default=None
-        Rows per stochastic step of the mixture. None uses all rows at once up to 20,000 rows, and
-        1,024 above.
-    learning_decay : float, default=0.7
-        Step sizes of stochastic steps are proportional to ``t^-learning_decay``, in (0.5, 1].
-    max_iter : int, default=100
-        Maximum number of passes of the mixture over the data.
-    tol : float, default=1e-4
-        The mixture has converged when its bound increases by less than this per row.
+        Cross-validation folds; at most 3 where rows x features x labels exceed 10^9.
     checkpoint : path-like or None, default=None
-        Folder where a fit under way is recorded every few seconds; the same fit, run again after
-        it was killed, resumes there and ends with the same bits. Needs an int ``random_state``.
+        Folder for checkpoints: the same fit, run again after an interruption, resumes there, to
+        the same bits. Needs an int ``random_state``.
     n_jobs : int or None, default=None
         Threads for the mixture's sums over rows.
     random_state : int, RandomState or None, default=None
@@ -90,71 +73,36 @@ class MultilabelClassifier(LabelPredictions):
 
     Attributes
     ----------
-    label_names_ : ndarray of shape (n_labels,)
-        Columns of ``Y``: names of a frame (integers if all are, otherwise strings), or numbers.
-    classes_ : ndarray
-        The same as ``label_names_``, or the classes if ``y`` held one class per row.
-    thresholds_ : ndarray of shape (n_labels,)
-        Log-odds above which a label is predicted.
-    all_thresholds_ : dict
-        Thresholds for every objective; see `use_threshold`.
-    base_rates_ : ndarray of shape (n_labels,)
-        Smoothed frequency of every label in all rows seen.
-    label_counts_ : ndarray of shape (n_labels,)
-        Weight of the rows in which each label was known. A label with 0 has probability 0.5 and is
-        never predicted.
-    combine_, features_ : str
-        Parameters used by the fit; changed values take effect with the next one.
+    label_names_, classes_ : ndarray
+        Names of the columns of ``Y``, or numbers; classes if ``y`` held one class per row.
+    thresholds_, all_thresholds_ : ndarray of shape (n_labels,), dict
+        Log-odds above which a label is predicted, and those for every objective.
+    base_rates_, label_counts_ : ndarray of shape (n_labels,)
+        Smoothed frequency of every label, and the weight of the rows in which it was known.
     stack_weights_ : ndarray
         Stacking weights of the classifiers' feature maps and, last, of the mixture.
     alpha_ : list of ndarray
-        Prior precision of every label, for each map; chosen by cross-validation, and at least one
-        over the number of examples of the rarer values of all labels.
-    temperature_ : float or None
-        Feature temperature of the mixture.
-    n_iter_ : int
-        Passes of the mixture.
-    elbo_ : ndarray
-        Evidence lower bound of the mixture after every pass; non-decreasing where all rows are used
-        at once. With stochastic steps it is an estimate, summed over batches under changing
-        parameters. `partial_fit` appends the bound before its step, extrapolated from the batch to
-        all rows seen so far; divide by the number of rows to compare.
+        Prior precision of every label, for each map, chosen by cross-validation.
+    combine_, features_, temperature_ : str, str, float or None
+        What the fit used; changed parameters take effect with the next one.
+    n_iter_, elbo_ : int, ndarray
+        Passes of the mixture, and its evidence lower bound after each.
     label_patterns_ : list of dict
-        Description of each component: its fraction of rows, top labels and top features.
+        Each component: its fraction of rows, top labels and top features.
 
     Notes
     -----
-    **Model.** Scores are log-odds, ``score_c = sum_m g_m f_mc + g (logit pbar_c - logit base_c)``,
-    with ``f_m`` the scores of the classifiers on feature map ``m`` and ``pbar`` the mixture's
-    probabilities. The weights ``g``, shared by all labels, are fitted out of fold, which also
-    calibrates ``f``. A prior worth about one observation keeps the sum of ``g_m`` near one and
-    ``g`` near zero where labels are few.
+    Scores are log-odds, ``score_c = sum_m g_m f_mc + g (logit pbar_c - logit base_c)``, with
+    ``f_m`` the scores of the classifiers on feature map ``m`` and ``pbar`` the mixture's
+    probabilities; the weights ``g`` are fitted out of fold. The classifiers cost some ten products
+    rows x features x labels per fold and prior precision, the mixture rows x features x components
+    per pass. All rows are held in memory, and equal ones are merged.
 
-    **Thresholds.** A label is predicted for at most ten times as many rows as have it, and for
-    hardly more rows than have it if these are few: the F1 of rare labels that are not predictable
-    is largest, and close to zero, if they are predicted for every row.
-
-    **Cost.** The classifiers of all labels share every product with the features, in uncorrelated
-    directions, where one diagonal per label approximates its curvature well: some ten products rows
-    x features x labels per fold and prior precision, plus features^3 once. The mixture costs rows x
-    features x components per pass. Whenever it has converged, pairs of components are merged if
-    that increases the bound, which costs one more pass each time, plus components^2 x (features +
-    labels).
-
-    **Unknown labels.** ``Y`` may be dense, sparse or a frame of 0 and 1. NaN (dense only; in a
-    frame also NA or null) means unknown and is left out; a row of NaN is unlabelled, and is used by
-    the mixture, the scales and the thresholds. A label with a single observed value gets its
-    smoothed frequency as probability, and does not affect the stacking weights. If a quarter of the
-    rows or more are unlabelled, two variants are added: every feature map with its directions
-    multiplied by their standard deviations over all rows, which makes clusters more compact and
-    doubles the cost of the classifiers; and the mixture of labelled rows alone, which is used if
-    unlabelled rows only draw the components away from the labels. One class per row (``y`` of one
-    dimension) is accepted too; classes are then exclusive.
-
-    **Rows.** All rows are held in memory. Missing features are rejected; impute them before. Equal
-    rows are merged, so a weight of two is the same as a duplicate. Rows of equal features are held
-    out together, unless their labels often differ, or there are few distinct rows, each repeated
-    often: then they are separate observations, and assigned to folds individually.
+    ``Y`` may be dense, sparse or a frame of 0 and 1, or one class per row. NaN (dense only; in a
+    frame also NA or null) is unknown; a row of NaN is used by the mixture, the scales and the
+    thresholds. A label with a single observed value gets its smoothed frequency. If a quarter of
+    the rows are unlabelled, maps scaled by the spread of all rows and a mixture of the labelled
+    rows alone are tried too.
 
     Examples
     --------
@@ -167,61 +115,38 @@ class MultilabelClassifier(LabelPredictions):
     >>> model.predict([[1.0, 1.0, 0.0], [-1.0, -1.0, 0.0]])
     array([[1, 1],
            [0, 0]])
-    >>> names, probabilities = model.predict_topk(X[:2], k=1)
-    >>> names.shape
-    (2, 1)
     """
 
+    _values: ClassVar[Mapping[str, Any]] = {"mixture": make_mixture}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 0, None, closed="left")],
-        "features": [StrOptions({"auto", "gaussian", "bernoulli", "multinomial"})],
-        "label_distribution": [StrOptions({"bernoulli", "multinomial"})],
-        "feature_temperature": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "combine": [StrOptions({"log_odds", "product"})],
         "threshold": [StrOptions(set(OBJECTIVES))],
         "kernel": [StrOptions({"auto"}), "boolean"],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     def __init__(
         self,
         *,
-        n_components: int = 30,
-        features: str = "auto",
-        label_distribution: str = "bernoulli",
-        feature_temperature: float | str = "auto",
+        mixture: str | Mixture = "dirichlet_process",
         combine: str = "log_odds",
         threshold: str = "micro",
         kernel: bool | str = "auto",
         n_folds: int = 5,
-        batch_size: int | None = None,
-        learning_decay: float = 0.7,
-        max_iter: int = 100,
-        tol: float = 1e-4,
         checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         time_budget: float | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.features = features
-        self.label_distribution = label_distribution
-        self.feature_temperature = feature_temperature
+        self.mixture = mixture
         self.combine = combine
         self.threshold = threshold
         self.kernel = kernel
         self.n_folds = n_folds
-        self.batch_size = batch_size
-        self.learning_decay = learning_decay
-        self.max_iter = max_iter
-        self.tol = tol
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -275,11 +200,8 @@ class MultilabelClassifier(LabelPredictions):
         self.use_threshold(self.threshold)
 
     def _settings(self, kind: str, seed: int) -> Settings:
-        return Settings(
-            kind, seed, int(self.n_components), self.features, self.label_distribution,
-            self.feature_temperature, self.combine, self.kernel, self.batch_size,
-            self.learning_decay, int(self.max_iter), self.tol, self.n_jobs,
-        )  # fmt: skip
+        mixture = self._value("mixture")
+        return Settings(kind, seed, mixture, self.combine, self.kernel, self.n_jobs)
 
     def _store(self, fitted: Fitted) -> None:
         self.maps_ = [part.map.to_arrays() for part in fitted.maps]
@@ -293,7 +215,7 @@ class MultilabelClassifier(LabelPredictions):
         self.label_names_ = labels.names
         self.classes_ = labels.names if labels.kind == MATRIX else labels.classes
         self.target_kind_ = labels.kind
-        self.combine_, self.features_ = self.combine, self.features
+        self.combine_, self.features_ = self.combine, self._value("mixture").features
         self.base_rates_ = base_rates(rows.Y, rows.weight)
         self.label_counts_ = known_counts(rows.Y, rows.weight)
         self.n_seen_ = float(rows.weight.sum())
@@ -379,7 +301,7 @@ class MultilabelClassifier(LabelPredictions):
         if self.mixture_ is not None:
             state, scaling = self._mixture()
             batch = Batch(scaling.apply(rows.X), rows.Y, rows.weight)
-            inference = VariationalMixture(True, decay=self.learning_decay)
+            inference = VariationalMixture(True, decay=self._value("mixture").learning_decay)
             known_ratio = (known / n_new) / np.maximum(counts / n_seen, 1e-300)
             before = state.params  # the evidence is computed with these
             state, evidence = inference.learn(state, batch, n_seen / n_new, known_ratio)

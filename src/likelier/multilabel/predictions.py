@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likelier.base import Array, Matrix, Uncertainty
 from likelier.fitting.monitor import CallbackSupportMixin
+from likelier.fitting.parameters import ValueParameters
 from likelier.matrices import validated_rows
 from likelier.multilabel.checks import check_features, check_magnitude
 from likelier.multilabel.combination import MixtureScaling
@@ -27,10 +28,9 @@ from likelier.multilabel.variational import MixtureState
 TOP = 10  # labels and features shown per pattern
 
 
-class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+class LabelPredictions(ValueParameters, ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     """Predictions from the fitted parts of `MultilabelClassifier`."""
 
-    features: str
     combine_: str
     features_: str
     classes_: Array
@@ -48,7 +48,7 @@ class LabelPredictions(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     # -- rows ---------------------------------------------------------------------------
     def _check_X(self, X: Any, reset: bool) -> Matrix:
         rows = validated_rows(self, X, reset, order="C")
-        kind = self.features if reset else self.features_
+        kind = self._value("mixture").features if reset else self.features_
         names = getattr(self, "feature_names_in_", None)
         check_magnitude(rows, names)
         check_features(rows, kind, names)

@@ -30,6 +30,7 @@ from likelier.multilabel.label_mixture import LabelMixture, first_not_worse
 from likelier.multilabel.logistic import LabelWeights, fit_labels, prior_weights
 from likelier.multilabel.posterior import MATRIX
 from likelier.multilabel.rows import Rows, known_counts
+from likelier.multilabel.settings import Mixture
 from likelier.multilabel.stacking import (
     OutOfFoldScores,
     log_losses,
@@ -55,30 +56,24 @@ class Settings:
 
     kind: str  # of the labels
     seed: int
-    n_components: int
-    features: str
-    label_distribution: str
-    feature_temperature: float | str
+    mixture: Mixture
     combine: str
     kernel: Any
-    batch_size: int | None
-    learning_decay: float
-    max_iter: int
-    tol: float
     n_jobs: int | None
 
-    def mixture(self, n_rows: int, features: str) -> LabelMixture:
-        """Settings of the mixture of so many rows."""
-        stochastic = self.batch_size is not None or n_rows > STOCHASTIC_ROWS
-        block = (self.batch_size or BATCH_ROWS) if stochastic else None
-        auto = isinstance(self.feature_temperature, str)
+    def label_mixture(self, n_rows: int, features: str) -> LabelMixture:
+        """The mixture of so many rows, and how it is fitted."""
+        given = self.mixture
+        stochastic = given.batch_size is not None or n_rows > STOCHASTIC_ROWS
+        block = (given.batch_size or BATCH_ROWS) if stochastic else None
+        temperature = given.feature_temperature
         return LabelMixture(
-            self.n_components, features, self.label_distribution,
+            int(given.n_components), features, given.label_distribution,
             partial(
                 local_engine, seed=self.seed, n_jobs=self.n_jobs, shuffle=True, block_rows=block
             ),
-            VariationalMixture(stochastic, decay=self.learning_decay, tol=self.tol),
-            self.max_iter, None if auto else float(self.feature_temperature),
+            VariationalMixture(stochastic, decay=given.learning_decay, tol=given.tol),
+            int(given.max_iter), None if isinstance(temperature, str) else float(temperature),
         )  # fmt: skip
 
 
@@ -122,7 +117,7 @@ def fit(rows: Rows, fold: Array, settings: Settings, monitor: Monitor) -> Fitted
     """
     maps = fit_maps(rows, fold, settings, monitor)
     mixture = None
-    if settings.n_components and fold.max() >= 1 and not monitor.over:
+    if settings.mixture.n_components and fold.max() >= 1 and not monitor.over:
         mixture = fit_mixture([part.scores for part in maps], rows, fold, settings, monitor)
 
     def combination() -> tuple[Array, dict[str, Array]]:
@@ -227,7 +222,9 @@ def fit_mixture(
     labelled rows alone is tried too, and used if it improves the classifiers, whose scores are
     ``maps``, more.
     """
-    kind = infer_distribution(rows.X) if settings.features == "auto" else settings.features
+    kind = infer_distribution(rows.X)
+    if settings.mixture.features != "auto":
+        kind = settings.mixture.features
     scaling = MixtureScaling.fit(rows.X, rows.weight, kind)
     X, Y, weight = scaling.apply(rows.X), rows.Y, rows.weight
     attempt = partial(_try_mixture, settings, kind, replace(rows, X=X), fold, monitor)
@@ -265,7 +262,7 @@ def _try_mixture(
     """Temperature and out-of-fold log-odds ratios of a mixture of all or of labelled rows."""
     used = np.arange(len(fold)) if which == "all rows" else np.flatnonzero(fold >= 0)
     X, Y, weight, of_fold = rows.X[used], rows.Y[used], rows.weight[used], fold[used]
-    mixture = settings.mixture(rows.X.shape[0], kind)
+    mixture = settings.label_mixture(rows.X.shape[0], kind)
     rng = np.random.default_rng([settings.seed, 7])
     temperature = monitor.stage(
         f"temperature of the mixture of {which}",

@@ -132,8 +132,9 @@ FIT = """
 import numpy as np
 from likelier import DeepGPRegressor
 X = np.random.default_rng(0).uniform(-2.0, 2.0, (60, 3))
-words = {"n_inducing": 20, "max_iter": 60, "n_draws": 16, "node_kernels": True, "random_state": 0}
-model = DeepGPRegressor(**words).fit(X, np.sin(X[:, 0]))
+words = {"n_inducing": 20, "max_iter": 60, "random_state": 0}
+words |= {"inference__n_draws": 16, "kernel__per_node": True}
+model = DeepGPRegressor().set_params(**words).fit(X, np.sin(X[:, 0]))
 assert np.isfinite(model.predict(X)).all()
 """
 

@@ -150,7 +150,7 @@ def test_a_stream_is_read_by_one_thread():
     rng = np.random.default_rng(6)
     X, y = rng.normal(size=(600, 4)), rng.integers(0, 6, 600)
     blocks = [(X[i : i + 100], y[i : i + 100]) for i in range(0, 600, 100)]
-    params = {"penalty": "elasticnet", "random_state": 0, "max_iter": 3, "tol": None}
+    params = {"l1_ratio": 0.15, "random_state": 0, "max_iter": 3, "tol": None}
     one = LinearClassifier(n_jobs=1, **params).fit(blocks)
     for _ in range(3):
         two = LinearClassifier(n_jobs=2, **params).fit(blocks)

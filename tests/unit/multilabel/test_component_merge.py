@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import xlogy
 
-from likelier import MultilabelClassifier
+from likelier import Mixture, MultilabelClassifier
 from likelier.base import Batch
 from likelier.engines import LocalEngine
 from likelier.multilabel.component_merge import (
@@ -134,7 +134,8 @@ def planted(k, n, seed=0):
 @pytest.mark.parametrize(("k", "n"), [(5, 300), (5, 1000), (5, 4000), (8, 2000)])
 def test_the_number_of_planted_patterns_is_found(k, n):
     X, labels, z = planted(k, n)
-    model = MultilabelClassifier(kernel=False, n_folds=2, feature_temperature=1.0, random_state=0)
+    mixture = Mixture(feature_temperature=1.0)
+    model = MultilabelClassifier(mixture=mixture, kernel=False, n_folds=2, random_state=0)
     patterns = model.fit(X, labels).label_patterns_
     assert len(patterns) == k
     share = np.sort(np.bincount(z) / n)[::-1]

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from likelier import MultilabelClassifier
+from likelier import Mixture, MultilabelClassifier
 from likelier.multilabel.posterior import classifier
 
 RNG = np.random.default_rng(0)
@@ -15,7 +15,7 @@ Y = (X @ RNG.normal(size=(4, 3)) + RNG.logistic(size=(200, 3)) > 0).astype(float
 
 @pytest.fixture(scope="module")
 def fitted():
-    return MultilabelClassifier(n_components=3, n_folds=2, random_state=0).fit(X, Y)
+    return MultilabelClassifier(mixture=Mixture(3), n_folds=2, random_state=0).fit(X, Y)
 
 
 def test_point_follows_the_thresholds_and_not_one_half(fitted):

@@ -21,13 +21,14 @@ SCORE = X @ RNG.standard_normal((4, 3)) + 0.5 * RNG.standard_normal((300, 3))
 CLASSES = np.array(["low", "mid", "high"])[SCORE.argmax(axis=1)]
 TWO = np.where(SCORE[:, 0] > 0.0, "yes", "no")
 NUMBERS = 10.0 + 3.0 * SCORE[:, 0]
-SHORT = {"n_inducing": 10, "max_iter": 20, "length_scales": "learned", "random_state": 0}
-FEW = {"n_chains": 2, "n_draws": 20, "n_warmup": 10, "random_state": 0}
+LEARNED, FOUR = likelier.ARD(length_scales="learned"), likelier.PowerEP(n_draws=4)
+SHORT = {"n_inducing": 10, "max_iter": 20, "kernel": LEARNED, "random_state": 0}
+FEW = {"inference": likelier.MCMC("auto", 2, 20, 10), "random_state": 0}
 COUNTS = RNG.poisson(np.exp(0.3 * X))
 LABELS = pd.DataFrame(np.where(RNG.random(SCORE.shape) < 0.3, np.nan, SCORE > 0.0))
 LABELS.columns = ["red", "old", "sad"]
 
-LABEL_FIT = {"n_components": 4, "n_folds": 2, "random_state": 0}
+LABEL_FIT = {"mixture": likelier.Mixture(4), "n_folds": 2, "random_state": 0}
 KERNEL = {"n_components": 40, "random_state": 0}
 EXPERTS = {"inference": likelier.Evidence(n_experts=4), **KERNEL}
 PARTICLES = {"inference": likelier.SVGD(n_particles=3, n_updates=30), **KERNEL}
@@ -55,14 +56,14 @@ FITS = {
     "labels_classes": (likelier.MultilabelClassifier(kernel=False, **LABEL_FIT), X, CLASSES),
     "labels_two": (likelier.MultilabelClassifier(kernel=False, **LABEL_FIT), X, TWO),
     "labels_constant": (likelier.MultilabelClassifier(**LABEL_FIT), X, np.full(300, "one")),
-    "deep_two": (likelier.DeepGPClassifier(n_draws=4, **SHORT), X, TWO),
-    "deep_several": (likelier.DeepGPClassifier(n_draws=4, **SHORT), X, CLASSES),
+    "deep_two": (likelier.DeepGPClassifier(inference=FOUR, **SHORT), X, TWO),
+    "deep_several": (likelier.DeepGPClassifier(inference=FOUR, **SHORT), X, CLASSES),
     "deep_regression": (likelier.DeepGPRegressor(**SHORT), X, NUMBERS),
     "deep_noise": (likelier.DeepGPRegressor(1, heteroscedastic=True, **SHORT), X, NUMBERS),
     "bayesian_linear_two": (likelier.BayesianLinearClassifier(**FEW), X, TWO),
     "bayesian_linear_several": (likelier.BayesianLinearClassifier(**FEW), X, CLASSES),
     "bayesian_linear_softmax": (
-        likelier.BayesianLinearClassifier(multi_class="multinomial", **FEW), X, CLASSES,
+        likelier.BayesianLinearClassifier("softmax", **FEW), X, CLASSES,
     ),
     "bayesian_linear_hinge": (likelier.BayesianLinearClassifier("hinge", **FEW), X, TWO),
     "bayesian_linear_hinges": (likelier.BayesianLinearClassifier("hinge", **FEW), X, CLASSES),
