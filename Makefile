@@ -29,7 +29,7 @@ test: lint  ## lint, types, import direction, all tests but the slow ones
 	$(WITH_CACHE) $(PYTEST)
 
 test-slow: $(TEST)  ## the slow tests that `make test` leaves out
-	$(WITH_CACHE) $(PYTEST) -m slow
+	$(WITH_CACHE) $(PYTEST) -m slow --timeout 1200
 
 test-all: test test-slow  ## all tests
 

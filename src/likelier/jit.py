@@ -7,12 +7,15 @@ cache (see ``likelier warm-up``), or compiled again in every process.
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 import warnings
 from functools import lru_cache
 from typing import Any
 
 from numba import njit as numba_njit
+from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 NO_CACHE = (
@@ -20,6 +23,39 @@ NO_CACHE = (
     "seconds to minutes; set NUMBA_CACHE_DIR to a writable folder, or to one that `likelier "
     "warm-up` has filled"
 )
+
+REPORTED_AFTER = 2.0  # seconds of compiling in a process
+
+
+class Report(event.Listener):  # type: ignore[misc]
+    """Logs one line once compiling has taken long, since a first fit says nothing else."""
+
+    def __init__(self) -> None:
+        self.open, self.seconds, self.reported = 0, 0.0, False
+        self.seen = time.perf_counter()
+
+    def on_start(self, event: Any) -> None:
+        """A function begins to be compiled, perhaps inside another."""
+        self._look()
+        self.open += 1
+
+    def on_end(self, event: Any) -> None:
+        """A function is compiled."""
+        self._look()
+        self.open -= 1
+
+    def _look(self) -> None:
+        now = time.perf_counter()
+        self.seconds += now - self.seen if self.open else 0.0
+        self.seen = now
+        if self.seconds > REPORTED_AFTER and not self.reported:
+            self.reported = True
+            logging.getLogger("likelier").warning(
+                "likelier: compiling for this kind of fit, once; cached for later runs"
+            )
+
+
+event.register("numba:compile", Report())
 
 
 class _ReadableFolder:
@@ -64,6 +100,8 @@ class ReadOnlyCache(FunctionCache):  # type: ignore[misc]
 
 def njit(*functions: Any, cache: bool = False, **options: Any) -> Any:
     """Return Numba's ``njit`` of a function; with ``cache``, cached if a folder is available."""
+    # Nobody calls compiled code from C; without the wrapper for that, less has to be compiled.
+    options["no_cfunc_wrapper"] = True
 
     def compiled(function: Any) -> Any:
         try:

@@ -143,11 +143,11 @@ def peak_memory(*args):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """The large file alone, held as floats, would take 320 MB more than the small one."""
+    """The large file alone, held as floats, would take 160 MB more than the small one."""
     rng = np.random.default_rng(0)
     small, large = tmp_path / "small.csv", tmp_path / "large.csv"
     header = ",".join(f"c{i}" for i in range(20)) + ",y\n"
-    for path, blocks in ((small, 5), (large, 205)):
+    for path, blocks in ((small, 5), (large, 105)):
         with open(path, "w") as file:
             file.write(header)
             for _ in range(blocks):

@@ -47,7 +47,13 @@ def test_a_stored_file_predicts_the_same(name: str) -> None:
             np.testing.assert_allclose(found[method], values, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.startswith("DeepGP") else ())
+        for name in CASES
+    ],
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_same_seed_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     for file in ("one", "two"):

@@ -97,7 +97,7 @@ class ScheduledSGD(Inference):
         total = loss_every * float(
             scheduled_pass(
                 *as_rows(X), rows, batch.y, _weight(batch), _norms(state, X),
-                model.loss.code, model.loss.parameters, model.loss.coupled,
+                model.loss.code, model.loss.parameters, model.loss.coupled or None,
                 self.implicit, model.classes,
                 state.weights, state.intercept,
                 state.average if means else NO_AVERAGE, state.average_intercept,
@@ -272,7 +272,7 @@ class AdaptiveSGD(Inference):
         def visit(view: Rows, rows: Array, y: Array | None, weight: Array, rates: Array) -> None:
             adaptive_pass(
                 *view, rows, y, weight,
-                model.loss.code, model.loss.parameters, model.loss.coupled, self.implicit,
+                model.loss.code, model.loss.parameters, model.loss.coupled or None, self.implicit,
                 model.classes, model.n_outputs,
                 state.weights, state.intercept, state.etas, rates, state.seen, state.elapsed,
                 penalty.l2[:d], penalty.l1[:d], apply_now, 0.0, intercept_rate,

@@ -107,7 +107,7 @@ def test_a_shifted_pass_is_the_pass_over_shifted_rows(kind):
     W, b = np.repeat([0.3, -0.2, 0.1], 2), np.full(2, 4.0 + shift @ [0.3, -0.2, 0.1])
     loss = model.loss
     adaptive_pass(
-        *as_rows(moved), np.arange(16), y, weight, loss.code, loss.parameters, False, True, False,
+        *as_rows(moved), np.arange(16), y, weight, loss.code, loss.parameters, None, True, False,
         1, W, b, sgd.factors, rates, np.zeros(3), np.zeros(1), np.zeros(3), np.zeros(3), False,
         0.0, unit / 4.0, np.zeros(2, dtype=np.int64), np.zeros(2),
     )  # fmt: skip

@@ -302,7 +302,7 @@ def test_adaptive_pass_is_the_formula_row_by_row(loss, kind, implicit, apply_now
     score_etas = np.repeat(etas, K)
     view = as_rows(kind(X))
     adaptive_pass(
-        *view, order, y, weight, loss.code, loss.parameters, loss.coupled, implicit,
+        *view, order, y, weight, loss.code, loss.parameters, loss.coupled or None, implicit,
         loss.task in ("binary", "multiclass"), K, W, b, score_etas, rates, seen, elapsed,
         l2, l1, apply_now, 0.0, 0.05, counters, met,
     )  # fmt: skip
@@ -326,7 +326,7 @@ def test_a_step_with_rates_of_its_own_is_the_joint_proximal_point():
     W, b = w.copy(), np.array([0.2])
     adaptive_pass(
         *as_rows(x[None]), np.zeros(1, dtype=np.int64), np.array([y]), np.array([omega]),
-        loss.code, loss.parameters, False, True, False, 1, W, b, np.array([eta]), rates,
+        loss.code, loss.parameters, None, True, False, 1, W, b, np.array([eta]), rates,
         np.zeros(3), np.zeros(1), l2, np.zeros(3), True, 0.0, k, np.zeros(2, dtype=np.int64),
         np.zeros(1),
     )  # fmt: skip

@@ -18,7 +18,8 @@ def add_pending(weights, average, summed):
 def forget(weights, average, summed):
     """Set all weights to zero after adding their pending part to the sum."""
     summed = add_pending(weights, average, summed)
-    weights[:] = 0.0
+    for j in range(len(weights)):
+        weights[j] = 0.0
     return summed
 
 

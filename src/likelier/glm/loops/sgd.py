@@ -55,8 +55,11 @@ def output_target(classes, y, k):
 
 @njit(cache=True, nogil=True)
 def steps(code, p, coupled, implicit, classes, y, m, c, out):
-    """``g`` of each output; outputs of a coupled loss come in groups of ``len(out)``."""
-    if coupled:
+    """``g`` of each output; outputs of a coupled loss come in groups of ``len(out)``.
+
+    ``coupled`` is True or None: that is a type, so that only one branch has to be compiled.
+    """
+    if coupled is not None:
         if implicit:
             coupled_prox(code, np.int64(y), m, c[0], out)
         else:
@@ -111,7 +114,7 @@ def scheduled_pass(
     ``loss_every``-th row, each before the row is learned.
     """
     n_outputs = len(intercept)
-    single = n_outputs == 1 and not coupled  # two classes, or regression: all in registers
+    single = n_outputs == 1 and coupled is None  # two classes, or regression: all in registers
     m, g = np.empty(n_outputs), np.empty(n_outputs)
     step, c = np.empty(n_outputs), np.empty(n_outputs)
     scale, summed, progressive, t = lazy[0], lazy[1], 0.0, counters[0]
@@ -177,7 +180,8 @@ def scheduled_pass(
                 average_intercept[k] += intercept[k]
         if not (smallest < abs(scale) < 1.0 / smallest):
             summed = add_pending(weights, average, summed)
-            weights *= scale
+            for j in range(len(weights)):
+                weights[j] *= scale
             scale = 1.0
         if until_loss == 0:
             until_loss = loss_every
@@ -195,7 +199,7 @@ def shrinkage(a, alpha, implicit):
 @njit(cache=True, nogil=True)
 def outputs_value(code, p, coupled, classes, y, m):
     """Loss of one row, summed over its outputs."""
-    if coupled:
+    if coupled is not None:
         return coupled_value(code, np.int64(y), m)
     total = 0.0
     for k in range(len(m)):
@@ -302,11 +306,15 @@ def adaptive_pass(
     """
     n_scores = np.uintp(len(intercept))
     n_groups = len(intercept) // n_outputs
-    single = len(intercept) == 1 and not coupled and not apply_now
+    single = len(intercept) == 1 and coupled is None and not apply_now
     rows_per_loss = len(rows) / -(-len(rows) // LOSS_EVERY) if len(rows) else 1.0
     m, q, g = np.empty(n_scores), np.empty(n_scores), np.empty(n_scores)
     # with one rate, coefficients are the same for all outputs
-    same_rate = implicit and (etas == etas[0]).all() and not l1.any()
+    same_rate = implicit
+    for o in range(n_scores):
+        same_rate = same_rate and etas[o] == etas[0]
+    for j in range(len(l1)):
+        same_rate = same_rate and l1[j] == 0.0
     capacity = n_columns + 1 if same_rate else 0
     columns = np.empty(capacity, dtype=np.uintp)
     values, factors, moves = np.empty(capacity), np.empty(capacity), np.empty(capacity)
@@ -365,12 +373,13 @@ def adaptive_pass(
                 s = 1.0 / (1.0 + a * joint)
                 m[o] += s * x * weights[first + o]
                 q[o] += s * a * x * x
+        for o in range(n_scores):
+            q[o] *= omega
         for group in range(n_groups):
-            here = slice(group * n_outputs, (group + 1) * n_outputs)
-            value = outputs_value(code, p, coupled, classes, y[i], m[here])
-            progressive[group] += omega * value
-            q[here] *= omega
-            steps(code, p, coupled, implicit, classes, y[i], m[here], q[here], g[here])
+            begin, end = group * n_outputs, (group + 1) * n_outputs
+            scores = m[begin:end]
+            progressive[group] += omega * outputs_value(code, p, coupled, classes, y[i], scores)
+            steps(code, p, coupled, implicit, classes, y[i], scores, q[begin:end], g[begin:end])
         for o in range(n_scores):
             g[o] *= omega * etas[o] * schedule
             intercept[o] += intercept_rate * g[o]

@@ -14,7 +14,6 @@ from likelier.jit import njit
 from likelier.svm.loops.simd import FLAGS, HUGE
 from likelier.svm.loops.smo import (
     CONVERGED,
-    EXTERNAL,
     NEEDS_ROW,
     middle,
     on_bound,
@@ -111,11 +110,15 @@ def small_newton_move(K, r, low, high):
     coefficients beyond their bounds are fixed at once and the others are factorised again.
     """
     n = len(r)
-    A, step, ones, live = np.empty((n, n)), np.empty(n), np.empty(n), np.arange(n)
+    A, step, ones, live = np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
     move, rest = np.zeros(n), np.empty(n)
+    for k in range(n):
+        live[k] = k
     if not _solve_on(live, K, r, 0.0, A, step, ones):
         return step, False
-    first = step.copy()
+    first = np.empty(n)
+    for k in range(n):
+        first[k] = step[k]
     for _ in range(MAX_FIXED):
         n_live, live = len(live), live[: _fix_violations(live, step, low, high, move)]
         if len(live) == n_live:
@@ -224,7 +227,7 @@ def solve_small(K, held, source, F, beta, lower, upper, eps, tol, max_updates):
     n_updates, gap, converged
     """
     n = len(F)
-    stamps, none = np.zeros(n, dtype=np.int64), np.zeros(1)
+    stamps, none = np.zeros(n, dtype=np.int64), np.empty(0)
     budget, used = np.zeros(1, dtype=np.int64), np.full(1, n, dtype=np.int64)
     diagonal, up, down = _diagonal(n, source), np.empty(n), np.empty(n)
     set_move_terms(beta, lower, upper, eps, up, down)
@@ -233,7 +236,7 @@ def solve_small(K, held, source, F, beta, lower, upper, eps, tol, max_updates):
         status, done, wanted, gap = smo_updates(
             F, beta, lower, upper, eps, up, down, diagonal, tol, min(BURST, max_updates - count),
             K, held, held, stamps, budget, used,
-            EXTERNAL, none, none.reshape(1, 1), none, held,
+            None, none, K, none, held,
         )  # fmt: skip
         count += done
         since += done * (n + 150.0)
@@ -283,7 +286,9 @@ def start_from(F, beta, target, lower, upper, before, ratio):
     for i in range(len(beta)):
         F[i] = target[i] - factor * (target[i] - F[i])
         beta[i] *= factor
-    beta[:] = on_bounds(beta, lower, upper)
+    bounded = on_bounds(beta, lower, upper)
+    for i in range(len(beta)):
+        beta[i] = bounded[i]
 
 
 @njit(cache=True, nogil=True)
@@ -312,7 +317,8 @@ def solve_class_pairs(
     table, for all rows), the rest to the column of the pair. A pair that takes more than
     ``max_updates`` stays unsolved.
     """
-    n_classes, begin, end, column = len(starts) - 1, starts[first], starts[first + 1], 0
+    n_classes, begin, end = len(starts) - 1, starts[first], starts[first + 1]
+    column = np.int64(0)  # a literal 0 would be a type of its own, compiled once more
     m, largest = end - begin, 0  # rows of the first class
     for second in seconds:
         largest = max(largest, m + starts[second + 1] - starts[second])
@@ -322,7 +328,10 @@ def solve_class_pairs(
         start, stop = starts[second], starts[second + 1]
         n = m + stop - start
         if len(order):
-            indices[:m], indices[m:n] = order[begin:end], order[start:stop]
+            for k in range(m):
+                indices[k] = order[begin + k]
+            for k in range(m, n):
+                indices[k] = order[start + k - m]
         source = (
             given, indices[:n], _square(blocks, block_starts, first, 0 if len(order) else m),
             panel, column, _square(blocks, block_starts, second, 0 if len(order) else n - m),
@@ -332,7 +341,9 @@ def solve_class_pairs(
         pair += first * (2 * n_classes - first - 1) // 2
         target, F, beta = numbers[0, :n], numbers[1, :n], numbers[2, :n]
         lower, upper, before = numbers[3, :n], numbers[4, :n], np.empty(n)
-        target[:m], target[m:], F[:m], F[m:], beta[:] = 1.0, -1.0, 1.0, -1.0, 0.0
+        for k in range(n):
+            target[k] = F[k] = 1.0 if k < m else -1.0
+            beta[k] = 0.0
         for c in range(len(Cs)):
             _limits(1.0, weight[begin:end], Cs[c], lower[:m], upper[:m])
             _limits(-1.0, weight[start:stop], Cs[c], lower[m:], upper[m:])
@@ -344,6 +355,9 @@ def solve_class_pairs(
             if not solved[c, pair]:
                 break
             intercepts[c, pair] = intercept_of(F, beta, lower, upper, 0.0)
-            tables[c, second - 1, begin:end], tables[c, first, start:stop] = beta[:m], beta[m:]
+            for k in range(m):
+                tables[c, second - 1, begin + k] = beta[k]
+            for k in range(m, n):
+                tables[c, first, start + k - m] = beta[k]
             for k in range(n):
                 before[k] = max(upper[k], -lower[k])

@@ -122,7 +122,8 @@ def _make_row(kind, parameters, columns, norms, indices, i, out):
     n, one = len(out), out.dtype.type(1.0)
     for start in range(0, n, STRIP):
         part = out[start : start + STRIP]
-        part[:] = one - one
+        for k in range(len(part)):
+            part[k] = one - one
         fours = len(columns) - len(columns) % 4
         for f in range(0, fours, 4):  # fewer loads and stores of the sums
             _add_four(columns, f, start, i, part)
@@ -163,6 +164,8 @@ def _free_slot(slot_of, row_of, stamps, n_used):
 @njit(cache=True, nogil=True)
 def _new_row(i, kind, parameters, columns, norms, indices, slots, slot_of, row_of, stamps, n_used):
     """Slot of a missing kernel row, computed here if possible, else -1."""
+    if kind is None:  # a type: what computes rows need not be compiled
+        return -1
     if kind == EXTERNAL:
         return -1
     slot = _free_slot(slot_of, row_of, stamps, n_used)
@@ -278,8 +281,10 @@ def likely_rows(F, up, down, slot_of, wanted, count):
             n_falling = _insert(saving, i, savings, falling, n_falling)
     every = np.empty(1 + n_rising + n_falling, dtype=np.int64)
     every[0] = wanted
-    every[1 : 1 + n_rising] = rising[:n_rising]
-    every[1 + n_rising :] = falling[:n_falling]
+    for k in range(n_rising):
+        every[1 + k] = rising[k]
+    for k in range(n_falling):
+        every[1 + n_rising + k] = falling[k]
     return np.unique(every)
 
 
@@ -375,7 +380,9 @@ def on_bounds(values, lower, upper):
 @njit(cache=True, nogil=True)
 def middle(F, beta, lower, upper, eps):
     """Mean residual and number of free coefficients; the largest gain, the lowest cost."""
-    total, count, top, low, largest = 0.0, 0, -10.0 * HUGE, 10.0 * HUGE, np.abs(beta).max()
+    total, count, top, low, largest = 0.0, 0, -10.0 * HUGE, 10.0 * HUGE, 0.0
+    for i in range(len(beta)):
+        largest = max(largest, abs(beta[i]))
     for i in range(len(F)):
         b = on_bound(beta[i], lower[i], upper[i], largest, BOUND_TOLERANCE)
         rising, falling = b < upper[i], b > lower[i]
