@@ -48,8 +48,12 @@ _DEEP: dict[str, Any] = {
     "kernel": likelier.ARD(length_scales="learned"),
 } | _SEED
 CASES: dict[str, Callable[[], Any]] = {
-    "BayesianKernelClassifier": lambda: _fitted("BayesianKernelClassifier", CLASSES, **_SEED),
-    "BayesianKernelRegressor": lambda: _fitted("BayesianKernelRegressor", SCORES, **_SEED),
+    "BayesianKernelClassifier": lambda: _fitted(
+        "BayesianKernelClassifier", CLASSES, n_components=10, **_SEED
+    ),
+    "BayesianKernelRegressor": lambda: _fitted(
+        "BayesianKernelRegressor", SCORES, n_components=10, **_SEED
+    ),
     "BayesianLinearClassifier": lambda: _fitted(
         "BayesianLinearClassifier", CLASSES, inference=likelier.MCMC("auto", 1, 20), **_SEED
     ),
