@@ -14,7 +14,8 @@ import likelier
 from likelier import BayesianKernelClassifier, BayesianKernelRegressor, Evidence
 from likelier.kernel_machine import batches as kernel_batches
 from likelier.kernel_machine import estimator
-from likelier.kernel_machine.laplace import WeightPosterior, posterior_from_blocks
+from likelier.kernel_machine.laplace import posterior_from_blocks
+from likelier.kernel_machine.weight_posterior import WeightPosterior
 from likelier.kernel_machine.weights import ridge
 
 FEW = 600  # rows after which they are learned, in tests of what comes then

@@ -12,20 +12,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from likelier.engines.rows import stack_rows
+from likelier.base import Array
+from likelier.engines.rows import stack_rows, take_rows
 from likelier.fitting.dataset import local_engine
 from likelier.fitting.rows import Rows
 from likelier.kernel_machine.class_posterior import ClassPosterior
 from likelier.kernel_machine.extrapolation import OutOfSupport
-from likelier.kernel_machine.laplace import (
-    TRUST_ROWS,
-    class_curvature,
-    extrapolation_degree,
-    posterior_from_blocks,
-)
+from likelier.kernel_machine.laplace import class_curvature, posterior_from_blocks
 from likelier.kernel_machine.regression import Sums, regression_sums, solve_weights
 from likelier.kernel_machine.regression_posterior import RegressionPosterior
 from likelier.kernel_machine.triangles import lower_inverse
+from likelier.kernel_machine.weight_posterior import TRUST_ROWS, extrapolation_degree
 from likelier.kernel_machine.weights import (
     ClassLoss,
     FeatureRows,
@@ -36,6 +33,7 @@ from likelier.kernel_machine.weights import (
 )
 
 START_ROWS = 4000  # rows that scales and landmarks are learned from
+MOST_ROWS = 5 * START_ROWS
 
 State = dict[str, Any]
 
@@ -48,7 +46,25 @@ def buffered(state: State, rows: Rows) -> State:
             X = X.toarray()
         X = stack_rows([state["X"], X])
         y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
+    if len(y) > MOST_ROWS:  # only while there is a single class
+        order = np.random.default_rng([state["seed"], len(y)]).permutation(len(y))
+        some, total = np.sort(order[:START_ROWS]), omega.sum()
+        X, y, omega = take_rows(X, some), y[some], omega[some]
+        omega = omega * (total / omega.sum())
     return state | {"X": X, "y": y, "omega": omega, "pending": True}
+
+
+def without_unseen(state: State, seen: Array) -> State:
+    """State in which classes without a row have the average precision of the others.
+
+    All rows were negative examples of such a class, which the curvature at its optimum, where its
+    probability is nearly zero, does not tell.
+    """
+    if seen.all() or len(state["precision"]) != len(seen):
+        return state
+    precision = state["precision"].copy()
+    precision[~seen] = precision[seen].mean(axis=0)
+    return state | {"precision": precision}
 
 
 def class_state(posterior: ClassPosterior) -> State:

@@ -12,8 +12,9 @@ from likelier.kernel_machine.expert_fit import Corrected, Held, Region
 from likelier.kernel_machine.expert_model import expert_map
 from likelier.kernel_machine.features import LandmarkMap
 from likelier.kernel_machine.integrate import choose_posterior_scale
-from likelier.kernel_machine.laplace import WeightPosterior, add_variance, laplace_posterior
+from likelier.kernel_machine.laplace import laplace_posterior
 from likelier.kernel_machine.search import BLOCK_ROWS, Choice, output_precision
+from likelier.kernel_machine.weight_posterior import WeightPosterior, add_variance
 from likelier.kernel_machine.weights import (
     ClassLoss,
     FeatureRows,

@@ -19,7 +19,7 @@ from likelier.kernel_machine.blockwise import PREDICT_ROWS, BlockwisePredictive
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap
 from likelier.kernel_machine.integrate import N_PAIRS, class_predictive, levels, to_predictive
-from likelier.kernel_machine.laplace import (
+from likelier.kernel_machine.weight_posterior import (
     WeightPosterior,
     add_variance,
     extrapolation_degree,

@@ -24,12 +24,7 @@ from likelier.kernel_machine.evidence import Plan, Scales
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap, LandmarkMap
 from likelier.kernel_machine.integrate import choose_posterior_scale
-from likelier.kernel_machine.laplace import (
-    MAX_JOINT,
-    WeightPosterior,
-    laplace_posterior,
-    mean_shift,
-)
+from likelier.kernel_machine.laplace import MAX_JOINT, laplace_posterior, mean_shift
 from likelier.kernel_machine.search import (
     BLOCK_ROWS,
     PRECISION_RANGE,
@@ -44,6 +39,7 @@ from likelier.kernel_machine.search import (
     weight_prior,
 )
 from likelier.kernel_machine.task import Chosen, Problem, Task
+from likelier.kernel_machine.weight_posterior import WeightPosterior
 from likelier.kernel_machine.weights import (
     HINGE_SHARPNESS,
     ClassLoss,

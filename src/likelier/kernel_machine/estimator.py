@@ -32,7 +32,7 @@ from likelier.fitting.predictions import TableInput
 from likelier.fitting.rollback import unchanged_on_failure
 from likelier.fitting.rows import Rows
 from likelier.fitting.targets import OneClassError
-from likelier.kernel_machine.batches import START_ROWS, State, buffered
+from likelier.kernel_machine.batches import START_ROWS, State, buffered, without_unseen
 from likelier.kernel_machine.data import Data
 from likelier.kernel_machine.particles import ParticleFit
 from likelier.kernel_machine.posterior import to_plain
@@ -43,6 +43,14 @@ from likelier.kernel_machine.task import Task
 from likelier.matrices import validated_rows
 
 FEATURES = ("auto", "nystroem", "fourier", "identity")
+POSTERIOR_ATTRIBUTES = (
+    "alpha_",
+    "posterior_scale_",
+    "noise_",
+    "n_experts_",
+    "objective_",
+    "converged_",
+)
 MIN_LARGEST_WEIGHT, MAX_LARGEST_WEIGHT = 1e-30, 1e30  # limits of the largest weight
 COMMON_CONSTRAINTS: dict[str, Any] = {
     "features": [StrOptions(set(FEATURES))],
@@ -204,6 +212,8 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
 
     def _store(self, posterior: Any) -> None:
         """Set the fitted attributes."""
+        for name in POSTERIOR_ATTRIBUTES:  # another inference has others
+            self.__dict__.pop(name, None)
         self.posterior_ = to_plain(posterior)
         self.__dict__.update(posterior.attributes())
 
@@ -238,12 +248,15 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
                 return
             self.stream_ = buffered(state, rows)
             if len(self.stream_["y"]) >= START_ROWS and not self._missing():
+                y = self.stream_["y"]
                 self._learn_pending()
-                self.stream_ = self._continued(seed)
+                self.stream_ = self._continued(seed, y)
 
-    def _continued(self, seed: int) -> State:
-        """State in which the posterior replaces the rows."""
+    def _continued(self, seed: int, y: Array | None = None) -> State:
+        """State in which the posterior replaces the rows; ``y`` are their targets if at hand."""
         state = {"seed": seed, **self._task().continued(self._restore(self))}
+        if y is not None and hasattr(self, "classes_"):
+            state = without_unseen(state, np.isin(self.classes_, y))
         return state | ({"classes_": self.classes_} if hasattr(self, "classes_") else {})
 
     def _learn_pending(self, error: type[Exception] = NotFittedError) -> None:

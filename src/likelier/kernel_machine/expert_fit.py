@@ -19,8 +19,8 @@ from likelier.fitting.monitor import Monitor
 from likelier.fitting.run import run
 from likelier.kernel_machine.expert_model import Experts, Tree, by_region, expert_map, grow_tree
 from likelier.kernel_machine.features import LandmarkMap, as_dense, scale_rows
-from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.search import Choice, is_significant
+from likelier.kernel_machine.weight_posterior import WeightPosterior
 
 GLOBAL_ROWS, GLOBAL_VALUES = 50_000, 1 << 25  # limits of the rows that the global model learns
 # MAX_SQUARES: total size of all whitening matrices

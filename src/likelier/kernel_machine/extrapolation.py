@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from likelier.base import Array
-from likelier.kernel_machine.laplace import extrapolation_degree
+from likelier.kernel_machine.weight_posterior import extrapolation_degree
 
 MAX_LEVEL = 2.0  # standard deviations of the targets; the excess of an intercept is an offset
 COVERAGE = 0.9

@@ -14,9 +14,9 @@ from likelier.fitting.standardize import Standard
 from likelier.kernel_machine.class_posterior import ClassPosterior
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap, restore_map
-from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.noise import NoiseShape
 from likelier.kernel_machine.regression_posterior import RegressionPosterior, Weights
+from likelier.kernel_machine.weight_posterior import WeightPosterior
 
 if TYPE_CHECKING:
     from likelier.kernel_machine.particle_posterior import (

@@ -17,7 +17,6 @@ from likelier.kernel_machine.expert_noise import (
     fit_noise,
 )
 from likelier.kernel_machine.features import LandmarkMap
-from likelier.kernel_machine.laplace import WeightPosterior
 from likelier.kernel_machine.regression import (
     leave_out,
     regression_sums,
@@ -25,6 +24,7 @@ from likelier.kernel_machine.regression import (
 )
 from likelier.kernel_machine.regression_posterior import Weights
 from likelier.kernel_machine.search import Choice
+from likelier.kernel_machine.weight_posterior import WeightPosterior
 from likelier.kernel_machine.weights import Prior, ridge
 
 FIXED_INTERCEPT = 1e4

@@ -14,12 +14,11 @@ from likelier.kernel_machine.integrate import (
     normal_points,
     to_predictive,
 )
-from likelier.kernel_machine.laplace import (
+from likelier.kernel_machine.laplace import class_curvature, laplace_posterior
+from likelier.kernel_machine.weight_posterior import (
     OUT_OF_SUPPORT,
     WeightPosterior,
-    class_curvature,
     extrapolation_degree,
-    laplace_posterior,
     mean_score_variance,
     restore_prior_variance,
 )
