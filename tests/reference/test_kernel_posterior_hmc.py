@@ -14,8 +14,6 @@ in the long ones.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -26,7 +24,7 @@ from tests.unit.kernel_machine.weight_problems import weight_problem
 from likelier import BayesianKernelClassifier
 from likelier.kernel_machine.features import IdentityMap, fourier_map, landmark_map
 from likelier.kernel_machine.integrate import class_predictive
-from likelier.kernel_machine.laplace import laplace_posterior, mean_shift, skewness
+from likelier.kernel_machine.laplace import laplace_posterior
 from likelier.kernel_machine.settings import Evidence
 from likelier.kernel_machine.weights import ClassLoss, Prior, fit_weights, ridge
 
@@ -104,15 +102,13 @@ def posteriors(case, **length):
     shares = np.bincount(codes.astype(int)) / len(codes)
     fit = fit_weights(problem, loss.start(Phi.shape[1], shares), tol=1e-10, max_iter=200)
     ours = laplace_posterior(problem, fit.W, 1.0 / precision)
-    ours = replace(ours, shift=mean_shift(problem, ours))
     value, gradient = log_joint(Phi, codes, weight, n_classes, precision)
     mode = fit.W.T.ravel()
     covariance = np.linalg.inv(curvature_by_differences(gradient, mode))
     return ours, hmc(value, gradient, mode, covariance, **length), Phi
 
 
-def check_agreement(case, mean_bound, **length):
-    """The mean of draws is held to ``mean_bound``, which leaves room for the chains' own error."""
+def check_agreement(case, **length):
     ours, draws, Phi = posteriors(case, **length)
     assert ours.layout == "joint"
     exact = draws.flat()
@@ -124,8 +120,6 @@ def check_agreement(case, mean_bound, **length):
     our_sd = np.sqrt((root**2).sum(axis=0))  # H^{-1} = root^T root
     assert np.abs((ours.mean.T.ravel() - mean) / sd).max() < 0.1
     assert np.abs(our_sd / sd - 1.0).max() < 0.1
-    shifted = (ours.mean + ours.shift).T.ravel()
-    assert np.abs((shifted - mean) / sd).max() < mean_bound
     check_predictive(ours, exact, Phi)
 
 
@@ -148,13 +142,13 @@ def check_predictive(ours, exact, Phi):
 @pytest.mark.parametrize("case", CASES)
 def test_default_posterior_agrees_with_hmc(case):
     n_draws = 120 if case.startswith("three") else 250
-    check_agreement(case, 0.06, n_chains=32, n_draws=n_draws, n_warm=20)
+    check_agreement(case, n_chains=32, n_draws=n_draws, n_warm=20)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_default_posterior_agrees_with_a_long_run(case):
-    check_agreement(case, 0.03, n_chains=64, n_draws=1000, n_warm=50, seed=1)
+    check_agreement(case, n_chains=64, n_draws=1000, n_warm=50, seed=1)
 
 
 def test_posterior_of_many_weights_agrees_with_hmc():
@@ -181,7 +175,7 @@ ESTIMATED = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_estimator_predicts_what_hmc_does(case):
-    """`predict_proba` and the draws of the weights, for given hyperparameters.
+    """`predict_proba` and the spread of the weights, for given hyperparameters.
 
     ``alpha`` is the precision of the weights of a class, so that the only score of two classes,
     a difference, has half of it. Constants lie around the classes' shares: with a precision of
@@ -215,7 +209,6 @@ def test_the_estimator_predicts_what_hmc_does(case):
     exact = hmc(value, gradient, mode, covariance, n_chains=32, n_draws=150, n_warm=20).flat()
     own = posterior.draw(20_000, np.random.default_rng(0)).transpose(0, 2, 1).reshape(20_000, -1)
     sd = exact.std(axis=0)
-    assert np.abs((own.mean(axis=0) - exact.mean(axis=0)) / sd).max() < 0.1
     assert np.abs(own.std(axis=0) / sd - 1.0).max() < 0.1
     n_outputs = posterior.mean.shape[1]
     rows = np.argsort(made.residual(Phi), kind="stable")[:50]
@@ -223,45 +216,6 @@ def test_the_estimator_predicts_what_hmc_does(case):
     p = softmax(scores, axis=2) if n_outputs > 1 else expit(scores)
     found = model.predict_proba(X[rows])[:, -n_outputs:]
     assert np.abs(found - p.mean(axis=0)).max() < 0.01
-
-
-def test_draws_have_the_shifted_mean():
-    """400,000 draws: a standard error of 0.0016 sd of each mean, bounds of five."""
-    Phi, codes, weight, n_classes, precision = small_model(CASES[2])
-    prior = Prior(ridge(Phi.shape[1], precision))
-    problem = weight_problem(Phi, codes, weight, ClassLoss(n_classes), prior)
-    W = fit_weights(problem, np.zeros((Phi.shape[1], 1)), tol=1e-10, max_iter=200).W
-    posterior = laplace_posterior(problem, W, 1.0 / precision)
-    shift = mean_shift(problem, posterior)
-    sd = np.sqrt((posterior.roots[0] ** 2).sum(axis=0))[:, None]
-    assert np.abs(shift / sd).max() > 0.04
-    draws = replace(posterior, shift=shift).draw(400_000, np.random.default_rng(0))
-    assert np.abs((draws.mean(axis=0) - W - shift) / sd).max() < 0.008
-
-
-@pytest.mark.parametrize("n_outputs", [1, 2, 4])
-def test_skewness_is_the_slope_of_the_curvature(n_outputs):
-    """``T : V`` is the gradient of ``trace(curvature V)`` by the scores."""
-    rng = np.random.default_rng(n_outputs)
-    f, A = rng.normal(size=n_outputs), rng.normal(size=(n_outputs, n_outputs))
-    V = A @ A.T
-
-    def law(f):
-        return expit(f) if n_outputs == 1 else softmax(f)
-
-    def spread(f):
-        p = law(f)
-        H = np.diag(p * (1.0 - p)) if n_outputs == 1 else np.diag(p) - np.outer(p, p)
-        return np.trace(H @ V)
-
-    h = 1e-5 * np.eye(n_outputs)
-    gradient = [(spread(f + step) - spread(f - step)) / 2e-5 for step in h]
-    covariance = V.reshape(1, 1) if n_outputs == 1 else V[None]
-    found = skewness(law(f)[None], covariance)[0]
-    np.testing.assert_allclose(found, gradient, rtol=1e-7, atol=1e-9)
-
-
-# -- the reference itself ------------------------------------------------------------------------
 
 
 def test_hmc_on_a_normal_law():

@@ -50,12 +50,6 @@ class ValueParameters:
             self._value(name)
 
 
-def check_one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    """Raise unless ``value`` is one of those allowed."""
-    if not any(value is a or value == a for a in allowed):
-        raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}")
-
-
 def check_within(
     name: str, value: Any, low: float, high: float = np.inf, strict: bool = False
 ) -> None:
@@ -83,14 +77,3 @@ def check_integer(name: str, value: Any, low: int) -> None:
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}")
-
-
-def check_number_or_auto(name: str, value: Any, low: float, integer: bool = False) -> None:
-    """Raise unless ``value`` is "auto" or a number above ``low``."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'{name} must be a number or "auto", got {value!r}')
-    elif integer:
-        check_integer(name, value, int(low))
-    else:
-        check_above(name, value, low)

@@ -24,7 +24,7 @@ from likelier.kernel_machine.evidence import Plan, Scales
 from likelier.kernel_machine.expert_model import Experts
 from likelier.kernel_machine.features import KernelMap, LandmarkMap
 from likelier.kernel_machine.integrate import choose_posterior_scale
-from likelier.kernel_machine.laplace import MAX_JOINT, laplace_posterior, mean_shift
+from likelier.kernel_machine.laplace import laplace_posterior
 from likelier.kernel_machine.search import (
     BLOCK_ROWS,
     PRECISION_RANGE,
@@ -220,15 +220,10 @@ class ClassTask(Task):
     def _posterior(self, rows: WeightProblem, W: Array, precision: float) -> WeightPosterior:
         """Gaussian posterior, tempered by ``temperature``."""
         posterior, T = laplace_posterior(rows, W, 1.0 / precision), self.temperature
-        shift = None
-        if W.size <= MAX_JOINT and not self.hinge:  # cheap for small problems
-            shift = T * mean_shift(rows, posterior)
         roots = posterior.roots * np.sqrt(T).astype(posterior.roots.dtype)
         outside = None if posterior.outside is None else T * posterior.outside
         variance = T / precision
-        return replace(
-            posterior, roots=roots, prior_variance=variance, shift=shift, outside=outside
-        )
+        return replace(posterior, roots=roots, prior_variance=variance, outside=outside)
 
     def row_seconds(self, feature_map: KernelMap, rows: Rows) -> float:
         engine = local_engine(rows.X, rows.y, rows.weight, 0, 1, False, BLOCK_ROWS)

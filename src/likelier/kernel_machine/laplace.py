@@ -24,7 +24,6 @@ resemble the data, so out of support the full prior variance is restored (`resto
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from likelier.base import Array, Batch
 from likelier.kernel_machine.joint_curvature import is_reducible, reduced_curvature
@@ -66,7 +65,7 @@ def laplace_posterior(
     if layout == "reduced":
         found = reduced_curvature(problem, W, n_directions)
         root, outside = _inverse_root(found.inside)[None], 1.0 / found.outside
-        return WeightPosterior(W, root, layout, prior_variance, None, found.bases, outside)
+        return WeightPosterior(W, root, layout, prior_variance, found.bases, outside)
 
     loss = problem.loss
 
@@ -85,42 +84,6 @@ def laplace_posterior(
     _add_prior(blocks, problem.prior.precision.astype(blocks.dtype), C)
     roots = np.stack([_inverse_root(block) for block in blocks])
     return WeightPosterior(W, roots, layout, prior_variance)
-
-
-def mean_shift(problem: WeightProblem, posterior: WeightPosterior) -> Array:
-    """Posterior mean minus mode, to first order in 1 / rows.
-
-    The log posterior is skewed: with ``T_i`` the third derivative of a row's loss by its scores
-    and ``V_i`` their covariance, the shift is ``-1/2 H^{-1} sum_i omega_i (T_i : V_i) phi_i``.
-    For a softmax and the joint layout. One pass; costs as much as `laplace_posterior`.
-    """
-    if posterior.layout != "joint" or problem.loss.sharpness != 1.0:
-        raise ValueError("mean_shift needs a softmax loss and the joint layout")
-    W = posterior.mean
-
-    def map_block(batch: Batch, rows: ScoredRows, W: Array, covered: WeightPosterior) -> Array:
-        Phi = rows.Phi.astype(np.float64)
-        scores = Phi @ W
-        p = expit(scores) if W.shape[1] == 1 else softmax(scores, axis=1)
-        third_order = skewness(p, covered.covariance(Phi, np.zeros(len(Phi))))
-        if batch.weight is not None:
-            third_order = third_order * batch.weight[:, None]
-        return Phi.T @ third_order
-
-    total = np.asarray(problem.reduce(map_block, np.add, (W, posterior)))
-    root = posterior.roots[0].astype(np.float64)
-    return np.asarray(-0.5 * (root.T @ (root @ total.T.ravel())).reshape(W.shape[::-1]).T)
-
-
-def skewness(p: Array, V: Array) -> Array:
-    """``sum_lm d^3 loss / (df_k df_l df_m) V_lm`` of every row, for one score or one per class."""
-    if p.shape[1] == 1:
-        return np.asarray(p * (1.0 - p) * (1.0 - 2.0 * p) * V)
-    variance = np.diagonal(V, axis1=1, axis2=2)
-    with_mean = np.einsum("nl,nlk->nk", p, V)
-    mean_variance = np.einsum("nk,nk->n", p, variance)[:, None]
-    variance_of_mean = np.einsum("nk,nk->n", p, with_mean)[:, None]
-    return np.asarray(p * (variance - mean_variance - 2.0 * (with_mean - variance_of_mean)))
 
 
 def class_curvature(problem: WeightProblem, W: Array) -> Array:

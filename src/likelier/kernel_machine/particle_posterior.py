@@ -19,16 +19,6 @@ from likelier.predictive import Gaussian
 ParticleState = ParticlePosterior | GaussianMixturePosterior
 
 
-def particle_draws(posterior: ParticleState, n_draws: int, rng: np.random.Generator) -> Array:
-    """Weights of draws, intercept last, ``(n_draws, n_components + 1, outputs)``."""
-    if isinstance(posterior, GaussianMixturePosterior):
-        theta = posterior.draws(n_draws, rng)
-    else:
-        theta = posterior.theta[np.arange(n_draws) % len(posterior.theta)]
-    parts = posterior.model.machine.split(theta)
-    return np.concatenate([parts.weights, parts.intercept[:, None]], axis=1)
-
-
 def _attributes(particles: ParticleState) -> dict[str, Any]:
     """What users may want to know, by the names of fitted attributes."""
     model = particles.model

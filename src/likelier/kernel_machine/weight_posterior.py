@@ -34,9 +34,6 @@ class WeightPosterior:
     layout : {"joint", "reduced", "per_class", "shared"}
     prior_variance : float
         Variance of a score without informative features.
-    shift : array of the shape of ``mean``, optional
-        Posterior mean minus mode, by `mean_shift`. Included in draws but not in scores, since
-        held-out rows chose the posterior scale around the mode.
     bases : array of shape (n_outputs, n_features, r), optional
         For the layout "reduced": orthonormal basis per class, in which the roots are given. The
         last column is the constant.
@@ -48,7 +45,6 @@ class WeightPosterior:
     roots: Array
     layout: str
     prior_variance: float
-    shift: Array | None = None
     bases: Array | None = None
     outside: Array | None = None
 
@@ -57,8 +53,6 @@ class WeightPosterior:
         D, C = n_features, n_outputs
         check_array("weights_", self.mean, (D, C))
         check_number("prior_variance_", self.prior_variance, 0.0)
-        if self.shift is not None:
-            check_array("mean_shift_", self.shift, (D, C))
         if self.layout == "reduced":
             bases: Any = self.bases
             check_array("bases_", bases, (C, D, None))
@@ -125,22 +119,21 @@ class WeightPosterior:
     def draw(self, n_draws: int, rng: np.random.Generator) -> Array:
         """Draws of the weights, ``(n_draws, n_features, n_outputs)``."""
         D, C = self.mean.shape
-        centre = self.mean if self.shift is None else self.mean + self.shift
         if self.bases is not None and self.outside is not None:
             bases, root = self.bases.astype(np.float64), self.roots[0].astype(np.float64)
             inside = (rng.standard_normal((n_draws, len(root))) @ root).reshape(n_draws, C, -1)
             remainder = np.sqrt(self.outside)[:, None] * rng.standard_normal((n_draws, C, D))
             inside -= np.einsum("skd,kdr->skr", remainder, bases, optimize=True)
             return np.asarray(
-                centre + remainder.transpose(0, 2, 1)
+                self.mean + remainder.transpose(0, 2, 1)
                 + np.einsum("skr,kdr->sdk", inside, bases, optimize=True)
             )  # fmt: skip
         if self.layout == "joint":
             z = rng.standard_normal((n_draws, C * D)) @ self.roots[0].astype(np.float64)
-            return np.asarray(centre + z.reshape(n_draws, C, D).transpose(0, 2, 1))
+            return np.asarray(self.mean + z.reshape(n_draws, C, D).transpose(0, 2, 1))
         roots = self.roots if self.layout == "per_class" else np.repeat(self.roots, C, axis=0)
         z = [rng.standard_normal((n_draws, D)) @ root.astype(np.float64) for root in roots]
-        return np.asarray(centre + np.stack(z, axis=2))
+        return np.asarray(self.mean + np.stack(z, axis=2))
 
     def precision(self) -> Array:
         """Precision of the weights of every output, ``(n_outputs, D, D)``, without cross-terms.
