@@ -22,7 +22,10 @@ MODELS = {
     "linear_regression": (likelier.LinearRegressor(random_state=0), NUMBERS),
     "gaussian": (likelier.GaussianNB(), CLASSES),
     "bernoulli": (likelier.BernoulliNB(), CLASSES),
-    "bayesian": (likelier.BayesianLinearClassifier(n_draws=40, random_state=0), CLASSES),
+    "bayesian": (
+        likelier.BayesianLinearClassifier(inference=likelier.MCMC(n_draws=40), random_state=0),
+        CLASSES,
+    ),
     "one_pass": (likelier.OnePassClassifier(random_state=0), CLASSES),
     "kernel": (likelier.BayesianKernelClassifier(random_state=0), CLASSES),
     "kernel_regression": (likelier.BayesianKernelRegressor(random_state=0), NUMBERS),
