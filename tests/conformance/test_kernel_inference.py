@@ -39,8 +39,8 @@ def features(X, dtype):
 
 
 def evidence():
-    """An ascent of the evidence, and its first state."""
-    ascent = EvidenceAscent(lambda y: 2.0 * y[:, None] - 1.0, Plan(((3, 100), (3, 150))))
+    """An ascent of the evidence of all rows, and its first state."""
+    ascent = EvidenceAscent(lambda y: 2.0 * y[:, None] - 1.0, Plan(((6, 10_000),)))
     return ascent, ascent.init(None, engine())
 
 
