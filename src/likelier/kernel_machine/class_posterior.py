@@ -95,6 +95,8 @@ class ClassPosterior(Posterior):
     def check(self, n_features: int, n_classes: int | None) -> None:
         if n_classes is None or n_classes < 2:
             raise ValueError("a kernel classifier needs two classes")
+        if self.n_classes != n_classes:
+            raise ValueError(f"n_classes must be {n_classes}, and is {self.n_classes!r}")
         n_outputs = 1 if n_classes == 2 else n_classes
         self.map.check(n_features)
         self.weights.check(self.map.n_features, n_outputs)

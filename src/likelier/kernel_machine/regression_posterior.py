@@ -179,10 +179,16 @@ class RegressionPosterior(Posterior):
         self.map.check(n_features)
         D, mean, root = self.map.n_features, self.weights.mean, self.weights.root
         check_array("weights", mean, (D,))
-        if np.size(root):
-            check_array("root", root, (D, D))
+        check_array("root", root, (D, D) if np.size(root) else (0, 0))
         check_number("ratio", self.weights.ratio, np.finfo(float).tiny)
-        names = ("noise", "extrapolation_std", "global_noise", "global_scale", "target_scale")
+        names = (
+            "row",
+            "noise",
+            "extrapolation_std",
+            "global_noise",
+            "global_scale",
+            "target_scale",
+        )
         for name in names:
             check_number(name, getattr(self, name), 0.0)
         check_number("extrapolation_trust", self.extrapolation_trust, 0.0, 1.0)
