@@ -178,6 +178,7 @@ def test_scale_zero_is_a_point_mass():
     assert p.std() == [0.0]
     np.testing.assert_array_equal(p.interval(0.9), [[2.0, 2.0]])
     assert p.cdf([1.999])[0] == 0.0
+    assert p.cdf([2.0])[0] == 1.0
     assert p.cdf([2.001])[0] == 1.0
     assert p.log_density([2.0])[0] == np.inf
     assert p.log_density([2.5])[0] == -np.inf

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from likelier.base import Array
 from likelier.calibration import conformal_quantile
-from likelier.predictive import NumberPredictive
+from likelier.predictive import LocationScale
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOutErrors(NumberPredictive):
+class HeldOutErrors(LocationScale):
     """Symmetric about ``loc``; the absolute error is that of a held-out row, or larger.
 
     Split conformal prediction: the rows that were held out and a new one are exchangeable, so that
