@@ -160,7 +160,7 @@ def test_init_step_posterior(kind, loss):
     assert posterior.theta.dtype == np.float64
     X = np.zeros((5, D))
     assert posterior.scores(X).shape == (5, model.n_outputs)
-    if loss.probabilistic and loss.task != "count":
+    if loss.probabilistic:
         predictive = posterior.predictive(X)
         assert isinstance(predictive, Predictive)
         assert predictive.n_rows == 5

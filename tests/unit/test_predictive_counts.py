@@ -63,14 +63,14 @@ def test_quantiles_are_the_smallest_integer_that_is_enough():
         np.testing.assert_array_equal(found[row], np.searchsorted(brute, LEVELS))
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-310, 1e-5, 1.0, 37.0, 1e4, 1e8, 1e12])
+@pytest.mark.parametrize("rate", [0.0, 1e-310, 1e-5, 1.0, 37.0, 1e4, 1e8, 1e15, 1e18, 1e61, 1e150])
 @pytest.mark.parametrize("level", [1e-12, 0.05, 0.5, 0.95, 1.0 - 1e-12])
 def test_quantiles_of_one_component_by_the_definition(rate, level):
     p = Counts([rate])
     found = p.quantiles(level)
     assert p.cdf(found)[0] >= level
     assert found == np.floor(found)
-    assert p.cdf(found - 1.0)[0] < level
+    assert p.cdf(np.minimum(found - 1.0, np.nextafter(found, -np.inf)))[0] < level
 
 
 def test_interval_of_simulated_counts():
@@ -98,7 +98,7 @@ def test_what_is_no_count_is_impossible():
 
 @pytest.mark.parametrize(
     ("rate", "match"),
-    [([-1.0], "rate must lie between"), ([1e19], "rate must lie"), ([np.nan], "rate must be fin")],
+    [([-1.0], "rate must lie between"), ([1e151], "rate must lie"), ([np.nan], "rate must be fin")],
 )
 def test_bad_rates_are_named(rate, match):
     with pytest.raises(ValueError, match=match):
@@ -107,3 +107,9 @@ def test_bad_rates_are_named(rate, match):
 
 def test_no_rows():
     assert Counts(np.empty((0, 3))).quantiles([0.1, 0.9]).shape == (0, 2)
+
+
+def test_quantiles_on_both_sides_of_the_largest_exact_count():
+    p = Counts([[3.0, 1e17]])
+    np.testing.assert_array_equal(p.quantiles([0.1, 0.4]), Counts([3.0]).quantiles([0.2, 0.8]))
+    np.testing.assert_allclose(p.quantiles(0.9), Counts([1e17]).quantiles(0.8), rtol=1e-15)

@@ -8,7 +8,7 @@ import numpy as np
 
 from likelier.base import Array, Matrix, Posterior
 from likelier.glm.model import LinearModel
-from likelier.predictive import Bernoulli, Categorical, Gaussian, Predictive
+from likelier.predictive import Bernoulli, Categorical, Counts, Gaussian, Predictive
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,22 @@ class LinearPosterior(Posterior):
         """Distribution of the target of each row, where the loss is a likelihood.
 
         A single output of a classifier gives a `Bernoulli` of being its positive class, several
-        give a `Categorical`; squared losses a `Gaussian` of standard deviation ``noise``.
+        give a `Categorical`; squared losses a `Gaussian` of standard deviation ``noise``; counts
+        give `Counts`.
 
         Raises
         ------
         ValueError
-            For losses that do not define probabilities, and for counts.
+            For losses that do not define probabilities.
         """
         loss, scores = self.model.loss, self.scores(X)
-        if not loss.probabilistic or loss.task == "count":
+        if not loss.probabilistic:
             raise ValueError(
                 f"loss={loss.name!r} does not define a distribution of the target in "
                 "likelier.predictive; use `scores`, or calibrate them"
             )
+        if loss.task == "count":
+            return Counts(np.asarray(loss.link(scores[:, 0])))
         if loss.task == "regression":
             return Gaussian(scores[:, 0], np.full(len(scores), self.noise))
         if scores.shape[1] == 1:

@@ -15,7 +15,10 @@ from likelier.calibration import restore
 from likelier.files.declared import check_array, check_number
 from likelier.fitting.probabilities import class_probabilities
 from likelier.losses import make_loss
-from likelier.predictive import Categorical, Gaussian
+from likelier.predictive import Categorical, Counts, Gaussian, NumberPredictive
+
+# of the score of a count: a standard normal at five points, exact for polynomials up to degree 9
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,10 @@ class ClassifierPosterior(Posterior):
 
 @dataclass(frozen=True)
 class RegressorPosterior(Posterior):
-    """Coefficients, their covariance if certified, and the noise of squared losses."""
+    """Coefficients, their covariance if certified, and the noise of squared losses.
+
+    Counts are Poisson given their score. If the coefficients are certain, so is the rate.
+    """
 
     loss: Loss
     coef: Array
@@ -92,6 +98,8 @@ class RegressorPosterior(Posterior):
 
     def uncertainty(self, X: Matrix) -> Uncertainty:
         """Variance of the target: noise (aleatoric) and coefficients (epistemic)."""
+        if self.loss.task == "count":
+            return super().uncertainty(X)
         total, epistemic = super().uncertainty(X).total, self.coefficient_variance(X)
         return Uncertainty(total, total - epistemic, epistemic)
 
@@ -100,23 +108,32 @@ class RegressorPosterior(Posterior):
         check_array("intercept_", self.intercept, (1,))
         if self.loss.task not in ("regression", "count"):
             raise ValueError(f"loss={self.loss.name!r} is not one of a regression")
-        if np.isnan(self.noise):
-            return  # no likelihood, or interrupted: there are no intervals
-        check_number("noise_", self.noise, 0.0)
         if self.covariance.size:
             p = n_features + int(self.fit_intercept)
             check_array("covariance_", self.covariance, (1, p, p))
+        if not np.isnan(self.noise):  # no likelihood, or interrupted: there are no intervals
+            check_number("noise_", self.noise, 0.0)
 
-    def predictive(self, X: Matrix) -> Gaussian:
-        if not (self.loss.probabilistic and self.loss.task == "regression"):
+    def predictive(self, X: Matrix) -> NumberPredictive:
+        if not self.loss.probabilistic:
             raise ValueError(
                 f"loss={self.loss.name!r} has no distribution of the targets; use predict, or "
                 'fit with loss="squared_error"'
             )
+        if self.loss.task == "count":
+            return self._counts(X)
         if np.isnan(self.noise):
             raise ValueError("the fit was interrupted before the noise was estimated")
         variance = self.noise**2 + self.coefficient_variance(X)
         return Gaussian(self.scores(X).astype(np.float64), np.sqrt(variance))
+
+    def _counts(self, X: Matrix) -> Counts:
+        scores = self.scores(X).astype(np.float64)
+        if not self.covariance.size:
+            return Counts(self.loss.link(scores))
+        spread = np.sqrt(self.coefficient_variance(X))
+        rates = self.loss.link(scores[:, np.newaxis] + spread[:, np.newaxis] * NODES)
+        return Counts(rates, weights=NODE_WEIGHTS)
 
 
 def classifier(fitted: Any) -> ClassifierPosterior:

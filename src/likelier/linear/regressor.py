@@ -29,21 +29,22 @@ from likelier.linear.problem import Problem
 from likelier.linear.recipe import LinearFit
 from likelier.linear.solver import Solver
 from likelier.losses import make_loss
-from likelier.predictive import Gaussian
+from likelier.predictive import NumberPredictive
 
 STREAM_SAMPLE = 20_000
 FEW_ROWS = 2  # per parameter, below which in-sample residuals are not used
 
 
-def _has_noise(model: Any) -> bool:
-    """Whether the noise is estimated; before a fit, whether it will be."""
+def _has_distribution(model: Any) -> bool:
+    """Whether the distribution of the targets is known; before a fit, whether it will be."""
     loss = make_loss(model.loss)
-    if not (loss.probabilistic and loss.task == "regression"):
+    if not loss.probabilistic:
         raise AttributeError(
             f"loss={loss.name!r} does not define a distribution of the targets; use "
             'loss="squared_error", or two fits with Quantile losses for an interval'
         )
-    if hasattr(model, "coef_") and not hasattr(model, "noise_"):
+    noisy = loss.task == "regression"
+    if noisy and hasattr(model, "coef_") and not hasattr(model, "noise_"):
         raise AttributeError(
             "the fit was interrupted before the noise of the targets was estimated"
         )
@@ -75,6 +76,9 @@ class LinearRegressor(RegressorMixin, LinearFit):
     The objective is that of `LinearClassifier`. Targets are standardised inside the fit, so
     ``alpha="auto"`` does not depend on their unit; it is smaller for Huber's loss and for rare
     counts, in proportion to the information of a row.
+
+    With ``loss="poisson"`` intervals, quantiles and uncertainty are those of Poisson counts, whose
+    variance is their mean; of counts that vary more, intervals hold less than their coverage.
 
     Examples
     --------
@@ -263,34 +267,33 @@ class LinearRegressor(RegressorMixin, LinearFit):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean (squared losses, Poisson), or the quantile or location of the loss.
 
-        With ``return_std`` (squared losses only), also the standard deviation of the target.
+        With ``return_std`` (squared losses, Poisson), also the standard deviation of the target.
         """
         check_is_fitted(self, "coef_")
-        if return_std:
-            predictive = self._predictive(X)
-            return predictive.mean(), predictive.std()
-        return regressor(self).point(self._check_X(X, reset=False))
+        std = self._predictive(X).std() if return_std else None
+        point = regressor(self).point(self._check_X(X, reset=False))
+        return point if std is None else (point.astype(np.float64), std)
 
-    @available_if(_has_noise)
+    @available_if(_has_distribution)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Central prediction interval of each row, ``(n, 2)``; for squared losses."""
+        """Central prediction interval of each row, ``(n, 2)``; for squared losses, Poisson."""
         return self._predictive(X).interval(coverage)
 
-    @available_if(_has_noise)
+    @available_if(_has_distribution)
     def predict_quantiles(self, X: Any, alpha: Any = (0.05, 0.5, 0.95)) -> Array:
-        """Quantiles of the target of each row; for squared losses."""
+        """Quantiles of the target of each row; for squared losses and Poisson."""
         return self._predictive(X).quantiles(alpha)
 
-    @available_if(_has_noise)
+    @available_if(_has_distribution)
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Variance of the target, of noise and coefficients; for squared losses."""
+        """Variance of the target, of noise and coefficients; for squared losses and Poisson."""
         check_is_fitted(self, "coef_")
         return regressor(self).uncertainty(self._check_X(X, reset=False))
 
-    def _predictive(self, X: Any) -> Gaussian:
+    def _predictive(self, X: Any) -> NumberPredictive:
         check_is_fitted(self, "coef_")
         try:
-            _has_noise(self)
+            _has_distribution(self)
         except AttributeError as error:  # predict(..., return_std=True)
             raise ValueError(str(error)) from None
         return regressor(self).predictive(self._check_X(X, reset=False))

@@ -12,7 +12,8 @@ from likelier.base import Array
 from likelier.predictive.mixture import average, component_array, log, mixture_weights
 from likelier.predictive.numbers import NumberPredictive, smallest
 
-MAX_RATE = 1e18  # so that quantiles are 64-bit integers
+MAX_RATE = 1e150  # whose square is finite
+WHOLE = 2.0**53  # floating point numbers beyond are all whole, and some whole numbers are missing
 SERIES = 64.0  # from which on three terms of Stirling's series are exact to rounding
 
 
@@ -26,6 +27,18 @@ def _log_poisson(k: Array, rate: Array) -> Array:
         series = (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * m**2)) / m**2) / m
         many = -deviance - series - 0.5 * np.log(2.0 * np.pi * m)
     return np.asarray(np.where((rate < SERIES) | (k < SERIES), few, many))
+
+
+def _count(number: Array) -> Array:
+    """Count of this number among the whole floating point numbers: itself up to `WHOLE`."""
+    beyond = np.maximum(number - int(WHOLE), 0) + np.float64(WHOLE).view(np.int64)
+    return np.where(number <= WHOLE, number, beyond.view(np.float64))
+
+
+def _number(count: Array) -> Array:
+    """Inverse of `_count`."""
+    beyond = np.maximum(count, WHOLE).view(np.int64) - np.float64(WHOLE).view(np.int64)
+    return np.minimum(count, WHOLE).astype(np.int64) + beyond
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +96,10 @@ class Counts(NumberPredictive):
         # Chernoff's bounds of both tails, which hold for every component
         left, right = -np.log(alpha), -np.log1p(-alpha)
         low = self.rate - np.sqrt(2.0 * self.rate * left)
-        high = self.rate + right / 3.0 + np.sqrt(right**2 / 9.0 + 2.0 * self.rate * right)
+        high = self.rate + np.sqrt(2.0 * self.rate * right) + right
         return smallest(
             lambda k: self.cdf(k) >= alpha,
-            np.maximum(np.floor(low.min(axis=1)) - 2.0, -1.0),
-            np.ceil(high.max(axis=1)) + 1.0,
-            lambda k: k.astype(np.float64),
+            _number(np.maximum(np.floor(low.min(axis=1)) - 2.0, -1.0)) - 1,
+            _number(np.ceil(high.max(axis=1)) + 1.0) + 1,
+            _count,
         )

@@ -259,7 +259,7 @@ def test_what_a_model_does_not_have_is_refused(tmp_path):
         likelier.load_predictor(saved(likelier.GaussianNB(), tmp_path))
 
 
-@pytest.mark.parametrize("loss", ["poisson", "huber", "quantile", "epsilon_insensitive"])
+@pytest.mark.parametrize("loss", ["huber", "quantile", "epsilon_insensitive"])
 def test_a_loss_without_a_distribution_has_no_intervals(loss, tmp_path):
     model = likelier.LinearRegressor(loss, random_state=0).fit(X, np.round(np.abs(NUMBERS)))
     predictor = likelier.load_predictor(saved(model, tmp_path))
@@ -267,6 +267,17 @@ def test_a_loss_without_a_distribution_has_no_intervals(loss, tmp_path):
     for method in ("predict_interval", "predict_quantiles", "predict_uncertainty"):
         with pytest.raises(ValueError, match="no distribution of the targets"):
             getattr(predictor, method)(X)
+
+
+def test_counts_have_intervals(tmp_path):
+    model = likelier.LinearRegressor("poisson", random_state=0).fit(X, np.round(np.abs(NUMBERS)))
+    predictor = likelier.load_predictor(saved(model, tmp_path))
+    assert predictor.has_intervals
+    for method in ("predict", "predict_interval", "predict_quantiles"):
+        np.testing.assert_array_equal(getattr(predictor, method)(X), getattr(model, method)(X))
+    np.testing.assert_array_equal(
+        predictor.predict_uncertainty(X).epistemic, model.predict_uncertainty(X).epistemic
+    )
 
 
 def test_scores_that_are_not_calibrated_are_no_probabilities(tmp_path):
