@@ -377,7 +377,8 @@ def _arrow_table(frame: Any) -> tuple[pa.Table, list[str]]:
         return _table_of_columns(frame), [str(name) for name in frame]
     if nw.dependencies.is_pandas_like_dataframe(frame):
         own = [str(name) for name in frame.columns]
-        frame = frame.set_axis([f"{i}" for i in range(len(own))], axis=1)
+        # without its index, which would become a column of a frame that was split or sorted
+        frame = frame.set_axis([f"{i}" for i in range(len(own))], axis=1).reset_index(drop=True)
     if not isinstance(frame, pa.Table):  # which may have duplicate column names
         frame = nw.from_native(frame, eager_only=True)
         try:

@@ -283,7 +283,7 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
         """Whether the model can predict."""
         if getattr(self, "stream_", {}).get("pending"):
             return self._missing() is None
-        return hasattr(self, "posterior_") or hasattr(self, "constant_")
+        return hasattr(self, "posterior_") or bool(getattr(self, "constant_", False))
 
     def _before_saving(self) -> None:
         """Learn pending rows if possible, so that a loaded model can predict."""
@@ -308,6 +308,7 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
         of support. This needs features that vanish there ("nystroem"); "fourier" and "identity"
         cannot detect outliers.
         """
+        refuse_constant(self)
         posterior = self._posterior()
         if not hasattr(posterior, "inlier_score"):  # inference was changed since the fit
             raise AttributeError("particles have no score_samples")

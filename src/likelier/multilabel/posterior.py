@@ -114,6 +114,8 @@ class CombinedPosterior(Posterior, ABC):
     def _check_parts(self, n_features: int, n_labels: int) -> None:
         if self.combine not in ("log_odds", "product"):
             raise ValueError(f"combine_ is {self.combine!r}")
+        if not isinstance(self.sparse_rows, bool | np.bool_):
+            raise ValueError(f"sparse rows must be True or False, not {self.sparse_rows!r}")
         if len(self.maps) != len(self.weights):
             raise ValueError(f"maps_ are {len(self.maps)}, and weights_ {len(self.weights)}")
         check_rates(self.base_rates, self.counts, self.thresholds, n_labels)

@@ -148,6 +148,8 @@ def class_probabilities(joint: Array, log_prior: Array, logarithm: bool = False)
     the prior class probabilities.
     """
     out = np.empty(joint.shape)
+    if np.isposinf(joint).any():
+        raise ValueError("log probabilities of the rows must be finite: the model is malformed")
     normalise_rows(np.ascontiguousarray(joint), np.ascontiguousarray(log_prior), logarithm, out)
     return out
 

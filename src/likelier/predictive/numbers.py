@@ -14,8 +14,11 @@ from likelier.predictive.mixture import Predictive, average
 
 
 def _levels(alpha: npt.ArrayLike) -> Array:
-    levels = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
+    try:
+        levels = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise TypeError(f"alpha must be a number or a list of numbers, got {alpha!r}") from None
+    if levels.ndim != 1 or not levels.size or not ((levels > 0.0) & (levels < 1.0)).all():
         raise ValueError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
     return levels
 

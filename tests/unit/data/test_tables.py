@@ -528,3 +528,10 @@ def test_formats_that_are_not_read(tmp_path, name):
 def test_libsvm_is_not_a_table(tmp_path):
     with pytest.raises(ValueError, match="is a libsvm file"):
         open_table(write(tmp_path, "1 2:3\n", "a.svm"))
+
+
+def test_the_index_of_a_frame_is_no_column():
+    """A frame that was split, sorted or filtered has an index that may tell the target."""
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": [0, 1, 0]})
+    for other in (frame[::-1], frame.set_index(pd.Index([7, 3, 9])), frame.iloc[1:]):
+        assert open_table(other).column_names == ["a", "y"]
