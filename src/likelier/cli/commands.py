@@ -94,7 +94,7 @@ def main(ctx: click.Context) -> None:
     "--param",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other parameter of the model, e.g. --param update=explicit or "
+    help="Any other parameter of the model, e.g. --param solver=sgd or "
     "--param loss__tau=0.9. Repeatable.",
 )
 @click.option(

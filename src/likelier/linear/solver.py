@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from likelier.value import Value, flag, integer, make_value, number, one_of
 
@@ -27,6 +27,16 @@ class Auto(Solver):
 
     name: ClassVar[str] = "auto"
 
+    def set_params(self, **params: Any) -> Self:
+        """Raise for any parameter: they are those of `SGD`."""
+        if params:
+            name = next(iter(params))
+            raise ValueError(
+                f'solver="auto" has no parameter {name!r}; set solver="sgd" first, whose '
+                f"parameters are {sorted(SGD().get_params())}"
+            )
+        return self
+
 
 @dataclass(frozen=True)
 class SGD(Solver):
@@ -40,10 +50,10 @@ class SGD(Solver):
         "auto": a rate per feature times a global one, chosen among eight on a sample; "constant":
         ``eta0``; "invscaling": ``eta0 / sqrt(t)``. The last two leave features as they are.
     eta0 : float, default=0.01
-        Rate of "constant" and "invscaling".
+        Rate of "constant" and "invscaling"; "auto" does not use it.
     average : bool or int, default=True
-        Predict with the mean of the iterates, without those of the first ``average`` rows; "auto"
-        always averages, with weights that grow like ``k^3``.
+        Predict with the mean of the iterates, without those of the first ``average`` rows; with
+        ``learning_rate="auto"`` it is always the mean, with weights that grow like ``k^3``.
     shuffle : bool, default=True
         Visit rows in random order.
     early_stopping : bool, default=False
