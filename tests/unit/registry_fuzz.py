@@ -127,8 +127,9 @@ def complaint(path, rows, loaded, has_probabilities):
                     model.predict_proba(rows)
         except Exception as error:
             # rows of another number of columns are the caller's error; numbers that are allowed
-            # alone may overflow together; a model can say that it is not fitted: all in one line
-            texts = ("features", "must be finite", "not fitted")
+            # alone may overflow together; a model can say that it is not fitted, or that it has no
+            # probabilities, as one without a calibration does: all in one line
+            texts = ("features", "must be finite", "not fitted", "calibrat")
             if isinstance(error, ValueError) and any(text in str(error) for text in texts):
                 continue
             return f"predict after {load.__name__}: {error!r}"
