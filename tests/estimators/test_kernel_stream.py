@@ -366,3 +366,25 @@ def test_weights_of_classes_are_checked_before_a_batch_is_learned(value):
     with pytest.raises(ValueError, match=r"class_weight\[1\] must be finite and >= 0"):
         model.partial_fit(X, y)
     assert not hasattr(model, "stream_")
+
+
+def test_a_batch_may_be_overwritten_before_it_is_learned():
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    y = X[:, 0].copy()
+    kept = BayesianKernelRegressor(random_state=0).partial_fit(X.copy(), y.copy())
+    model = BayesianKernelRegressor(random_state=0).partial_fit(X, y)
+    rows = X[:5].copy()
+    X[:], y[:] = 0.0, 7.0
+    np.testing.assert_array_equal(model.predict(rows), kept.predict(rows))
+
+
+def test_a_large_batch_is_learned_whole():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((21_000, 1)), np.zeros(21_000)
+    y[:20] = 1.0
+    model = BayesianKernelClassifier(random_state=0, n_components=20)
+    model.partial_fit(X[:100], y[20:120])  # a single class, so that rows are buffered
+    model.partial_fit(X[100:], np.append(y[:20], y[120:]))
+    assert model.predict_proba(X[:10]).shape == (10, 2)
+    # twenty of 21,000 rows, and the prior of one row each
+    assert 10 / 21_000 < model.predict_proba(X)[:, 1].mean() < 40 / 21_000

@@ -166,3 +166,14 @@ def test_weights_without_digits_are_refused_by_name(machine, size):
     X, f = bumps(60, 0)
     with pytest.raises(ValueError, match="sample_weight has the maximum .* divide it by its mean"):
         machine(random_state=0).fit(X, (f > 0.0).astype(float), sample_weight=np.full(60, size))
+
+
+@pytest.mark.parametrize("weight", [1e-2, 1e-6, 1e-13])
+def test_a_common_factor_below_one_changes_no_regression(weight):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.05 * rng.standard_normal(300)
+    alone = BayesianKernelRegressor(random_state=0).fit(X, y, np.ones(300))
+    weighted = BayesianKernelRegressor(random_state=0).fit(X, y, np.full(300, weight))
+    np.testing.assert_allclose(weighted.predict(X), alone.predict(X), atol=1e-4)
+    assert abs(weighted.noise_ / alone.noise_ - 1.0) < 1e-3

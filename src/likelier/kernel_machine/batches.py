@@ -46,7 +46,9 @@ def buffered(state: State, rows: Rows) -> State:
             X = X.toarray()
         X = stack_rows([state["X"], X])
         y, omega = np.concatenate([state["y"], y]), np.concatenate([state["omega"], omega])
-    if len(y) > MOST_ROWS:  # only while there is a single class
+    else:  # the caller may use its arrays again before they are learned
+        X, y, omega = X.copy(), y.copy(), omega.copy()
+    if "classes_" in state and len(y) > MOST_ROWS and (y == y[0]).all():  # a single class
         order = np.random.default_rng([state["seed"], len(y)]).permutation(len(y))
         some, total = np.sort(order[:START_ROWS]), omega.sum()
         X, y, omega = take_rows(X, some), y[some], omega[some]
@@ -142,6 +144,10 @@ def absorb_numbers(
 
 
 def _refuse_experts(posterior: Any) -> None:
+    if not hasattr(posterior, "weights"):
+        raise ValueError(
+            "partial_fit cannot go on with particles; fit again with inference='evidence'"
+        )
     if posterior.experts is not None:
         raise ValueError(
             "partial_fit cannot go on with a model that has local experts; fit it with "

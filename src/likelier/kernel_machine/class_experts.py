@@ -8,6 +8,7 @@ import numpy as np
 
 from likelier.base import Array, Batch
 from likelier.fitting.dataset import local_engine
+from likelier.kernel_machine.evidence import typical_weight
 from likelier.kernel_machine.expert_fit import Corrected, Held, Region
 from likelier.kernel_machine.expert_model import expert_map
 from likelier.kernel_machine.features import LandmarkMap
@@ -61,7 +62,8 @@ class CorrectedClasses(Corrected):
         """
         precision, D = output_precision(choice.precision, self.loss), feature_map.n_features
         zero = np.zeros((D, self.n_outputs))
-        prior = Prior(ridge(D, precision, FIXED_INTERCEPT), zero)
+        constant = FIXED_INTERCEPT * max(typical_weight(region.weight), 1.0)
+        prior = Prior(ridge(D, precision, constant), zero)
         engine = local_engine(region.Z, region.y, region.weight, 0, 1, False, BLOCK_ROWS)
         Phi = engine.map_rows(FeatureRows(feature_map))
         offset = engine.map_rows(_RowsOf(region.offset))

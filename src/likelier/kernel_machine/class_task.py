@@ -16,7 +16,6 @@ from likelier.fitting.duplicates import settle_few
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.probabilities import fit_calibration
 from likelier.fitting.rows import Rows
-from likelier.fitting.run import run
 from likelier.kernel_machine.batches import State, absorb_classes, class_state
 from likelier.kernel_machine.class_experts import CorrectedClasses
 from likelier.kernel_machine.class_posterior import ClassPosterior
@@ -50,6 +49,7 @@ from likelier.kernel_machine.weights import (
     WeightSolver,
     fit_weights,
     ridge,
+    solve,
 )
 from likelier.losses import MulticlassHinge, Softmax
 
@@ -208,14 +208,8 @@ class ClassTask(Task):
                     name, lambda: fit_weights(on_sample, start, tol, self.max_iter).W
                 )
         solver = WeightSolver(rows, self.tol)
-        n_steps = monitor.n_steps + self.max_iter * (HINGE_STEPS if self.hinge else 1)
-        state = solver.init(start)
-        if monitor.over:  # a first step, since the start knows nothing of the inputs
-            state, _ = solver.step(state)
-        found: SolverState = run(
-            solver, state, problem.engine, monitor, stage=problem.stage, max_steps=n_steps
-        ).state
-        return found
+        n_steps = self.max_iter * (HINGE_STEPS if self.hinge else 1)
+        return solve(solver, start, n_steps, problem.stage, monitor)
 
     def _posterior(self, rows: WeightProblem, W: Array, precision: float) -> WeightPosterior:
         """Gaussian posterior, tempered by ``temperature``."""

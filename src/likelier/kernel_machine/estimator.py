@@ -21,6 +21,7 @@ from likelier.fitting.dataset import (
     is_stream,
     local_engine,
     open_source,
+    require_targets,
     stream_engine,
 )
 from likelier.fitting.estimator import fitting
@@ -157,7 +158,7 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
             )
         self.__dict__.pop("posterior_", None)
         for batch in stream_engine(source, seed, False).blocks():
-            labels = self._targets().check(np.asarray(batch.y))
+            labels = self._targets().check(require_targets(batch))
             self._learn(Rows(batch.X, labels, batch.weight), seed)
             if monitor.tick("stream", f"block {batch.index}", lambda: None):
                 break
@@ -170,6 +171,7 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
         self.__dict__.update(attributes)
         task, inference = self._task(), self._value("inference")
         settings, data = self._settings(engine.n_features), Data.of(engine, task.merged, seed)
+        check_weight_range(data.sample.weight)
         if isinstance(inference, Evidence):
             posterior: Any = fit(data, task, settings, monitor)
         else:
@@ -241,6 +243,9 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
                 state, self.classes_ = state | {"classes_": known}, known
             if fixed:
                 rows, _ = self._targets().encode(rows, dict(vars(self)))
+                if rows.weight is not None and not rows.weight.any():
+                    self.stream_ = state  # rows of classes without weight teach nothing
+                    return
                 posterior, self.stream_ = self._task().absorb(
                     self._restore(self), state, rows.present()
                 )
@@ -318,6 +323,7 @@ class KernelEstimator(TableInput, ValueParameters, CallbackSupportMixin, BaseEst
     @property
     def feature_relevance_(self) -> Array:
         """Squared relative ``gamma_``, normalised to sum to one."""
+        self._learn_pending()
         check_is_fitted(self, "gamma_")
         squares = (self.gamma_ * self.input_scale_) ** 2
         total = squares.sum()

@@ -17,6 +17,7 @@ from likelier.base import Array, Batch, Engine, Inference, Info, Matrix
 from likelier.engines.keys import Purpose, keyed_stream
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.run import run
+from likelier.kernel_machine.evidence import typical_weight
 from likelier.kernel_machine.expert_model import Experts, Tree, by_region, expert_map, grow_tree
 from likelier.kernel_machine.features import LandmarkMap, as_dense, scale_rows
 from likelier.kernel_machine.search import Choice, is_significant
@@ -236,7 +237,9 @@ def choose_experts(
     quarters the precision while the paired gain exceeds half its standard error. With ``required``
     there are experts in any case.
     """
-    first = float(np.clip(precision, *LIMITS))
+    unit = typical_weight(np.concatenate([region.omega for region in validator.regions]))
+    limits = (unit * LIMITS[0], unit * LIMITS[1])
+    first = float(np.clip(unit * precision, *limits))
     tried: dict[Choice, Array] = {}
     for scale in START_SCALES:
         tried[Choice(first, scale)] = validator.losses(Choice(first, scale))
@@ -249,7 +252,7 @@ def choose_experts(
     for _ in range(N_ROUNDS):
         before = best
         for precision_move, scale_move in moves:
-            moved = float(np.clip(best.precision * precision_move, *LIMITS))
+            moved = float(np.clip(best.precision * precision_move, *limits))
             option = Choice(moved, best.scale * scale_move)
             if option in tried or monitor.over:
                 continue
@@ -334,7 +337,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """How many experts are tried, from which prior precision on, and whether they are a must."""
+    """How many experts are tried, from which prior precision on, and whether they are a must.
+
+    The precision is that for a row of typical weight.
+    """
 
     number: int
     precision: float

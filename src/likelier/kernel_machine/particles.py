@@ -108,7 +108,7 @@ class ParticleFit:
             standard = Standard(standard.centre(of_sparse=True), standard.inverse)
         chosen = data.rng(2).permutation(data.sample.n)[:MEDIAN_ROWS]
         gamma0 = start_scale(data.standardised[chosen])
-        count = data.n_rows / self.inference.temperature
+        count = data.n_rows / (self.inference.temperature * min(data.unit, 1.0))
         machine = FourierMachine(
             self.loss, d, max(1, self.task.n_classes), frequencies=frequencies, gamma0=gamma0,
             count=count,
@@ -154,7 +154,7 @@ class ParticleFit:
 
         def compute() -> Strength:
             inside = data.sample.take(np.setdiff1d(np.arange(data.sample.n), held))
-            count = inside.n / self.inference.temperature
+            count = inside.n / (self.inference.temperature * min(data.unit, 1.0))
             few = self._with(model, start)
             few = replace(few, machine=replace(few.machine, count=count))
             with local_engine(inside.X, inside.y, inside.weight, data.seed, 1, True) as engine:

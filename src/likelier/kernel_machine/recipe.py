@@ -255,4 +255,4 @@ def _expert_plan(data: Data, settings: Settings, chosen: Chosen) -> ExpertPlan:
     number = n_experts(data.n_rows, data.engine.n_features)
     if settings.n_experts is not None:
         number = power_of_two(settings.n_experts)
-    return ExpertPlan(number, chosen.choice.precision, required, data.seed)
+    return ExpertPlan(number, chosen.choice.precision / data.unit, required, data.seed)

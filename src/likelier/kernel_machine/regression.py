@@ -139,8 +139,8 @@ def _logistic(z: Array) -> Array:
 class RegressionValidator(Validator):
     """Held-out losses of ratios and scales: negative log density, or the loss itself."""
 
-    def __init__(self, folds: list[Fold], loss: EpsilonLoss | None) -> None:
-        self.folds, self.loss = folds, loss
+    def __init__(self, folds: list[Fold], loss: EpsilonLoss | None, row: float = 1.0) -> None:
+        self.folds, self.loss, self.row = folds, loss, row  # the weight that counts as one row
 
     @property
     def omega(self) -> Array:
@@ -165,7 +165,7 @@ class RegressionValidator(Validator):
         feature_map, Phi, held = fold.features(choice.scale)
         if self.loss is None:
             sums = fold.engine.reduce(_sums_of_features, Sums.__add__, Phi)
-            weights = solve_weights(sums, choice.precision)
+            weights = solve_weights(sums.scaled(1.0 / self.row), choice.precision / self.row)
         else:
             prior = Prior(ridge(feature_map.n_features, choice.precision))
             problem = WeightProblem(fold.engine, Phi, self.loss, prior)

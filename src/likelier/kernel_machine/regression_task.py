@@ -14,7 +14,6 @@ from likelier.fitting.dataset import local_engine
 from likelier.fitting.duplicates import settle_few, settle_many
 from likelier.fitting.monitor import Monitor
 from likelier.fitting.rows import Rows
-from likelier.fitting.run import run
 from likelier.kernel_machine.batches import State, absorb_numbers, regression_state
 from likelier.kernel_machine.evidence import Plan, Scales
 from likelier.kernel_machine.expert_model import Experts
@@ -43,6 +42,7 @@ from likelier.kernel_machine.weights import (
     WeightProblem,
     WeightSolver,
     ridge,
+    solve,
 )
 from likelier.losses import EpsilonInsensitive, SquaredError
 
@@ -107,7 +107,7 @@ class RegressionTask(Task):
         choice = Choice(ratio if self.alpha is None else self.alpha)
         if sum(fold.held.n for fold in folds) < MIN_ROWS:
             return Chosen(choice, scales.noise)
-        validator = RegressionValidator(folds, self.loss)
+        validator = RegressionValidator(folds, self.loss, self._row(unit) / self.temperature)
         limits = (unit * RATIO_RANGE[0], unit * RATIO_RANGE[1])
         options = Search(self.alpha is None, move_scale and len(folds) == 1, N_ROUNDS, limits)
         choice = search(validator, choice, options, monitor)
@@ -131,11 +131,8 @@ class RegressionTask(Task):
         D = problem.map.n_features
         rows = WeightProblem(problem.engine, features, self.loss, Prior(ridge(D, ratio)))
         solver = WeightSolver(rows, self.tol)
-        state, n_steps = solver.init(np.zeros((D, 1))), monitor.n_steps + self.max_iter
-        if monitor.over:  # a first step, since the start knows nothing of the inputs
-            state, _ = solver.step(state)
-        fit = run(solver, state, problem.engine, monitor, stage=problem.stage, max_steps=n_steps)
-        weights = point_weights(fit.state.W, ratio)
+        fit = solve(solver, np.zeros((D, 1)), self.max_iter, problem.stage, monitor)
+        weights = point_weights(fit.W, ratio)
         return RegressionPosterior(
             problem.map, weights, noise, GAUSSIAN_SHAPE, std, 0.0, None, noise, 1.0,
             self.mean, self.scale, temperature=self.temperature,

@@ -213,7 +213,7 @@ def search(validator: Validator, start: Choice, options: Search, monitor: Monito
         return start
     omega, limits = validator.omega, options.limits
     best, best_losses = start, validator.losses(start)
-    tried = {(round(best.precision, 12), round(best.scale, 12))}
+    tried = {_key(best)}
     worse: list[Choice] = []
     least, most = min(limits[0], start.precision), max(limits[1], start.precision)
     for _ in range(options.n_rounds):
@@ -221,7 +221,7 @@ def search(validator: Validator, start: Choice, options: Search, monitor: Monito
         for precision, scale in moves:
             moved = min(max(best.precision * precision, least), most)
             option = Choice(moved, best.scale * scale)
-            key = (round(option.precision, 12), round(option.scale, 12))
+            key = _key(option)
             if key in tried or any(is_between(other, best, option) for other in worse):
                 continue
             text = f"precision {option.precision:.3g}, scale {option.scale:.3g}"
@@ -237,6 +237,11 @@ def search(validator: Validator, start: Choice, options: Search, monitor: Monito
         if best is before:
             break
     return best
+
+
+def _key(choice: Choice) -> tuple[str, str]:
+    """The same for choices that are equal up to rounding, whatever the unit of the weights."""
+    return f"{choice.precision:.11e}", f"{choice.scale:.11e}"
 
 
 def is_between(other: Choice, one: Choice, two: Choice) -> bool:

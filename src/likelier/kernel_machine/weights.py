@@ -23,6 +23,8 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from likelier.base import Array, Batch, Engine, Inference, Info, RowValues
+from likelier.fitting.monitor import Monitor
+from likelier.fitting.run import run
 
 MAX_HALVINGS = 20
 # A row that is confident now may not be after the next step, so its curvature is at least this
@@ -366,6 +368,23 @@ def fit_weights(
         if info.converged or info.message:
             break
     return state
+
+
+def solve(
+    solver: WeightSolver, W: Array, max_iter: int, stage: str, monitor: Monitor
+) -> SolverState:
+    """Minimise from ``W`` under a monitor; the result is recorded without what led to it."""
+
+    def optimise() -> SolverState:
+        state, n_steps = solver.init(W), monitor.n_steps + max_iter
+        if monitor.over:  # a first step, since the start knows nothing of the inputs
+            state, _ = solver.step(state)
+        engine = solver.problem.engine
+        result = run(solver, state, engine, monitor, stage=stage, max_steps=n_steps)
+        found: SolverState = result.state
+        return replace(found, gram=np.empty((0, 0)), changes=())
+
+    return monitor.stage(f"optimum of {stage}", optimise)
 
 
 def _line_search(

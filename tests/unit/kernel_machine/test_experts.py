@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from likelier.engines import LocalEngine
 from likelier.fitting.monitor import Monitor
 from likelier.kernel_machine.class_experts import FIXED_INTERCEPT, CorrectedClasses
+from likelier.kernel_machine.evidence import typical_weight
 from likelier.kernel_machine.expert_fit import ExpertValidator, Region, choose_experts
 from likelier.kernel_machine.expert_model import expert_map
 from likelier.kernel_machine.expert_noise import Residuals, fit_noise
@@ -125,7 +126,8 @@ def test_no_time_to_choose():
     known, asked = validator(2.0), []
     losses = known.losses
     known.losses = lambda choice: asked.append(choice) or losses(choice)
-    assert chosen(known, required=True, time_budget=1e-9) == Choice(0.1, 1.0)
+    first = Choice(0.1 * typical_weight(np.concatenate([r.omega for r in known.regions])), 1.0)
+    assert chosen(known, required=True, time_budget=1e-9) == first
     assert len(asked) == 1
 
 
