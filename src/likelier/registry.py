@@ -197,7 +197,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     model = _decoded(path, Decoder)
     name = type(model).__name__
-    if name in _POSTERIORS and hasattr(model, "n_features_in_") and _is_fitted(path, model):
+    fitted = [key for key in vars(model) if key.endswith("_") and not key.startswith("_")]
+    if name in _POSTERIORS and fitted and not hasattr(model, "n_features_in_"):
+        raise ValueError(f"{path}: {name} is malformed: it has {fitted[0]}, and no n_features_in_")
+    if name in _POSTERIORS and fitted and _is_fitted(path, model):
         _checked(path, model, name)
     return model
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.special import entr, logit
 
 from likelier.base import Array, Matrix
-from likelier.files.declared import check_array
+from likelier.files.declared import check_array, check_number
 from likelier.loops.rows import as_rows
 from likelier.naive_bayes.loops.counts import (
     dirichlet_scores,
@@ -57,6 +57,8 @@ class LinearDistributions(ClassDistributions):
             raise ValueError("the table of log probabilities holds infinity, and alpha is positive")
         if self.length is not None:
             check_array("mean_length_", self.length, (n_classes,), low=0.0)
+        if self.threshold is not None:
+            check_number("binarize", self.threshold)
 
     @property
     def n_classes(self) -> int:

@@ -91,7 +91,8 @@ class Predictor:
             raise ValueError(f"n_features_in_ must be a positive integer, not {n_features!r}")
         n_classes = None
         if self.classes_ is not None:
-            if np.ndim(self.classes_) != 1 or not len(self.classes_):
+            array = isinstance(self.classes_, np.ndarray)
+            if not array or np.ndim(self.classes_) != 1 or not len(self.classes_):
                 raise ValueError("classes_ must be a list of labels")
             n_classes = len(self.classes_)
         if self.names is not None and len(self.names) != self.n_features:
