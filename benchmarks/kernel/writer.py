@@ -109,8 +109,8 @@ def _classify(folder: Path, docs: Path) -> str:
         "gamma in 3 folds, on standardised rows; at most 5,000 training rows. The SVC's log loss "
         "and calibration error are the better of Platt and temperature scaling on each run. Gaps "
         "are in points of accuracy; negative gaps favour the SVC. Times are of the same seed "
-        "and exclude the loading of compiled code; grids that are stored were timed in an earlier run, "
-        "perhaps on a slower machine of the same kind, so that column is rough.",
+        "and exclude the loading of compiled code; grids that are stored were timed in an earlier "
+        "run, perhaps on a slower machine of the same kind, so that column is rough.",
         "",
         markdown_table(header, table),
         "",
